@@ -11,18 +11,13 @@ mod voting;
 
 use std::{fmt, mem, sync::Arc, time::Duration};
 
-use redlock_core::{OwnerRule, Quarantine, Quorum, Ttl};
+use redlock_core::{OwnerRule, Quorum, Ttl};
 use tokio::runtime::Handle;
 
 pub use self::error::BuildError;
-use self::launch::Plan;
 use crate::{
     Clock, Durability, Key, LockOptions, Redlock,
-    engine::{
-        lane::{LaneLimits, vetting::VettingRules},
-        wall_clock::WallClock,
-    },
-    key::Prefix,
+    engine::wall_clock::WallClock,
     node::{ClusterAuthority, Node},
     options::CommonSettings,
     random::Random,
@@ -124,19 +119,6 @@ impl RedlockBuilder {
     }
 
     /// Sets options that locks have by default. Options that are not set keep what was set before.
-    ///
-    /// ```
-    /// # use redlock_tokio::{LockOptions, Redlock};
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let options = LockOptions::new()
-    ///     .max_hold(Duration::from_secs(600))
-    ///     .renew_every(Duration::from_secs(2));
-    /// let redlock = Redlock::builder().embedded().options(options).build().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn options(mut self, options: LockOptions) -> Self {
         self.defaults = options.or(self.defaults);
         self
@@ -282,7 +264,7 @@ impl RedlockBuilder {
         launch::warn_of_single_group(&nodes);
         let max_ttl = self.check(quorum)?;
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        let (redlock, connecting) = self.plan(quorum, max_ttl, nodes).launch(&runtime);
+        let (redlock, connecting) = self.launch(quorum, max_ttl, nodes, &runtime);
         redlock.check(LockOptions::new())?;
         launch::warn_of_even_number(quorum);
         launch::refuse_to_start(&redlock, connecting.refusals().await)?;
@@ -314,33 +296,6 @@ impl RedlockBuilder {
             }
         }
         Ok(max_ttl)
-    }
-
-    fn plan(self, quorum: Quorum, max_ttl: Ttl, nodes: Vec<Arc<dyn Node>>) -> Plan {
-        let quarantine = Quarantine::new(max_ttl, self.common.drift);
-        Plan {
-            quorum,
-            nodes,
-            limits: LaneLimits {
-                answer: self.node_timeout,
-                connect: self.connect_timeout,
-            },
-            rules: VettingRules {
-                durability: self.durability,
-                quarantine,
-                allow_unvetted: self.allow_unvetted,
-            },
-            max_ttl,
-            window: self.confirmation_window,
-            max_waiters_total: self.max_waiters_total,
-            clock: self.clock,
-            random: self.random,
-            wall_clock: self.wall_clock,
-            prefix: Prefix::new(self.prefix, self.tag_len),
-            defaults: self.defaults,
-            common: self.common,
-            logs_keys: self.logs_keys,
-        }
     }
 }
 

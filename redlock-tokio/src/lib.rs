@@ -116,6 +116,7 @@ mod whole_seconds;
 
 pub use builder::{BuildError, RedlockBuilder};
 pub use clock::Clock;
+pub use engine::queue::QueueStatus;
 pub use error::{Attempts, DowngradeError, ExtendError, LockError, RandomError, WithLockError};
 pub use guard::{Acquisition, LockGuard, ReleaseOutcome, ReleaseReport};
 pub use hold::Hold;
@@ -138,7 +139,7 @@ pub use readiness::NotReady;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub use redlock::Tables;
-pub use redlock::{QueueStatus, Redlock, ShutdownReport};
+pub use redlock::{Redlock, ShutdownReport};
 pub use redlock_core::{
     Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, Permits, PermitsError,
     QuorumError, RetryScheduleError, Timestamp, Token, Ttl, TtlError, ValidityError,

@@ -84,18 +84,6 @@ impl Lock {
     }
 
     /// Sets options for this lock. Options that are not set keep what was set before.
-    ///
-    /// ```
-    /// # use redlock_tokio::{LockOptions, Redlock};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let options = LockOptions::new().max_attempts(3).no_renewal();
-    /// let guard = redlock.lock("order:42").options(options).await?;
-    /// # drop(guard);
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn options(mut self, options: LockOptions) -> Self {
         let options = options.or(self.set_options());
         self.options = Some(Box::new(options));
@@ -132,27 +120,12 @@ impl Lock {
         self.options(LockOptions::new().label(label))
     }
 
-    /// Acquires the lock, runs `work` and releases the lock in the background. If the lock is lost, `work` is dropped
-    /// at its current `await`; what it has done remains. If `work` returns a `Result`, use `??`.
-    /// [`Redlock::with_lock`](crate::Redlock::with_lock) documents cancel safety.
-    ///
-    /// ```
-    /// # use redlock_tokio::Redlock;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let lock = redlock.lock("report").max_hold(Duration::from_secs(3600));
-    /// let pages = lock.with(async |_hold| 12).await?;
-    /// assert_eq!(pages, 12);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Acquires the lock and runs `work` under it, as [`Redlock::with_lock`](crate::Redlock::with_lock) does, with the
+    /// options of this lock.
     ///
     /// # Errors
     ///
-    /// Fails with [`WithLockError::Lock`] if the work was not begun, and with [`WithLockError::Lost`] if the lock
-    /// was lost before the end of the work.
+    /// [`Redlock::with_lock`](crate::Redlock::with_lock) lists the errors, and documents cancel safety.
     pub async fn with<T>(self, work: impl AsyncFnOnce(&Hold) -> T) -> Result<T, WithLockError> {
         let guard = self.await?;
         tokio::select! {
@@ -244,7 +217,7 @@ enum State {
     InDoubt(AssertUnwindSafe<Doubt>),
     /// Waits for its turn in this process.
     Queued {
-        waiter: WaitingTask,
+        task: WaitingTask,
         /// The time of the request.
         since: Timestamp,
     },
@@ -263,7 +236,7 @@ impl LockFuture {
     #[must_use]
     pub fn is_queued(&self) -> bool {
         match &self.0 {
-            State::Queued { waiter, .. } => waiter.is_waiting(),
+            State::Queued { task, .. } => task.waiter.is_waiting(),
             State::New(_) | State::InDoubt(_) | State::Acquiring { .. } | State::Done => false,
         }
     }
@@ -287,11 +260,11 @@ impl Future for LockFuture {
                     _ => return Poll::Pending,
                 },
                 State::InDoubt(begun) => ready!(begun.poll_unpin(cx)),
-                State::Queued { waiter, since } => {
-                    let (outcome, since) = (ready!(waiter.poll(cx)), *since);
+                State::Queued { task, since } => {
+                    let (outcome, since) = (ready!(task.poll(cx)), *since);
                     match outcome {
                         Ok(held) => Ok(State::acquiring(held, since)),
-                        Err(end) => Err(Request::of_waiter(waiter, since).failure(end)),
+                        Err(end) => Err(Request::of_waiter(&task.waiter, since).failure(end)),
                     }
                 }
                 State::Acquiring { guard, since } => {
@@ -346,23 +319,21 @@ impl State {
         since: Timestamp,
         waker: Option<&Waker>,
     ) -> Result<Self, LockError> {
-        let begun = lease_cell::begin(client, now, request, waker).map_err(|failed| {
-            Request::new(failed.client(), failed.request(), since).failure(failed.end)
-        })?;
+        let begun = lease_cell::begin(client, now, request, waker)
+            .map_err(|failed| Request::of_waiter(&failed.waiter, since).failure(failed.end))?;
         // The shutdown may have begun after `prepare`. From here on it sees the request and stops it.
-        let is_shut_down = begun.client().is_shut_down();
         Ok(match begun {
             Begun::Turn(held) => {
-                if is_shut_down {
+                if held.lease().client().is_shut_down() {
                     held.lease().stop_acquiring();
                 }
                 Self::acquiring(held, since)
             }
-            Begun::Waiting(waiter) => {
-                if is_shut_down {
-                    waiter.abandon();
+            Begun::Waiting(task) => {
+                if task.waiter.client.is_shut_down() {
+                    task.waiter.abandon();
                 }
-                Self::Queued { waiter, since }
+                Self::Queued { task, since }
             }
         })
     }

@@ -61,9 +61,9 @@ pub struct LockOptions {
     renewal: Option<Renewal>,
     max_hold: Option<Duration>,
     max_waiters_per_key: Option<usize>,
-    outages: Option<Outages>,
-    handover: Option<Handover>,
-    fencing: Option<Fencing>,
+    fail_fast: Option<Switch>,
+    handover: Option<Switch>,
+    fencing: Option<Switch>,
     label: Option<&'static str>,
 }
 
@@ -80,21 +80,9 @@ enum Renewal {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outages {
-    Refused,
-    WaitedOut,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Handover {
-    Allowed,
-    Never,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fencing {
-    Fenced,
-    Unfenced,
+enum Switch {
+    On,
+    Off,
 }
 
 impl LockOptions {
@@ -210,14 +198,14 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn no_handover(mut self) -> Self {
-        self.handover = Some(Handover::Never);
+        self.handover = Some(Switch::Off);
         self
     }
 
     /// Hands the lock over to the next request that waits in this process. This is the default. See
     /// [`handover_for`](crate::RedlockBuilder::handover_for).
     pub fn allow_handover(mut self) -> Self {
-        self.handover = Some(Handover::Allowed);
+        self.handover = Some(Switch::On);
         self
     }
 
@@ -257,7 +245,7 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn fenced(mut self) -> Self {
-        self.fencing = Some(Fencing::Fenced);
+        self.fencing = Some(Switch::On);
         self
     }
 
@@ -275,7 +263,7 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn unfenced(mut self) -> Self {
-        self.fencing = Some(Fencing::Unfenced);
+        self.fencing = Some(Switch::Off);
         self
     }
 
@@ -324,7 +312,7 @@ impl LockOptions {
             renewal: self.renewal.or(fallback.renewal),
             max_hold: self.max_hold.or(fallback.max_hold),
             max_waiters_per_key: self.max_waiters_per_key.or(fallback.max_waiters_per_key),
-            outages: self.outages.or(fallback.outages),
+            fail_fast: self.fail_fast.or(fallback.fail_fast),
             handover: self.handover.or(fallback.handover),
             fencing: self.fencing.or(fallback.fencing),
             label: self.label.or(fallback.label),

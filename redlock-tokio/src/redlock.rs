@@ -13,11 +13,8 @@ use futures::future::join_all;
 pub use self::tables::Tables;
 use crate::{
     Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady, OptionsError,
-    RedlockRwLock, RedlockSemaphore, WithLockError,
-    engine::{
-        lease_cell::{Client, Contender},
-        queue::QueueSize,
-    },
+    QueueStatus, RedlockRwLock, RedlockSemaphore, WithLockError,
+    engine::lease_cell::{Client, Contender},
     key::KeySet,
     lock::Mistake,
     readiness,
@@ -383,8 +380,7 @@ impl Redlock {
     /// ```
     #[must_use]
     pub fn queue(&self) -> QueueStatus {
-        let QueueSize { keys, waiting } = self.client.queue.size();
-        QueueStatus { keys, waiting }
+        self.client.queue.status()
     }
 
     /// Returns how long a new request for this lock would probably wait for earlier requests of this process. Asks
@@ -488,7 +484,7 @@ impl Redlock {
 
     fn shutdown_report(&self, timed_out: bool) -> ShutdownReport {
         let lanes = self.client.lanes.iter();
-        let undelivered: usize = lanes.map(|lane| lane.undelivered()).sum();
+        let undelivered: usize = lanes.map(|lane| lane.counters.undelivered()).sum();
         let leases = self.client.timers.scheduled();
         let leases = leases.filter_map(Contender::into_lease);
         ShutdownReport {
@@ -501,26 +497,12 @@ impl Redlock {
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let addresses: Vec<_> = self
-            .client
-            .lanes
-            .iter()
-            .map(|lane| lane.address())
-            .collect();
+        let lanes = self.client.lanes.iter();
+        let addresses: Vec<_> = lanes.map(|lane| &lane.address).collect();
         f.debug_struct("Redlock")
             .field("nodes", &addresses)
             .finish_non_exhaustive()
     }
-}
-
-/// The locks that are held or wanted within this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct QueueStatus {
-    /// How many keys are held or wanted.
-    pub keys: usize,
-    /// How many requests wait behind another request of this process.
-    pub waiting: usize,
 }
 
 /// The work that [`Redlock::shutdown`] could not finish.

@@ -1,21 +1,21 @@
 //! Requests over real connections: clients that leave or time out, panics, outages, and the shutdown of the server.
 
-use std::{convert::Infallible, future::pending, time::Duration};
+use std::{convert::Infallible, future::pending};
 
 use axum::{
     Router,
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
     routing::post,
 };
 use futures::FutureExt;
-use redlock_axum::{LockLayer, Locked, OnLost, TaskTracker, key, path};
+use redlock_axum::{Locked, OnLost, TaskTracker};
 use reqwest::StatusCode;
 use tokio::{net::TcpListener, time::timeout};
 use tower::util::MapFutureLayer;
 
 use crate::support::{
-    event_route, key_of,
+    event_route,
     server::{
         Fixture, LIMIT, MS, ROCK, VERSIONS, Work, answer, clients, problem, send, serve, until,
     },
@@ -136,60 +136,6 @@ async fn handlers_run_one_at_a_time_and_a_request_that_cannot_wait_is_423() {
     }
 }
 
-#[tokio::test]
-async fn keys_of_nested_routers_are_decoded() {
-    for client in VERSIONS {
-        let it = Fixture::new().await;
-        let key = key("seat", [path("tenant"), path("event")]);
-        let layer = LockLayer::new(it.redlock.clone(), key).wait(Duration::ZERO);
-        let handler = async |locked: Locked, Path((tenant, event)): Path<(String, String)>| {
-            let key = key_of(&locked);
-            format!("{key} for {tenant} and {event}")
-        };
-        let events = Router::new().route("/events/{event}", post(handler));
-        let app = Router::new().nest("/tenants/{tenant}", events.route_layer(layer));
-        let at = serve(app).await;
-        for (uri, said) in [
-            (
-                "/tenants/a%20b/events/r%2Fb",
-                "seat:a b:r/b for a b and r/b",
-            ),
-            ("/tenants/a%3Ab/events/c", r"seat:a\:b:c for a:b and c"),
-            ("/tenants/a/events/b%3ac", r"seat:a:b\:c for a and b:c"),
-        ] {
-            let response = answer(send(&client(), at, uri)).await;
-            assert_eq!(response.text().await.unwrap(), said);
-        }
-        let _guard = it.redlock.lock("seat:a b:r/b").await.unwrap();
-        problem(
-            send(&client(), at, "/tenants/a%20b/events/r%2fb"),
-            423,
-            "locked",
-        )
-        .await;
-        let other = answer(send(&client(), at, "/tenants/a%20b%2Fr/events/b")).await;
-        assert_eq!(other.status(), StatusCode::OK, "it is not the same");
-    }
-}
-
-#[tokio::test]
-async fn two_layers_with_one_key_do_not_wait_for_each_other() {
-    for client in VERSIONS {
-        for scope in ["event", "venue"] {
-            let it = Fixture::new().await;
-            let outer = LockLayer::new(it.redlock.clone(), key(scope, path("event")));
-            let app = Router::new()
-                .route("/events/{event}", post(async |_: Locked| "ran"))
-                .route_layer(it.layer())
-                .route_layer(outer);
-            let at = serve(app).await;
-            let response = answer(send(&client(), at, "/events/rock")).await;
-            assert_eq!(response.status(), StatusCode::OK);
-            it.until_free(ROCK).await;
-        }
-    }
-}
-
 /// Responds to panics further in, as a layer that catches panics does.
 fn catch_panic<F>(response: F) -> impl Future<Output = Result<Response, Infallible>>
 where
@@ -282,83 +228,6 @@ async fn a_handler_that_hangs_holds_its_lock_for_max_hold_at_most() {
         let body = problem(send(&client(), at, "/events/rock"), 500, "lost").await;
         assert_eq!(body["handler_ran"], true);
         it.until_free(ROCK).await;
-    }
-}
-
-#[tokio::test]
-async fn no_quorum_is_503_or_a_handler_without_a_lock() {
-    let it = Fixture::new().await;
-    let layer = it.layer().wait(MS(50));
-    it.work.let_end();
-    let closed = it.serve(layer.clone()).await;
-    let open = it.serve(layer.fail_open()).await;
-    it.nodes.nodes()[..2]
-        .iter()
-        .for_each(|node| node.set_down(true));
-    for client in clients() {
-        let entered = it.work.entered();
-        let sent = send(&client, closed, "/events/rock");
-        let body = problem(sent, 503, "unavailable").await;
-        assert_eq!(
-            (&body["handler_ran"], it.work.entered()),
-            (&false.into(), entered)
-        );
-        let response = answer(send(&client, open, "/events/rock")).await;
-        assert_eq!(response.text().await.unwrap(), "done with no lock");
-        it.work.let_end();
-    }
-    // A lock that is held by another client is no outage, so `fail_open` does not apply.
-    it.nodes.come_up();
-    let connected = it.redlock.lock("any").wait(LIMIT).await;
-    drop(connected.unwrap());
-    let _guard = it.nodes.contend("event:jazz").await.unwrap();
-    let entered = it.work.entered();
-    problem(send(&clients()[0], open, "/events/jazz"), 423, "locked").await;
-    assert_eq!(it.work.entered(), entered);
-}
-
-#[tokio::test]
-async fn on_lost_decides_what_a_client_gets() {
-    for client in VERSIONS {
-        for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
-            for cancels in [false, true] {
-                let it = Fixture::new().await;
-                let layer = it.layer().on_lost(on_lost);
-                let layer = if cancels {
-                    layer.cancel_on_disconnect()
-                } else {
-                    layer
-                };
-                let at = it.serve(layer).await;
-                let sent = send(&client(), at, "/events/rock");
-                it.work.until_entered(1).await;
-                let hold = it.work.hold();
-                let nodes = it.nodes.nodes().iter();
-                nodes.for_each(|node| assert!(node.remove(ROCK)));
-                hold.extend().await.unwrap_err();
-                timeout(LIMIT, hold.lost()).await.unwrap();
-                match on_lost {
-                    OnLost::Signal => {
-                        assert!(!sent.is_finished());
-                        it.work.let_end();
-                        let response = answer(sent).await;
-                        assert_eq!(response.text().await.unwrap(), "done with a lock");
-                    }
-                    OnLost::Fail => {
-                        assert!(!sent.is_finished());
-                        it.work.let_end();
-                        let body = problem(sent, 500, "lost").await;
-                        assert_eq!((&body["handler_ran"], it.work.ended()), (&true.into(), 1));
-                        assert_eq!(body["retryable"], false);
-                    }
-                    _ => {
-                        let body = problem(sent, 500, "lost").await;
-                        assert_eq!((&body["handler_ran"], it.work.dropped()), (&true.into(), 1));
-                    }
-                }
-                it.until_free(ROCK).await;
-            }
-        }
     }
 }
 

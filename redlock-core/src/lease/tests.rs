@@ -259,6 +259,24 @@ fn released_at_the_quorum() {
 }
 
 #[test]
+fn giving_up_while_acquiring_releases_what_may_have_been_set() {
+    let mut driven = Driven::new(config());
+    driven.acquire(at(0));
+    driven.run(|lease| lease.release(at(1)));
+    assert_eq!(driven.operations()[1..], [release_of(driven.lease.token())]);
+    assert!(driven.lease.is_closed() && driven.told.is_empty());
+    driven.reply(at(2), &[Granted; 5]);
+    assert!(driven.told.is_empty());
+}
+
+#[test]
+fn a_release_after_the_end_of_validity_reports_the_loss() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.release(at(900)));
+    assert_eq!(driven.told, [Event::Lost(LossReason::Expired)]);
+}
+
+#[test]
 fn no_token_is_used_twice_not_even_after_four_billion_attempts() {
     let mut driven = Driven::new(config());
     driven.acquire(at(0));

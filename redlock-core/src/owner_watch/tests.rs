@@ -72,95 +72,11 @@ fn an_interruption_does_not_restart_the_watch_and_another_tenure_does() {
     assert_eq!(watch.eligibility(&second).starts_at(), at(62 + 13));
 }
 
-#[test]
-fn a_majority_is_one_of_all_members_that_are_known() {
-    let mut watch = watch();
-    let first = tenure("m", 1);
-    for letter in [b'a', b'b'] {
-        let mut report = report(letter, at(0), &first);
-        report.members = list(b"abcde");
-        watch.handle_report(at(0), report);
-    }
-    assert_eq!(
-        watch.tenure(),
-        None,
-        "two of five, although both are listed"
-    );
-    watch.handle_report(at(0), report(b'c', at(0), &first));
-    assert_eq!(watch.tenure(), Some(&first));
-}
-
-#[test]
-fn the_age_is_what_each_of_a_majority_says_at_least_or_a_marker() {
-    let mut watch = watch();
-    let first = tenure("m", 1);
-    for (letter, age) in [(b'a', 100), (b'b', 5)] {
-        let age = Duration::from_secs(age);
-        let report = report(letter, at(0), &first);
-        watch.handle_report(at(0), MemberReport { age, ..report });
-    }
-    assert_eq!(watch.eligibility(&first).starts_at(), at(13 - 5));
-    watch.handle_marker(at(1), &tenure("m", 2), 50 * SECOND);
-    assert_eq!(watch.eligibility(&first).starts_at(), at(8), "of another");
-    watch.handle_marker(at(1), &first, 9 * SECOND);
-    assert_eq!(watch.eligibility(&first).starts_at(), at(13 + 1 - 9));
-}
-
 /// Members a, b and c name it at this second.
 fn all_report(watch: &mut OwnerWatch, second: u64, tenure: &Tenure) {
     for letter in [b'a', b'b', b'c'] {
         watch.handle_report(at(second), report(letter, at(second), tenure));
     }
-}
-
-#[test]
-fn a_confirmation_counts_for_one_window_and_no_longer() {
-    let mut watch = watch();
-    let first = tenure("m", 1);
-    all_report(&mut watch, 0, &first);
-    all_report(&mut watch, 20, &first);
-    let nano = Duration::from_nanos(1);
-    let eligibility = watch.eligibility(&first);
-    assert!(eligibility.covers(at(23)));
-    assert!(!eligibility.covers(at(23).saturating_add(nano)));
-    assert!(!eligibility.covers(at(13).saturating_sub(nano)));
-}
-
-#[test]
-fn a_confirmation_is_dated_by_the_question_however_late_the_answer_is() {
-    let mut watch = watch();
-    let first = tenure("m", 1);
-    watch.handle_report(at(2), report(b'a', at(0), &first));
-    watch.handle_report(at(3), report(b'b', at(3), &first));
-    let eligibility = watch.eligibility(&first);
-    assert_eq!(eligibility.starts_at(), at(3 + 13));
-    assert_eq!(eligibility.ends_at(), at(3));
-}
-
-#[test]
-fn a_report_that_is_older_than_the_window_changes_nothing() {
-    let mut watch = watch();
-    let first = tenure("m", 1);
-    watch.handle_report(at(4), report(b'a', at(0), &first));
-    watch.handle_report(at(4), report(b'b', at(4), &first));
-    assert_eq!(watch.tenure(), None);
-    assert!(
-        !watch.handle_report(at(8), report(b'a', at(8), &first)),
-        "a report that was young then is too old now"
-    );
-    assert!(watch.handle_report(at(8), report(b'c', at(8), &first)));
-}
-
-#[test]
-fn reports_of_one_member_may_come_out_of_order() {
-    let mut watch = watch();
-    let [first, second] = [tenure("m", 1), tenure("r", 2)];
-    watch.handle_report(at(2), report(b'a', at(2), &second));
-    watch.handle_report(at(2), report(b'a', at(1), &first));
-    watch.handle_report(at(2), report(b'b', at(1), &first));
-    assert_eq!(watch.tenure(), None, "a has turned");
-    assert!(watch.handle_report(at(2), report(b'b', at(2), &second)));
-    assert_eq!(watch.tenure(), Some(&second));
 }
 
 #[test]
@@ -170,41 +86,6 @@ fn a_time_that_is_earlier_than_the_last_one_makes_no_owner_older() {
     watch.handle_report(at(9), report(b'a', at(8), &first));
     watch.handle_report(at(8), report(b'b', at(7), &first));
     assert_eq!(watch.eligibility(&first).starts_at(), at(9 + 13));
-}
-
-#[test]
-fn members_that_name_nobody_or_another_server_count_as_members() {
-    let mut watch = watch();
-    let first = tenure("m", 1);
-    let of_four = |letter, tenure: Option<&Tenure>| MemberReport {
-        members: list(b"abcd"),
-        tenure: tenure.cloned(),
-        ..report(letter, at(0), &first)
-    };
-    watch.handle_report(at(0), of_four(b'd', None));
-    for letter in [b'a', b'b'] {
-        watch.handle_report(at(0), of_four(letter, Some(&first)));
-    }
-    assert_eq!(watch.tenure(), None, "two of four");
-    watch.handle_report(at(0), of_four(b'c', Some(&first)));
-    assert_eq!(watch.tenure(), Some(&first));
-}
-
-#[test]
-fn a_member_counts_until_its_last_report_is_older_than_the_window() {
-    let mut watch = watch();
-    let first = tenure("m", 1);
-    let knows_more = MemberReport {
-        members: list(b"abcdefg"),
-        ..report(b'a', at(0), &first)
-    };
-    watch.handle_report(at(0), knows_more);
-    for letter in [b'b', b'c'] {
-        watch.handle_report(at(3), report(letter, at(3), &first));
-    }
-    assert_eq!(watch.tenure(), None, "three of seven");
-    watch.handle_report(at(4), report(b'b', at(4), &first));
-    assert_eq!(watch.tenure(), Some(&first), "two of three");
 }
 
 #[test]
@@ -223,18 +104,6 @@ fn a_member_that_has_forgotten_the_others_is_no_majority_of_itself() {
 }
 
 #[test]
-fn the_same_owner_with_another_epoch_is_another_tenure() {
-    let mut watch = watch();
-    let [first, third] = [tenure("m", 1), tenure("m", 3)];
-    all_report(&mut watch, 0, &first);
-    watch.handle_report(at(50), report(b'a', at(50), &third));
-    assert!(watch.handle_report(at(50), report(b'b', at(50), &third)));
-    assert_eq!(watch.tenure(), Some(&third));
-    assert_eq!(watch.eligibility(&first), Eligibility::NEVER);
-    assert_eq!(watch.eligibility(&third).starts_at(), at(50 + 13));
-}
-
-#[test]
 fn a_marker_makes_no_owner_younger() {
     let mut watch = watch();
     let first = tenure("m", 1);
@@ -248,20 +117,6 @@ fn a_marker_makes_no_owner_younger() {
         watch.eligibility(&first).starts_at(),
         Timestamp::ZERO.saturating_add(13 * SECOND)
     );
-}
-
-#[test]
-fn markers_are_ignored_after_an_epoch_has_gone_back() {
-    let mut watch = watch();
-    let [second, anew] = [tenure("r", 2), tenure("m", 0)];
-    all_report(&mut watch, 0, &second);
-    all_report(&mut watch, 9, &anew);
-    assert_eq!(watch.tenure(), Some(&anew), "it is followed all the same");
-    watch.handle_marker(at(9), &anew, 90 * SECOND);
-    assert_eq!(watch.eligibility(&anew).starts_at(), at(9 + 13));
-    all_report(&mut watch, 20, &tenure("r", 1));
-    watch.handle_marker(at(20), &tenure("r", 1), 5 * SECOND);
-    assert_eq!(watch.eligibility(&tenure("r", 1)).starts_at(), at(15 + 13));
 }
 
 /// A report of a member of another authority, which knows these members.
@@ -424,6 +279,7 @@ fn markers_are_ignored_after_another_owner_with_the_same_epoch() {
     watch.handle_marker(at(41), &again, 90 * SECOND);
     assert_eq!(watch.eligibility(&again).starts_at(), at(40 + 13));
 }
+
 #[test]
 fn members_that_have_not_turned_yet_are_no_rivals() {
     let mut watch = watch();

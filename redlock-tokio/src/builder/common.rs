@@ -68,15 +68,6 @@ impl RedlockBuilder {
     /// Choose a larger share if many such clients share locks with busy processes of this crate. The pauses cost this
     /// share of the throughput, and a quarter of it while no other client comes. A waiter whose time is nearly over
     /// does not pause.
-    ///
-    /// ```
-    /// # use redlock_tokio::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::builder().embedded().poller_share(20).build().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn poller_share(mut self, percent: u8) -> Self {
         self.common.poller_share = percent.min(50);
         self

@@ -7,15 +7,6 @@ impl Redlock {
     /// Succeeds even if all of them are down: locks fail with [`LockError::NoQuorum`](crate::LockError::NoQuorum)
     /// until a majority is up. [`ready`](Self::ready) waits for a majority.
     ///
-    /// ```no_run
-    /// # use redlock_tokio::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::connect(["redis://a", "redis://b", "redis://c"]).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`RedlockBuilder::build`] lists the errors, and how long it takes to connect.
@@ -54,17 +45,6 @@ impl Redlock {
     }
 
     /// Returns a builder, which sets nodes, prefix and default options.
-    ///
-    /// ```
-    /// # use redlock_tokio::Redlock;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let builder = Redlock::builder().embedded().ttl(Duration::from_secs(30));
-    /// let redlock = builder.build().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn builder() -> RedlockBuilder {
         RedlockBuilder::new()
     }

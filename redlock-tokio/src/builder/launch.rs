@@ -5,96 +5,104 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{Drift, OwnerRule, Quorum, Ttl};
+use redlock_core::{Drift, OwnerRule, Quarantine, Quorum, Ttl};
 use tokio::{runtime::Handle, sync::oneshot};
 
-use super::BuildError;
+use super::{BuildError, RedlockBuilder};
 use crate::{
-    Clock, Durability, LockOptions, NodeError, NodeReport, NodeReports, Objection, Redlock,
+    Durability, NodeError, NodeReport, NodeReports, Objection, Redlock,
     engine::{
         lane::{
-            Discovery, Lane, LaneLimits, LaneNode,
+            Discovery, Lane, LaneHandle, LaneLimits, LaneNode,
             vetting::{Vetting, VettingRules},
         },
-        lease_cell::{Client, listeners},
+        lease_cell::{Client, Contender, listeners},
         queue::Queue,
         slot_table::SlotTable,
         timers::Timers,
         turn_table::TurnTable,
-        wall_clock::WallClock,
         warning::Outage,
     },
     key::Prefix,
     log,
     node::{AuthorityKind, Node},
-    options::CommonSettings,
-    random::Random,
 };
 
-/// The parts of a [`Redlock`], after all checks that do not ask the nodes.
-pub(super) struct Plan {
-    pub(super) quorum: Quorum,
-    pub(super) nodes: Vec<Arc<dyn Node>>,
-    pub(super) limits: LaneLimits,
-    pub(super) rules: VettingRules,
-    pub(super) max_ttl: Ttl,
-    /// How long a confirmation of a master counts.
-    pub(super) window: Duration,
-    pub(super) max_waiters_total: usize,
-    pub(super) clock: Clock,
-    pub(super) random: Random,
-    pub(super) wall_clock: WallClock,
-    pub(super) prefix: Prefix,
-    pub(super) defaults: LockOptions,
-    pub(super) common: CommonSettings,
-    pub(super) logs_keys: bool,
-}
-
-impl Plan {
-    /// Spawns a lane for each node, a watch for each authority, and the timers.
-    pub(super) fn launch(self, runtime: &Handle) -> (Redlock, Connecting) {
-        let addresses = self.nodes.iter().map(|node| node.address().into());
-        let vetting = Arc::new(Vetting::new(self.rules, addresses));
+impl RedlockBuilder {
+    /// Spawns a lane for each node, a watch for each authority, and the timers. Everything that does not need the nodes
+    /// was checked before.
+    pub(super) fn launch(
+        self,
+        quorum: Quorum,
+        max_ttl: Ttl,
+        nodes: Vec<Arc<dyn Node>>,
+        runtime: &Handle,
+    ) -> (Redlock, Connecting) {
+        let rules = VettingRules {
+            durability: self.durability,
+            quarantine: Quarantine::new(max_ttl, self.common.drift),
+            allow_unvetted: self.allow_unvetted,
+        };
+        let limits = LaneLimits {
+            answer: self.node_timeout,
+            connect: self.connect_timeout,
+        };
+        let addresses = nodes.iter().map(|node| node.address().into());
+        let vetting = Arc::new(Vetting::new(rules, addresses));
         // All clients must have the same allowance, whatever the drift of their locks is.
-        let rule = OwnerRule::new(self.max_ttl, Drift::default(), self.window);
-        let rule = match self.rules.durability {
+        let rule = OwnerRule::new(max_ttl, Drift::default(), self.confirmation_window);
+        let rule = match self.durability {
             Durability::Volatile | Durability::FsyncAlways => rule,
             Durability::LosslessFailovers | Durability::AssumedForTests => rule.without_settling(),
         };
-        let nodes = self.quorum.all().iter().zip(&self.nodes);
-        let mut discoveries = Discovery::start_all(runtime, &self.clock, &vetting, rule, nodes);
-        let is_named = !discoveries.is_empty();
+        let named = quorum.all().iter().zip(&nodes);
+        let mut discoveries = Discovery::start_all(runtime, &self.clock, &vetting, rule, named);
+        let window = (!discoveries.is_empty()).then_some(self.confirmation_window);
         let queue = Arc::new(Queue::new(self.max_waiters_total, &self.random));
         let timers = Timers::new(self.clock.clone());
-        let mut lanes = Vec::with_capacity(self.nodes.len());
-        let mut connecting = Vec::with_capacity(self.nodes.len());
-        for (id, node) in self.quorum.all().iter().zip(self.nodes) {
-            let listeners = listeners(id, &queue, &timers);
-            let discovery = discoveries.remove(&id);
+        let mut lanes = Vec::with_capacity(nodes.len());
+        let mut connecting = Vec::with_capacity(nodes.len());
+        for (id, node) in quorum.all().iter().zip(nodes) {
             let (handle, lane) = Lane::new(
                 LaneNode {
                     id,
                     node,
-                    discovery,
-                    prefix: self.prefix.clone(),
+                    discovery: discoveries.remove(&id),
+                    prefix: Prefix::new(self.prefix.clone(), self.tag_len),
                 },
                 self.clock.clone(),
                 self.random.clone(),
-                self.limits,
+                limits,
                 Arc::clone(&vetting),
-                listeners,
+                listeners(id, &queue, &timers),
             );
             let (connected, outcome) = oneshot::channel();
             runtime.spawn(lane.run(connected));
             connecting.push(FirstConnection {
-                address: Arc::clone(handle.address()),
+                address: Arc::clone(&handle.address),
                 outcome,
             });
             lanes.push(handle);
         }
         runtime.spawn(Arc::clone(&timers).run());
-        let redlock = Redlock::new(Client {
-            quorum: self.quorum,
+        let max_ttl = (self.durability != Durability::AssumedForTests).then_some(max_ttl);
+        let client = self.client(quorum, max_ttl, window, lanes, timers, queue);
+        (Redlock::new(client), Connecting(connecting))
+    }
+
+    /// Makes the part that all handles share, over these lanes. `window` is set if an authority names the master of a
+    /// node.
+    pub(crate) fn client(
+        self,
+        quorum: Quorum,
+        max_ttl: Option<Ttl>,
+        window: Option<Duration>,
+        lanes: Vec<LaneHandle>,
+        timers: Arc<Timers<Contender>>,
+        queue: Arc<Queue<Contender>>,
+    ) -> Client {
+        Client {
+            quorum,
             lanes: lanes.into(),
             timers,
             queue,
@@ -103,20 +111,19 @@ impl Plan {
             clock: self.clock,
             random: self.random,
             requests: 0.into(),
-            prefix: self.prefix,
+            prefix: Prefix::new(self.prefix, self.tag_len),
             defaults: self.defaults,
             default_terms: OnceLock::new(),
             common: self.common,
-            max_ttl: (self.rules.durability != Durability::AssumedForTests).then_some(self.max_ttl),
-            node_timeout: self.limits.answer,
-            window: is_named.then_some(self.window),
+            max_ttl,
+            node_timeout: self.node_timeout,
+            window,
             outage: Outage::default(),
             shut_down: false.into(),
             wall_clock: self.wall_clock,
             undeliverable: 0.into(),
             logs_keys: self.logs_keys,
-        });
-        (redlock, Connecting(connecting))
+        }
     }
 }
 

@@ -101,18 +101,6 @@ impl RedlockBuilder {
     ///
     /// Also sets [`Durability::AssumedForTests`], which applies to all nodes. So do not combine this method with real
     /// servers.
-    ///
-    /// ```
-    /// # use redlock_tokio::Redlock;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let builder = Redlock::builder().embedded().wait(Duration::ZERO);
-    /// let redlock = builder.build().await?;
-    /// assert_eq!(redlock.nodes().len(), 5);
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn embedded(self) -> Self {
         let nodes = (0..5).map(|_| MemoryNode::new());
         self.custom_nodes(nodes)

@@ -64,7 +64,7 @@ impl RedlockBuilder {
     /// # }
     /// ```
     pub fn wall_clock(mut self, now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        self.wall_clock = WallClock::custom(now);
+        self.wall_clock = WallClock::new(now);
         self
     }
 }

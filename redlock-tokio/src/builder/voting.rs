@@ -71,19 +71,6 @@ impl RedlockBuilder {
     ///
     /// [`NodeStatus::unmet`](crate::NodeStatus::unmet) shows the checks that a node leaves unmet, and one warning
     /// in the log says what this means. If only the right to `INFO` is missing, it is better to grant this right.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # use redlock_tokio::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let nodes = ["redis://a", "redis://b", "redis://c"];
-    /// let builder = Redlock::builder().nodes(nodes).allow_unvetted_nodes();
-    /// let redlock = builder.build().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn allow_unvetted_nodes(mut self) -> Self {
         self.allow_unvetted = true;
         self

@@ -65,7 +65,7 @@ use crate::{
     Clock, NodeError, foreign,
     key::Prefix,
     log,
-    node::{FreedNotifier, Node, Session},
+    node::{FreedNotifier, Node},
     random::Random,
     sync::mpsc,
 };
@@ -92,13 +92,6 @@ impl Drop for End {
     fn drop(&mut self) {
         self.0.notify();
     }
-}
-
-/// A session whose node may vote.
-struct Admitted {
-    session: Box<dyn Session>,
-    /// The tenure in which the server was named, if an authority names it.
-    tenure: Option<Tenure>,
 }
 
 /// The callbacks by which a lane informs the leases.
@@ -137,11 +130,6 @@ impl Lane {
             discovery,
             prefix,
         } = node;
-        let Listeners {
-            freed_notifier,
-            on_withdrawal,
-            on_connection,
-        } = listeners;
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
         let status = Arc::new(StatusBoard::new(connecting()));
@@ -153,27 +141,27 @@ impl Lane {
         );
         let right = VotingRight::new(
             id,
-            Arc::clone(handle.address()),
+            Arc::clone(&handle.address),
             clock.clone(),
             Arc::clone(&vetting),
             discovery.as_ref().map(|discovery| discovery.named_by.kind),
-            on_withdrawal,
+            listeners.on_withdrawal,
             Arc::clone(&status),
         );
-        let connector = Connector::new(
+        let connector = Connector {
             id,
             node,
             discovery,
             prefix,
-            clock.clone(),
-            limits.connect,
+            clock: clock.clone(),
+            limit: limits.connect,
             vetting,
-        );
+        };
         let lane = Self {
             connector,
             limits,
-            freed_notifier,
-            on_connection,
+            freed_notifier: listeners.freed_notifier,
+            on_connection: listeners.on_connection,
             _end: End(Arc::clone(&status)),
             status,
             right,
@@ -188,10 +176,10 @@ impl Lane {
     pub(crate) async fn run(mut self, first_outcome: oneshot::Sender<Result<(), NodeError>>) {
         let mut first_outcome = Some(first_outcome);
         let mut cause = connecting();
-        while let Some(admitted) = self.connect(&mut first_outcome, cause).await {
+        while let Some(connected) = self.connect(&mut first_outcome, cause).await {
             let since = Instant::now();
-            let tried = admitted.tenure.clone();
-            let Err(error) = self.serve(admitted).await else {
+            let tried = connected.owner.as_ref().map(|owner| owner.tenure.clone());
+            let Err(error) = self.serve(connected).await else {
                 return;
             };
             let node = self.connector.address();
@@ -214,7 +202,7 @@ impl Lane {
         &mut self,
         first_outcome: &mut Option<oneshot::Sender<Result<(), NodeError>>>,
         mut cause: NodeError,
-    ) -> Option<Admitted> {
+    ) -> Option<Connected> {
         loop {
             let tried = self.connector.tenure();
             let attempt = self.connector.connect();
@@ -237,9 +225,9 @@ impl Lane {
                 let _ = foreign::call(|| first_outcome.send(first));
             }
             match outcome {
-                Ok(admitted) => {
+                Ok(connected) => {
                     self.log_connection(is_first);
-                    return Some(admitted);
+                    return Some(connected);
                 }
                 Err(error) => {
                     if error != cause {
@@ -269,7 +257,7 @@ impl Lane {
     }
 
     /// Admits the node behind a new session, unless it has no vote until somebody changes something.
-    fn admit(&mut self, new: NewSession) -> Result<Admitted, NodeError> {
+    fn admit(&mut self, new: NewSession) -> Result<Connected, NodeError> {
         let NewSession {
             mut session,
             statement,
@@ -281,23 +269,22 @@ impl Lane {
         let notifies = foreign::call(|| session.watch(self.freed_notifier.clone()));
         self.status.set_notifies(notifies == Some(true));
         (self.on_connection)();
-        Ok(Admitted { session, tenure })
-    }
-
-    /// Serves requests until the lane has ended, or the session is broken.
-    async fn serve(&mut self, admitted: Admitted) -> Result<(), NodeError> {
-        let Admitted { session, tenure } = admitted;
-        let inspector = self.connector.inspector(&*session, tenure.clone());
+        let inspector = self.connector.inspector(&statement, tenure.clone());
         let owner = tenure
             .zip(self.connector.tenures())
             .map(|(tenure, tenures)| NamedServer { tenure, tenures });
-        let counters = Arc::clone(self.requests.counters());
+        Ok(Connected {
+            session,
+            inspector,
+            owner,
+        })
+    }
+
+    /// Serves requests until the lane has ended, or the session is broken.
+    async fn serve(&mut self, connected: Connected) -> Result<(), NodeError> {
+        let counters = Arc::clone(&self.requests.counters);
         let serving = Serving::new(
-            Connected {
-                session,
-                inspector,
-                owner,
-            },
+            connected,
             InFlight::new(self.limits.answer, counters),
             &mut self.requests,
             &mut self.right,

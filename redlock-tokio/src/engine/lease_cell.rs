@@ -37,7 +37,7 @@ pub(crate) use self::{
     listeners::listeners,
     stage::End,
     terms::{LeaseRequest, Terms},
-    waiter::{Begun, WaitingTask, begin},
+    waiter::{Begun, Waiter, WaitingTask, begin},
 };
 use self::{stage::Stage, state::CellState};
 use crate::{
@@ -109,7 +109,7 @@ impl LeaseCell {
     /// Returns the addresses of the nodes whose votes won the lock.
     pub(crate) fn granted_by(&self) -> Vec<Arc<str>> {
         let nodes = self.state().granted_by;
-        let address = |node: NodeId| Arc::clone(self.client.lanes[node.index()].address());
+        let address = |node: NodeId| Arc::clone(&self.client.lanes[node.index()].address);
         nodes.iter().map(address).collect()
     }
 

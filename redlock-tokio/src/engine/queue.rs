@@ -54,13 +54,14 @@ struct Queues<T> {
     max_waiting: usize,
 }
 
-/// How many locks are held or wanted within the process.
+/// The locks that are held or wanted within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueueSize {
-    /// The keys that are held or wanted.
-    pub(crate) keys: usize,
-    /// The leases that wait for their turn.
-    pub(crate) waiting: usize,
+#[non_exhaustive]
+pub struct QueueStatus {
+    /// How many keys are held or wanted.
+    pub keys: usize,
+    /// How many requests wait behind another request of this process.
+    pub waiting: usize,
 }
 
 /// The place of a waiter in the order of arrival: the smaller ticket came first.
@@ -297,9 +298,9 @@ impl<T: Clone> Queue<T> {
         turns.into_values()
     }
 
-    pub(crate) fn size(&self) -> QueueSize {
+    pub(crate) fn status(&self) -> QueueStatus {
         let queues = self.0.lock();
-        QueueSize {
+        QueueStatus {
             keys: queues.keys.by_key.len() + queues.semaphores.len() + queues.read_write.len(),
             waiting: queues.waiting,
         }

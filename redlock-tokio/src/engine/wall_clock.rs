@@ -15,39 +15,29 @@ use crate::{
 /// If the machine's clock is set back, this process would propose smaller tokens than before. So the wall clock is
 /// kept as a lead over the clock of the locks, and the lead only grows.
 pub(crate) struct WallClock {
-    source: Source,
+    /// Returns the time since 1970.
+    source: Box<dyn Fn() -> Duration + Send + Sync>,
     /// The largest lead so far, in microseconds.
     lead: AtomicU64,
 }
 
-enum Source {
-    System,
-    #[cfg(feature = "test-util")]
-    Custom(Box<dyn Fn() -> Duration + Send + Sync>),
-}
-
 impl WallClock {
     /// Creates one that reads the system's clock.
-    pub(crate) const fn system() -> Self {
-        Self::new(Source::System)
+    pub(crate) fn system() -> Self {
+        Self::new(since_1970)
     }
 
-    /// Creates one that reads a clock of a test, which returns the time since 1970.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn custom(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self::new(Source::Custom(Box::new(now)))
-    }
-
-    const fn new(source: Source) -> Self {
+    /// Creates one that reads this clock, which returns the time since 1970.
+    pub(crate) fn new(source: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self {
-            source,
+            source: Box::new(source),
             lead: AtomicU64::new(0),
         }
     }
 
     /// Returns the first proposal of a lock that is requested at `now`.
     pub(crate) fn propose(&self, clock: &Clock, now: Timestamp) -> FencingToken {
-        let (wall, local) = read_both(|| self.source.now(), || clock.now());
+        let (wall, local) = read_both(&self.source, || clock.now());
         self.propose_at(wall, local, now)
     }
 
@@ -80,19 +70,11 @@ fn read_both(wall: impl Fn() -> Duration, local: impl Fn() -> Timestamp) -> (Dur
     (wall(), before)
 }
 
-impl Source {
-    /// Returns the time since 1970. Before 1970 it is zero, and only the counters on the nodes order the tokens.
-    #[expect(clippy::disallowed_methods, reason = "a test gives another clock")]
-    fn now(&self) -> Duration {
-        match self {
-            Self::System => {
-                let since = SystemTime::now().duration_since(UNIX_EPOCH);
-                since.unwrap_or_default()
-            }
-            #[cfg(feature = "test-util")]
-            Self::Custom(now) => now(),
-        }
-    }
+/// Returns the time since 1970. Before 1970 it is zero, and only the counters on the nodes order the tokens.
+#[expect(clippy::disallowed_methods, reason = "a test gives another clock")]
+fn since_1970() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
 }
 
 impl fmt::Debug for WallClock {

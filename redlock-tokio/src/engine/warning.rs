@@ -67,21 +67,3 @@ impl Outage {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_reasons_make_one_warning() {
-        let warning = Warning::default();
-        let start = Timestamp::ZERO;
-        assert_eq!(warning.due(start), Some(0));
-        for _ in 0..100_000 {
-            assert_eq!(warning.due(start), None);
-        }
-        let later = start.saturating_add(PAUSE);
-        assert_eq!(warning.due(later), Some(100_000));
-        assert_eq!(warning.due(later), None);
-    }
-}

@@ -7,7 +7,7 @@ use redlock_core::{AcquireFailure, LossReason, Timestamp};
 use crate::{
     Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError,
     engine::{
-        lease_cell::{Client, End, LeaseCell, LeaseRequest, WaitingTask},
+        lease_cell::{Client, End, LeaseCell, Waiter},
         queue::Refusal,
     },
     key::KeySet,
@@ -55,17 +55,13 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub(super) fn new(client: &'a Client, request: &'a LeaseRequest, since: Timestamp) -> Self {
+    pub(super) fn of_waiter(waiter: &'a Waiter, since: Timestamp) -> Self {
         Self {
-            client,
-            keys: &request.keys,
+            client: &waiter.client,
+            keys: &waiter.request.keys,
             since,
             lease: None,
         }
-    }
-
-    pub(super) fn of_waiter(waiter: &'a WaitingTask, since: Timestamp) -> Self {
-        Self::new(waiter.client(), waiter.request(), since)
     }
 
     fn of_lease(lease: &'a LeaseCell, since: Timestamp) -> Self {

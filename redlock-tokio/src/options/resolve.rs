@@ -4,10 +4,7 @@ use redlock_core::{
     Drift, FencingToken, KeepAlive, LeaseConfig, Quorum, RetrySchedule, Ttl, Validity,
 };
 
-use super::{
-    CommonSettings, Fencing, Handover, LockOptions, OptionsError, Outages, QueuePolicy, Renewal,
-    RetryDelay,
-};
+use super::{CommonSettings, LockOptions, OptionsError, QueuePolicy, Renewal, RetryDelay, Switch};
 
 const TTL: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(5);
@@ -26,7 +23,7 @@ const HANDOVER_FOR: Duration = Duration::from_millis(30);
 /// Options as a lease needs them, with the defaults of those that are not set.
 impl LockOptions {
     pub(crate) fn is_fenced(&self) -> bool {
-        self.fencing == Some(Fencing::Fenced)
+        self.fencing == Some(Switch::On)
     }
 
     pub(crate) fn without_label(&self) -> Self {
@@ -53,13 +50,13 @@ impl LockOptions {
     }
 
     pub(crate) fn fails_fast(&self) -> bool {
-        self.outages == Some(Outages::Refused)
+        self.fail_fast == Some(Switch::On)
     }
 
     /// Returns how to wait within this process, by options and defaults.
     pub(crate) fn policy(&self, common: &CommonSettings) -> QueuePolicy {
         QueuePolicy {
-            hands_over: self.handover != Some(Handover::Never),
+            hands_over: self.handover != Some(Switch::Off),
             streak: common
                 .handover_for
                 .unwrap_or(HANDOVER_FOR)

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{LockOptions, Outages, RetryDelay};
+use super::{LockOptions, RetryDelay, Switch};
 
 /// How a request waits for a lock.
 impl LockOptions {
@@ -81,19 +81,6 @@ impl LockOptions {
     /// Servers that speak RESP3 and [`MemoryNode`](crate::MemoryNode)s send a notification when a lock is free. There
     /// the next attempt begins as soon as the lock is free on a majority of the nodes, and this delay is the
     /// interval at which a waiter checks whether it has missed a notification.
-    ///
-    /// ```
-    /// # use redlock_tokio::{LockOptions, Redlock};
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let (shortest, longest) = (Duration::from_millis(5), Duration::from_millis(50));
-    /// let options = LockOptions::new().retry_delay(shortest, longest);
-    /// let guard = redlock.lock("order:42").options(options).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn retry_delay(mut self, shortest: Duration, longest: Duration) -> Self {
         self.retry_delay = Some(RetryDelay { shortest, longest });
         self
@@ -156,13 +143,13 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn fail_fast(mut self) -> Self {
-        self.outages = Some(Outages::Refused);
+        self.fail_fast = Some(Switch::On);
         self
     }
 
     /// Waits even if no majority of the nodes can vote. This is the default.
     pub fn no_fail_fast(mut self) -> Self {
-        self.outages = Some(Outages::WaitedOut);
+        self.fail_fast = Some(Switch::Off);
         self
     }
 }

@@ -53,8 +53,8 @@ fn count(client: &Arc<Client>) -> Tables {
         waiting_for_one_key,
         several,
         deadlines: client.timers.count(),
-        owed: lanes().map(|lane| lane.owed()).sum(),
-        under_way: lanes().map(|lane| lane.under_way()).sum(),
+        owed: lanes().map(|lane| lane.counters.owed()).sum(),
+        under_way: lanes().map(|lane| lane.counters.under_way()).sum(),
         // One is `shared`.
         handles: Arc::strong_count(client) - 1,
     }

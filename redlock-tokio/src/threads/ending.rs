@@ -3,14 +3,15 @@
 use shuttle::{future, thread};
 
 use super::{
-    explore::{Scenario, sometimes},
+    explore::{Scenario, explore, sometimes},
     world::{Visit, World},
 };
 use crate::{LockError, LockOptions, LossReason, ShutdownReport};
 
-const SHUTDOWN_AGAINST_JOIN: Scenario = Scenario {
-    name: "shutdown_against_join",
-    run: || {
+#[test]
+fn shutdown_against_join() {
+    let reached = &["some are served", "none is served"];
+    explore("shutdown_against_join", reached, || {
         let world = World::new();
         let visits = [0; 3].map(|_| world.visit("k", LockOptions::new()));
         let redlock = world.redlock.clone();
@@ -26,15 +27,21 @@ const SHUTDOWN_AGAINST_JOIN: Scenario = Scenario {
             world.visit("k", LockOptions::new()).join().unwrap()
         ));
         world.end();
-    },
-    sometimes: &["some are served", "none is served"],
-};
+    });
+}
 
 /// The whole shutdown, while waiters come and the holder releases its lock. The report may count a release that was
 /// made during the shutdown, because it was not delivered yet. The next report must not.
-const SHUTDOWN_AGAINST_RELEASE: Scenario = Scenario {
-    name: "shutdown_against_release_and_join",
-    run: || {
+#[test]
+fn shutdown_against_release_and_join() {
+    let reached = &[
+        "a lock was still held",
+        "a release came too late",
+        "nothing was left",
+        "a waiter is served",
+        "a waiter is shut down",
+    ];
+    explore("shutdown_against_release_and_join", reached, || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
         let redlock = world.redlock.clone();
@@ -67,69 +74,48 @@ const SHUTDOWN_AGAINST_RELEASE: Scenario = Scenario {
             world.visit("k", LockOptions::new()).join().unwrap()
         ));
         world.end();
-    },
-    sometimes: &[
-        "a lock was still held",
-        "a release came too late",
-        "nothing was left",
-        "a waiter is served",
-        "a waiter is shut down",
-    ],
-};
+    });
+}
 
 /// The timers end while leases set and clear deadlines. No waiter may wait for them, and no holder may stay.
-const TIMERS_END: Scenario = Scenario {
-    name: "end_of_the_timers_against_reschedule",
-    run: || {
+#[test]
+fn end_of_the_timers_against_reschedule() {
+    let reached = &["served", "shut down"];
+    explore("end_of_the_timers_against_reschedule", reached, || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
-        let waits = ["k", "k", "other"].map(|key| {
-            let lock = world.redlock.lock(key);
-            thread::spawn(move || future::block_on(lock.into_future()).map(drop))
-        });
+        let waits = ["k", "k", "other"].map(|key| lock(&world, key));
         world.timers.abort();
         assert_eq!(future::block_on(guard.lost()), LossReason::Abandoned);
         for wait in waits {
-            match wait.join().unwrap() {
-                Ok(()) => sometimes("served", true),
-                Err(LockError::ShutDown) => sometimes("shut down", true),
-                Err(other) => panic!("{other}"),
-            }
+            note_end(wait.join().unwrap());
         }
         drop(guard);
         world.end_with_the_runtime();
-    },
-    sometimes: &["served", "shut down"],
-};
+    });
+}
 
 /// The timers end at the moment at which a lock is granted. The nodes are not to blame.
 const TIMERS_END_AT_GRANT: Scenario = Scenario {
     name: "end_of_the_timers_against_a_grant",
     run: || {
         let world = World::new();
-        let lock = world.redlock.lock("k");
-        let visit = thread::spawn(move || future::block_on(lock.into_future()).map(drop));
+        let visit = lock(&world, "k");
         world.timers.abort();
-        match visit.join().unwrap() {
-            Ok(()) => sometimes("served", true),
-            Err(LockError::ShutDown) => sometimes("shut down", true),
-            Err(other) => panic!("{other}"),
-        }
+        note_end(visit.join().unwrap());
         world.end_with_the_runtime();
     },
     sometimes: &["served", "shut down"],
 };
 
 /// All tasks of the runtime end, one after the other, while locks are wanted. The nodes are not to blame.
-const RUNTIME_ENDS: Scenario = Scenario {
-    name: "end_of_the_runtime_against_locks",
-    run: || {
+#[test]
+fn end_of_the_runtime_against_locks() {
+    let reached = &["served", "shut down"];
+    explore("end_of_the_runtime_against_locks", reached, || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
-        let waits = ["k", "other"].map(|key| {
-            let lock = world.redlock.lock(key);
-            thread::spawn(move || future::block_on(lock.into_future()).map(drop))
-        });
+        let waits = ["k", "other"].map(|key| lock(&world, key));
         let tasks = world.lanes.iter().chain([&world.timers]);
         let ends: Vec<_> = tasks
             .map(|task| {
@@ -140,11 +126,7 @@ const RUNTIME_ENDS: Scenario = Scenario {
         let hold = guard.hold().clone();
         let release = thread::spawn(move || drop(guard));
         for wait in waits {
-            match wait.join().unwrap() {
-                Ok(()) => sometimes("served", true),
-                Err(LockError::ShutDown) => sometimes("shut down", true),
-                Err(other) => panic!("{other}"),
-            }
+            note_end(wait.join().unwrap());
         }
         for end in ends {
             end.join().unwrap();
@@ -152,9 +134,22 @@ const RUNTIME_ENDS: Scenario = Scenario {
         release.join().unwrap();
         assert!(!hold.is_valid());
         world.end_with_the_runtime();
-    },
-    sometimes: &["served", "shut down"],
-};
+    });
+}
+
+/// Locks a key on a thread of its own, and drops the guard.
+fn lock(world: &World, key: &str) -> thread::JoinHandle<Result<(), LockError>> {
+    let lock = world.redlock.lock(key);
+    thread::spawn(move || future::block_on(lock.into_future()).map(drop))
+}
+
+fn note_end(outcome: Result<(), LockError>) {
+    match outcome {
+        Ok(()) => sometimes("served", true),
+        Err(LockError::ShutDown) => sometimes("shut down", true),
+        Err(other) => panic!("{other}"),
+    }
+}
 
 fn was_served(visit: Visit) -> bool {
     match visit {
@@ -164,23 +159,8 @@ fn was_served(visit: Visit) -> bool {
     }
 }
 
-#[test]
-fn shutdown_against_join() {
-    SHUTDOWN_AGAINST_JOIN.explore();
-}
-
-#[test]
-fn shutdown_against_release_and_join() {
-    SHUTDOWN_AGAINST_RELEASE.explore();
-}
-
-#[test]
-fn end_of_the_timers_against_reschedule() {
-    TIMERS_END.explore();
-}
-
 /// A schedule in which the timers end after a task has seen its lock, and before the task claims the lock.
-const END_BEFORE_CLAIM: &str = "10005013176596117677:0x24.8x39.0.1x7.2x3.1x6.3x7.6.4x3.3x2.5x5.6x4.5x5.8x6.5.7x11.1x6.2x3.1x5.2.7x6.5x4.6x4.5x5.7x3.1x6.5x6.7x2.3x6.4x4.3x10.8x10.0x2.1.0x3.2.3.0x3.4.5.0x3.6.7x2.0x9";
+const END_BEFORE_CLAIM: &str = "9104ea01adf1f4e09acfbcec8a010000000000000000000000000000001042082184104208218410420821841042082184104208210442082184208408218410c618638c6108216394524a31c698524a290821845039e79c73ce39e7841042084288104208e29c73ce29a514638c29a59472ce092184104a29a59473c618630c420819638c31c61803218410420821000200400c0000290000730e000000000000";
 
 #[test]
 fn a_lock_that_the_end_of_the_timers_takes_before_its_claim_is_shut_down() {
@@ -191,9 +171,4 @@ fn a_lock_that_the_end_of_the_timers_takes_before_its_claim_is_shut_down() {
 #[test]
 fn end_of_the_timers_against_a_grant() {
     TIMERS_END_AT_GRANT.explore();
-}
-
-#[test]
-fn end_of_the_runtime_against_locks() {
-    RUNTIME_ENDS.explore();
 }

@@ -1,22 +1,21 @@
 //! Runs a scenario under many schedules, and replays one of them.
 
-mod recorder;
-
 use std::{
     cell::RefCell,
     collections::BTreeMap,
     env,
     panic::{AssertUnwindSafe, catch_unwind},
     str::FromStr,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use shuttle::{
     Config, FailurePersistence, Runner,
     scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler},
 };
-
-use self::recorder::{Record, Recorder};
 
 /// How many schedules of each scenario are run, half of them of each kind.
 const SCHEDULES: usize = 1000;
@@ -39,14 +38,6 @@ pub(super) struct Scenario {
 pub(super) enum Choice {
     Random,
     Pct,
-}
-
-/// A schedule in which a scenario failed.
-#[derive(Debug)]
-pub(super) struct Failure {
-    /// How many schedules it took.
-    pub(super) after: usize,
-    pub(super) schedule: String,
 }
 
 thread_local! {
@@ -74,6 +65,16 @@ impl First {
     }
 }
 
+/// Explores a scenario: see [`Scenario::explore`].
+pub(super) fn explore(name: &'static str, sometimes: &'static [&'static str], run: fn()) {
+    let scenario = Scenario {
+        name,
+        run,
+        sometimes,
+    };
+    scenario.explore();
+}
+
 impl Scenario {
     /// Runs as many schedules as `THREADS_SCHEDULES` says, or the one in `THREADS_REPLAY`. Prints the first schedule that
     /// reaches the moment in `THREADS_RECORD`.
@@ -89,44 +90,27 @@ impl Scenario {
         let schedules = number("THREADS_SCHEDULES", SCHEDULES).max(2);
         let seed = number("THREADS_SEED", 0);
         SEEN.take();
-        let mut steps = 0;
         for choice in [Choice::Random, Choice::Pct] {
-            match self.search(choice, seed, schedules / 2) {
-                Ok(record) => steps += record.all_steps(),
-                Err(failure) => panic!(
-                    "{} failed in schedule {} of {choice:?}, seed {seed}. This command replays it:\n\n    \
-                     make threads SCENARIO={} REPLAY={}\n",
-                    self.name, failure.after, self.name, failure.schedule,
-                ),
+            if let Err(after) = self.search(choice, seed, schedules / 2) {
+                panic!(
+                    "{} failed in schedule {after} of {choice:?}, seed {seed}. This command replays the schedule that is \
+                     printed above, in one line:\n\n    make threads SCENARIO={} REPLAY=..\n",
+                    self.name, self.name,
+                );
             }
         }
         let seen = SEEN.take();
-        println!(
-            "{}: {schedules} schedules, {steps} steps, seen {seen:?}",
-            self.name
-        );
+        println!("{}: {schedules} schedules, seen {seen:?}", self.name);
         for what in self.sometimes {
             assert!(seen.contains_key(what), "no schedule reached: {what}");
         }
     }
 
-    /// Runs schedules until one fails.
-    pub(super) fn search(
-        &self,
-        choice: Choice,
-        seed: u64,
-        schedules: usize,
-    ) -> Result<Record, Failure> {
-        let record = match choice {
+    /// Runs schedules until one fails. Returns the number of that one.
+    pub(super) fn search(&self, choice: Choice, seed: u64, schedules: usize) -> Result<(), usize> {
+        match choice {
             Choice::Random => self.run(RandomScheduler::new_from_seed(seed, schedules)),
             Choice::Pct => self.run(PctScheduler::new_from_seed(seed, PCT_DEPTH, schedules)),
-        };
-        match record {
-            (record, Ok(())) => Ok(record),
-            (record, Err(())) => Err(Failure {
-                after: record.schedules(),
-                schedule: record.to_string(),
-            }),
         }
     }
 
@@ -137,10 +121,9 @@ impl Scenario {
     /// Panics if the scenario fails, or if the text is no schedule.
     pub(super) fn replay(&self, schedule: &str) {
         SEEN.take();
-        let record = Record::from_str(schedule).expect("a schedule that a failure has printed");
-        let mut scheduler = ReplayScheduler::new_from_schedule(record.into_schedule());
+        let mut scheduler = ReplayScheduler::new_from_encoded(schedule);
         scheduler.set_allow_incomplete();
-        let (_, outcome) = self.run(scheduler);
+        let outcome = self.run(scheduler);
         assert!(outcome.is_ok(), "{} failed as before", self.name);
     }
 
@@ -160,23 +143,26 @@ impl Scenario {
         );
     }
 
-    fn run(&self, scheduler: impl Scheduler + 'static) -> (Record, Result<(), ()>) {
-        let (recorder, record) = Recorder::new(scheduler);
+    /// Runs the schedules of a scheduler. Shuttle prints one that fails. Returns its number.
+    fn run(&self, scheduler: impl Scheduler + 'static) -> Result<(), usize> {
         let mut config = Config::new();
-        config.failure_persistence = FailurePersistence::None;
+        config.failure_persistence = FailurePersistence::Print;
         config.silence_warnings = true;
         config
             .ungraceful_shutdown_config
             .immediately_return_on_panic = true;
-        let runner = Runner::new(recorder, config);
+        let runner = Runner::new(scheduler, config);
+        let begun = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&begun);
         let run = self.run;
         let wanted = env::var("THREADS_RECORD").unwrap_or_default();
         let run = move || {
+            count.fetch_add(1, Ordering::Relaxed);
             run();
             assert!(!has_seen(&wanted), "this schedule reaches: {wanted}");
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| runner.run(run)));
-        (record.take(), outcome.map(drop).map_err(drop))
+        outcome.map(drop).map_err(|_| begun.load(Ordering::Relaxed))
     }
 }
 

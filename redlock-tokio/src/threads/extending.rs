@@ -3,15 +3,16 @@
 use shuttle::{future, thread};
 
 use super::{
-    explore::{First, Scenario, sometimes},
+    explore::{First, explore, sometimes},
     world::{TTL, World},
 };
 use crate::{ExtendError, LockOptions, LossReason};
 
 /// Two of three votes are withdrawn, so the lock is lost, and every task that works under it learns of that.
-const EXTENSION_AGAINST_WITHDRAWAL: Scenario = Scenario {
-    name: "extension_against_withdrawal",
-    run: || {
+#[test]
+fn extension_against_withdrawal() {
+    let reached = &["extended", "lost"];
+    explore("extension_against_withdrawal", reached, || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
         let hold = guard.hold().clone();
@@ -30,14 +31,14 @@ const EXTENSION_AGAINST_WITHDRAWAL: Scenario = Scenario {
         withdrawal.join().unwrap();
         drop(guard);
         world.end();
-    },
-    sometimes: &["extended", "lost"],
-};
+    });
+}
 
 /// The timers renew the lock at the moment at which its votes are withdrawn.
-const RENEWAL_AGAINST_WITHDRAWAL: Scenario = Scenario {
-    name: "renewal_against_withdrawal",
-    run: || {
+#[test]
+fn renewal_against_withdrawal() {
+    let reached = &["the renewal is due first", "the votes are withdrawn first"];
+    explore("renewal_against_withdrawal", reached, || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
         let first = First::default();
@@ -56,14 +57,14 @@ const RENEWAL_AGAINST_WITHDRAWAL: Scenario = Scenario {
         withdrawal.join().unwrap();
         drop(guard);
         world.end();
-    },
-    sometimes: &["the renewal is due first", "the votes are withdrawn first"],
-};
+    });
+}
 
 /// A waiter gets the lock when its holder has lost it.
-const LOSS_AGAINST_RELEASE: Scenario = Scenario {
-    name: "loss_against_release",
-    run: || {
+#[test]
+fn loss_against_release() {
+    let reached = &["the lock expires first", "the lock is released first"];
+    explore("loss_against_release", reached, || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
         let hold = guard.hold().clone();
@@ -87,21 +88,5 @@ const LOSS_AGAINST_RELEASE: Scenario = Scenario {
         next.expect("the lock is free");
         time.stop();
         world.end();
-    },
-    sometimes: &["the lock expires first", "the lock is released first"],
-};
-
-#[test]
-fn extension_against_withdrawal() {
-    EXTENSION_AGAINST_WITHDRAWAL.explore();
-}
-
-#[test]
-fn renewal_against_withdrawal() {
-    RENEWAL_AGAINST_WITHDRAWAL.explore();
-}
-
-#[test]
-fn loss_against_release() {
-    LOSS_AGAINST_RELEASE.explore();
+    });
 }

@@ -5,22 +5,26 @@ use std::time::Duration;
 use shuttle::{future, thread};
 
 use super::{
-    explore::{First, Scenario, sometimes},
+    explore::{First, explore, sometimes},
     world::{Handed, World},
 };
 use crate::{ExtendError, LockOptions};
 
-const CANCEL_AGAINST_HANDOVER: Scenario = Scenario {
-    name: "cancel_against_handover",
-    run: || cancel(LockOptions::new()),
-    sometimes: &["handed over", "granted"],
-};
+#[test]
+fn cancel_against_handover() {
+    let reached = &["handed over", "granted"];
+    explore("cancel_against_handover", reached, || {
+        cancel(LockOptions::new())
+    });
+}
 
-const CANCEL_AGAINST_TURN: Scenario = Scenario {
-    name: "cancel_against_the_turn_that_is_given_on",
-    run: || cancel(LockOptions::new().no_handover()),
-    sometimes: &["granted"],
-};
+#[test]
+fn cancel_against_the_turn_that_is_given_on() {
+    let reached = &["granted"];
+    explore("cancel_against_the_turn_that_is_given_on", reached, || {
+        cancel(LockOptions::new().no_handover())
+    });
+}
 
 /// The holder drops its guard, the first waiter gives up, and the second waiter must get the lock.
 fn cancel(options: LockOptions) {
@@ -38,9 +42,10 @@ fn cancel(options: LockOptions) {
 }
 
 /// A waiter that is polled may get the lock, and a waiter that is dropped may have it already.
-const CANCEL_AFTER_POLL: Scenario = Scenario {
-    name: "cancel_of_two_waiters_against_handover",
-    run: || {
+#[test]
+fn cancel_of_two_waiters_against_handover() {
+    let reached = &["cancelled with the lock", "cancelled without the lock"];
+    explore("cancel_of_two_waiters_against_handover", reached, || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
         let waiters = [0; 2].map(|_| world.wait("k", LockOptions::new()));
@@ -58,14 +63,14 @@ const CANCEL_AFTER_POLL: Scenario = Scenario {
             thread.join().unwrap();
         }
         world.end();
-    },
-    sometimes: &["cancelled with the lock", "cancelled without the lock"],
-};
+    });
+}
 
 /// The guard is dropped on one thread, and a clone of its hold is used on others.
-const HOLD_CLONES: Scenario = Scenario {
-    name: "guard_dropped_against_clones_of_its_hold",
-    run: || {
+#[test]
+fn guard_dropped_against_clones_of_its_hold() {
+    let reached = &["extended", "released"];
+    explore("guard_dropped_against_clones_of_its_hold", reached, || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
         let next = world.visit("k", LockOptions::new());
@@ -87,14 +92,18 @@ const HOLD_CLONES: Scenario = Scenario {
             thread.join().unwrap();
         }
         world.end();
-    },
-    sometimes: &["extended", "released"],
-};
+    });
+}
 
 /// A waiter for two keys has them reserved. The reservation expires while the waiter gives up.
-const LAPSE_AGAINST_LEAVE: Scenario = Scenario {
-    name: "expiry_of_a_reservation_against_leave",
-    run: || {
+#[test]
+fn expiry_of_a_reservation_against_leave() {
+    let reached = &[
+        "the time of the reservation is over first",
+        "the waiter leaves first",
+        "the holder leaves first",
+    ];
+    explore("expiry_of_a_reservation_against_leave", reached, || {
         let world = World::new();
         let guard = world.hold("a", patient());
         let several = world.wait_all(&["a", "b"], patient());
@@ -120,73 +129,42 @@ const LAPSE_AGAINST_LEAVE: Scenario = Scenario {
         expire.join().unwrap();
         cancel.join().unwrap();
         world.end();
-    },
-    sometimes: &[
-        "the time of the reservation is over first",
-        "the waiter leaves first",
-        "the holder leaves first",
-    ],
-};
+    });
+}
 
 /// The holder of one key wants the other before it releases its own. Only the expiry lets it go on.
-const LAPSE_FREES_HOLDER: Scenario = Scenario {
-    name: "expiry_of_a_reservation_against_a_holder_that_wants_the_key",
-    run: || {
-        let world = World::new();
-        let guard = world.hold("a", patient());
-        let several = world.visit_all(&["a", "b"], patient());
-        let time = world.run_time();
-        let mut single = world.redlock.lock("b").options(patient()).into_future();
-        let early = futures::FutureExt::now_or_never(&mut single);
-        let waiting = world.redlock.queue().waiting;
-        sometimes("the key is reserved", waiting == 2);
-        sometimes("the key is free", waiting < 2);
-        let outcome = early.unwrap_or_else(|| future::block_on(single));
-        let other = world.referee.visit(outcome);
-        other.expect("the reservation expires");
-        drop(guard);
-        several
-            .join()
-            .unwrap()
-            .expect("the keys are free in the end");
-        time.stop();
-        world.end();
-    },
-    sometimes: &["the key is reserved", "the key is free"],
-};
+#[test]
+fn expiry_of_a_reservation_against_a_holder_that_wants_the_key() {
+    let reached = &["the key is reserved", "the key is free"];
+    explore(
+        "expiry_of_a_reservation_against_a_holder_that_wants_the_key",
+        reached,
+        || {
+            let world = World::new();
+            let guard = world.hold("a", patient());
+            let several = world.visit_all(&["a", "b"], patient());
+            let time = world.run_time();
+            let mut single = world.redlock.lock("b").options(patient()).into_future();
+            let early = futures::FutureExt::now_or_never(&mut single);
+            let waiting = world.redlock.queue().waiting;
+            sometimes("the key is reserved", waiting == 2);
+            sometimes("the key is free", waiting < 2);
+            let outcome = early.unwrap_or_else(|| future::block_on(single));
+            let other = world.referee.visit(outcome);
+            other.expect("the reservation expires");
+            drop(guard);
+            several
+                .join()
+                .unwrap()
+                .expect("the keys are free in the end");
+            time.stop();
+            world.end();
+        },
+    );
+}
 
 /// Returns options with which nothing expires while time passes.
 fn patient() -> LockOptions {
     let hour = Duration::from_secs(3600);
     LockOptions::new().ttl(hour).wait(hour)
-}
-
-#[test]
-fn cancel_against_handover() {
-    CANCEL_AGAINST_HANDOVER.explore();
-}
-
-#[test]
-fn cancel_against_the_turn_that_is_given_on() {
-    CANCEL_AGAINST_TURN.explore();
-}
-
-#[test]
-fn cancel_of_two_waiters_against_handover() {
-    CANCEL_AFTER_POLL.explore();
-}
-
-#[test]
-fn guard_dropped_against_clones_of_its_hold() {
-    HOLD_CLONES.explore();
-}
-
-#[test]
-fn expiry_of_a_reservation_against_leave() {
-    LAPSE_AGAINST_LEAVE.explore();
-}
-
-#[test]
-fn expiry_of_a_reservation_against_a_holder_that_wants_the_key() {
-    LAPSE_FREES_HOLDER.explore();
 }

@@ -5,27 +5,28 @@ use std::time::Duration;
 use shuttle::{future, thread};
 
 use super::{
-    explore::{Choice, Scenario, sometimes},
+    explore::{Choice, Scenario, explore, sometimes},
     world::{Handed, World},
 };
 use crate::{Acquisition, LockError, LockOptions};
 
-const SEVERAL_VISITORS: Scenario = Scenario {
-    name: "several_visitors_of_one_key",
-    run: || {
+#[test]
+fn several_visitors_of_one_key() {
+    let reached = &["handed over", "granted each time"];
+    explore("several_visitors_of_one_key", reached, || {
         let world = World::new();
         let visits = [0; 3].map(|_| world.visit("k", LockOptions::new()));
         let handed = visits.map(|it| it.join().unwrap().expect("the lock is free in the end"));
         sometimes("handed over", handed.contains(&Handed::Over));
         sometimes("granted each time", handed == [Handed::ByNodes; 3]);
         world.end();
-    },
-    sometimes: &["handed over", "granted each time"],
-};
+    });
+}
 
-const OVERLAPPING_KEYS: Scenario = Scenario {
-    name: "visitors_of_overlapping_keys",
-    run: || {
+#[test]
+fn visitors_of_overlapping_keys() {
+    let reached = &["others wait for a pair", "others wait for one key"];
+    explore("visitors_of_overlapping_keys", reached, || {
         let world = World::new();
         let visits = [&["a", "b"][..], &["b", "c"], &["b"], &["c"]].map(|keys| {
             let (redlock, referee) = (world.redlock.clone(), world.referee.clone());
@@ -41,14 +42,14 @@ const OVERLAPPING_KEYS: Scenario = Scenario {
             visit.join().unwrap().expect("the keys are free in the end");
         }
         world.end();
-    },
-    sometimes: &["others wait for a pair", "others wait for one key"],
-};
+    });
+}
 
 /// Answers come late. No visitor may find the key of an earlier one on the nodes: the node gets the release first.
-const LATE_REPLY: Scenario = Scenario {
-    name: "release_against_a_late_reply",
-    run: || {
+#[test]
+fn release_against_a_late_reply() {
+    let reached = &["in time", "too late"];
+    explore("release_against_a_late_reply", reached, || {
         let world = World::new();
         let once = LockOptions::new().max_attempts(1);
         let visits = [0; 2].map(|_| world.visit("k", once));
@@ -65,15 +66,15 @@ const LATE_REPLY: Scenario = Scenario {
         }
         late.join().unwrap();
         world.end();
-    },
-    sometimes: &["in time", "too late"],
-};
+    });
+}
 
 /// Two nodes break their connections, and are back later. No request may be forgotten, and no visitor may find the key of
 /// an earlier one on the nodes.
-const BROKEN_CONNECTIONS: Scenario = Scenario {
-    name: "release_against_broken_connections",
-    run: || {
+#[test]
+fn release_against_broken_connections() {
+    let reached = &["locked", "no quorum"];
+    explore("release_against_broken_connections", reached, || {
         let world = World::new();
         let once = LockOptions::new().max_attempts(1);
         let visits = [0; 2].map(|_| world.visit("k", once));
@@ -96,14 +97,14 @@ const BROKEN_CONNECTIONS: Scenario = Scenario {
         breaks.join().unwrap();
         // A node is owed a release until the key must have expired, if a request to set the key was not answered.
         world.end_after_expiry();
-    },
-    sometimes: &["locked", "no quorum"],
-};
+    });
+}
 
 /// Two clients of the same nodes. The nodes report when the key is free.
-const TWO_CLIENTS: Scenario = Scenario {
-    name: "two_clients_of_one_key",
-    run: || {
+#[test]
+fn two_clients_of_one_key() {
+    let reached = &["free at once", "taken at first"];
+    explore("two_clients_of_one_key", reached, || {
         let holder = World::new();
         let waiter = World::beside(&holder);
         let guard = holder.hold("k", LockOptions::new());
@@ -130,9 +131,8 @@ const TWO_CLIENTS: Scenario = Scenario {
         holder.drain();
         waiter.end();
         holder.end();
-    },
-    sometimes: &["free at once", "taken at first"],
-};
+    });
+}
 
 /// The control of the referee: two clients that do not share their nodes.
 const TWO_HOLDERS: Scenario = Scenario {
@@ -150,29 +150,4 @@ const TWO_HOLDERS: Scenario = Scenario {
 #[test]
 fn two_holders_are_found() {
     assert!(TWO_HOLDERS.search(Choice::Random, 0, 1).is_err());
-}
-
-#[test]
-fn several_visitors_of_one_key() {
-    SEVERAL_VISITORS.explore();
-}
-
-#[test]
-fn visitors_of_overlapping_keys() {
-    OVERLAPPING_KEYS.explore();
-}
-
-#[test]
-fn release_against_a_late_reply() {
-    LATE_REPLY.explore();
-}
-
-#[test]
-fn release_against_broken_connections() {
-    BROKEN_CONNECTIONS.explore();
-}
-
-#[test]
-fn two_clients_of_one_key() {
-    TWO_CLIENTS.explore();
 }

@@ -14,7 +14,7 @@ use shuttle::{
 use tokio::sync::oneshot;
 
 use super::{
-    explore::{Scenario, sometimes},
+    explore::{explore, sometimes},
     world::World,
 };
 use crate::{LockFuture, LockOptions, Redlock};
@@ -58,9 +58,10 @@ fn reenters(world: &World) -> (Waker, oneshot::Receiver<ThreadId>) {
     (waker, was_woken)
 }
 
-const WAITERS_WAKER: Scenario = Scenario {
-    name: "waker_of_a_waiter_that_locks",
-    run: || {
+#[test]
+fn waker_of_a_waiter_that_locks() {
+    let reached = &["woken by the release"];
+    explore("waker_of_a_waiter_that_locks", reached, || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
         let mut first = world.wait("k", LockOptions::new());
@@ -76,13 +77,13 @@ const WAITERS_WAKER: Scenario = Scenario {
         visit.join().unwrap().expect("the others are gone");
         release.join().unwrap();
         world.end();
-    },
-    sometimes: &["woken by the release"],
-};
+    });
+}
 
-const HOLDERS_WAKER: Scenario = Scenario {
-    name: "waker_of_a_holder_that_locks",
-    run: || {
+#[test]
+fn waker_of_a_holder_that_locks() {
+    let reached = &["locked by a waker"];
+    explore("waker_of_a_holder_that_locks", reached, || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
         let (waker, woken) = reenters(&world);
@@ -100,16 +101,5 @@ const HOLDERS_WAKER: Scenario = Scenario {
         }
         drop(hold);
         world.end();
-    },
-    sometimes: &["locked by a waker"],
-};
-
-#[test]
-fn waker_of_a_waiter_that_locks() {
-    WAITERS_WAKER.explore();
-}
-
-#[test]
-fn waker_of_a_holder_that_locks() {
-    HOLDERS_WAKER.explore();
+    });
 }

@@ -3,7 +3,7 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Waker},
@@ -19,17 +19,11 @@ use crate::{
     Clock, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Redlock,
     engine::{
         lane::stand_in::{Order, StandIn},
-        lease_cell::{Client, listeners},
-        queue::{Queue, QueueSize},
-        slot_table::SlotTable,
+        lease_cell::listeners,
+        queue::{Queue, QueueStatus},
         timers::Timers,
-        turn_table::TurnTable,
-        wall_clock::WallClock,
-        warning::Outage,
     },
-    key::Prefix,
     node::Session,
-    options::CommonSettings,
     random::Random,
 };
 
@@ -66,8 +60,7 @@ impl World {
 
     fn over(seed: u64, time: Arc<Time>, nodes: Vec<MemoryNode>, referee: Referee) -> Self {
         let clock = Clock::explored(Arc::clone(&time));
-        let random = Random::seeded(seed);
-        let queue = Arc::new(Queue::new(usize::MAX, &random));
+        let queue = Arc::new(Queue::new(usize::MAX, &Random::seeded(seed)));
         let timers = Timers::new(clock.clone());
         let quorum = Quorum::majority(NODES).expect("there are nodes");
         let (mut handles, mut lanes) = (Vec::new(), Vec::new());
@@ -88,29 +81,12 @@ impl World {
             orders.push(orderer);
         }
         let running = future::spawn(Arc::clone(&timers).run());
-        let redlock = Redlock::new(Client {
-            quorum,
-            lanes: handles.into(),
-            timers,
-            queue,
-            turns: TurnTable::new(&random),
-            slots: SlotTable::new(&random),
-            clock,
-            random,
-            requests: 0.into(),
-            prefix: Prefix::default(),
-            defaults: LockOptions::new().ttl(TTL),
-            default_terms: OnceLock::new(),
-            common: CommonSettings::default(),
-            max_ttl: None,
-            node_timeout: Duration::ZERO,
-            window: None,
-            outage: Outage::default(),
-            shut_down: false.into(),
-            wall_clock: WallClock::system(),
-            undeliverable: 0.into(),
-            logs_keys: false,
-        });
+        let settings = Redlock::builder()
+            .clock(clock)
+            .random_seed(seed)
+            .ttl(TTL)
+            .node_timeout(Duration::ZERO);
+        let redlock = Redlock::new(settings.client(quorum, None, None, handles, timers, queue));
         let events = Events {
             time: Arc::clone(&time),
             orders,
@@ -219,7 +195,7 @@ impl World {
     pub(super) fn end(self) {
         self.drain();
         let lanes = &self.redlock.client().lanes;
-        let undelivered: usize = lanes.iter().map(|it| it.undelivered()).sum();
+        let undelivered: usize = lanes.iter().map(|it| it.counters.undelivered()).sum();
         assert_eq!(undelivered, 0, "releases that were not delivered");
         self.end_drained();
     }
@@ -264,11 +240,11 @@ impl World {
 /// Checks that no lease is in the queue or has a deadline.
 fn expect_no_leases(redlock: &Redlock) {
     let client = redlock.client();
-    let nothing = QueueSize {
+    let nothing = QueueStatus {
         keys: 0,
         waiting: 0,
     };
-    assert_eq!(client.queue.size(), nothing, "left in the queue");
+    assert_eq!(client.queue.status(), nothing, "left in the queue");
     // The timers forget the leases that they have called back when they run again.
     for _ in 0..1000 {
         if client.timers.all().next().is_none() {

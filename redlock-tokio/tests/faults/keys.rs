@@ -2,7 +2,7 @@
 //! client. Row 18 is in `warnings.rs`, row 21 in `wire.rs`.
 
 use redlock_tokio::{
-    ExtendError, LockError, LockOptions, LossReason, Redlock, ReleaseOutcome,
+    ExtendError, LockError, LockGuard, LockOptions, LossReason, Redlock, ReleaseOutcome,
     test_util::RedisServers,
 };
 
@@ -15,7 +15,14 @@ async fn three() -> (RedisServers, Redlock, [Cli; 3]) {
     (servers, redlock, nodes)
 }
 
-async fn is_lost(guard: &redlock_tokio::LockGuard) {
+/// A lock that is not renewed.
+async fn held() -> (RedisServers, LockGuard, [Cli; 3]) {
+    let (servers, redlock, nodes) = three().await;
+    let lock = redlock.lock("k").options(LockOptions::new().no_renewal());
+    (servers, lock.await.unwrap(), nodes)
+}
+
+async fn is_lost(guard: &LockGuard) {
     let error = guard.extend().await.unwrap_err();
     assert!(
         matches!(error, ExtendError::Lost(LossReason::KeysLost)),
@@ -28,12 +35,7 @@ async fn is_lost(guard: &redlock_tokio::LockGuard) {
 /// A server's clock that jumps an hour ahead ends the keys at once, as an expiry in the past does here.
 #[tokio::test]
 async fn row_19_majority_of_clocks_jump() {
-    let (_servers, redlock, nodes) = three().await;
-    let guard = redlock
-        .lock("k")
-        .options(LockOptions::new().no_renewal())
-        .await
-        .unwrap();
+    let (_servers, guard, nodes) = held().await;
     for node in &nodes[..2] {
         eventually("the key was set", || node.get("k").is_some()).await;
         assert_eq!(node.run(&["PEXPIREAT", "k", "1"]), "1");
@@ -43,12 +45,7 @@ async fn row_19_majority_of_clocks_jump() {
 
 #[tokio::test]
 async fn row_20_eviction() {
-    let (_servers, redlock, nodes) = three().await;
-    let guard = redlock
-        .lock("k")
-        .options(LockOptions::new().no_renewal())
-        .await
-        .unwrap();
+    let (_servers, guard, nodes) = held().await;
     for node in &nodes[..2] {
         eventually("the key was set", || node.get("k").is_some()).await;
         node.run(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
@@ -62,12 +59,7 @@ async fn row_20_eviction() {
 
 #[tokio::test]
 async fn row_22_flushall() {
-    let (_servers, redlock, nodes) = three().await;
-    let guard = redlock
-        .lock("k")
-        .options(LockOptions::new().no_renewal())
-        .await
-        .unwrap();
+    let (_servers, guard, nodes) = held().await;
     for node in &nodes {
         eventually("the key was set", || node.get("k").is_some()).await;
         assert_eq!(node.run(&["FLUSHALL"]), "OK");
@@ -77,19 +69,14 @@ async fn row_22_flushall() {
 
 #[tokio::test]
 async fn row_23_foreign_delete_or_overwrite() {
-    let (_servers, redlock, nodes) = three().await;
-    let guard = redlock
-        .lock("k")
-        .options(LockOptions::new().no_renewal())
-        .await
-        .unwrap();
+    let (_servers, guard, nodes) = held().await;
     for node in &nodes {
         eventually("the key was set", || node.get("k").is_some()).await;
     }
     assert_eq!(nodes[0].run(&["DEL", "k"]), "1");
     nodes[1].set("k", "foreign");
     is_lost(&guard).await;
-    drop(guard);
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::NotHeld);
     eventually("ours is released", || nodes[2].get("k").is_none()).await;
     assert_eq!(nodes[1].get("k").as_deref(), Some("foreign"));
 }

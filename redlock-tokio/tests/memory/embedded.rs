@@ -11,8 +11,8 @@ use std::{
 
 use futures::FutureExt;
 use redlock_tokio::{
-    Clock, ExtendError, LockOptions, LossReason, MemoryNode, Redlock, ReleaseOutcome, Timestamp,
-    Ttl, WithLockError, test_util::TestNodes,
+    Clock, ExtendError, LockOptions, LossReason, MemoryNode, Redlock, Timestamp, Ttl,
+    WithLockError, test_util::TestNodes,
 };
 
 use crate::support::{
@@ -34,36 +34,6 @@ async fn a_lock_is_renewed_for_an_hour() {
     drop(guard);
     redlock.shutdown().await;
     assert!(all_empty(&nodes));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_leaked_guard_is_renewed_until_max_hold_and_then_lost() {
-    let (nodes, redlock) = five_nodes_and_lock().await;
-    let guard = redlock.lock("k").await.unwrap();
-    let hold = guard.hold().clone();
-    #[expect(clippy::mem_forget, reason = "a leak is what is tested")]
-    std::mem::forget(guard);
-    tokio::time::sleep(MS(60_000)).await;
-    assert!(hold.is_valid(), "60 s is the default");
-    assert_eq!(hold.lost().await, LossReason::MaxHold);
-    tokio::time::sleep(MS(1000)).await;
-    assert!(all_empty(&nodes));
-    assert!(matches!(
-        hold.extend().await,
-        Err(ExtendError::Lost(LossReason::MaxHold))
-    ));
-}
-
-#[tokio::test(start_paused = true)]
-async fn max_hold_limits_explicit_extensions() {
-    let (_nodes, redlock) = five_nodes_and_lock().await;
-    let guard = redlock.lock("k").max_hold(MS(4000)).await.unwrap();
-    tokio::time::sleep(MS(4001)).await;
-    assert!(guard.is_valid());
-    assert!(matches!(
-        guard.extend().await,
-        Err(ExtendError::MaxHold { .. })
-    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,32 +81,6 @@ async fn a_lock_outlives_a_minority_of_nodes_and_not_a_majority() {
         late <= MS(2),
         "reported {late:?} late; timers count whole milliseconds"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failed_extension_is_retried_in_time() {
-    let (nodes, redlock) = five_nodes_and_lock().await;
-    let guard = redlock.lock("k").await.unwrap();
-    nodes[..3].iter().for_each(|it| it.set_down(true));
-    tokio::time::sleep(MS(6000)).await;
-    nodes[..3].iter().for_each(|it| it.set_down(false));
-    tokio::time::sleep(MS(20_000)).await;
-    assert!(guard.is_valid());
-}
-
-#[tokio::test(start_paused = true)]
-async fn forgotten_keys_on_a_majority_are_a_loss() {
-    let (nodes, redlock) = five_nodes_and_lock().await;
-    let guard = redlock.lock("k").await.unwrap();
-    nodes[..3].iter().for_each(MemoryNode::clear);
-    assert_eq!(
-        guard.extend().await,
-        Err(ExtendError::Lost(LossReason::KeysLost))
-    );
-    assert!(!guard.is_valid());
-    assert_eq!(guard.release().await.outcome, ReleaseOutcome::NotHeld);
-    redlock.shutdown().await;
-    assert!(all_empty(&nodes), "the rest of the keys was released");
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,40 +136,6 @@ async fn with_lock_drops_the_work_when_the_lock_is_lost() {
         (10..14).contains(&steps),
         "the work is dropped at the next extension: {steps}"
     );
-}
-
-#[tokio::test]
-async fn a_lock_expires_by_the_clock_while_the_executor_is_blocked() {
-    // The runtime has one thread, and its clock is not paused. No task runs while the thread is blocked.
-    let redlock = Redlock::embedded().await.unwrap();
-    let blocked = redlock.lock("k").ttl(MS(200)).await.unwrap();
-    std::thread::sleep(MS(250));
-    assert!(!blocked.is_valid(), "before any task can run");
-    assert_eq!(blocked.remaining(), Duration::ZERO);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_guard_dropped_in_a_panic_is_released() {
-    let (nodes, redlock) = five_nodes_and_lock().await;
-    let task = tokio::spawn({
-        let redlock = redlock.clone();
-        async move {
-            let _guard = redlock.lock("k").await.unwrap();
-            panic!("in the critical section");
-        }
-    });
-    assert!(task.await.unwrap_err().is_panic());
-    redlock.shutdown().await;
-    assert!(all_empty(&nodes));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_guard_dropped_outside_of_the_runtime_is_released() {
-    let (nodes, redlock) = five_nodes_and_lock().await;
-    let guard = redlock.lock("k").await.unwrap();
-    std::thread::spawn(|| drop(guard)).join().unwrap();
-    redlock.shutdown().await;
-    assert!(all_empty(&nodes));
 }
 
 #[tokio::test(start_paused = true)]

@@ -183,23 +183,6 @@ async fn a_lock_works_over_unix_sockets() {
 }
 
 #[tokio::test]
-async fn a_lock_works_over_resp3() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let urls = servers
-        .urls()
-        .into_iter()
-        .map(|url| format!("{url}?protocol=resp3"));
-    let redlock = trusting(urls).build().await.unwrap();
-    let guard = redlock.lock("k").await.unwrap();
-    guard.extend().await.unwrap();
-    assert!(redlock.try_lock("k").await.unwrap_err().is_contended());
-    assert_eq!(
-        guard.release().await.outcome,
-        redlock_tokio::ReleaseOutcome::Released
-    );
-}
-
-#[tokio::test]
 async fn pools_of_the_caller_lend_one_connection_each_and_keep_working() {
     let servers = RedisServers::spawn(3).unwrap();
     let pools: Vec<_> = servers

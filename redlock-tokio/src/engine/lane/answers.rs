@@ -18,7 +18,7 @@ use crate::{
 pub(super) struct Answers {
     node: NodeId,
     clock: Clock,
-    owed_releases: OwedReleases,
+    pub(super) owed_releases: OwedReleases,
 }
 
 impl Answers {
@@ -133,13 +133,5 @@ impl Answers {
     /// Forgets the owed releases whose keys have expired by themselves.
     pub(super) fn forget_expired(&mut self) {
         self.owed_releases.forget_expired(self.clock.now());
-    }
-
-    pub(super) fn owed_releases(&self) -> &OwedReleases {
-        &self.owed_releases
-    }
-
-    pub(super) fn owed_releases_mut(&mut self) -> &mut OwedReleases {
-        &mut self.owed_releases
     }
 }

@@ -20,15 +20,15 @@ use crate::{
 /// Opens sessions with one node.
 #[derive(Clone)]
 pub(super) struct Connector {
-    id: NodeId,
-    node: Arc<dyn Node>,
-    discovery: Option<Discovery>,
+    pub(super) id: NodeId,
+    pub(super) node: Arc<dyn Node>,
+    pub(super) discovery: Option<Discovery>,
     /// The prefix of all locks.
-    prefix: Prefix,
-    clock: Clock,
+    pub(super) prefix: Prefix,
+    pub(super) clock: Clock,
     /// How long one attempt may take.
-    limit: Duration,
-    vetting: Arc<Vetting>,
+    pub(super) limit: Duration,
+    pub(super) vetting: Arc<Vetting>,
 }
 
 /// A session whose node has no vote yet, and what is known of the node.
@@ -42,26 +42,6 @@ pub(super) struct NewSession {
 }
 
 impl Connector {
-    pub(super) fn new(
-        id: NodeId,
-        node: Arc<dyn Node>,
-        discovery: Option<Discovery>,
-        prefix: Prefix,
-        clock: Clock,
-        limit: Duration,
-        vetting: Arc<Vetting>,
-    ) -> Self {
-        Self {
-            id,
-            node,
-            discovery,
-            prefix,
-            clock,
-            limit,
-            vetting,
-        }
-    }
-
     /// Returns what logs call the node.
     pub(super) fn address(&self) -> &str {
         self.node.address()
@@ -78,17 +58,11 @@ impl Connector {
     }
 
     /// Creates the inspector of a session.
-    pub(super) fn inspector(&self, session: &dyn Session, tenure: Option<Tenure>) -> Inspector {
-        let statement = Statement {
-            asked_at: self.clock.now(),
-            server: session.server(),
-            history_age: None,
-        };
-        let has_marker = self.vetting.needs_history_age(&statement);
+    pub(super) fn inspector(&self, statement: &Statement, tenure: Option<Tenure>) -> Inspector {
         Inspector::new(
             self.clock.clone(),
             &statement.server,
-            has_marker,
+            self.vetting.needs_history_age(statement),
             tenure.filter(|_| self.marks_tenures()),
             self.limit,
         )

@@ -8,7 +8,7 @@ use crate::{
 
 /// How much waits for a lane's node, and where its undelivered releases are.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     /// The keys of the requests that the lane has neither sent nor answered yet.
     waiting: AtomicUsize,
     /// Releases that the lane has neither sent nor answered yet.
@@ -41,7 +41,7 @@ impl Counters {
     }
 
     /// Returns whether too much waits to give the lane the request if other nodes are enough.
-    pub(super) fn is_behind(&self, command: &Command) -> bool {
+    pub(crate) fn is_behind(&self, command: &Command) -> bool {
         matches!(
             command.operation(),
             Operation::Acquire { .. } | Operation::Probe { .. }
@@ -50,7 +50,7 @@ impl Counters {
 
     /// Returns whether too much waits already to give the lane the request. What keeps a lock or ends it
     /// is never too much.
-    pub(super) fn is_too_much(&self, command: &Command) -> bool {
+    pub(crate) fn is_too_much(&self, command: &Command) -> bool {
         let limit = match command.operation() {
             Operation::Acquire { .. } | Operation::Probe { .. } if command.key_count() > SMALL => {
                 MAX_WAITING_LARGE
@@ -61,8 +61,9 @@ impl Counters {
         self.waiting.load(Ordering::Relaxed) >= limit
     }
 
-    /// Returns how many releases were not delivered yet, or never will be.
-    pub(super) fn undelivered(&self) -> usize {
+    /// Returns how many releases were not delivered yet, or never will be. A release counts even if the request to set its
+    /// key still waits before it.
+    pub(crate) fn undelivered(&self) -> usize {
         let Self {
             waiting: _,
             queued,
@@ -78,13 +79,13 @@ impl Counters {
 
     /// Returns how many releases wait for the node to come back.
     #[cfg(feature = "test-util")]
-    pub(super) fn owed(&self) -> usize {
+    pub(crate) fn owed(&self) -> usize {
         self.owed.load(Ordering::Relaxed)
     }
 
     /// Returns how many releases are on their way to the node.
     #[cfg(feature = "test-util")]
-    pub(super) fn under_way(&self) -> usize {
+    pub(crate) fn under_way(&self) -> usize {
         self.queued.load(Ordering::Relaxed) + self.in_flight.load(Ordering::Relaxed)
     }
 }

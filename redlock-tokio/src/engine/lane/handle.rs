@@ -1,13 +1,9 @@
 use std::sync::Arc;
 
 use redlock_core::Timestamp;
-use tokio::sync::{futures::Notified, oneshot};
+use tokio::sync::oneshot;
 
-use super::{
-    counters::Counters,
-    requester::ReplyTo,
-    status_board::{Prospect, StatusBoard},
-};
+use super::{counters::Counters, requester::ReplyTo, status_board::StatusBoard};
 use crate::{NodeError, NodeStatus, engine::warning::Warning, node::Command, sync::mpsc};
 
 /// A message to a lane from its handle.
@@ -22,12 +18,16 @@ pub(super) enum Message {
 /// The end of a lane that callers have.
 #[derive(Debug)]
 pub(crate) struct LaneHandle {
-    address: Arc<str>,
+    pub(crate) address: Arc<str>,
     inbox: mpsc::UnboundedSender<Message>,
-    counters: Arc<Counters>,
-    status: Arc<StatusBoard>,
-    expires_too_early: Warning,
-    expires_too_late: Warning,
+    /// How much waits for the node, and where its releases are.
+    pub(crate) counters: Arc<Counters>,
+    /// How the node is. [`status`](Self::status) also knows whether the runtime has ended.
+    pub(crate) board: Arc<StatusBoard>,
+    /// Keys on the node have less time left than they should have.
+    pub(crate) expires_too_early: Warning,
+    /// Keys on the node have more time left than they should have.
+    pub(crate) expires_too_late: Warning,
 }
 
 /// The lane's runtime has ended, so the command was not sent.
@@ -38,13 +38,13 @@ impl LaneHandle {
         address: &str,
         inbox: mpsc::UnboundedSender<Message>,
         counters: Arc<Counters>,
-        status: Arc<StatusBoard>,
+        board: Arc<StatusBoard>,
     ) -> Self {
         Self {
             address: address.into(),
             inbox,
             counters,
-            status,
+            board,
             expires_too_early: Warning::default(),
             expires_too_late: Warning::default(),
         }
@@ -62,17 +62,6 @@ impl LaneHandle {
         })
     }
 
-    /// Returns whether more requests wait for the node than it should get while the other nodes are a majority.
-    pub(crate) fn is_behind(&self, command: &Command) -> bool {
-        self.counters.is_behind(command)
-    }
-
-    /// Returns whether more requests wait for the node already than it can carry out soon, so that it should not be
-    /// asked for this as well.
-    pub(crate) fn is_overloaded(&self, command: &Command) -> bool {
-        self.counters.is_too_much(command)
-    }
-
     /// Waits until all earlier requests are answered and the node is owed no release.
     pub(crate) async fn drain(&self) {
         let (done, drained) = oneshot::channel();
@@ -82,71 +71,17 @@ impl LaneHandle {
         }
     }
 
-    pub(crate) fn address(&self) -> &Arc<str> {
-        &self.address
-    }
-
-    /// Returns the warning that keys on the node have less time left than they should have.
-    pub(crate) fn expires_too_early(&self) -> &Warning {
-        &self.expires_too_early
-    }
-
-    /// Returns the warning that keys on the node have more time left than they should have.
-    pub(crate) fn expires_too_late(&self) -> &Warning {
-        &self.expires_too_late
-    }
-
     /// Returns how the node is.
     pub(crate) fn status(&self, now: Timestamp) -> NodeStatus {
         if self.is_closed() {
-            self.status.disconnected(now, runtime_ended());
+            self.board.disconnected(now, runtime_ended());
         }
-        self.status.status(&self.address, now)
-    }
-
-    /// Returns whether the node reports when a probed key is gone.
-    pub(crate) fn notifies(&self) -> bool {
-        self.status.notifies()
-    }
-
-    /// Returns whether the node can vote at `by`. A failure to connect that is not later than `since`
-    /// leaves that in doubt.
-    pub(crate) fn prospect(&self, now: Timestamp, by: Timestamp, since: Timestamp) -> Prospect {
-        self.status.prospect(now, by, since)
-    }
-
-    /// Ends the pause before the next attempt to connect, if the last one has failed.
-    pub(crate) fn want_connection(&self) {
-        self.status.want_connection();
-    }
-
-    /// Resolves when the node's [status](Self::status) has changed. A quarantine that ends by itself
-    /// is no such change.
-    pub(crate) fn status_changed(&self) -> Notified<'_> {
-        self.status.changed()
+        self.board.status(&self.address, now)
     }
 
     /// Returns whether the lane's runtime has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.inbox.is_closed()
-    }
-
-    /// Returns how many releases were not delivered yet, or never will be. A release counts even if
-    /// the request to set its key still waits in the queue before it.
-    pub(crate) fn undelivered(&self) -> usize {
-        self.counters.undelivered()
-    }
-
-    /// Returns how many releases wait for the node to come back.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn owed(&self) -> usize {
-        self.counters.owed()
-    }
-
-    /// Returns how many releases are on their way to the node.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn under_way(&self) -> usize {
-        self.counters.under_way()
     }
 }
 

@@ -6,12 +6,13 @@ use tokio::time::Instant;
 use super::{
     batch::{Batch, Purpose},
     counters::Counters,
+    in_flight::InFlight,
     limits::MAX_BATCH,
     requester::Requester,
 };
 use crate::{
     engine::shrink,
-    node::{Answer, Command, reply_of},
+    node::{Answer, Command, Session, reply_of},
     sync::atomic::Ordering,
 };
 
@@ -106,8 +107,15 @@ impl OwedReleases {
         self.note_length();
     }
 
+    /// Sends the releases that are due, unless the node is silent or busy.
+    pub(super) fn send_due(&mut self, in_flight: &mut InFlight, session: &mut dyn Session) {
+        if !in_flight.is_silent() && in_flight.has_room() {
+            in_flight.send(session, self.take_due());
+        }
+    }
+
     /// Takes a batch of releases to deliver, if it is time to try.
-    pub(super) fn take_due(&mut self) -> Batch {
+    fn take_due(&mut self) -> Batch {
         let is_due = self.next_try.is_some_and(|at| at <= Instant::now());
         let mut batch = Batch::default();
         while is_due

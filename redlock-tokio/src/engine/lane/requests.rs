@@ -25,10 +25,10 @@ pub(super) struct Requests {
     backlog: Backlog,
     /// All handles are gone, and the inbox is empty.
     is_closed: bool,
-    answers: Answers,
+    pub(super) answers: Answers,
     /// The callers that wait until nothing is in flight or owed.
     drains: Vec<oneshot::Sender<()>>,
-    counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
 }
 
 impl Requests {
@@ -136,7 +136,7 @@ impl Requests {
     /// Also informs the callers that drain the lane if nothing waits or is owed. Must be called while nothing
     /// is in flight.
     pub(super) fn has_ended(&mut self) -> bool {
-        if !self.backlog.is_empty() || !self.answers.owed_releases().is_empty() {
+        if !self.backlog.is_empty() || !self.answers.owed_releases.is_empty() {
             return false;
         }
         for done in self.drains.drain(..) {
@@ -144,18 +144,6 @@ impl Requests {
             let _ = foreign::call(|| done.send(()));
         }
         self.is_closed
-    }
-
-    pub(super) fn counters(&self) -> &Arc<Counters> {
-        &self.counters
-    }
-
-    pub(super) fn answers(&self) -> &Answers {
-        &self.answers
-    }
-
-    pub(super) fn answers_mut(&mut self) -> &mut Answers {
-        &mut self.answers
     }
 
     fn take_in(&mut self, message: Message) {

@@ -121,10 +121,13 @@ impl<'a> Serving<'a> {
     }
 
     async fn serve(&mut self) -> Result<(), NodeError> {
-        self.requests.answers_mut().owed_releases_mut().become_due();
+        self.requests.answers.owed_releases.become_due();
         loop {
-            self.requests.answers_mut().forget_expired();
-            self.send_owed_releases();
+            let answers = &mut self.requests.answers;
+            answers.forget_expired();
+            answers
+                .owed_releases
+                .send_due(&mut self.in_flight, &mut *self.session);
             if self.in_flight.is_empty() && self.requests.has_ended() {
                 return Ok(());
             }
@@ -134,14 +137,6 @@ impl<'a> Serving<'a> {
             if let ControlFlow::Break(error) = self.handle(event, &intake).await {
                 return Err(error);
             }
-        }
-    }
-
-    fn send_owed_releases(&mut self) {
-        if !self.in_flight.is_silent() && self.in_flight.has_room() {
-            let owed_releases = self.requests.answers_mut().owed_releases_mut();
-            let batch = owed_releases.take_due();
-            self.in_flight.send(&mut *self.session, batch);
         }
     }
 
@@ -159,7 +154,7 @@ impl<'a> Serving<'a> {
         self.timer.arm_for(self.in_flight.next_timeout());
         self.timer.arm_for(self.right.log_change());
         if matches!(intake, Intake::Send) {
-            let owed_releases = self.requests.answers().owed_releases();
+            let owed_releases = &self.requests.answers.owed_releases;
             self.timer.arm_for(owed_releases.next_try());
         }
     }
@@ -198,13 +193,13 @@ impl<'a> Serving<'a> {
     fn handle_completed(&mut self, completed: Completed) -> ControlFlow<NodeError> {
         self.status.answered_in(completed.round_trip);
         if let Some(answer) = completed.last_set_answer() {
-            let now = self.requests.answers().now();
+            let now = self.requests.answers.now();
             let cause = answer.as_ref().err().filter(|error| error.is_of_the_node());
             self.status.asked_to_set_key(now, cause);
         }
         self.note_silence();
         let eligibility = self.right.eligibility();
-        self.requests.answers_mut().deliver(completed, eligibility)
+        self.requests.answers.deliver(completed, eligibility)
     }
 
     /// Breaks if another server is the master now.
@@ -246,7 +241,7 @@ impl<'a> Serving<'a> {
         if let Some(completed) = self.in_flight.next_completed().now_or_never() {
             return self.handle_completed(completed);
         }
-        let (answers, limit) = (self.requests.answers(), self.limits.answer);
+        let (answers, limit) = (&self.requests.answers, self.limits.answer);
         self.in_flight
             .time_out(|batch| answers.report_late(batch, limit));
         self.note_silence();
@@ -268,7 +263,7 @@ impl<'a> Serving<'a> {
     /// Answers for everything in flight on the broken session.
     fn give_up(self, error: &NodeError) {
         for batch in self.in_flight.into_batches() {
-            self.requests.answers_mut().deliver_error(batch, error);
+            self.requests.answers.deliver_error(batch, error);
         }
     }
 }

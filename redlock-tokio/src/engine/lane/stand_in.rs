@@ -31,7 +31,6 @@ pub(crate) enum Order {
 pub(crate) struct StandIn {
     requests: Requests,
     in_flight: InFlight,
-    counters: Arc<Counters>,
     session: Box<dyn Session>,
     orders: UnboundedReceiver<Order>,
     eligibility: Eligibility,
@@ -53,9 +52,8 @@ impl StandIn {
         status.answering(Eligibility::ALWAYS);
         let handle = LaneHandle::new(address, sender, Arc::clone(&counters), status);
         let lane = Self {
-            requests: Requests::new(node, clock, inbox, Arc::clone(&counters)),
             in_flight: in_flight(&counters),
-            counters,
+            requests: Requests::new(node, clock, inbox, counters),
             session,
             orders,
             eligibility: Eligibility::ALWAYS,
@@ -67,7 +65,8 @@ impl StandIn {
     /// Runs until all handles are gone and nothing is owed.
     pub(crate) async fn run(mut self) {
         loop {
-            self.send_owed_releases();
+            let owed_releases = &mut self.requests.answers.owed_releases;
+            owed_releases.send_due(&mut self.in_flight, &mut *self.session);
             if self.in_flight.is_empty() && self.requests.has_ended() {
                 return;
             }
@@ -80,18 +79,10 @@ impl StandIn {
         }
     }
 
-    fn send_owed_releases(&mut self) {
-        if !self.in_flight.is_silent() && self.in_flight.has_room() {
-            let owed_releases = self.requests.answers_mut().owed_releases_mut();
-            let batch = owed_releases.take_due();
-            self.in_flight.send(&mut *self.session, batch);
-        }
-    }
-
     fn deliver(&mut self, completed: Completed) {
-        let answers = self.requests.answers_mut();
+        let answers = &mut self.requests.answers;
         if let ControlFlow::Break(error) = answers.deliver(completed, self.eligibility) {
-            let broken = mem::replace(&mut self.in_flight, in_flight(&self.counters));
+            let broken = mem::replace(&mut self.in_flight, in_flight(&self.requests.counters));
             for batch in broken.into_batches() {
                 answers.deliver_error(batch, &error);
             }
@@ -99,14 +90,14 @@ impl StandIn {
     }
 
     fn obey(&mut self, order: Order) {
-        let answers = self.requests.answers_mut();
+        let answers = &mut self.requests.answers;
         match order {
             Order::TimeOut => self
                 .in_flight
                 .time_out(|batch| answers.report_late(batch, Duration::ZERO)),
             Order::Retry => {
                 answers.forget_expired();
-                answers.owed_releases_mut().become_due();
+                answers.owed_releases.become_due();
             }
             Order::Withdraw(withdrawal) => {
                 // As in a real lane, answers to come count for nothing before the leases know.

@@ -6,7 +6,7 @@ use tokio::{sync::futures::Notified, time::sleep};
 use crate::{
     NodeError, NodeState, NodeStatus, ServerInfo, foreign,
     sync::{
-        Mutex, MutexGuard, Notify,
+        Mutex, Notify,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -29,7 +29,7 @@ pub(crate) enum Prospect {
 
 /// The state of a node, as its lane has noted it last.
 #[derive(Debug)]
-pub(super) struct StatusBoard {
+pub(crate) struct StatusBoard {
     entry: Mutex<Entry>,
     changed: Notify,
     /// A request would like the next attempt to connect to begin.
@@ -93,9 +93,9 @@ impl StatusBoard {
     }
 
     /// Returns whether the node reports when a probed key is gone. One that is away or silent does not.
-    pub(super) fn notifies(&self) -> bool {
+    pub(crate) fn notifies(&self) -> bool {
         self.notifies.load(Ordering::Relaxed)
-            && matches!(self.lock().condition, Condition::Connected { .. })
+            && matches!(self.entry.lock().condition, Condition::Connected { .. })
     }
 
     /// Notes that there is a connection, and what the server says of itself on it.
@@ -105,7 +105,7 @@ impl StatusBoard {
         unmet: Checks,
         eligibility: Eligibility,
     ) {
-        *self.lock() = Entry {
+        *self.entry.lock() = Entry {
             condition: Condition::Connected { eligibility },
             server,
             unmet,
@@ -137,9 +137,9 @@ impl StatusBoard {
         });
     }
 
-    /// Asks for the next attempt to connect, unless it would be refused again.
-    pub(super) fn want_connection(&self) {
-        if let Condition::Disconnected { cause, .. } = &self.lock().condition
+    /// Ends the pause before the next attempt to connect, unless it would be refused again.
+    pub(crate) fn want_connection(&self) {
+        if let Condition::Disconnected { cause, .. } = &self.entry.lock().condition
             && !cause.is_refusal()
         {
             self.wanted.notify_one();
@@ -164,7 +164,7 @@ impl StatusBoard {
 
     /// Notes whether the node has refused the last request to set a key.
     pub(super) fn asked_to_set_key(&self, now: Timestamp, cause: Option<&NodeError>) {
-        let mut entry = self.lock();
+        let mut entry = self.entry.lock();
         let is_change = entry.refusal.is_some() != cause.is_some();
         entry.refusal = cause.map(|cause| Refusal {
             cause: cause.clone(),
@@ -189,7 +189,7 @@ impl StatusBoard {
 
     /// Returns how the node is.
     pub(super) fn status(&self, address: &Arc<str>, now: Timestamp) -> NodeStatus {
-        let entry = self.lock();
+        let entry = self.entry.lock();
         let state = match &entry.condition {
             Condition::Connected { eligibility } => {
                 if eligibility.covers(now) {
@@ -226,8 +226,8 @@ impl StatusBoard {
 
     /// Returns whether the node can vote at `by`. A failure to connect that is not later than `since`
     /// leaves that in doubt.
-    pub(super) fn prospect(&self, now: Timestamp, by: Timestamp, since: Timestamp) -> Prospect {
-        let entry = self.lock();
+    pub(crate) fn prospect(&self, now: Timestamp, by: Timestamp, since: Timestamp) -> Prospect {
+        let entry = self.entry.lock();
         let refusal = entry.refusal.as_ref();
         let votes = match &entry.condition {
             Condition::Disconnected {
@@ -258,23 +258,19 @@ impl StatusBoard {
         }
     }
 
-    /// Resolves at the next change of the state.
-    pub(super) fn changed(&self) -> Notified<'_> {
+    /// Resolves at the next change of the state. A quarantine that ends by itself is no such change.
+    pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 
     fn enter(&self, condition: Condition) {
-        self.lock().condition = condition;
+        self.entry.lock().condition = condition;
         self.notify();
     }
 
     pub(super) fn notify(&self) {
         // This wakes tasks of the user.
         foreign::call(|| self.changed.notify_waiters());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Entry> {
-        self.entry.lock()
     }
 }
 

@@ -398,65 +398,6 @@ mod tests {
     }
 
     #[test]
-    fn an_excluded_node_learns_why() {
-        let vetting = vetting(false);
-        let replica = ServerInfo {
-            role: Role::ReplicaOf("m:6379".into()),
-            ..info(b'x')
-        };
-        let member = ServerInfo {
-            in_cluster: true,
-            ..info(b'x')
-        };
-        let without_history = ServerInfo {
-            replication: None,
-            ..info(b'x')
-        };
-        let without_role = ServerInfo {
-            role: Role::Withheld,
-            run_id: None,
-            ..info(b'x')
-        };
-        let without_start = ServerInfo {
-            run_id: None,
-            uptime: None,
-            ..info(b'x')
-        };
-        for (server, text) in [
-            (
-                Server::Known(without_start),
-                "INFO lacks run_id and master_replid, uptime_in_seconds, so one server under two addresses \
-                 would vote twice, a restarted server would vote at once",
-            ),
-            (
-                Server::Known(without_role),
-                "INFO lacks run_id and master_replid, role, so one server under two addresses would \
-                 vote twice, a replica would vote",
-            ),
-            (Server::Known(replica), "a replica of m:6379"),
-            (Server::Known(member), "a node of a cluster"),
-            (
-                Server::Known(without_history),
-                "INFO lacks master_replid2, so a promoted replica would vote at once",
-            ),
-            (withheld(), "NOPERM no rights"),
-        ] {
-            let error = connect(&vetting, 0, server, None).unwrap_err();
-            assert!(error.is_refusal(), "{error}");
-            assert!(error.to_string().contains(text), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_second_address_of_one_server_is_told_the_first() {
-        let vetting = vetting(false);
-        assert!(connect(&vetting, 0, Server::Known(info(b'x')), None).is_ok());
-        let error = connect(&vetting, 1, Server::Known(info(b'x')), None);
-        let address = "a".into();
-        assert_eq!(error, Err(NodeError::SameServer { address }));
-    }
-
-    #[test]
     fn a_wrong_node_comes_before_its_missing_rights_and_those_before_what_it_does_not_say() {
         let refusal = NodeError::Misconfigured("may not SET".into());
         let vetting = vetting(false);

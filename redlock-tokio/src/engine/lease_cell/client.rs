@@ -164,7 +164,7 @@ impl Client {
     /// Gives the objections the addresses of their nodes, in the order in which the nodes were given.
     pub(crate) fn reports(&self, objections: &[(NodeId, Objection)]) -> NodeReports {
         let report = |(node, objection): &(NodeId, Objection)| NodeReport {
-            address: Arc::clone(self.lanes[node.index()].address()),
+            address: Arc::clone(&self.lanes[node.index()].address),
             objection: objection.clone(),
         };
         let mut objections: Vec<_> = objections.iter().collect();
@@ -181,7 +181,7 @@ impl Client {
     /// Waits for the next change of a node's status. Listens from the call on, and not only from the first poll.
     pub(crate) fn next_change(&self) -> impl Future<Output = ()> + use<'_> {
         let changes = self.lanes.iter().map(|lane| {
-            let mut change = Box::pin(lane.status_changed());
+            let mut change = Box::pin(lane.board.changed());
             change.as_mut().enable();
             change
         });
@@ -194,7 +194,7 @@ impl Client {
         let needed = self.quorum.votes();
         let (mut votes, mut in_doubt) = (0, 0);
         for lane in &self.lanes {
-            match lane.prospect(now, until, since) {
+            match lane.board.prospect(now, until, since) {
                 Prospect::MayVote => votes += 1,
                 Prospect::InDoubt => in_doubt += 1,
                 Prospect::NoVote => {}
@@ -213,13 +213,13 @@ impl Client {
     /// Ends the pauses between attempts to connect, which are longer than some waits.
     pub(crate) fn want_connections(&self) {
         for lane in &self.lanes {
-            lane.want_connection();
+            lane.board.want_connection();
         }
     }
 
     /// Returns whether enough nodes for a quorum report when a probed key is gone.
     pub(crate) fn is_notified(&self) -> bool {
-        let notifying = self.lanes.iter().filter(|lane| lane.notifies());
+        let notifying = self.lanes.iter().filter(|lane| lane.board.notifies());
         notifying.count() >= self.quorum.votes()
     }
 

@@ -37,23 +37,10 @@ impl Contender {
         }
     }
 
-    /// Begins the turn of a waiter. Returns its lease, and until when it may ask the nodes. Returns `None` if it has given
-    /// up.
-    pub(super) fn start_turn(&self) -> Option<(Arc<LeaseCell>, Timestamp)> {
-        self.waiter()?.start_turn()
-    }
-
-    /// Has the timers call back when a reservation expires.
-    pub(super) fn schedule_expiry(&self, now: Timestamp, at: Timestamp) {
-        if let Some(waiter) = self.waiter() {
-            waiter.call_back(now, at);
-        }
-    }
-
     /// Ends it, unless it holds its lock.
     pub(crate) fn stop_acquiring(&self) {
         match self {
-            Self::Waiter(waiter) => waiter.abandon(waiter.now()),
+            Self::Waiter(waiter) => waiter.abandon(),
             Self::Lease(lease) => lease.stop_acquiring(),
         }
     }
@@ -87,7 +74,7 @@ impl Timed for Contender {
 
     fn abandon(&self) {
         match self {
-            Self::Waiter(waiter) => waiter.abandon(waiter.now()),
+            Self::Waiter(waiter) => waiter.abandon(),
             Self::Lease(lease) => lease.abandon(),
         }
     }

@@ -11,7 +11,7 @@ use redlock_core::{
 use super::{
     Contender, LeaseCell,
     place::Place,
-    stage::{Held, Stage},
+    stage::{End, Held, Stage},
     state::{CellState, Changes, Departure},
 };
 use crate::{
@@ -112,8 +112,8 @@ impl LeaseCell {
             return nodes.iter().filter(is_unasked).collect();
         }
         let (lanes, votes) = (&self.client.lanes, self.client.quorum.votes());
-        let is_behind = |node: &NodeId| lanes[node.index()].is_behind(command);
-        let is_overloaded = |node: &NodeId| lanes[node.index()].is_overloaded(command);
+        let is_behind = |node: &NodeId| lanes[node.index()].counters.is_behind(command);
+        let is_overloaded = |node: &NodeId| lanes[node.index()].counters.is_too_much(command);
         let mut skipped: NodeSet = nodes.iter().filter(is_behind).collect();
         let votes = votes.min(nodes.len());
         if transmit.asks_for_votes && nodes.difference(skipped).len() < votes {
@@ -159,9 +159,9 @@ impl LeaseCell {
                     self.start_turn(state, now);
                     state.exhaust(failure, attempts);
                 }
-                Event::Extended { .. } => state.note_extension(),
+                Event::Extended { .. } => state.note_extension(true),
                 Event::ExtendFailed { .. } => {
-                    state.note_failed_extension();
+                    state.note_extension(false);
                     log::debug!(
                         target: "redlock",
                         label = state.label(),
@@ -181,9 +181,9 @@ impl LeaseCell {
                         %reason,
                         "a lock was lost"
                     );
-                    state.lose(reason);
+                    state.enter(Stage::Ended(End::Lost(reason)));
                 }
-                Event::Released(verdict) => state.finish_release(verdict),
+                Event::Released(verdict) => state.enter(Stage::Ended(End::Released(verdict))),
                 // The enum may grow. An event that this driver does not know concerns nobody here.
                 _ => {}
             }
@@ -202,7 +202,7 @@ impl LeaseCell {
 
     /// Has the timers call back when something is due. Abandons the lease if they have ended.
     fn reschedule(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
-        let due = state.next_due();
+        let due = state.lease.poll_timeout();
         let is_early_enough = match (state.due, due) {
             // A call that comes too early only sets the next deadline.
             (Some(known), Some(due)) => known <= due,
@@ -253,7 +253,9 @@ impl LeaseCell {
         } else {
             None
         };
-        state.start_acquiring(pause.is_some());
+        state.enter(Stage::Acquiring {
+            after_pause: pause.is_some(),
+        });
         self.share(state);
         if let Some(pause) = pause {
             state.lease.back_off(pause);
@@ -318,14 +320,16 @@ pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) ->
     }
     let mut follow_ups = VecDeque::from(follow_ups);
     while let Some(next) = follow_ups.pop_front() {
-        let (waiter, backs_off) = match next {
+        let (contender, backs_off) = match next {
             FollowUp::StartTurn { waiter, backs_off } => (waiter, backs_off),
             FollowUp::ScheduleExpiry { waiter, at } => {
-                waiter.schedule_expiry(now, at);
+                if let Some(waiter) = waiter.waiter() {
+                    waiter.call_back(at);
+                }
                 continue;
             }
         };
-        let Some((cell, deadline)) = waiter.start_turn() else {
+        let Some((cell, deadline)) = contender.waiter().and_then(|it| it.start_turn()) else {
             continue;
         };
         let begin = |state: &mut CellState| cell.begin(state, now, deadline, backs_off);

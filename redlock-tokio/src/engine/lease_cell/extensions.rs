@@ -31,14 +31,9 @@ impl Extensions {
         ExtensionTicket(self.ended)
     }
 
-    pub(super) const fn note_success(&mut self) {
+    pub(super) const fn note_end(&mut self, succeeded: bool) {
         self.ended = self.ended.wrapping_add(1);
-        self.last_succeeded = true;
-    }
-
-    pub(super) const fn note_failure(&mut self) {
-        self.ended = self.ended.wrapping_add(1);
-        self.last_succeeded = false;
+        self.last_succeeded = succeeded;
     }
 
     /// Returns how the extension with this ticket ended, or how a later one did. `None` while it is under way.

@@ -12,15 +12,16 @@ use super::{
     waiter::Successor,
 };
 
-impl LeaseCell {
+impl HeldLease {
     /// Hands the lock over to the next waiter in this process, or leaves it to other readers, without a request to the
     /// nodes. Returns whether it did. If not, the lock is to be released.
-    pub(super) fn hand_over(self: &Arc<Self>, now: Timestamp, generation: Generation) -> bool {
-        let successor = self.update(now, |state| {
+    pub(crate) fn hand_over(&self, now: Timestamp) -> bool {
+        let Self { lease, generation } = self;
+        let successor = lease.update(now, |state| {
             if state.reads {
-                return Err(state.leave(generation));
+                return Err(state.leave(*generation));
             }
-            Ok(self.try_hand_over(state, now, generation))
+            Ok(lease.try_hand_over(state, now, *generation))
         });
         let successor = match successor {
             Ok(successor) => successor,
@@ -33,7 +34,9 @@ impl LeaseCell {
         }
         is_handed_over
     }
+}
 
+impl LeaseCell {
     fn try_hand_over(
         self: &Arc<Self>,
         state: &mut CellState,
@@ -63,7 +66,7 @@ impl LeaseCell {
                 generation: generation.next(),
             };
             // Otherwise it has given up at this very moment.
-            if let Some(successor) = next.waiter().and_then(|next| next.take_over(handed_over)) {
+            if let Some(successor) = next.waiter().and_then(|next| next.serve(handed_over)) {
                 state.hand_over(now, successor.label);
                 return Some(successor);
             }

@@ -107,11 +107,6 @@ impl HeldLease {
         }
     }
 
-    /// Hands the lock over to the next waiter in this process. Returns whether it did. If not, it is to be released.
-    pub(crate) fn hand_over(&self, now: Timestamp) -> bool {
-        self.lease.hand_over(now, self.generation)
-    }
-
     /// Releases the lock, or gives up acquiring it. Changes nothing for a later generation.
     pub(crate) fn release(&self, now: Timestamp) {
         let generation = self.generation;

@@ -105,10 +105,10 @@ impl LeaseCell {
         remaining: Duration,
     ) {
         let lane = &self.client.lanes[node.index()];
-        let node = lane.address();
+        let node = &lane.address;
         match state.lease.judge_remaining(now, extension, remaining) {
             Some(ExpiryAnomaly::TooShort { needed }) => {
-                if let Some(withheld) = lane.expires_too_early().due(now) {
+                if let Some(withheld) = lane.expires_too_early.due(now) {
                     log::warn!(
                         target: "redlock",
                         label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
@@ -119,7 +119,7 @@ impl LeaseCell {
                 }
             }
             Some(ExpiryAnomaly::TooLong { longest }) => {
-                if let Some(withheld) = lane.expires_too_late().due(now) {
+                if let Some(withheld) = lane.expires_too_late.due(now) {
                     log::warn!(
                         target: "redlock",
                         label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),

@@ -50,7 +50,7 @@ impl LeaseCell {
             {
                 let lease = Arc::clone(self);
                 let held = HeldLease { lease, generation };
-                match next.waiter().and_then(|next| next.take_over(held)) {
+                match next.waiter().and_then(|next| next.serve(held)) {
                     Some(successor) => joined.push(successor),
                     // It has given up at this very moment.
                     None => _ = state.leave(generation),

@@ -6,8 +6,8 @@ use std::{
 };
 
 use redlock_core::{
-    AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, ReleaseVerdict, Slot,
-    Timestamp, Token, Transmit, Ttl,
+    AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, Slot, Timestamp, Token,
+    Transmit, Ttl,
 };
 
 use super::{
@@ -121,11 +121,6 @@ impl CellState {
         }
     }
 
-    /// Starts to ask the nodes.
-    pub(super) fn start_acquiring(&mut self, after_pause: bool) {
-        self.enter(Stage::Acquiring { after_pause });
-    }
-
     // Events of the lease.
 
     /// Notes a request that is about to be sent.
@@ -134,8 +129,8 @@ impl CellState {
         match transmit.operation {
             // The objections to what came before are still wanted.
             _ if !transmit.asks_for_votes => {}
-            Operation::Extend { .. } => self.watched.watch_extension(round),
-            Operation::Release { .. } => self.watched.watch_release(round),
+            Operation::Extend { .. } => self.watched.watch(round, false),
+            Operation::Release { .. } => self.watched.watch(round, true),
             _ => self.watched.watch_attempt(round),
         }
     }
@@ -151,22 +146,9 @@ impl CellState {
         self.enter(Stage::Ended(End::Exhausted { failure, attempts }));
     }
 
-    pub(super) fn note_extension(&mut self) {
-        self.extensions.note_success();
+    pub(super) fn note_extension(&mut self, succeeded: bool) {
+        self.extensions.note_end(succeeded);
         self.for_holder = true;
-    }
-
-    pub(super) fn note_failed_extension(&mut self) {
-        self.extensions.note_failure();
-        self.for_holder = true;
-    }
-
-    pub(super) fn lose(&mut self, reason: LossReason) {
-        self.enter(Stage::Ended(End::Lost(reason)));
-    }
-
-    pub(super) fn finish_release(&mut self, verdict: ReleaseVerdict) {
-        self.enter(Stage::Ended(End::Released(verdict)));
     }
 
     // Commands.
@@ -283,11 +265,6 @@ impl CellState {
         }
     }
 
-    /// Returns when something is to be done if nothing happens before.
-    pub(super) fn next_due(&self) -> Option<Timestamp> {
-        self.lease.poll_timeout()
-    }
-
     // Getters.
 
     pub(super) const fn stage(&self) -> &Stage {
@@ -325,10 +302,8 @@ impl CellState {
         }
     }
 
-    // Private.
-
-    /// All changes of stage but handovers go this way, so that none is forgotten.
-    fn enter(&mut self, stage: Stage) {
+    /// Enters a stage. All changes of stage but handovers go this way, so that none is forgotten.
+    pub(super) fn enter(&mut self, stage: Stage) {
         let before = mem::replace(&mut self.stage, stage);
         if before.is_in_queue() && !self.stage.is_in_queue() {
             let held = match before {

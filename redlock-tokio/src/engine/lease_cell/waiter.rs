@@ -27,8 +27,8 @@ use crate::{
 /// ```
 pub(crate) struct Waiter {
     ticket: Ticket,
-    client: Arc<Client>,
-    request: LeaseRequest,
+    pub(crate) client: Arc<Client>,
+    pub(crate) request: LeaseRequest,
     /// When the time to wait is over.
     deadline: Timestamp,
     state: Mutex<State>,
@@ -52,24 +52,15 @@ pub(crate) enum Begun {
     Waiting(WaitingTask),
 }
 
-impl Begun {
-    pub(crate) fn client(&self) -> &Client {
-        match self {
-            Self::Turn(held) => held.lease().client(),
-            Self::Waiting(waiter) => waiter.client(),
-        }
-    }
-}
-
 /// A request that may not wait.
 pub(crate) struct Failed {
-    waiter: Arc<Waiter>,
+    pub(crate) waiter: Arc<Waiter>,
     pub(crate) end: End,
 }
 
 /// A waiter as its task sees it. Gives up when it is dropped.
 pub(crate) struct WaitingTask {
-    waiter: Arc<Waiter>,
+    pub(crate) waiter: Arc<Waiter>,
     /// Whether the task knows how the wait has ended.
     is_over: bool,
 }
@@ -117,7 +108,7 @@ pub(crate) fn begin(
             Ok(Begun::Turn(HeldLease::first(lease)))
         }
         (Ok(JoinOutcome::Waiting { follow_up }), _) => {
-            waiter.call_back(now, deadline);
+            waiter.call_back(deadline);
             carry_out(now, follow_up.into_iter().collect()).wake_all();
             Ok(Begun::Waiting(WaitingTask {
                 waiter,
@@ -144,7 +135,8 @@ impl Waiter {
         LeaseCell::new(&self.client, self.ticket, &self.request)
     }
 
-    /// Returns whether the lock of a lease would do, which may be handed over.
+    /// Returns whether the lock of a lease, which is handed over, would do for this request. It has one key, or one slot
+    /// of as many permits as this request counts with.
     pub(super) fn could_take_over(&self, lease: &LeaseCell) -> bool {
         self.request.could_take_over(&lease.keys, &lease.terms)
     }
@@ -152,11 +144,6 @@ impl Waiter {
     /// Returns whether it could share a lease that readers have.
     pub(super) fn could_join(&self, lease: &LeaseCell) -> bool {
         self.request.could_join(&lease.terms)
-    }
-
-    /// Takes over the lock of its predecessor. Returns `None` if it has given up. The queue has removed it already.
-    pub(super) fn take_over(&self, held: HeldLease) -> Option<Successor> {
-        self.serve(held)
     }
 
     /// Begins the turn. Returns the lease, unless the waiter has given up. The queue has given it the turn already.
@@ -172,8 +159,9 @@ impl Waiter {
         Some((lease, self.deadline))
     }
 
-    /// Notes what the waiter waited for. Returns `None` if it does not wait any more.
-    fn serve(&self, held: HeldLease) -> Option<Successor> {
+    /// Notes what the waiter waited for: a lease of its own, or the lock of its predecessor. Returns `None` if it does not
+    /// wait any more. The queue has removed it already, or given it the turn.
+    pub(super) fn serve(&self, held: HeldLease) -> Option<Successor> {
         let mut state = self.state();
         let State::Waiting(waker) = &mut *state else {
             return None;
@@ -185,10 +173,10 @@ impl Waiter {
     }
 
     /// Has the timers call back. Without them, the wait ends now.
-    pub(super) fn call_back(self: &Arc<Self>, now: Timestamp, at: Timestamp) {
+    pub(super) fn call_back(self: &Arc<Self>, at: Timestamp) {
         let timers = &self.client.timers;
         if timers.wait(at, self.ticket.number(), self).is_err() {
-            self.abandon(now);
+            self.abandon();
         }
     }
 
@@ -203,8 +191,8 @@ impl Waiter {
     }
 
     /// Ends the wait, because nobody would give it a turn any more.
-    pub(super) fn abandon(&self, now: Timestamp) {
-        self.end(now, AcquireFailure::Abandoned);
+    pub(crate) fn abandon(&self) {
+        self.end(self.now(), AcquireFailure::Abandoned);
     }
 
     fn end(&self, now: Timestamp, failure: AcquireFailure) {
@@ -265,7 +253,7 @@ impl Waiter {
         }
     }
 
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         matches!(*self.state(), State::Waiting(_))
     }
 
@@ -273,22 +261,12 @@ impl Waiter {
         self.ticket
     }
 
-    pub(super) fn now(&self) -> Timestamp {
+    fn now(&self) -> Timestamp {
         self.client.clock.now()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
-    }
-}
-
-impl Failed {
-    pub(crate) fn client(&self) -> &Client {
-        &self.waiter.client
-    }
-
-    pub(crate) fn request(&self) -> &LeaseRequest {
-        &self.waiter.request
     }
 }
 
@@ -298,23 +276,6 @@ impl WaitingTask {
         let polled = self.waiter.poll(cx);
         self.is_over = polled.is_ready();
         polled
-    }
-
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.waiter.is_waiting()
-    }
-
-    pub(crate) fn client(&self) -> &Client {
-        &self.waiter.client
-    }
-
-    pub(crate) fn request(&self) -> &LeaseRequest {
-        &self.waiter.request
-    }
-
-    /// Ends the wait, because the client is shut down.
-    pub(crate) fn abandon(&self) {
-        self.waiter.abandon(self.waiter.now());
     }
 }
 

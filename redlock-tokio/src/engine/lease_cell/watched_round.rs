@@ -23,14 +23,7 @@ struct Objections {
 #[derive(Debug)]
 struct Round {
     id: RoundId,
-    kind: RoundKind,
-}
-
-#[derive(Debug)]
-enum RoundKind {
-    Attempt,
-    Extension,
-    Release,
+    is_release: bool,
 }
 
 impl WatchedRound {
@@ -42,25 +35,14 @@ impl WatchedRound {
         if let Some(objections) = &mut self.objections {
             objections.are_old = true;
         }
-        self.round = Some(Round {
-            id,
-            kind: RoundKind::Attempt,
-        });
+        let is_release = false;
+        self.round = Some(Round { id, is_release });
     }
 
-    /// Starts to watch an extension.
-    pub(super) fn watch_extension(&mut self, id: RoundId) {
-        self.watch(id, RoundKind::Extension);
-    }
-
-    /// Starts to watch the release of a held lock.
-    pub(super) fn watch_release(&mut self, id: RoundId) {
-        self.watch(id, RoundKind::Release);
-    }
-
-    fn watch(&mut self, id: RoundId, kind: RoundKind) {
+    /// Starts to watch an extension, or the release of a held lock.
+    pub(super) fn watch(&mut self, id: RoundId, is_release: bool) {
         self.objections = None;
-        self.round = Some(Round { id, kind });
+        self.round = Some(Round { id, is_release });
     }
 
     /// Notes why a node does not agree, if this is its answer to the watched round.
@@ -77,7 +59,7 @@ impl WatchedRound {
         };
         let objection = match answer {
             // A release needs no vote.
-            Ok(Vote::Granted) if matches!(watched.kind, RoundKind::Release) => return,
+            Ok(Vote::Granted) if watched.is_release => return,
             Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => {
                 match objection_to(now, eligibility) {
                     Some(objection) => objection,

@@ -43,7 +43,8 @@ impl Default for Released {
 /// The history of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Past {
-    streak: Option<Streak>,
+    /// Since when holds follow each other within this process while other processes wait.
+    streak: Option<Timestamp>,
     holds: HoldTimes,
 }
 
@@ -69,7 +70,7 @@ impl Recent {
             past.holds = HoldTimes::default();
         }
         let streak = past.streak.filter(|_| pause < IN_A_ROW);
-        past.streak = streak.filter(|streak| streak.may_go_on(now, policy));
+        past.streak = streak.filter(|since| is_short(*since, now, policy));
         streak.is_some() && past.streak.is_none() && !policy.wait.is_zero()
     }
 
@@ -125,7 +126,7 @@ impl Past {
 
     /// Notes a hold that ends now with a release or a handover.
     pub(super) fn note_hold(&mut self, held: Timestamp, now: Timestamp) {
-        self.streak.get_or_insert(Streak::new(held));
+        self.streak.get_or_insert(held);
         self.holds.note(now.saturating_duration_since(held));
     }
 
@@ -136,8 +137,7 @@ impl Past {
         now: Timestamp,
         policy: &QueuePolicy,
     ) -> bool {
-        let streak = self.streak.get_or_insert(Streak::new(held));
-        streak.may_go_on(now, policy)
+        is_short(*self.streak.get_or_insert(held), now, policy)
     }
 
     /// Returns how long a hold takes, if there were enough of them.
@@ -146,21 +146,9 @@ impl Past {
     }
 }
 
-/// Holds that follow each other within this process while other processes wait.
-#[derive(Clone, Copy, Debug)]
-struct Streak {
-    since: Timestamp,
-}
-
-impl Streak {
-    /// Starts with a hold that began at `since`.
-    fn new(since: Timestamp) -> Self {
-        Self { since }
-    }
-
-    fn may_go_on(&self, now: Timestamp, policy: &QueuePolicy) -> bool {
-        now.saturating_duration_since(self.since) < policy.streak
-    }
+/// Returns whether a streak may go on.
+fn is_short(since: Timestamp, now: Timestamp, policy: &QueuePolicy) -> bool {
+    now.saturating_duration_since(since) < policy.streak
 }
 
 /// How long the last holds of a lock took, in whole microseconds.
@@ -208,7 +196,7 @@ mod tests {
     #[test]
     fn a_streak_is_remembered_for_two_milliseconds_and_hold_times_for_a_minute() {
         let release = Timestamp::ZERO;
-        let streak = Some(Streak::new(release));
+        let streak = Some(release);
         let none = HoldTimes::default();
         let mut holds = none;
         holds.note(Duration::from_millis(1));

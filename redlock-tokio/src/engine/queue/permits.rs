@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(line.leave(2, true), [3]);
         assert_eq!(line.leave(1, true), [5]);
         assert_eq!((line.leave(3, true), line.leave(5, true)), (vec![], vec![]));
-        let size = line.queue.size();
+        let size = line.queue.status();
         assert_eq!((size.keys, size.waiting), (0, 0));
     }
 

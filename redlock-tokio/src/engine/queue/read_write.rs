@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(line.next_to_join(1), None);
         assert!(line.note_hold(1).is_empty());
         assert_eq!(line.queue.open_turn(&line.key), Some(1));
-        assert_eq!(line.queue.size().waiting, 0);
+        assert_eq!(line.queue.status().waiting, 0);
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
             (line.leave(3, Reader), line.leave(4, Reader)),
             (vec![], vec![])
         );
-        let size = line.queue.size();
+        let size = line.queue.status();
         assert_eq!((size.keys, size.waiting), (0, 0));
     }
 

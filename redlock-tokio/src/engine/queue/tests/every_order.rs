@@ -1,4 +1,4 @@
-//! Every order of events for some casts of leases, of which some lock several keys.
+//! Every order of events for some casts of leases, of one key or of several.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -45,6 +45,10 @@ const SMALL_CASTS: [&[Part]; 3] = [
     &[&["ab"], &["b", "a"], &["a"]],
 ];
 
+/// Locks of one key. What happens to them is simple, so more may happen: a lock is not granted, and a waiter gives up
+/// while the lock is handed over to it.
+const OF_ONE_KEY: &[Part] = &[&["a"], &["a"], &["a"]];
+
 /// What is done wrong on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
@@ -55,6 +59,8 @@ enum Mutant {
     ForgetsOthers,
     /// The keys are expected to be open for longer than they are.
     OpensTooShortly,
+    /// The waiters for one key are expected to be served in the reverse order.
+    ServesInOrder,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +69,11 @@ enum Step {
     Lock(usize),
     /// Releases all, or hands it over.
     Release(usize),
-    /// Waits no longer for several keys.
+    /// Releases it, while all to whom it could be handed over give up at that very moment.
+    ReleaseToNobody(usize),
+    /// Has the turn, and does not get the lock.
+    Fail(usize),
+    /// Waits no longer.
     GiveUp(usize),
     Lapse(usize),
     /// Time passes until keys are not open any more.
@@ -138,6 +148,10 @@ impl World {
         }
     }
 
+    fn is_of_one_key(&self) -> bool {
+        self.parts == OF_ONE_KEY
+    }
+
     fn steps(&self) -> Vec<Step> {
         let of = |(index, actor): (usize, &Actor)| {
             let mut steps = Vec::new();
@@ -147,7 +161,7 @@ impl World {
                     if waits.expires_at.is_some() && self.mutant != Mutant::NeverExpires {
                         steps.push(Step::Lapse(index));
                     }
-                    if waits.keys.has_several() {
+                    if waits.keys.has_several() || self.is_of_one_key() {
                         steps.push(Step::GiveUp(index));
                     }
                 }
@@ -155,6 +169,9 @@ impl World {
                     steps.push(Step::Lock(index));
                 }
                 None => steps.push(Step::Release(index)),
+            }
+            if self.is_of_one_key() && !actor.held.is_empty() {
+                steps.extend([Step::ReleaseToNobody(index), Step::Fail(index)]);
             }
             steps
         };
@@ -178,6 +195,26 @@ impl World {
                 self.actors[index].is_gone = true;
                 while let Some((turn, keys)) = self.actors[index].held.pop() {
                     self.release(turn, &keys);
+                }
+            }
+            Step::ReleaseToNobody(index) => {
+                let (key, now) = (Key::new("a").unwrap(), self.now);
+                let next = || self.queue.successor(&key, now, now, &self.policy, |_| true);
+                let gone: Vec<_> = std::iter::from_fn(next).collect();
+                for successor in gone {
+                    // The queue has removed it already.
+                    self.actors[successor].is_gone = true;
+                    if let Some(waits) = self.actors[successor].waits.take() {
+                        assert_eq!(self.leave(&waits.keys, waits.ticket, None), []);
+                    }
+                }
+                self.take_part_of(Step::Release(index));
+            }
+            Step::Fail(index) => {
+                self.actors[index].is_gone = true;
+                while let Some((turn, keys)) = self.actors[index].held.pop() {
+                    let next = self.leave(&keys, turn, None);
+                    self.apply(next);
                 }
             }
             Step::GiveUp(index) => {
@@ -302,6 +339,13 @@ impl World {
             self.fault = Some("two have one key");
         }
         let Waits { ticket, keys, .. } = waits;
+        let is_earlier = |other: &Waits| match self.mutant {
+            Mutant::ServesInOrder => other.ticket > ticket,
+            _ => other.ticket < ticket,
+        };
+        if self.is_of_one_key() && self.waiting().iter().any(is_earlier) {
+            self.fault = Some("not served in order of arrival");
+        }
         self.note_overtaking(ticket, &keys);
         self.actors[index].held.push((turn, keys));
     }
@@ -383,7 +427,7 @@ impl World {
             Some("all keys are free, and some wait")
         } else if !waiting.is_empty() && !self.steps().iter().any(goes_on) {
             Some("a deadlock")
-        } else if self.queue.size().waiting != waiting.len() {
+        } else if self.queue.status().waiting != waiting.len() {
             Some("the queue is not of those that wait")
         } else if waiting.iter().any(is_withheld) {
             Some("kept from keys that are free and open")
@@ -430,9 +474,8 @@ fn casts(rule: ReservationRule) -> impl Iterator<Item = (&'static [Part], bool)>
     } else {
         &CASTS[..]
     };
-    casts
-        .iter()
-        .flat_map(|cast| [(*cast, false), (*cast, true)])
+    let casts = casts.iter().copied().chain([OF_ONE_KEY]);
+    casts.flat_map(|cast| [(cast, false), (cast, true)])
 }
 
 #[test]
@@ -466,6 +509,11 @@ fn every_order_of_events_finds_what_is_done_wrong() {
             Mutant::OpensTooShortly,
             OPENING,
             "kept from keys that are free and open",
+        ),
+        (
+            Mutant::ServesInOrder,
+            RULE,
+            "not served in order of arrival",
         ),
     ] {
         let found = casts(rule).find_map(|(cast, hands_over)| {
