@@ -44,7 +44,7 @@ pub enum Access {
     /// - An acquisition adds the token, or raises its expiry, if the key is absent or shared. Otherwise, or if there is a
     ///   mark, the answer is [`Reply::Denied`](crate::Reply::Denied).
     /// - An extension raises the expiry of the token if the token is there and has not expired. If the token has the key
-    ///   for itself, it becomes the first reader.
+    ///   for itself, it becomes the first reader, and its mark is deleted.
     /// - A release removes the token, whether it is a reader's or has the key for itself. The key then lives for as long as
     ///   the last reader that is left.
     /// - A probe finds the key free if it is absent or shared, or [marked](crate::Reply::Marked) if there is a mark, and

@@ -217,11 +217,16 @@ impl<T: Clone> Queue<T> {
         }
         shrink::map(&mut queues.keys.by_key);
         queues.waiting -= usize::from(was_waiting);
-        if !others_wait {
-            return Vec::new();
+        // Mostly there are no readers or writers.
+        let mut follow_ups = match queues.read_write.is_empty() {
+            true => Vec::new(),
+            false => queues.beside(keys),
+        };
+        if others_wait {
+            // After all of them are free, because a waiter may want several.
+            follow_ups.extend(queues.advance_all(keys, now, backs_off));
         }
-        // After all of them are free, because a waiter may want several.
-        queues.advance_all(keys, now, backs_off)
+        follow_ups
     }
 
     /// Ends the reservation for a waiter, if its time is over. The others that wait now may pass.
@@ -348,6 +353,18 @@ impl<T: Clone> Queues<T> {
             self.keys.note_overtaking(key, ticket);
         }
         backs_off
+    }
+
+    /// Has the readers and writers look that ask for one of these keys. A server does not notify the connection that has made
+    /// a change.
+    fn beside(&self, keys: &KeySet) -> Vec<FollowUp<T>> {
+        let lines = keys.iter().filter_map(|key| self.read_write.get(key));
+        let turns = lines.flat_map(ReadWriteLine::turns);
+        turns
+            .map(|(_, lease)| FollowUp::LookAgain {
+                lease: lease.clone(),
+            })
+            .collect()
     }
 
     /// Returns why one more cannot wait for these keys.

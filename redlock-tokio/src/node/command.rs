@@ -103,11 +103,10 @@ impl Command {
         matches!(self.0.access, Access::Reader { .. })
     }
 
-    /// Returns the value of the mark that this command sets or deletes, if it is a writer's.
-    pub(crate) fn mark(&self) -> Option<&[u8]> {
+    /// Returns the value of the mark that this lease sets and deletes, if it is or was a writer's.
+    pub(crate) fn mark(&self) -> &[u8] {
         // A token on the wire begins with the nonce of its lease.
-        let is_writers = matches!(self.0.access, Access::Writer);
-        is_writers.then(|| &self.0.token[..Self::NONCE_LEN])
+        &self.0.token[..Self::NONCE_LEN]
     }
 
     /// Returns the operation on the keys.

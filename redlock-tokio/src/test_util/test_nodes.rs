@@ -75,9 +75,79 @@ impl TestNodes {
     ///
     /// Outside of a tokio runtime.
     pub async fn contend(&self, key: impl AsRef<[u8]>) -> Result<LockGuard, LockError> {
-        let another = self.connect().await;
-        let another = another.expect("three nodes in memory and the defaults make a lock");
+        let another = self.another().await;
         another.lock(key).max_hold(Duration::MAX).await
+    }
+
+    /// Acquires a [lock of readers and writers](Redlock::rw_lock) as a reader of another process would. Holds it while the
+    /// guard lives, and keeps writers out. Keep writers and readers out with [`contend`](Self::contend).
+    ///
+    /// ```
+    /// # use redlock_tokio::test_util::TestNodes;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let nodes = TestNodes::new();
+    /// let catalogue = nodes.connect().await?.rw_lock("catalogue");
+    /// let reader = nodes.contend_as_reader("catalogue").await?;
+    /// assert!(catalogue.try_read().await.is_ok());
+    /// assert!(catalogue.try_write().await.unwrap_err().is_contended());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`contend`](Self::contend).
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn contend_as_reader(&self, key: impl AsRef<[u8]>) -> Result<LockGuard, LockError> {
+        let another = self.another().await.rw_lock(key);
+        another.read().max_hold(Duration::MAX).await
+    }
+
+    /// Acquires all permits of a [semaphore](Redlock::semaphore) as another process would, and holds them while the guards
+    /// live.
+    ///
+    /// ```
+    /// # use redlock_tokio::test_util::TestNodes;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let nodes = TestNodes::new();
+    /// let exports = nodes.connect().await?.semaphore("exports", 2);
+    /// let mut permits = nodes.contend_for_permits("exports", 2).await?;
+    /// assert!(exports.try_acquire().await.unwrap_err().is_contended());
+    /// permits.pop(); // one comes back
+    /// assert!(exports.acquire().await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`Redlock::semaphore`], if a permit is taken already or the nodes are down. None is held then.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn contend_for_permits(
+        &self,
+        key: impl AsRef<[u8]>,
+        permits: usize,
+    ) -> Result<Vec<LockGuard>, LockError> {
+        let semaphore = self.another().await.semaphore(key, permits);
+        let mut held = Vec::new();
+        // A wrong number of permits is an error of the first request.
+        for _ in 0..permits.max(1) {
+            held.push(semaphore.acquire().max_hold(Duration::MAX).await?);
+        }
+        Ok(held)
+    }
+
+    async fn another(&self) -> Redlock {
+        let another = self.connect().await;
+        another.expect("three nodes in memory and the defaults make a lock")
     }
 
     /// Deletes the keys of a held lock. The holder learns of the loss with the next extension: a third of the

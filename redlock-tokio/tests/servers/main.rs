@@ -14,6 +14,7 @@ mod own_connections;
 mod packages;
 mod permits;
 mod promises;
+mod readers;
 mod refusals;
 mod saying_less;
 mod sharing;

@@ -18,6 +18,7 @@ enum Use {
     Fence,
     SeveralKeys,
     SeveralFenced,
+    Readers,
 }
 
 /// The commands of one key, with a fence or without.
@@ -35,7 +36,7 @@ const BY_HASH: &[&str] = &[
 
 /// All features work without `HELLO`, `CLIENT`, `MULTI`, `DISCARD` and `PING`. `HELLO`,
 /// `CLIENT TRACKING` and `CLIENT CACHING` let the server report that a key is free.
-const FEATURES: [Feature; 6] = [
+const FEATURES: [Feature; 7] = [
     Feature {
         name: "one key, scripts called by hash",
         commands: BY_HASH,
@@ -76,6 +77,28 @@ const FEATURES: [Feature; 6] = [
         keys: &["app:*", "redlock:fence:*"],
         is_used: Use::SeveralFenced,
     },
+    Feature {
+        name: "readers and writers",
+        commands: &[
+            "info",
+            "set",
+            "pttl",
+            "mget",
+            "pexpire",
+            "del",
+            "eval",
+            "exists",
+            "time",
+            "pexpireat",
+            "zadd",
+            "zrem",
+            "zscore",
+            "zrange",
+            "zremrangebyscore",
+        ],
+        keys: &["app:*", "redlock:readers:*", "redlock:wait:*"],
+        is_used: Use::Readers,
+    },
 ];
 
 /// Locks, extends and releases with these rights alone.
@@ -113,6 +136,7 @@ async fn acquire(redlock: &Redlock, feature: Use) -> Result<LockGuard, String> {
     let lock = match feature {
         Use::OneKey => redlock.lock("app:a").options(options),
         Use::Fence => redlock.lock("app:b").fenced().options(options),
+        Use::Readers => redlock.rw_lock("app:g").read().options(options),
         Use::SeveralKeys => redlock.lock_all(["app:c", "app:d"]).options(options),
         Use::SeveralFenced => redlock
             .lock_all(["app:e", "app:f"])

@@ -193,6 +193,18 @@ fn stories() -> Vec<(&'static str, Vec<Step>)> {
             ],
         ),
         (
+            "a downgrade deletes the mark of the writer, and no other",
+            vec![
+                (Writer, probe(1, Some(LONG)), "free"),
+                (Writer, acquire(1, LONG), "granted"),
+                (INSISTENT, extend(1, LONG), "granted"),
+                (READER, acquire(2, LONG), "granted"),
+                (Writer, probe(3, Some(LONG)), "taken"),
+                (INSISTENT, extend(1, LONG), "granted"),
+                (READER, acquire(4, LONG), "denied"),
+            ],
+        ),
+        (
             "a downgraded lock is released in either form",
             vec![
                 (Writer, acquire(1, LONG), "granted"),

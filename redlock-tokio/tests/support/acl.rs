@@ -47,9 +47,24 @@ pub(crate) async fn use_everything(server: &Cli, [redlock, other]: &[Redlock; 2]
         guard.extend().await.unwrap();
         guard.release().await;
     }
+    read_and_write(redlock, other).await;
     for client in [redlock, other] {
         client.shutdown().await;
     }
+}
+
+/// Reads, writes behind a reader, and downgrades.
+async fn read_and_write(redlock: &Redlock, other: &Redlock) {
+    let (ours, theirs) = (redlock.rw_lock("shared"), other.rw_lock("shared"));
+    let reader = ours.read().await.unwrap();
+    reader.extend().await.unwrap();
+    let waiting = tokio::spawn(theirs.write().into_future());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    reader.release().await;
+    let writer = waiting.await.unwrap().unwrap();
+    writer.downgrade().await.unwrap();
+    drop(ours.try_read().await.unwrap());
+    writer.release().await;
 }
 
 /// Asserts that no client did what its user may not do.

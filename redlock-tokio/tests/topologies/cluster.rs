@@ -44,6 +44,7 @@ async fn locks_of_each_kind_work_as_over_plain_masters() {
     several_keys_are_locked_or_none(&cluster, &redlock, &other).await;
     fencing_tokens_grow_and_their_counters_are_beside_the_keys(&cluster, &redlock, &other).await;
     a_waiter_of_another_client_is_woken(&cluster, &redlock, &other).await;
+    readers_share_a_key_and_what_is_beside_it_is_in_its_slot(&cluster, &redlock, &other).await;
     a_lock_is_handed_over_without_a_request(&cluster, &redlock).await;
     the_longest_key_is_shorter_by_the_tag(&cluster, &redlock).await;
 }
@@ -169,6 +170,39 @@ async fn a_waiter_of_another_client_is_woken(
     let woken = timeout(Duration::from_secs(20), waiting).await;
     let woken = woken.expect("it is woken").unwrap().unwrap();
     assert!(woken.is_valid());
+}
+
+async fn readers_share_a_key_and_what_is_beside_it_is_in_its_slot(
+    cluster: &Cluster,
+    redlock: &Redlock,
+    other: &Redlock,
+) {
+    let (ours, theirs) = (redlock.rw_lock("catalogue"), other.rw_lock("catalogue"));
+    let readers = [ours.read().await.unwrap(), theirs.read().await.unwrap()];
+    let names = names("catalogue");
+    let set = |voter: usize| {
+        let (_, rest) = names[voter].split_once('{').unwrap();
+        let (tag, _) = rest.split_once('}').unwrap();
+        format!("redlock:readers:{{{tag}}}:{}", names[voter])
+    };
+    let has_both = |voter| owner(cluster, voter).run(&["ZCARD", &set(voter)]) == "2";
+    eventually("each voter has both readers", || (0..3).all(has_both)).await;
+    let waiting = tokio::spawn(ours.write().wait(MINUTE).into_future());
+    tokio::time::sleep(MS(300)).await;
+    assert!(!waiting.is_finished());
+    for reader in readers {
+        reader.release().await;
+    }
+    let writer = timeout(MINUTE / 6, waiting)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    assert!(theirs.try_read().await.unwrap_err().is_contended());
+    writer.downgrade().await.unwrap();
+    drop(theirs.try_read().await.unwrap());
+    writer.release().await;
+    is_free(cluster, "catalogue").await;
 }
 
 async fn a_lock_is_handed_over_without_a_request(cluster: &Cluster, redlock: &Redlock) {

@@ -65,6 +65,10 @@ async fn a_lock_is_acquired_extended_released_and_given_to_a_waiter() {
             .node_timeout(NODE_TIMEOUT)
     };
     let (first, second) = (ready(builder()).await, ready(builder()).await);
+    let reader = first.rw_lock("shared").read().await.unwrap();
+    assert!(second.rw_lock("shared").try_read().await.is_ok());
+    assert!(second.rw_lock("shared").try_write().await.is_err());
+    reader.release().await;
     let guard = first.lock("k").await.unwrap();
     let cli = Cli::of(group.server(0)).with(&["-a", "of-servers", "--no-auth-warning"]);
     assert!(cli.get("k").is_some(), "the master has the key");

@@ -322,6 +322,12 @@ pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) ->
     while let Some(next) = follow_ups.pop_front() {
         let (contender, backs_off) = match next {
             FollowUp::StartTurn { waiter, backs_off } => (waiter, backs_off),
+            FollowUp::LookAgain { lease } => {
+                if let Some(lease) = lease.lease() {
+                    lease.look_again(now);
+                }
+                continue;
+            }
             FollowUp::ScheduleExpiry { waiter, at } => {
                 if let Some(waiter) = waiter.waiter() {
                     waiter.call_back(at);

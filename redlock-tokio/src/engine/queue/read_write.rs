@@ -233,7 +233,7 @@ mod tests {
     fn begun(follow_ups: Vec<FollowUp<u64>>) -> Vec<u64> {
         let waiter = |follow_up| match follow_up {
             FollowUp::StartTurn { waiter, .. } => waiter,
-            other @ FollowUp::ScheduleExpiry { .. } => panic!("{other:?}"),
+            other => panic!("{other:?}"),
         };
         follow_ups.into_iter().map(waiter).collect()
     }
@@ -291,6 +291,23 @@ mod tests {
         );
         let size = line.queue.status();
         assert_eq!((size.keys, size.waiting), (0, 0));
+    }
+
+    /// The two have queues of their own, and the nodes keep them apart.
+    #[test]
+    fn a_lock_that_ends_lets_readers_and_writers_of_its_key_look() {
+        let line = Line::new();
+        let (plain, now) = (crate::key::KeySet::from(line.key.clone()), Timestamp::ZERO);
+        let lock = |number, keys: &crate::key::KeySet| {
+            let ticket = Ticket::new(number);
+            let joined = line.queue.join(keys, ticket, now, &policy(), |_| number);
+            assert!(matches!(joined, Ok(JoinOutcome::Turn { .. })));
+            line.queue.leave(keys, ticket, now, Some(now), &policy())
+        };
+        assert_eq!(lock(1, &plain), []);
+        line.join(2, Reader);
+        assert_eq!(lock(3, &plain), [FollowUp::LookAgain { lease: 2 }]);
+        assert_eq!(lock(4, &Key::new("another").unwrap().into()), []);
     }
 
     #[test]

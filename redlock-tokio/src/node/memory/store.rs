@@ -2,7 +2,7 @@ mod readers;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use redlock_core::{FencingToken, Operation, Timestamp, Token, Ttl};
+use redlock_core::{Access, FencingToken, Operation, Timestamp, Token, Ttl};
 
 use self::readers::Sharing;
 
@@ -89,7 +89,9 @@ impl Store {
             }
             Operation::Extend { token, ttl } => self.extend(now, command, token, ttl),
             Operation::Release { token } => {
-                self.delete_mark(command);
+                if command.access() == Access::Writer {
+                    self.delete_mark(command);
+                }
                 self.release(now, command, token)
             }
             Operation::Probe { .. } => {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The commands to ask about, with arguments that have no effect. A key that nobody has replaces `KEY`.
-const PROBES: [(&str, &[&str]); 7] = [
+const PROBES: [(&str, &[&str]); 14] = [
     // A contradiction, so a syntax error.
     ("SET", &[KEY, "", "NX", "XX"]),
     ("MGET", &[KEY]),
@@ -27,6 +27,14 @@ const PROBES: [(&str, &[&str]); 7] = [
         "EVALSHA",
         &["0000000000000000000000000000000000000000", "0"],
     ),
+    ("TIME", &[]),
+    ("PEXPIREAT", &[KEY, "x"]),
+    ("ZSCORE", &[KEY, ""]),
+    // None of these is a number.
+    ("ZADD", &[KEY, "x", ""]),
+    ("ZREM", &[KEY, ""]),
+    ("ZREMRANGEBYSCORE", &[KEY, "x", "x"]),
+    ("ZRANGE", &[KEY, "x", "x"]),
 ];
 
 const KEY: &str = "KEY";
@@ -36,6 +44,22 @@ const SCRIPTS: [&str; 4] = ["MGET", "PTTL", "PEXPIRE", "DEL"];
 
 /// The commands that a lock of several keys needs.
 const SEVERAL: [&str; 7] = ["EVAL", "MGET", "EXISTS", "SET", "PTTL", "PEXPIRE", "DEL"];
+
+/// The commands that a reader needs.
+const READER: [&str; 12] = [
+    "MGET",
+    "EXISTS",
+    "SET",
+    "PTTL",
+    "DEL",
+    "TIME",
+    "PEXPIREAT",
+    "ZSCORE",
+    "ZADD",
+    "ZREM",
+    "ZREMRANGEBYSCORE",
+    "ZRANGE",
+];
 
 /// The number of replies to [`ask`].
 pub(super) const REPLIES: usize = PROBES.len() + 3;
@@ -174,8 +198,11 @@ impl Rights {
         if self.denial.is_some() {
             return self.denial.clone();
         }
-        match command.operation() {
-            Operation::Acquire { .. } if command.has_several_keys() => {}
+        let (what, needs) = match command.operation() {
+            Operation::Acquire { .. } if command.has_several_keys() => {
+                ("a lock of several keys", &SEVERAL[..])
+            }
+            Operation::Acquire { .. } if command.is_readers() => ("a reader", &READER[..]),
             // These need no more than every lock.
             Operation::Acquire { .. }
             | Operation::Extend { .. }
@@ -183,13 +210,13 @@ impl Rights {
             | Operation::Probe { .. }
             | Operation::Release { .. } => return None,
             _ => return Some(NodeError::unknown_operation()),
-        }
-        let missing = self.missing(&SEVERAL);
+        };
+        let missing = self.missing(needs);
         if missing.is_empty() {
             return None;
         }
         let message = format!(
-            "a lock of several keys needs commands that this client may not use here, or that were renamed: {}",
+            "{what} needs commands that this client may not use here, or that were renamed: {}",
             missing.join(", ")
         );
         Some(NodeError::Refused {

@@ -66,19 +66,20 @@ impl Store {
         if let Operation::Probe {
             mark: Some(ttl), ..
         } = command.operation()
-            && let Some(value) = command.mark()
         {
-            let (value, expires_at) = (value.into(), now.saturating_add(ttl.as_duration()));
-            let mark = Entry { value, expires_at };
+            let mark = Entry {
+                value: command.mark().into(),
+                expires_at: now.saturating_add(ttl.as_duration()),
+            };
             self.sharing.marks.insert(command.key().clone(), mark);
         }
     }
 
-    /// Deletes the mark of this writer.
+    /// Deletes the mark of this lease, if it is or was a writer's.
     pub(super) fn delete_mark(&mut self, command: &Command) {
         let marks = &mut self.sharing.marks;
         let mark = marks.get(command.key());
-        if mark.is_some_and(|mark| Some(&*mark.value) == command.mark()) {
+        if mark.is_some_and(|mark| &*mark.value == command.mark()) {
             marks.remove(command.key());
         }
     }
@@ -113,6 +114,7 @@ impl Store {
         let ends = now.saturating_add(ttl.as_duration());
         let is_shared = self.is_shared(now, key);
         let own = if self.value(now, key) == Some(token) {
+            self.delete_mark(command);
             self.live(now, key).map(|entry| entry.expires_at)
         } else {
             self.reader(now, key, token)

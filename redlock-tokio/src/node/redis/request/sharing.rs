@@ -49,8 +49,8 @@ impl Sharing {
     /// `EVALSHA hash n key names.. token arguments..`
     pub(super) fn encode(self, encoder: &Encoder, command: &Command, by: Call) -> Cmd {
         let names: &[&str] = match self {
-            Self::Join => &[Key::READERS, Key::MARKS],
-            Self::ExtendReader | Self::Leave => &[Key::READERS],
+            Self::Join | Self::ExtendReader => &[Key::READERS, Key::MARKS],
+            Self::Leave => &[Key::READERS],
             Self::LeaveAsWriter => &[Key::MARKS],
         };
         let (count, key) = (1 + names.len(), command.key());
@@ -62,7 +62,7 @@ impl Sharing {
         cmd.arg(command.ttl().map(Ttl::as_millis));
         match (self, command.access()) {
             (Self::Join, Access::Reader { insists }) => _ = cmd.arg(u8::from(insists)),
-            (Self::LeaveAsWriter, _) => _ = cmd.arg(command.mark()),
+            (Self::ExtendReader | Self::LeaveAsWriter, _) => _ = cmd.arg(command.mark()),
             _ => {}
         }
         cmd
@@ -109,7 +109,7 @@ pub(super) fn mark(command: &Command, tag: &KeyTag) -> Option<Cmd> {
     };
     let mut cmd = redis::cmd("SET");
     cmd.arg(tag.beside(Key::MARKS, command.key().as_bytes()));
-    cmd.arg(command.mark()?).arg("PX").arg(time?.as_millis());
+    cmd.arg(command.mark()).arg("PX").arg(time?.as_millis());
     Some(cmd)
 }
 

@@ -71,8 +71,8 @@ pub(in crate::node::redis) static JOIN: LazyLock<Script> = LazyLock::new(|| {
     ))
 });
 
-/// Lets a reader live for its ttl from now, or makes the holder of an exclusive token the first reader. Returns the
-/// milliseconds that it had left, or `-` if it is not there or has expired. Never shortens a life.
+/// Lets a reader live for its ttl from now, or makes the holder of an exclusive token the first reader, and deletes its mark.
+/// Returns the milliseconds that it had left, or `-` if it is not there or has expired. Never shortens a life.
 ///
 /// The first command that changes something removes what has expired, which needs no memory. So a server that has none
 /// left still extends its readers.
@@ -82,6 +82,9 @@ pub(in crate::node::redis) static EXTEND_READER: LazyLock<Script> = LazyLock::ne
         find_own!(),
         "if value == token then \
            local left = redis.call('PTTL', key) \
+           if redis.call('MGET', KEYS[3])[1] == ARGV[3] then \
+             redis.call('DEL', KEYS[3]) \
+           end \
            redis.call('DEL', readers) \
            score = left < 0 and now or now + left \
            redis.call('ZADD', readers, string.format('%.0f', math.max(score, now + ARGV[2])), token) \
