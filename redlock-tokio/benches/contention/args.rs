@@ -13,6 +13,8 @@ pub(crate) struct Args {
     pub(crate) contestants: Vec<Name>,
     /// Measures only clients of several kinds beside each other: these mixes, or all.
     pub(crate) fairness: Option<Vec<usize>>,
+    /// Measures only what several may hold at once.
+    pub(crate) sharing: bool,
     /// Measures only one process that waits for so many keys.
     pub(crate) awaited: Vec<usize>,
     /// How this crate's lock takes turns there, each after the other.
@@ -31,6 +33,7 @@ impl Args {
             json: None,
             contestants: Name::ALL.to_vec(),
             fairness: None,
+            sharing: false,
             awaited: Vec::new(),
             policies: Vec::new(),
             repeat: 1,
@@ -48,6 +51,7 @@ impl Args {
                         names.split(',').map(str::parse).collect::<Result<_, _>>()?;
                 }
                 "--fairness" => parsed.fairness = Some(Vec::new()),
+                "--sharing" => parsed.sharing = true,
                 "--mix" => {
                     let mixes = value()?;
                     let mixes = mixes.split(',').map(str::parse).collect::<Result<_, _>>()?;
@@ -85,7 +89,7 @@ impl Args {
 }
 
 const USAGE: &str = "use --seconds NUMBER, --json PATH, --only CONTESTANT,.., \
-     --fairness, --mix NUMBER,.., --awaited KEYS,.., --repeat NUMBER, --turns MILLISECONDS, --share PERCENT, \
+     --fairness, --mix NUMBER,.., --sharing, --awaited KEYS,.., --repeat NUMBER, --turns MILLISECONDS, --share PERCENT, \
      --no-handover, --fenced, --and";
 
 /// Less than a lock may be waited for, so that no wait comes to its own end.

@@ -1,4 +1,4 @@
-use crate::{Result, policy::Policy};
+use crate::{Result, order::Access, policy::Policy};
 
 /// Something that acquires and releases a lock over Redis nodes.
 pub(crate) trait Contestant: Clone + Send + Sync + Sized + 'static {
@@ -7,6 +7,11 @@ pub(crate) trait Contestant: Clone + Send + Sync + Sized + 'static {
 
     /// Connects to the nodes at these URLs. The policy is for this crate's lock; others have none.
     fn connect(urls: &[String], policy: Policy) -> impl Future<Output = Result<Self>> + Send;
+
+    /// Sets what to acquire, for those that know more than a lock.
+    fn with_access(self, _access: Access) -> Self {
+        self
+    }
 
     /// Acquires the lock with this key, however long others hold it. Dropping the future gives up.
     fn acquire(&self, key: &str) -> impl Future<Output = Result<Self::Held>> + Send;

@@ -1,5 +1,6 @@
 //! The contestants: this crate's lock, a rival, a floor, and no lock at all.
 
+mod in_process;
 mod no_lock;
 mod ours;
 #[path = "../shared/plain.rs"]
@@ -15,8 +16,9 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
+    in_process::InProcess,
     no_lock::NoLock,
-    ours::{Ours, OverPools, SeveralKeys},
+    ours::{Ours, OverPools, SeveralKeys, Shared},
     plain::Plain,
     polling::Polling,
     rslock::Rslock,
@@ -32,6 +34,8 @@ pub(crate) enum Name {
     OursResp2,
     OursOverPools,
     OursSeveralKeys,
+    OursShared,
+    InProcess,
     NodeRedlock,
     RedisSemaphore,
     RedisPy,
@@ -50,6 +54,8 @@ impl Name {
             Self::OursResp2 => "ours-resp2",
             Self::OursOverPools => "ours-over-pools",
             Self::OursSeveralKeys => "ours-several-keys",
+            Self::OursShared => "ours-shared",
+            Self::InProcess => "in-process",
             Self::NodeRedlock => "node-redlock",
             Self::RedisSemaphore => "redis-semaphore",
             Self::RedisPy => "redis-py",
@@ -79,6 +85,8 @@ impl fmt::Display for Name {
             Self::OursResp2 => "redlock-tokio, RESP2",
             Self::OursOverPools => "redlock-tokio, own pools",
             Self::OursSeveralKeys => "redlock-tokio, all keys",
+            Self::OursShared => "redlock-tokio",
+            Self::InProcess => "tokio::sync",
             Self::NodeRedlock => "node-redlock 5",
             Self::RedisSemaphore => "redis-semaphore 5",
             Self::RedisPy => "redis-py 5",

@@ -4,7 +4,7 @@ use crate::{
     cell::Cell,
     machine::Machine,
     round_trip::RoundTrip,
-    sections::{Fair, Foreign},
+    sections::{Crowd, Fair, Foreign},
 };
 
 /// Everything that was measured.
@@ -16,6 +16,7 @@ pub(crate) struct Figures {
     pub(crate) cells: Vec<Cell>,
     pub(crate) foreign: Vec<Foreign>,
     pub(crate) fairness: Vec<Fair>,
+    pub(crate) sharing: Vec<Crowd>,
     /// The failures, in words.
     pub(crate) failures: Vec<String>,
 }

@@ -71,6 +71,26 @@ impl History {
         overlaps.count()
     }
 
+    /// How many were in at once, at most.
+    pub(crate) fn most_at_once(&self) -> usize {
+        let mut left: Vec<_> = self.holds.iter().map(|hold| hold.left).collect();
+        left.sort_unstable();
+        let inside = self.holds.iter().enumerate().map(|(before, hold)| {
+            let gone = left.partition_point(|left| *left <= hold.entered);
+            (before + 1).saturating_sub(gone)
+        });
+        inside.max().unwrap_or_default()
+    }
+
+    /// The longest time in which nobody entered.
+    pub(crate) fn longest_without_entry(&self) -> Duration {
+        let Range { start, end } = self.window;
+        let entered = self.holds.iter().map(|hold| hold.entered.clamp(start, end));
+        let times: Vec<_> = [start].into_iter().chain(entered).chain([end]).collect();
+        let gaps = times.windows(2).map(|pair| time(pair[0]..pair[1]));
+        gaps.max().unwrap_or_default()
+    }
+
     pub(crate) fn entries(&self) -> usize {
         self.entries_of(&self.holds)
     }

@@ -7,6 +7,7 @@
 //! cargo bench -p redlock-tokio --bench contention -- --only ours,rslock    # some contestants
 //! cargo bench -p redlock-tokio --bench contention -- --seconds 5           # longer cells
 //! cargo bench -p redlock-tokio --bench contention -- --fairness            # clients of several kinds, 4 minutes
+//! cargo bench -p redlock-tokio --bench contention -- --sharing             # permits, 1.5 minutes
 //! ```
 //!
 //! Prints Markdown tables, and writes all figures to a JSON file; its path is relative to the

@@ -5,9 +5,10 @@ mod control;
 mod fairness;
 mod foreign;
 mod one_key;
+mod sharing;
 mod summary;
 
-pub(crate) use self::{fairness::Fair, foreign::Foreign};
+pub(crate) use self::{fairness::Fair, foreign::Foreign, sharing::Crowd};
 use crate::{Result, args::Args, figures::Figures, machine::Machine, test_bed::TestBed};
 
 /// Runs all sections, and prints their tables. A contestant that fails does not keep the others from
@@ -23,10 +24,13 @@ pub(crate) fn run(args: &Args) -> Result<Figures> {
         cells: Vec::new(),
         foreign: Vec::new(),
         fairness: Vec::new(),
+        sharing: Vec::new(),
         failures: Vec::new(),
     };
     if !args.awaited.is_empty() {
         awaited::measure(&bed, args, &args.awaited)?;
+    } else if args.sharing {
+        figures.sharing = sharing::measure(&bed, args.time, &mut figures.failures);
     } else if let Some(mixes) = &args.fairness {
         figures.fairness = fairness::measure(&bed, args, mixes);
     } else {

@@ -8,8 +8,8 @@ use crate::{
     contestants::Name,
     crew::Crew,
     history::{History, TaskHistory},
-    nodes,
-    order::{Order, Stay},
+    nodes::{self, Commands},
+    order::{Access, Order, Stay},
     policy::Policy,
     round_trip::RoundTrip,
     workload::Workload,
@@ -37,6 +37,8 @@ pub(crate) struct Outcome {
     pub(crate) window: Range<u64>,
     /// How many commands all nodes together carried out meanwhile.
     pub(crate) commands: f64,
+    /// How many of them were `SET`.
+    pub(crate) sets: f64,
 }
 
 impl TestBed {
@@ -73,6 +75,7 @@ impl TestBed {
             contestant,
             policy: Policy::default(),
             key: self.new_key(),
+            access: Access::Lock,
             tasks: workload.tasks / workload.processes,
             hold: workload.hold,
             stay: Stay::Awake,
@@ -92,7 +95,8 @@ impl TestBed {
         Ok(Outcome {
             processes: crew.stop()?,
             window: middle(&begun)..middle(&ended),
-            commands: after - before - self.commands_to_ask,
+            commands: (after - before).all - self.commands_to_ask,
+            sets: (after - before).sets,
         })
     }
 
@@ -104,10 +108,10 @@ impl TestBed {
     }
 
     /// Returns how many commands the nodes have carried out, and when that was asked.
-    fn commands(&self) -> Result<(Range<u64>, f64)> {
+    fn commands(&self) -> Result<(Range<u64>, Commands)> {
         let asked = clock::now();
         let commands = self.runtime.block_on(nodes::commands(&self.urls))?;
-        Ok((asked..clock::now(), commands.all))
+        Ok((asked..clock::now(), commands))
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::{
 use crate::{
     Result,
     contestant::Contestant,
-    contestants::{Name, NoLock, Ours, OverPools, Polling, Rslock, SeveralKeys},
+    contestants::{InProcess, Name, NoLock, Ours, OverPools, Polling, Rslock, SeveralKeys, Shared},
     history::TaskHistory,
     load,
     order::Order,
@@ -39,6 +39,8 @@ pub(crate) fn run(order: &str) -> Result<()> {
             Name::Ours | Name::OursResp2 => work::<Ours>(&order).await,
             Name::OursOverPools => work::<OverPools>(&order).await,
             Name::OursSeveralKeys => work::<SeveralKeys>(&order).await,
+            Name::OursShared => work::<Shared>(&order).await,
+            Name::InProcess => work::<InProcess>(&order).await,
             Name::NoLock => work::<NoLock>(&order).await,
             Name::NodeRedlock | Name::RedisSemaphore | Name::RedisPy => {
                 Err(format!("{} is not written in Rust", order.contestant).into())
@@ -59,6 +61,7 @@ async fn work<C: Contestant>(order: &Order) -> Result<Vec<TaskHistory>> {
 /// Opens connections and loads scripts, which is not to be measured.
 async fn warm_up<C: Contestant>(order: &Order) -> Result<C> {
     let contestant = C::connect(&order.urls, order.policy).await?;
+    let contestant = contestant.with_access(order.access);
     let key = format!("warm-up:{}", process::id());
     let held = contestant.acquire(&key).await?;
     contestant.release(&key, held).await?;

@@ -9,6 +9,7 @@ use crate::Result;
 /// How many commands all nodes together have carried out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Commands {
+    pub(crate) sets: f64,
     pub(crate) scripts: f64,
     /// Which is what a script does for each key that it extends.
     pub(crate) pexpires: f64,
@@ -21,6 +22,7 @@ impl Sub for Commands {
 
     fn sub(self, other: Self) -> Self {
         Self {
+            sets: self.sets - other.sets,
             scripts: self.scripts - other.scripts,
             pexpires: self.pexpires - other.pexpires,
             all: self.all - other.all,
@@ -37,6 +39,7 @@ pub(crate) async fn commands(urls: &[String]) -> Result<Commands> {
             line.and_then(|it| it.split(end).next()?.parse::<f64>().ok())
         };
         // There is no line for a command that was never called.
+        commands.sets += field("cmdstat_set:calls=", ',').unwrap_or_default();
         commands.scripts += field("cmdstat_evalsha:calls=", ',').unwrap_or_default();
         commands.pexpires += field("cmdstat_pexpire:calls=", ',').unwrap_or_default();
         commands.all += field("total_commands_processed:", '\r')

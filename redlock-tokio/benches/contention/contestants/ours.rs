@@ -3,7 +3,7 @@ use std::time::Duration;
 use deadpool_redis::{Config, Runtime};
 use redlock_tokio::{Durability, LockGuard, Redlock, RedlockBuilder, ReleaseOutcome};
 
-use crate::{Result, contestant::Contestant, policy::Policy};
+use crate::{Result, contestant::Contestant, order::Access, policy::Policy};
 
 /// Longer than any cell is measured.
 const WAIT: Duration = Duration::from_secs(60);
@@ -20,6 +20,13 @@ pub(crate) struct OverPools(Ours);
 /// The same with all keys of a list that is separated by commas.
 #[derive(Clone)]
 pub(crate) struct SeveralKeys(Ours);
+
+/// The same, for what several may hold at once.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    ours: Ours,
+    access: Access,
+}
 
 impl Ours {
     async fn build(builder: RedlockBuilder, policy: Policy) -> Result<Self> {
@@ -88,5 +95,31 @@ impl Contestant for SeveralKeys {
 
     async fn release(&self, keys: &str, guard: LockGuard) -> Result<()> {
         self.0.release(keys, guard).await
+    }
+}
+
+impl Contestant for Shared {
+    type Held = LockGuard;
+
+    async fn connect(urls: &[String], policy: Policy) -> Result<Self> {
+        Ok(Self {
+            ours: Ours::connect(urls, policy).await?,
+            access: Access::Lock,
+        })
+    }
+
+    fn with_access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
+    async fn acquire(&self, key: &str) -> Result<LockGuard> {
+        match self.access {
+            Access::Lock => self.ours.acquire(key).await,
+            Access::Permit(permits) => Ok(self.ours.0.semaphore(key, permits).acquire().await?),
+        }
+    }
+
+    async fn release(&self, key: &str, guard: LockGuard) -> Result<()> {
+        self.ours.release(key, guard).await
     }
 }

@@ -26,7 +26,15 @@ function nodeRedlock() {
 }
 
 function redisSemaphore() {
-  const { RedlockMutex } = require("redis-semaphore");
+  const { RedlockMutex, RedlockSemaphore } = require("redis-semaphore");
+  const permits = order.access.Permit;
+  if (permits) {
+    return async (key) => {
+      const semaphore = new RedlockSemaphore(clients, key, permits, { lockTimeout: ttl });
+      await semaphore.acquire();
+      return () => semaphore.release();
+    };
+  }
   return async (key) => {
     // Its own settings: 10 s, every 10 ms. It puts "mutex:" in front of the key by itself.
     const mutex = new RedlockMutex(clients, key.replace(/^mutex:/, ""), { lockTimeout: ttl });

@@ -7,7 +7,7 @@ use crate::{
     args::Args,
     contestants::Name,
     history::History,
-    order::{Order, Stay},
+    order::{Access, Order, Stay},
     policy::Policy,
     table,
     test_bed::{Outcome, TestBed},
@@ -194,6 +194,7 @@ impl Fair {
             processes,
             window,
             commands,
+            ..
         } = outcome;
         let mut rest = processes.as_slice();
         let mut shares = Vec::new();
@@ -291,6 +292,7 @@ impl Mix {
                         Name::OursSeveralKeys => keys.join(","),
                         _ => keys[process % self.keys].clone(),
                     },
+                    access: Access::Lock,
                     tasks: group.tasks,
                     hold: HOLD,
                     stay: Stay::Asleep,
