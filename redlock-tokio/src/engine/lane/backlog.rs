@@ -6,7 +6,7 @@ use crate::{engine::shrink, node::Command};
 /// The requests that a lane has taken from its inbox and not sent yet.
 ///
 /// Small requests and large ones wait apart, so that a lock of one key does not wait behind all locks of many keys. The
-/// requests of one lease have the same keys, so they stay in order.
+/// requests of one lease stay in order: they have the same keys, or are for one slot or a look at all slots.
 pub(super) struct Backlog {
     small: Line,
     large: Line,
@@ -29,7 +29,7 @@ impl Backlog {
     }
 
     pub(super) fn push(&mut self, command: Command, reply_to: ReplyTo) {
-        let line = if command.key_count() <= SMALL {
+        let line = if is_small(&command) {
             &mut self.small
         } else {
             &mut self.large
@@ -59,6 +59,11 @@ impl Backlog {
     }
 }
 
+/// A look at all slots of a semaphore is small however many there are, since it must not overtake the release of one.
+fn is_small(command: &Command) -> bool {
+    command.key_count() <= SMALL || command.probes_slots()
+}
+
 impl Line {
     const fn new() -> Self {
         Self(VecDeque::new())
@@ -73,5 +78,26 @@ impl Line {
         let request = self.0.pop_front();
         shrink::deque(&mut self.0);
         request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::{Nonce, Operation, Permits};
+
+    use super::*;
+    use crate::key::{KeySet, Prefix, SlotKeys};
+
+    #[test]
+    fn a_look_at_many_slots_stays_in_order_with_the_release_of_one() {
+        let (prefix, token) = (Prefix::default(), Nonce::new(7).token(1));
+        let probe = Operation::Probe { token, mark: None };
+        let permits = Permits::new(2 * SMALL).unwrap();
+        let slots = SlotKeys::new(&prefix, b"exports", permits).unwrap();
+        assert!(is_small(&Command::for_slots(slots.all().clone(), probe)));
+        let slot = slots.all().first().clone();
+        assert!(is_small(&Command::new(slot, Operation::Release { token })));
+        let keys = KeySet::all(&prefix, (0..=SMALL).map(|key| key.to_string())).unwrap();
+        assert!(!is_small(&Command::for_all(keys, Operation::Release { token })));
     }
 }
