@@ -111,6 +111,11 @@ impl SlotSet {
     /// The set without slots.
     pub const EMPTY: Self = Self { halves: [0; 2] };
 
+    /// The set of all slots.
+    pub(crate) const ALL: Self = Self {
+        halves: [u64::MAX; 2],
+    };
+
     /// The set of the one slot that a lock has.
     pub(crate) const OF_A_LOCK: Self = Self { halves: [1, 0] };
 

@@ -29,11 +29,13 @@ pub enum Reply {
         /// When the mark expires, unless the writer marks the key again.
         until: Timestamp,
     },
-    /// Which slots of a semaphore the node does not have. An answer to a probe of all slots.
+    /// Which slots of a semaphore the node has. An answer to a probe of several slots.
     Slots {
-        /// The slots that are free.
+        /// The slots that were probed and are free.
         free: SlotSet,
-        /// The slot that expires first among the others.
+        /// Those that are taken.
+        taken: SlotSet,
+        /// The one of these that expires first.
         next: Slot,
         /// When that slot expires, unless it is extended or released. [`Timestamp::MAX`] if no slot is taken.
         until: Timestamp,
@@ -78,23 +80,33 @@ impl Reply {
         }
     }
 
-    /// Returns the reply of a node that said at `now` which slots of a semaphore are free, and for how long the first of the
-    /// others still lives. [`Duration::MAX`] if there is none, or if none of them has an end.
+    /// Returns the reply of a node that said at `now` which slots of a semaphore are free and which are taken, and for how
+    /// long the first of these still lives. [`Duration::MAX`] if there is none, or if none of them has an end.
     ///
     /// ```
     /// use core::time::Duration;
     /// use redlock_core::{Reply, Slot, SlotSet, Timestamp};
     ///
     /// let [first, second] = [0, 1].map(|index| Slot::new(index).expect("below 128"));
-    /// let free = SlotSet::from_iter([first]);
-    /// let reply = Reply::slots(free, second, Timestamp::ZERO, Duration::from_millis(700));
+    /// let [free, taken] = [first, second].map(|slot| SlotSet::from_iter([slot]));
+    /// let reply = Reply::slots(free, taken, second, Timestamp::ZERO, Duration::from_millis(700));
     /// let Reply::Slots { until, .. } = reply else { unreachable!() };
     /// assert_eq!(until, Timestamp::ZERO.saturating_add(Duration::from_millis(701)));
     /// ```
     #[must_use]
-    pub fn slots(free: SlotSet, next: Slot, now: Timestamp, remaining: Duration) -> Self {
-        let until = end_of(now, remaining);
-        Self::Slots { free, next, until }
+    pub fn slots(
+        free: SlotSet,
+        taken: SlotSet,
+        next: Slot,
+        now: Timestamp,
+        remaining: Duration,
+    ) -> Self {
+        Self::Slots {
+            free,
+            taken,
+            next,
+            until: end_of(now, remaining),
+        }
     }
 }
 

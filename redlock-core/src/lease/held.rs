@@ -165,7 +165,7 @@ impl Held {
             return false;
         }
         let reader = Access::Reader { insists: true };
-        cx.outbox.turn_to(reader, reader);
+        cx.outbox.turn_to(reader, None);
         // A reader's token cannot be fenced.
         self.fenced = None;
         // Where an extension that is under way arrives later, it finds a reader, and changes nothing.

@@ -22,6 +22,8 @@ pub(super) struct KeyWatch {
     free_from: Vec<Option<Timestamp>>,
     /// The nodes that have not answered the last probe yet.
     asked: NodeSet,
+    /// The slots that their answers are about, and maybe more.
+    about: SlotSet,
     /// Those among them that have sent a notification since. Their answer may be older than it.
     doubtful: NodeSet,
     /// The slots that these notifications were about.
@@ -49,6 +51,7 @@ impl KeyWatch {
             wanted: SlotSet::OF_A_LOCK,
             free_from: vec![None; quorum.nodes()],
             asked: quorum.all(),
+            about: SlotSet::ALL,
             doubtful: NodeSet::EMPTY,
             doubted: SlotSet::EMPTY,
             marked: NodeSet::EMPTY,
@@ -101,12 +104,12 @@ impl KeyWatch {
         self.wanted = wanted;
     }
 
-    /// Takes the answer to the last probe. Returns whether to probe the node again.
-    pub(super) fn handle_reply(&mut self, node: NodeId, reply: Reply) -> bool {
+    /// Takes the answer to the last probe. Returns the slots to probe on the node again, if any.
+    pub(super) fn handle_reply(&mut self, node: NodeId, reply: Reply) -> Option<SlotSet> {
         let was_asked = self.asked.remove(node);
         let is_doubtful = self.doubtful.remove(node);
         if !was_asked || node.index() >= self.quorum.nodes() {
-            return false;
+            return None;
         }
         let insists = self.insists;
         let free_from = |slot| match reply {
@@ -119,28 +122,30 @@ impl KeyWatch {
             // The next scheduled probe asks the node again.
             _ => None,
         };
-        if free_from(Slot::FIRST).is_none() {
-            return false;
-        }
+        free_from(Slot::FIRST)?;
+        let is_told = |slot: Slot| match reply {
+            Reply::Slots { free, taken, .. } => free.contains(slot) || taken.contains(slot),
+            _ => true,
+        };
         self.marked.remove(node);
         if matches!(reply, Reply::Marked { .. }) && !insists {
             self.marked.insert(node);
         }
         let doubted = self.doubted;
         for slot in self.slots() {
-            if !(is_doubtful && doubted.contains(slot)) {
+            if is_told(slot) && !(is_doubtful && doubted.contains(slot)) {
                 self.set(node, slot, free_from(slot));
             }
         }
         if is_doubtful {
             self.asked.insert(node);
         }
-        is_doubtful
+        is_doubtful.then_some(doubted)
     }
 
-    /// Notes that a slot is gone from a node. Returns whether to probe the node: if the slot was gone already, the
-    /// notification may mean that another client has set it since.
-    pub(super) fn handle_freed(&mut self, node: NodeId, slot: Slot) -> bool {
+    /// Notes that a slot is gone from a node. Returns it if it is to be probed: if it was gone already, the notification
+    /// may mean that another client has set it since.
+    pub(super) fn handle_freed(&mut self, node: NodeId, slot: Slot) -> Option<SlotSet> {
         let index = self.index(node, slot);
         let was_free = self.free_from.get(index) == Some(&Some(Timestamp::ZERO));
         // Readers may have left a key that is marked, and the mark may be there still.
@@ -149,25 +154,31 @@ impl KeyWatch {
         }
         self.has_news = true;
         self.set(node, slot, Some(Timestamp::ZERO));
-        false
+        None
     }
 
-    /// Notes that something has changed on a node. Returns whether to probe the node now. If a probe is
-    /// under way, its answer comes first.
-    pub(super) fn handle_change(&mut self, node: NodeId) -> bool {
+    /// Notes that anything may have changed on a node. Returns the slots to probe there now. If a probe is under way, its
+    /// answer comes first.
+    pub(super) fn handle_change(&mut self, node: NodeId) -> Option<SlotSet> {
         let all = self.slots().collect();
         self.ask_again(node, all)
     }
 
-    fn ask_again(&mut self, node: NodeId, changed: SlotSet) -> bool {
+    /// Likewise, of one slot.
+    pub(super) fn handle_slot_change(&mut self, node: NodeId, slot: Slot) -> Option<SlotSet> {
+        self.ask_again(node, [slot].into_iter().collect())
+    }
+
+    fn ask_again(&mut self, node: NodeId, changed: SlotSet) -> Option<SlotSet> {
         self.has_news = true;
+        self.about = self.unanswered().union(changed);
         if self.asked.contains(node) {
             self.doubtful.insert(node);
             self.doubted = self.doubted.union(changed);
-            false
-        } else {
-            self.asked.insert(node)
+            return None;
         }
+        self.asked.insert(node);
+        Some(changed)
     }
 
     /// Takes one of the probes by which a free quorum is rechecked. Returns whether there was one left.
@@ -184,10 +195,34 @@ impl KeyWatch {
         is_left
     }
 
-    /// Awaits the answers to a probe, and forgets what was known before.
-    pub(super) fn await_recheck(&mut self, id: RoundId) {
-        self.await_probe(id);
-        self.free_from.fill(None);
+    /// Returns the slots of a recheck, which takes the place of the probe before: those that are free, and those of which
+    /// not all nodes have told yet.
+    pub(super) fn recheck(&self, now: Timestamp) -> SlotSet {
+        self.free_slots(now).union(self.unanswered())
+    }
+
+    fn unanswered(&self) -> SlotSet {
+        let is_answered = self.asked.is_empty();
+        if is_answered {
+            SlotSet::EMPTY
+        } else {
+            self.about
+        }
+    }
+
+    /// Awaits the answers to a probe of these slots, and forgets what was known of them before.
+    pub(super) fn await_recheck(&mut self, id: RoundId, slots: SlotSet) {
+        self.await_probe(id, slots);
+        let nodes = self.quorum.nodes();
+        for (known, slot) in self
+            .free_from
+            .chunks_exact_mut(nodes)
+            .zip((0..).map_while(Slot::new))
+        {
+            if slots.contains(slot) {
+                known.fill(None);
+            }
+        }
     }
 
     /// Returns once whether a quorum was free before.
@@ -209,12 +244,13 @@ impl KeyWatch {
     pub(super) fn await_scheduled(&mut self, id: RoundId) {
         self.has_news = false;
         self.was_scheduled = true;
-        self.await_probe(id);
+        self.await_probe(id, SlotSet::ALL);
     }
 
-    /// Awaits the answers to a probe. What was known stands until they come.
-    fn await_probe(&mut self, id: RoundId) {
+    /// Awaits the answers to a probe of these slots. What was known stands until they come.
+    fn await_probe(&mut self, id: RoundId, slots: SlotSet) {
         self.id = id;
+        self.about = slots;
         self.asked = self.quorum.all();
         self.doubtful = NodeSet::EMPTY;
         self.doubted = SlotSet::EMPTY;
@@ -394,17 +430,23 @@ mod tests {
         let mut key_watch = key_watch(&[Reply::Free, Reply::Free]);
         for _ in 0..300 {
             key_watch.handle_freed(node(2), Slot::FIRST);
-            assert!(!key_watch.handle_change(node(2)), "one probe at a time");
+            assert_eq!(
+                key_watch.handle_change(node(2)),
+                None,
+                "one probe at a time"
+            );
         }
         assert_eq!(key_watch.free_at(), None);
-        assert!(key_watch.handle_reply(node(2), taken(9)), "is it older?");
+        let again = key_watch.handle_reply(node(2), taken(9));
+        assert_eq!(again, Some(SlotSet::OF_A_LOCK), "is it older?");
         assert_eq!(key_watch.free_at(), None);
-        assert!(!key_watch.handle_reply(node(2), taken(9)));
+        assert_eq!(key_watch.handle_reply(node(2), taken(9)), None);
         assert_eq!(key_watch.free_at(), Some(at(9)));
-        assert!(!key_watch.handle_reply(node(2), Reply::Free), "repeated");
+        let repeated = key_watch.handle_reply(node(2), Reply::Free);
+        assert_eq!(repeated, None);
         assert_eq!(key_watch.free_at(), Some(at(9)));
-        assert!(key_watch.handle_change(node(2)));
-        assert!(!key_watch.handle_reply(node(2), Reply::Unknown));
+        assert!(key_watch.handle_change(node(2)).is_some());
+        assert_eq!(key_watch.handle_reply(node(2), Reply::Unknown), None);
         assert_eq!(key_watch.free_at(), Some(at(9)), "what was known stands");
     }
 
@@ -414,7 +456,7 @@ mod tests {
         assert!(!key_watch.take_was_free(), "nothing is known of it before");
         key_watch.take_recheck(at(0));
         for index in 0..3 {
-            assert!(key_watch.handle_change(node(index)));
+            assert!(key_watch.handle_change(node(index)).is_some());
             key_watch.handle_reply(node(index), taken(9));
         }
         assert!(key_watch.is_taken(at(1)));

@@ -2,7 +2,7 @@ use alloc::{boxed::Box, collections::VecDeque};
 use core::{mem, time::Duration};
 
 use super::{Access, Event, Operation, RoundId, Transmit};
-use crate::{NodeId, NodeSet, Timestamp, Token, Ttl};
+use crate::{NodeId, NodeSet, Permits, SlotSet, Timestamp, Token, Ttl};
 
 /// By how much a mark outlives the time of the next look, which may be late by a round trip or a timer. Readers wait for so
 /// much longer if the writer has died.
@@ -15,8 +15,8 @@ pub(super) struct Outbox {
     longest_ttl: Ttl,
     /// The keys of all requests except probes.
     access: Access,
-    /// The keys of probes.
-    probed: Access,
+    /// How many slots probes are about, if the key is that of a semaphore.
+    permits: Option<Permits>,
     /// `None` if there is nothing: most leases are held, and neither send nor tell anything for most of the time.
     pending: Option<Box<Pending>>,
 }
@@ -34,14 +34,14 @@ impl Outbox {
             rounds: 0,
             longest_ttl: ttl,
             access: Access::Exclusive,
-            probed: Access::Exclusive,
+            permits: None,
             pending: None,
         }
     }
 
-    /// Makes the requests from now on about this key, and probes about that one.
-    pub(super) const fn turn_to(&mut self, access: Access, probed: Access) {
-        (self.access, self.probed) = (access, probed);
+    /// Makes the requests from now on about this key, and probes about all slots if there are permits.
+    pub(super) const fn turn_to(&mut self, access: Access, permits: Option<Permits>) {
+        (self.access, self.permits) = (access, permits);
     }
 
     /// Returns which key the requests are about.
@@ -64,10 +64,12 @@ impl Outbox {
         self.send(nodes, Operation::Probe { token, mark: None }, false)
     }
 
-    /// Asks nodes whether they have the key. A writer that waits, and asks them again at `next`, marks the key until then.
+    /// Asks nodes whether they have the key, or the slots if the key is that of a semaphore. A writer that waits, and asks
+    /// them again at `next`, marks the key until then.
     pub(super) fn look(
         &mut self,
         nodes: NodeSet,
+        slots: SlotSet,
         token: Token,
         now: Timestamp,
         next: Timestamp,
@@ -76,19 +78,49 @@ impl Outbox {
             .saturating_duration_since(now)
             .saturating_add(MARK_MARGIN);
         let mark = (self.access == Access::Writer).then(|| Ttl::at_least(time));
-        self.send(nodes, Operation::Probe { token, mark }, false)
+        let round = self.next_round();
+        self.push(Transmit {
+            round,
+            nodes,
+            operation: Operation::Probe { token, mark },
+            access: self.probed(),
+            slots: self.probed_among(slots),
+            asks_for_votes: false,
+        });
+        round
     }
 
     /// Asks one node again, in the round of an earlier probe.
-    pub(super) fn probe_again(&mut self, round: RoundId, node: NodeId, token: Token) {
+    pub(super) fn probe_again(
+        &mut self,
+        round: RoundId,
+        node: NodeId,
+        slots: SlotSet,
+        token: Token,
+    ) {
         self.push(Transmit {
             round,
             nodes: NodeSet::from(node),
             // The mark of the last look is still there.
             operation: Operation::Probe { token, mark: None },
-            access: self.probed,
+            access: self.probed(),
+            slots: self.probed_among(slots),
             asks_for_votes: false,
         });
+    }
+
+    /// Returns which keys probes are about.
+    const fn probed(&self) -> Access {
+        match self.permits {
+            Some(_) => Access::Slots,
+            None => self.access,
+        }
+    }
+
+    /// Returns those of these slots that there are, if the key is that of a semaphore.
+    fn probed_among(&self, slots: SlotSet) -> SlotSet {
+        let all = self.permits.map_or(SlotSet::EMPTY, Permits::slots);
+        all.intersection(slots)
     }
 
     /// Returns the id of a new round.
@@ -105,6 +137,7 @@ impl Outbox {
             nodes,
             operation,
             access: self.access,
+            slots: SlotSet::EMPTY,
             asks_for_votes: true,
         });
     }
@@ -141,15 +174,16 @@ impl Outbox {
             self.longest_ttl = self.longest_ttl.max(ttl);
         }
         let round = self.next_round();
-        let access = match operation {
-            Operation::Probe { .. } => self.probed,
-            _ => self.access,
+        let (access, slots) = match operation {
+            Operation::Probe { .. } => (self.probed(), self.probed_among(SlotSet::ALL)),
+            _ => (self.access, SlotSet::EMPTY),
         };
         self.push(Transmit {
             round,
             nodes,
             operation,
             access,
+            slots,
             asks_for_votes,
         });
         round

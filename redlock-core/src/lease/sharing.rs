@@ -72,8 +72,8 @@ impl Lease {
         }
         self.slots = None;
         match share {
-            Share::Exclusive => self.outbox.turn_to(Access::Exclusive, Access::Exclusive),
-            Share::Writer => self.outbox.turn_to(Access::Writer, Access::Writer),
+            Share::Exclusive => self.outbox.turn_to(Access::Exclusive, None),
+            Share::Writer => self.outbox.turn_to(Access::Writer, None),
             Share::Reader => self.turn_to_reader(false),
             Share::Permit(permits) => {
                 self.slots = Some(Box::new(Slots {
@@ -83,7 +83,7 @@ impl Lease {
                 }));
                 // The first attempt chooses the slot.
                 let slot = Access::Slot(Slot::FIRST);
-                self.outbox.turn_to(slot, Access::Slots(permits));
+                self.outbox.turn_to(slot, Some(permits));
             }
         }
     }
@@ -177,7 +177,7 @@ impl Lease {
 
     pub(super) fn turn_to_reader(&mut self, insists: bool) {
         let access = Access::Reader { insists };
-        self.outbox.turn_to(access, access);
+        self.outbox.turn_to(access, None);
     }
 
     /// Chooses the slot of the next attempt, by what is known, or whether a reader insists.
@@ -189,8 +189,7 @@ impl Lease {
         let random = self.nonce.jitter(!self.attempts);
         if let Some(slots) = &self.slots {
             let slot = slots.choose(best, self.attempts, random);
-            let (access, probed) = (Access::Slot(slot), Access::Slots(slots.permits));
-            self.outbox.turn_to(access, probed);
+            self.outbox.turn_to(Access::Slot(slot), Some(slots.permits));
         }
     }
 

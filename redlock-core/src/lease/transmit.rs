@@ -1,4 +1,4 @@
-use crate::{FencingToken, NodeSet, Permits, Slot, Token, Ttl};
+use crate::{FencingToken, NodeSet, Slot, SlotSet, Token, Ttl};
 
 /// The id of a round, by which a reply finds the request that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,8 @@ pub struct Transmit {
     pub operation: Operation,
     /// Which key it is about, and who may have the key at the same time.
     pub access: Access,
+    /// The slots of a semaphore that a [probe](Operation::Probe) is about. Empty if it is about something else.
+    pub slots: SlotSet,
     /// Whether the replies decide what the lease does next: whether the lock is acquired, extended or
     /// released. A repair decides nothing, nor does the release after a failed attempt or a loss, nor a
     /// probe. An error that a node answers to such a request is no reason for how the lease ends.
@@ -55,9 +57,9 @@ pub enum Access {
     },
     /// The key of one slot of a semaphore: `<key>:slot:<index>`.
     Slot(Slot),
-    /// The keys of all slots of a semaphore. Only a [probe](Operation::Probe) is about all of them. The answer is
+    /// The keys of several slots of a semaphore. Only a [probe](Operation::Probe) is about several. The answer is
     /// [`Reply::Slots`](crate::Reply::Slots).
-    Slots(Permits),
+    Slots,
 }
 
 /// What a node is asked to do with the key of the lease.

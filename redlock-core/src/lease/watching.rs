@@ -20,7 +20,10 @@ impl Lease {
         let backoff = schedule.backoff(retry.collisions, random);
         retry.handle_defeat();
         let quorum = self.config.quorum;
-        let id = self.outbox.look(quorum.all(), self.token(), now, until);
+        let token = self.token();
+        let id = self
+            .outbox
+            .look(quorum.all(), SlotSet::ALL, token, now, until);
         let key_watch = KeyWatch::new(id, quorum, retry.missed);
         self.state = State::Backoff(Box::new(Backoff {
             until,
@@ -47,7 +50,8 @@ impl Lease {
         let mut key_watch =
             KeyWatch::after_others(last, quorum, not_before, pause.others != Others::None);
         if pause.others == Others::Polling {
-            key_watch.await_recheck(self.outbox.probe(quorum.all(), self.token()));
+            let id = self.outbox.probe(quorum.all(), self.token());
+            key_watch.await_recheck(id, SlotSet::ALL);
         }
         // As if an attempt had failed now: one that fails later has missed an opening.
         retry.failure = Some(AcquireFailure::Contended);
@@ -105,18 +109,26 @@ impl Lease {
         }
     }
 
+    /// Probes one slot of a semaphore on a node again, because it may have changed there. Does nothing if the lease does not
+    /// watch the slots.
+    pub fn probe_slot_again(&mut self, node: NodeId, slot: Slot) {
+        if self.config.quorum.all().contains(node) {
+            self.probe_if(node, |key_watch| key_watch.handle_slot_change(node, slot));
+        }
+    }
+
     fn is_watching(&self) -> bool {
         matches!(&self.state, State::Backoff(it) if it.key_watch.is_some())
     }
 
     /// Probes a node again if what has happened there makes it necessary.
-    fn probe_if(&mut self, node: NodeId, is_necessary: impl FnOnce(&mut KeyWatch) -> bool) {
+    fn probe_if(&mut self, node: NodeId, doubted: impl FnOnce(&mut KeyWatch) -> Option<SlotSet>) {
         let token = self.token();
         if let State::Backoff(backoff) = &mut self.state
             && let Some(key_watch) = &mut backoff.key_watch
-            && is_necessary(key_watch)
+            && let Some(slots) = doubted(key_watch)
         {
-            self.outbox.probe_again(key_watch.id, node, token);
+            self.outbox.probe_again(key_watch.id, node, slots, token);
         }
     }
 
@@ -140,8 +152,9 @@ impl Lease {
             Next::Probe => self.probe_on_schedule(now),
             Next::Confirm => {
                 if let Some(key_watch) = &mut backoff.key_watch {
-                    let next = backoff.until;
-                    key_watch.await_recheck(self.outbox.look(nodes, token, now, next));
+                    let (slots, next) = (key_watch.recheck(now), backoff.until);
+                    let id = self.outbox.look(nodes, slots, token, now, next);
+                    key_watch.await_recheck(id, slots);
                 }
             }
             Next::Attempt => {
@@ -193,7 +206,7 @@ impl Lease {
             None => self.exhaust(failure),
             Some(next) => {
                 *until = next;
-                key_watch.await_scheduled(self.outbox.look(nodes, token, now, next));
+                key_watch.await_scheduled(self.outbox.look(nodes, SlotSet::ALL, token, now, next));
             }
         }
     }

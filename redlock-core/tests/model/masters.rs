@@ -105,15 +105,24 @@ pub(crate) fn look(world: &World, master: usize) -> Reply {
     if it.is_gone {
         return Reply::Unknown;
     }
-    let (mut free, mut first) = (SlotSet::EMPTY, (Timestamp::MAX, 0));
+    let (mut free, mut taken) = (SlotSet::EMPTY, SlotSet::EMPTY);
+    let mut first = (Timestamp::MAX, 0);
     for (index, key) in it.keys.iter().enumerate() {
         match key.as_ref().filter(|key| world.now < key.expires_at) {
-            Some(key) => first = first.min((ticks(key.expires_at), index)),
+            Some(key) => {
+                taken.insert(slot(index));
+                first = first.min((ticks(key.expires_at), index));
+            }
             None => _ = free.insert(slot(index)),
         }
     }
     let (until, next) = (first.0, slot(first.1));
-    Reply::Slots { free, next, until }
+    Reply::Slots {
+        free,
+        taken,
+        next,
+        until,
+    }
 }
 
 /// The slot that a master chooses which only counts its holders: the one with this token, or the first that is free.

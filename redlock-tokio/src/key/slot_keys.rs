@@ -1,4 +1,4 @@
-use redlock_core::{Permits, Slot};
+use redlock_core::{Permits, Slot, SlotSet};
 
 use super::{KeySet, Prefix};
 use crate::{Key, KeyError};
@@ -46,9 +46,11 @@ impl SlotKeys {
         self.keys.iter().nth(slot.index())
     }
 
-    /// Returns the keys of all slots, in the order of the slots.
-    pub(crate) const fn all(&self) -> &KeySet {
-        &self.keys
+    /// Returns the keys of these slots, in the order of the slots.
+    pub(crate) fn keys_of(&self, slots: SlotSet) -> KeySet {
+        let keys = slots.iter().filter_map(|slot| self.get(slot).cloned());
+        let some = (slots != self.permits.slots()).then(|| KeySet::in_order(keys.collect()).ok());
+        some.flatten().unwrap_or_else(|| self.keys.clone())
     }
 
     /// Returns the semaphore and the slot whose key has this name, if it can be one.
@@ -72,7 +74,7 @@ mod tests {
     fn each_slot_has_a_key_of_its_own_by_which_it_is_found() {
         let prefix = Prefix::new(b"lock:"[..].into(), 0);
         let slots = slots(&prefix, b"exports", 12).unwrap();
-        let names: Vec<_> = slots.all().iter().map(Key::as_bytes).collect();
+        let names: Vec<_> = slots.keys.iter().map(Key::as_bytes).collect();
         assert_eq!(
             (names[2], names[11], names.len()),
             (

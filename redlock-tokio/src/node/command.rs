@@ -33,6 +33,8 @@ struct Content {
     operation: Operation,
     token: [u8; Token::LEN],
     access: Access,
+    /// The slots of a semaphore, each of which is probed on its own, if the keys are theirs.
+    slots: SlotSet,
 }
 
 impl Command {
@@ -53,11 +55,21 @@ impl Command {
 
     /// Creates a command for several keys. A node carries out the command for all of them or for none.
     pub(crate) fn for_all(keys: KeySet, operation: Operation, access: Access) -> Self {
+        Self::with_content(keys, operation, access, SlotSet::EMPTY)
+    }
+
+    /// Creates a probe of these slots of a semaphore, whose keys these are.
+    pub(crate) fn for_slots(keys: KeySet, slots: SlotSet, probe: Operation) -> Self {
+        Self::with_content(keys, probe, Access::Slots, slots)
+    }
+
+    fn with_content(keys: KeySet, operation: Operation, access: Access, slots: SlotSet) -> Self {
         Self(Arc::new(Content {
             keys,
             operation,
             token: operation.token().to_ascii(),
             access,
+            slots,
         }))
     }
 
@@ -83,11 +95,17 @@ impl Command {
         self.0.keys.has_several()
     }
 
-    /// Returns whether this is a probe of a semaphore, whose slots are the keys, in order. The answer is then
-    /// [`Vote::Slots`]. A node that answers as for a lock of several keys makes waiters wait until all slots are free.
+    /// Returns whether this is a probe of slots of a semaphore. The answer is then [`Vote::slots`] of the
+    /// [slots](Self::probed_slots). A node that answers as for a lock of several keys makes waiters wait until all slots are
+    /// free.
     #[must_use]
     pub fn probes_slots(&self) -> bool {
-        matches!(self.0.access, Access::Slots(_))
+        matches!(self.0.access, Access::Slots)
+    }
+
+    /// Returns the slots of a semaphore that this probes, and the key of each. Nothing if it is another command.
+    pub fn probed_slots(&self) -> impl Iterator<Item = (Slot, &Key)> {
+        self.0.slots.iter().zip(self.keys())
     }
 
     /// Returns who else may have the key. [`Access`] says what a node does for a reader and for a writer.
@@ -183,11 +201,13 @@ pub enum Vote {
         /// How long the mark will live unless the writer marks the key again. [`Duration::MAX`] for one without an end.
         remaining: Duration,
     },
-    /// The answer to a probe of [all slots](Command::probes_slots) of a semaphore.
+    /// The answer to a probe of [slots](Command::probed_slots) of a semaphore.
     Slots {
         /// The slots that the node does not have.
         free: SlotSet,
-        /// The slot that expires first among the others.
+        /// The slots that the node has.
+        taken: SlotSet,
+        /// The one of these that expires first.
         next: Slot,
         /// How long that slot will live. [`Duration::MAX`] if all are free, or if none of the others has an end.
         remaining: Duration,
@@ -203,19 +223,21 @@ pub enum Vote {
 impl Vote {
     /// Returns the answer to a probe of slots, from the time that each slot has left. `None` is a slot that is free.
     #[must_use]
-    pub fn slots(remaining: impl IntoIterator<Item = Option<Duration>>) -> Self {
-        let mut free = SlotSet::EMPTY;
+    pub fn slots(remaining: impl IntoIterator<Item = (Slot, Option<Duration>)>) -> Self {
+        let (mut free, mut taken) = (SlotSet::EMPTY, SlotSet::EMPTY);
         let mut first = (Duration::MAX, Slot::FIRST);
-        for (index, remaining) in remaining.into_iter().enumerate() {
-            let Some(slot) = Slot::new(index) else { break };
-            match remaining {
-                None => _ = free.insert(slot),
-                Some(remaining) => first = first.min((remaining, slot)),
+        for (slot, remaining) in remaining {
+            if let Some(remaining) = remaining {
+                taken.insert(slot);
+                first = first.min((remaining, slot));
+            } else {
+                free.insert(slot);
             }
         }
         let (remaining, next) = first;
         Self::Slots {
             free,
+            taken,
             next,
             remaining,
         }
@@ -230,9 +252,10 @@ pub(crate) fn reply_of(answer: &Answer, now: Timestamp) -> Reply {
         Ok(Vote::Marked { remaining }) => Reply::marked_for(now, *remaining),
         Ok(Vote::Slots {
             free,
+            taken,
             next,
             remaining,
-        }) => Reply::slots(*free, *next, now, *remaining),
+        }) => Reply::slots(*free, *taken, *next, now, *remaining),
         Ok(Vote::Granted | Vote::Extended { .. }) => Reply::Granted,
         Ok(Vote::Denied) => Reply::Denied,
         Ok(Vote::Outbid { counter }) => Reply::Outbid { counter: *counter },

@@ -218,7 +218,8 @@ impl Server {
                 let entry = self.live(now, key)?;
                 Some(Duration::from_millis(entry.expires_at - now))
             };
-            return Vote::slots(command.keys().map(left));
+            let slots = command.probed_slots();
+            return Vote::slots(slots.map(|(slot, key)| (slot, left(key))));
         }
         let ends = command.keys().filter_map(|key| self.live(now, key));
         match ends.map(|it| it.expires_at).max() {

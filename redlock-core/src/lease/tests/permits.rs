@@ -34,6 +34,7 @@ fn free(indices: &[usize]) -> Reply {
     let lowest = all.into_iter().find(|index| !indices.contains(index));
     Reply::Slots {
         free: slots(indices),
+        taken: slots(&all).difference(slots(indices)),
         next: slot(lowest.unwrap_or(0)),
         until: lowest.map_or(Timestamp::MAX, |_| at(5000)),
     }
@@ -115,13 +116,12 @@ fn a_permit_keeps_its_slot_in_extensions_repairs_and_the_release() {
 #[test]
 fn a_failed_attempt_releases_its_slot_looks_at_all_and_asks_for_one_that_is_free() {
     let mut driven = denied();
-    let permits = Permits::new(4).unwrap();
     assert!(matches!(
         driven.operations()[1..],
         [Operation::Release { .. }, Operation::Probe { .. }]
     ));
     let first = Access::Slot(slot(0));
-    assert_eq!(accesses(&driven), [first, first, Access::Slots(permits)]);
+    assert_eq!(accesses(&driven), [first, first, Access::Slots]);
     // Slot 2 is free on a majority, slot 3 is not.
     driven.reply(at(2), &[free(&[2, 3]), free(&[2, 3]), free(&[2])]);
     assert_eq!(driven.lease.attempts(), 2, "at once");
@@ -181,6 +181,7 @@ fn a_notification_for_one_slot_on_a_majority_starts_an_attempt_at_this_slot() {
         4,
         "a waiter that came just now rechecks it"
     );
+    assert_eq!(driven.sent[3].slots, slots(&[2]), "and no other slot");
     for _ in 0..3 {
         driven.reply(at(7), &[free(&[2]); 3]);
     }
@@ -193,6 +194,7 @@ fn the_expiry_of_one_slot_on_a_majority_starts_an_attempt_at_this_slot() {
     let mut driven = denied();
     let expires = |index, until| Reply::Slots {
         free: SlotSet::EMPTY,
+        taken: slots(&[0, 1, 2, 3]),
         next: slot(index),
         until: at(until),
     };
@@ -227,8 +229,14 @@ fn an_answer_is_in_doubt_only_for_the_slot_that_has_changed_since() {
         7,
         "a recheck follows the three new probes"
     );
-    assert!(driven.sent[3..6].iter().all(|it| it.round == probe));
-    // Only slot 2 was taken for free. The recheck knows more.
+    let new_probes = &driven.sent[3..6];
+    assert!(
+        new_probes
+            .iter()
+            .all(|it| it.round == probe && it.slots == slots(&[1]))
+    );
+    // Only slot 2 was taken for free. The recheck takes the place of the new probes, and so is about slot 1 too.
+    assert!(driven.sent[6].slots.contains(slot(1)));
     driven.reply(at(4), &[free(&[1]); 3]);
     driven.reply(at(4), &[free(&[1]); 3]);
     driven.reply(at(4), &[free(&[1]); 3]);
@@ -371,8 +379,7 @@ fn only_a_semaphore_without_free_slots_shows_other_clients() {
         let mut driven = semaphore();
         driven.lease.back_off(Pause::new(at(10), Others::Polling));
         driven.acquire(at(0));
-        let permits = Permits::new(4).unwrap();
-        assert_eq!(accesses(&driven), [Access::Slots(permits)]);
+        assert_eq!(accesses(&driven), [Access::Slots]);
         driven.reply(at(1), &[reply]);
         driven.lease.was_contended()
     };

@@ -65,12 +65,17 @@ impl Look {
             let Some(free) = *free else {
                 return Reply::Unknown;
             };
-            let mut taken = self.semaphore.permits.slots().difference(free).iter();
-            let (next, until) = match taken.next() {
+            let taken = self.semaphore.permits.slots().difference(free);
+            let (next, until) = match taken.iter().next() {
                 Some(next) => (next, NOW.saturating_add(Duration::from_millis(700))),
                 None => (Slot::new(0).expect("the first"), Timestamp::MAX),
             };
-            Reply::Slots { free, next, until }
+            Reply::Slots {
+                free,
+                taken,
+                next,
+                until,
+            }
         });
         self.quorum().all().iter().zip(replies.collect::<Vec<_>>())
     }

@@ -83,7 +83,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::{Nonce, Operation, Permits};
+    use redlock_core::{Access, Nonce, Operation, Permits, Slot};
 
     use super::*;
     use crate::key::{KeySet, Prefix, SlotKeys};
@@ -94,10 +94,19 @@ mod tests {
         let probe = Operation::Probe { token, mark: None };
         let permits = Permits::new(2 * SMALL).unwrap();
         let slots = SlotKeys::new(&prefix, b"exports", permits).unwrap();
-        assert!(is_small(&Command::for_slots(slots.all().clone(), probe)));
-        let slot = slots.all().first().clone();
+        let all = permits.slots();
+        assert!(is_small(&Command::for_slots(
+            slots.keys_of(all),
+            all,
+            probe
+        )));
+        let slot = slots.get(Slot::FIRST).unwrap().clone();
         assert!(is_small(&Command::new(slot, Operation::Release { token })));
         let keys = KeySet::all(&prefix, (0..=SMALL).map(|key| key.to_string())).unwrap();
-        assert!(!is_small(&Command::for_all(keys, Operation::Release { token })));
+        assert!(!is_small(&Command::for_all(
+            keys,
+            Operation::Release { token },
+            Access::Exclusive
+        )));
     }
 }

@@ -64,24 +64,23 @@ impl LeaseCell {
         if changes.is_acquired {
             carry_out(now, queue.note_permit(key, self.ticket, now)).wake_all();
         }
-        // Without a permit, it may still have kept the others from a slot.
-        if changes.departure.is_some() {
+        // Without a permit, it may still have kept the others from its slot.
+        if changes.departure.is_some()
+            && let Some(slot) = self.slot()
+        {
             // A server does not notify the connection that has made the change. The look takes a round trip, in which
             // other processes are notified and go first.
-            for lease in queue
-                .permit_turns(key.as_bytes())
-                .into_iter()
-                .filter_map(Contender::into_lease)
-            {
-                lease.look_again(now);
+            let turns = queue.permit_turns(key.as_bytes());
+            for lease in turns.into_iter().filter_map(Contender::into_lease) {
+                lease.look_again(now, slot);
             }
         }
     }
 
-    pub(super) fn look_again(self: &Arc<Self>, now: Timestamp) {
+    pub(super) fn look_again(self: &Arc<Self>, now: Timestamp, slot: Slot) {
         self.update(now, |state| {
             for node in self.client.quorum.all().iter() {
-                state.lease.probe_again(node);
+                state.lease.probe_slot_again(node, slot);
             }
         });
     }
@@ -100,9 +99,9 @@ impl LeaseCell {
                 let key = slots.get(slot)?.clone();
                 Some(Command::with_access(key, operation, transmit.access))
             }
-            (Access::Slots(_), Some(slots)) => {
-                let keys = slots.all().clone();
-                Some(Command::for_all(keys, operation, transmit.access))
+            (Access::Slots, Some(slots)) => {
+                let keys = slots.keys_of(transmit.slots);
+                Some(Command::for_slots(keys, transmit.slots, operation))
             }
             (Access::Exclusive | Access::Writer | Access::Reader { .. }, None) => {
                 let keys = self.keys.clone();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redlock_core::Timestamp;
+use redlock_core::{Slot, Timestamp};
 
 use super::{
     Client, Contender, ExtensionOutcome, HeldLease, LeaseCell,
@@ -35,7 +35,7 @@ impl LeaseCell {
             && let Some(lease) = queue.turn(key.as_bytes()).and_then(Contender::into_lease)
         {
             // A plain lock of this process. A server does not notify the connection that has made the change.
-            lease.look_again(now);
+            lease.look_again(now, Slot::FIRST);
         }
     }
 

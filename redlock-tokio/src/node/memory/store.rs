@@ -237,7 +237,8 @@ impl Store {
     fn probe(&self, now: Timestamp, command: &Command) -> Vote {
         if command.probes_slots() {
             let left = |entry: &Entry| entry.expires_at.saturating_duration_since(now);
-            return Vote::slots(command.keys().map(|key| self.live(now, key).map(left)));
+            let slots = command.probed_slots();
+            return Vote::slots(slots.map(|(slot, key)| (slot, self.live(now, key).map(left))));
         }
         let ends = command.keys().filter_map(|key| self.live(now, key));
         match ends.map(|entry| entry.expires_at).max() {

@@ -11,7 +11,7 @@ mod tests;
 use std::mem;
 
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
-use redlock_core::{Operation, Slot};
+use redlock_core::Operation;
 
 use self::{
     encode::Encoder,
@@ -254,7 +254,8 @@ impl Request {
             self.push(Ask::Ignored, cmd, position);
         }
         let is_readers = command.is_readers();
-        for (index, key) in command.keys().enumerate() {
+        let mut slots = command.probed_slots();
+        for key in command.keys() {
             if is_tracking {
                 self.push(Ask::Ignored, encode::caching(), position);
             }
@@ -262,9 +263,10 @@ impl Request {
                 let cmd = self.encoder.value(key.as_bytes());
                 self.push(Ask::Value, cmd, position);
             }
-            let cmd = self.encoder.time_left(key.as_bytes());
-            let slot = Slot::new(index).filter(|_| command.probes_slots());
-            self.push(slot.map_or(Ask::Probe, Ask::ProbeSlot), cmd, position);
+            let ask = slots
+                .next()
+                .map_or(Ask::Probe, |(slot, _)| Ask::ProbeSlot(slot));
+            self.push(ask, self.encoder.time_left(key.as_bytes()), position);
             if is_readers {
                 let cmd = self.encoder.mark_left(key.as_bytes());
                 self.push(Ask::Mark, cmd, position);

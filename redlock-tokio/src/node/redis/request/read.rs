@@ -155,6 +155,7 @@ fn with_slot(earlier: Option<Answer>, slot: Slot, answer: Answer) -> Answer {
     let none = Ok(Vote::slots([]));
     let Vote::Slots {
         mut free,
+        mut taken,
         mut next,
         mut remaining,
     } = earlier.unwrap_or(none)?
@@ -162,12 +163,15 @@ fn with_slot(earlier: Option<Answer>, slot: Slot, answer: Answer) -> Answer {
         return answer;
     };
     match answer? {
-        Vote::Free => _ = free.insert(slot),
-        Vote::Taken { remaining: left } if left < remaining => (next, remaining) = (slot, left),
-        _ => {}
+        Vote::Taken { remaining: left } => {
+            taken.insert(slot);
+            (remaining, next) = (remaining, next).min((left, slot));
+        }
+        _ => _ = free.insert(slot),
     }
     Ok(Vote::Slots {
         free,
+        taken,
         next,
         remaining,
     })
