@@ -5,7 +5,8 @@
 use std::{collections::VecDeque, sync::Arc, task::Waker, time::Duration};
 
 use redlock_core::{
-    AcquireFailure, Eligibility, Event, NodeId, NodeSet, Operation, Reply, Timestamp, Transmit,
+    AcquireFailure, Eligibility, Event, NodeId, NodeSet, Operation, Reply, Slot, Timestamp,
+    Transmit,
 };
 
 use super::{
@@ -324,7 +325,7 @@ pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) ->
             FollowUp::StartTurn { waiter, backs_off } => (waiter, backs_off),
             FollowUp::LookAgain { lease } => {
                 if let Some(lease) = lease.lease() {
-                    lease.look_again(now);
+                    lease.look_again(now, Slot::FIRST);
                 }
                 continue;
             }
