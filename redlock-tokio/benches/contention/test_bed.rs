@@ -39,6 +39,8 @@ pub(crate) struct Outcome {
     pub(crate) commands: f64,
     /// How many of them were `SET`.
     pub(crate) sets: f64,
+    /// How long they took the servers, in microseconds.
+    pub(crate) server_us: f64,
 }
 
 impl TestBed {
@@ -97,6 +99,7 @@ impl TestBed {
             window: middle(&begun)..middle(&ended),
             commands: (after - before).all - self.commands_to_ask,
             sets: (after - before).sets,
+            server_us: (after - before).server_us,
         })
     }
 

@@ -10,6 +10,8 @@ use crate::Result;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Commands {
     pub(crate) sets: f64,
+    /// How long they took the servers, in microseconds.
+    pub(crate) server_us: f64,
     pub(crate) scripts: f64,
     /// Which is what a script does for each key that it extends.
     pub(crate) pexpires: f64,
@@ -23,6 +25,7 @@ impl Sub for Commands {
     fn sub(self, other: Self) -> Self {
         Self {
             sets: self.sets - other.sets,
+            server_us: self.server_us - other.server_us,
             scripts: self.scripts - other.scripts,
             pexpires: self.pexpires - other.pexpires,
             all: self.all - other.all,
@@ -39,6 +42,11 @@ pub(crate) async fn commands(urls: &[String]) -> Result<Commands> {
             line.and_then(|it| it.split(end).next()?.parse::<f64>().ok())
         };
         // There is no line for a command that was never called.
+        let of_commands = info
+            .lines()
+            .filter(|it| it.starts_with("cmdstat_") && !it.contains("info:"));
+        let times = of_commands.filter_map(|it| it.split("usec=").nth(1)?.split(',').next());
+        commands.server_us += times.filter_map(|it| it.parse::<f64>().ok()).sum::<f64>();
         commands.sets += field("cmdstat_set:calls=", ',').unwrap_or_default();
         commands.scripts += field("cmdstat_evalsha:calls=", ',').unwrap_or_default();
         commands.pexpires += field("cmdstat_pexpire:calls=", ',').unwrap_or_default();

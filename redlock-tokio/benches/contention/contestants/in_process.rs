@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{
+    Mutex, OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit,
+    RwLock, Semaphore,
+};
 
 use crate::{Result, contestant::Contestant, order::Access, policy::Policy};
 
@@ -9,12 +12,16 @@ use crate::{Result, contestant::Contestant, order::Access, policy::Policy};
 pub(crate) enum InProcess {
     Lock(Arc<Mutex<()>>),
     Permit(Arc<Semaphore>),
+    Read(Arc<RwLock<()>>),
+    Write(Arc<RwLock<()>>),
 }
 
 #[allow(dead_code, reason = "they are only kept")]
 pub(crate) enum Held {
     Lock(OwnedMutexGuard<()>),
     Permit(OwnedSemaphorePermit),
+    Read(OwnedRwLockReadGuard<()>),
+    Write(OwnedRwLockWriteGuard<()>),
 }
 
 impl Contestant for InProcess {
@@ -28,6 +35,8 @@ impl Contestant for InProcess {
         match access {
             Access::Lock => self,
             Access::Permit(permits) => Self::Permit(Arc::new(Semaphore::new(permits))),
+            Access::Read => Self::Read(Arc::default()),
+            Access::Write => Self::Write(Arc::default()),
         }
     }
 
@@ -35,6 +44,8 @@ impl Contestant for InProcess {
         Ok(match self {
             Self::Lock(mutex) => Held::Lock(Arc::clone(mutex).lock_owned().await),
             Self::Permit(permits) => Held::Permit(Arc::clone(permits).acquire_owned().await?),
+            Self::Read(lock) => Held::Read(Arc::clone(lock).read_owned().await),
+            Self::Write(lock) => Held::Write(Arc::clone(lock).write_owned().await),
         })
     }
 

@@ -113,10 +113,13 @@ impl Contestant for Shared {
     }
 
     async fn acquire(&self, key: &str) -> Result<LockGuard> {
-        match self.access {
-            Access::Lock => self.ours.acquire(key).await,
-            Access::Permit(permits) => Ok(self.ours.0.semaphore(key, permits).acquire().await?),
-        }
+        let redlock = &self.ours.0;
+        Ok(match self.access {
+            Access::Lock => redlock.lock(key).await?,
+            Access::Permit(permits) => redlock.semaphore(key, permits).acquire().await?,
+            Access::Read => redlock.rw_lock(key).read().await?,
+            Access::Write => redlock.rw_lock(key).write().await?,
+        })
     }
 
     async fn release(&self, key: &str, guard: LockGuard) -> Result<()> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     Result,
     contestants::Name,
-    history::History,
+    history::{History, TaskHistory},
     order::{Access, Order, Stay},
     policy::Policy,
     table,
@@ -26,7 +26,7 @@ struct Group {
     tasks: usize,
 }
 
-/// Tasks that want one key, and what came of it for one group of them.
+/// What came of the tasks of one group, which wanted a key beside those of other groups.
 #[derive(Serialize)]
 pub(crate) struct Crowd {
     contestant: Name,
@@ -39,30 +39,34 @@ pub(crate) struct Crowd {
     /// The longest time in which none of them entered.
     longest_gap_ms: f64,
     most_at_once: usize,
+    /// These are shared among the entries of all groups.
     commands_per_entry: f64,
     /// How often a node was asked to set a key, for each entry.
     attempts_per_entry: f64,
+    server_us_per_entry: f64,
 }
 
-/// Measures semaphores, and prints tables.
+/// Measures what several may hold at once, and prints tables.
 pub(super) fn measure(bed: &TestBed, time: Duration, failures: &mut Vec<String>) -> Vec<Crowd> {
     println!(
         "## What several may hold at once, {:.1} s each\n\n\
          A hold sleeps, which takes tokio's timer a millisecond more. *At once* is the most that were in at the same \
-         time. An *attempt* is a `SET` at all nodes.\n",
-        time.as_secs_f64()
+         time. An *attempt* is a `SET` at all nodes. *Server time* is that of all nodes together. A round trip is {}.\n",
+        time.as_secs_f64(),
+        bed.round_trip
     );
-    let permits = [1, 4, 16].map(Access::Permit);
     let mut crowds = Vec::new();
-    let mut run = |title: &str, contestants: &[Name], group: Group, holds: &[Duration]| {
+    let mut run = |title: &str, contestants: &[Name], groups: &[Group], holds: &[Duration]| {
         let mut table = table::new(Crowd::HEADER);
         for &hold in holds {
             for &contestant in contestants {
-                match Crowd::measure(bed, contestant, group, hold, time) {
-                    Ok(crowd) => {
-                        table.add_row(crowd.row());
-                        failures.extend(crowd.complaint());
-                        crowds.push(crowd);
+                match Crowd::measure(bed, contestant, groups, hold, time) {
+                    Ok((of_groups, complaint)) => {
+                        failures.extend(complaint);
+                        for crowd in of_groups {
+                            table.add_row(crowd.row());
+                            crowds.push(crowd);
+                        }
                     }
                     Err(error) => println!("NOT RUN: {contestant}: {error}\n"),
                 }
@@ -70,41 +74,56 @@ pub(super) fn measure(bed: &TestBed, time: Duration, failures: &mut Vec<String>)
         }
         println!("### {title}\n\n{table}\n");
     };
-    for access in [Access::Lock, Access::Permit(4)] {
-        let group = Group {
-            access,
-            processes: 1,
-            tasks: 32,
-        };
-        let contestants = [Name::InProcess, Name::OursShared];
-        let title = format!("{access}, 32 tasks of one process");
-        run(&title, &contestants, group, &[NO_HOLD]);
+    let group = |access, processes, tasks| Group {
+        access,
+        processes,
+        tasks,
+    };
+    let ours = &[Name::OursShared][..];
+    for access in [Access::Lock, Access::Permit(4), Access::Read, Access::Write] {
+        run(
+            &format!("{access}, one task"),
+            ours,
+            &[group(access, 1, 1)],
+            &[SHORT],
+        );
     }
-    for access in permits {
-        let group = Group {
-            access,
-            processes: 4,
-            tasks: 8,
-        };
-        let contestants = [Name::NoLock, Name::RedisSemaphore, Name::OursShared];
+    let beside_tokio = &[Name::InProcess, Name::OursShared][..];
+    for access in [Access::Lock, Access::Permit(4), Access::Read] {
+        let title = format!("{access}, 32 tasks of one process");
+        run(&title, beside_tokio, &[group(access, 1, 32)], &[NO_HOLD]);
+    }
+    let with_rival = &[Name::NoLock, Name::RedisSemaphore, Name::OursShared][..];
+    for access in [1, 4, 16].map(Access::Permit) {
         let title = format!("{access}, 4 processes of 8 tasks");
-        run(&title, &contestants, group, &[SHORT, LONG]);
+        run(&title, with_rival, &[group(access, 4, 8)], &[SHORT, LONG]);
     }
     for processes in [4, 16, 48] {
-        let group = Group {
-            access: Access::Permit(4),
-            processes,
-            tasks: 1,
-        };
         let title = format!("4 permits, {processes} processes of 1 task");
-        run(&title, &[Name::OursShared], group, &[LONG]);
+        run(
+            &title,
+            ours,
+            &[group(Access::Permit(4), processes, 1)],
+            &[LONG],
+        );
+    }
+    for writers in [1, 4] {
+        let title = format!("4 processes of 4 readers, {writers} of 1 writer");
+        let groups = [group(Access::Read, 4, 4), group(Access::Write, writers, 1)];
+        run(
+            &title,
+            &[Name::NoLock, Name::OursShared],
+            &groups,
+            &[SHORT, LONG],
+        );
     }
     crowds
 }
 
 impl Crowd {
-    const HEADER: [&str; 9] = [
+    const HEADER: [&str; 11] = [
         "contestant",
+        "",
         "hold",
         "entries/s",
         "wait p50",
@@ -113,27 +132,26 @@ impl Crowd {
         "at once",
         "commands per entry",
         "attempts per entry",
+        "server time per entry",
     ];
 
+    /// Measures these groups beside each other. Also says if some were in who must not be in together, or if that would
+    /// not have been noticed.
     fn measure(
         bed: &TestBed,
         contestant: Name,
-        group: Group,
+        groups: &[Group],
         hold: Duration,
         time: Duration,
-    ) -> Result<Self> {
-        let Group {
-            access,
-            processes,
-            tasks,
-        } = group;
-        let order = Order {
+    ) -> Result<(Vec<Self>, Option<String>)> {
+        let key = bed.new_key();
+        let order = |group: &Group| Order {
             urls: bed.urls.clone(),
             contestant,
             policy: Policy::default(),
-            key: bed.new_key(),
-            access,
-            tasks,
+            key: key.clone(),
+            access: group.access,
+            tasks: group.tasks,
             hold,
             stay: if hold.is_zero() {
                 Stay::Awake
@@ -141,30 +159,53 @@ impl Crowd {
                 Stay::Asleep
             },
         };
-        let outcome = bed.carry_out(&vec![order; processes], time)?;
-        let history = History::new(outcome.processes, outcome.window);
-        if let (1.., Some(first)) = history.failures() {
+        let orders = groups.iter().flat_map(|it| vec![order(it); it.processes]);
+        let orders: Vec<_> = orders.collect();
+        let outcome = bed.carry_out(&orders, time)?;
+        let all = History::new(outcome.processes.clone(), outcome.window.clone());
+        if let (1.., Some(first)) = all.failures() {
             return Err(first.into());
         }
-        let entries = history.entries().max(1) as f64;
-        Ok(Self {
-            contestant,
-            access,
-            processes,
-            tasks,
-            hold_ms: hold.as_millis(),
-            entries_per_s: history.entries() as f64 / history.seconds(),
-            wait: history.waits()?.summary(),
-            longest_gap_ms: history.longest_without_entry().as_secs_f64() * 1e3,
-            most_at_once: history.most_at_once(),
-            commands_per_entry: outcome.commands / entries,
-            attempts_per_entry: outcome.sets / NODES as f64 / entries,
-        })
+        let entries = all.entries().max(1) as f64;
+        let mut rest = outcome.processes.as_slice();
+        let mut crowds = Vec::new();
+        for group in groups {
+            let (of_group, others) = rest.split_at(group.processes);
+            rest = others;
+            let history = History::new(of_group.to_vec(), outcome.window.clone());
+            crowds.push(Self {
+                contestant,
+                access: group.access,
+                processes: group.processes,
+                tasks: group.tasks,
+                hold_ms: hold.as_millis(),
+                entries_per_s: history.entries() as f64 / history.seconds(),
+                wait: history.waits()?.summary(),
+                longest_gap_ms: history.longest_without_entry().as_secs_f64() * 1e3,
+                most_at_once: history.most_at_once(),
+                commands_per_entry: outcome.commands / entries,
+                attempts_per_entry: outcome.sets / NODES as f64 / entries,
+                server_us_per_entry: outcome.server_us / entries,
+            });
+        }
+        let clashes = clashes(&orders, &outcome.processes, &all);
+        let complaint = match contestant {
+            Name::OursShared | Name::InProcess if clashes > 0 => Some(format!(
+                "{contestant}: {clashes} clashes of {}",
+                orders[0].access
+            )),
+            Name::NoLock if clashes == 0 => {
+                Some("no clash was seen without a lock, so none would be seen with one".into())
+            }
+            _ => None,
+        };
+        Ok((crowds, complaint))
     }
 
-    fn row(&self) -> [String; 9] {
+    fn row(&self) -> [String; 11] {
         [
             self.contestant.to_string(),
+            self.access.to_string(),
             format!("{} ms", self.hold_ms),
             format!("{:.0}", self.entries_per_s),
             table::time(self.wait.p50_us),
@@ -173,24 +214,38 @@ impl Crowd {
             self.most_at_once.to_string(),
             format!("{:.1}", self.commands_per_entry),
             format!("{:.2}", self.attempts_per_entry),
+            format!("{:.1} us", self.server_us_per_entry),
         ]
     }
+}
 
-    /// Says if more were in than may be, or if that would not have been noticed.
-    fn complaint(&self) -> Option<String> {
-        let allowed = match self.access {
-            Access::Lock => 1,
-            Access::Permit(permits) => permits,
-        };
-        let (who, most) = (self.contestant, self.most_at_once);
-        match who {
-            Name::OursShared | Name::InProcess if most > allowed => {
-                Some(format!("{who}: {most} held {} at once", self.access))
-            }
-            Name::NoLock if most <= allowed => Some(format!(
-                "without a lock only {most} were in at once, so more would not be noticed with one"
-            )),
-            _ => None,
-        }
+/// Counts the entries into a key that is taken.
+fn clashes(orders: &[Order], processes: &[Vec<TaskHistory>], all: &History) -> usize {
+    let allowed = match orders[0].access {
+        Access::Lock => 1,
+        Access::Permit(permits) => permits,
+        Access::Read | Access::Write => return beside_writers(orders, processes),
+    };
+    all.most_at_once().saturating_sub(allowed)
+}
+
+/// Counts the entries of writers beside anybody, and those of readers beside a writer.
+fn beside_writers(orders: &[Order], processes: &[Vec<TaskHistory>]) -> usize {
+    let mut holds = Vec::new();
+    for (order, tasks) in orders.iter().zip(processes) {
+        let is_writer = order.access == Access::Write;
+        let of_process = tasks.iter().flat_map(|task| &task.holds);
+        holds.extend(of_process.map(|hold| (hold.entered, hold.left, is_writer)));
     }
+    holds.sort_unstable();
+    let (mut all_left, mut writers_left) = (0, 0);
+    let clashes = holds.into_iter().filter(|&(entered, left, is_writer)| {
+        let until = if is_writer { all_left } else { writers_left };
+        all_left = all_left.max(left);
+        if is_writer {
+            writers_left = writers_left.max(left);
+        }
+        entered < until
+    });
+    clashes.count()
 }
