@@ -12,6 +12,8 @@ pub(crate) struct Grant {
     /// When the validity ends, if nothing extends it.
     pub(crate) valid_until: u64,
     pub(crate) fence: Option<FencingToken>,
+    /// Whether it is a reader's lock, which others may have as readers at the same time.
+    pub(crate) is_shared: bool,
     /// Whether the holder waits to be told that the lock is lost.
     pub(crate) watches: bool,
 }

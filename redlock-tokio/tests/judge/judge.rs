@@ -32,7 +32,7 @@ pub(crate) use self::{
 ///
 /// A hold is *valid* from its grant to the end of its validity, or to an earlier end. The judge reports:
 ///
-/// - two holds of one key that are valid at one instant;
+/// - two holds of one key that are valid at one instant, unless both are shared then;
 /// - a fencing token that is not larger than that of each earlier hold of the key;
 /// - a holder that was told of the loss later than the end of its validity and the tolerance, or not at all.
 ///
@@ -93,6 +93,15 @@ impl Judge {
     /// If the hold is forgotten.
     pub(crate) fn extended(&mut self, hold: HoldId, valid_until: u64) {
         self.record(hold).extend(valid_until);
+    }
+
+    /// Notes that a hold is shared from this time on: its writer has become a reader.
+    ///
+    /// # Panics
+    ///
+    /// If the hold is forgotten.
+    pub(crate) fn shared(&mut self, hold: HoldId, at: u64) {
+        self.record(hold).share(at);
     }
 
     /// Notes that a hold ended at this time. If the holder saw the end later than it was, report the last time at which

@@ -1,4 +1,4 @@
-//! Pairs of holds of one key that are valid at one instant.
+//! Pairs of holds of one key that are valid at one instant, and not both shared.
 
 use std::collections::BTreeMap;
 
@@ -28,6 +28,8 @@ pub(super) fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<Overlap<'
             open.retain(|first| second.granted_at() < first.until());
             // A hold that is an instant does not overlap with one that begins at this instant.
             let firsts = open.iter().filter(|it| it.granted_at() < second.until());
+            // A hold that is shared stays so, so one that excludes the other later does so at once.
+            let firsts = firsts.filter(|it| it.excludes(second, second.granted_at()));
             overlaps.extend(firsts.map(|first| Overlap { key, first, second }));
             open.push(second);
         }

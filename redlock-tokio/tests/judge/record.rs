@@ -11,6 +11,8 @@ use super::{
 pub(super) struct Record {
     id: HoldId,
     grant: Grant,
+    /// Since when it is shared.
+    shared_from: Option<u64>,
     end: Option<Ended>,
     /// Whether the fencing token was compared with those before it.
     fence_is_settled: bool,
@@ -28,6 +30,7 @@ impl Record {
     pub(super) fn new(id: HoldId, grant: Grant) -> Self {
         Self {
             id,
+            shared_from: grant.is_shared.then_some(grant.at),
             grant,
             end: None,
             fence_is_settled: false,
@@ -37,6 +40,10 @@ impl Record {
 
     pub(super) fn extend(&mut self, valid_until: u64) {
         self.grant.valid_until = self.grant.valid_until.max(valid_until);
+    }
+
+    pub(super) fn share(&mut self, at: u64) {
+        self.shared_from.get_or_insert(at);
     }
 
     pub(super) fn end(&mut self, how: End, at: u64) {
@@ -63,6 +70,12 @@ impl Record {
     /// Returns whether the hold was valid at any instant.
     pub(super) fn was_valid(&self) -> bool {
         self.grant.at < self.grant.valid_until && self.grant.at <= self.until()
+    }
+
+    /// Returns whether not both are shared at this time.
+    pub(super) fn excludes(&self, other: &Self, at: u64) -> bool {
+        let is_shared = |it: &Self| it.shared_from.is_some_and(|from| from <= at);
+        !(is_shared(self) && is_shared(other))
     }
 
     /// Returns the end of the time in which the hold was valid.

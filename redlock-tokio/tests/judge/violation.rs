@@ -7,7 +7,7 @@ use super::grant::HoldId;
 /// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Violation {
-    /// Two holds of one key are valid at one instant.
+    /// Two holds of one key are valid at one instant, and not both are shared.
     TwoHolders {
         key: String,
         /// The hold that began first.

@@ -37,6 +37,7 @@ enum News {
     Look(usize),
     Grant(usize),
     Extension(usize),
+    Downgrade(usize),
     End(usize),
 }
 
@@ -58,8 +59,13 @@ fn tale() -> impl Strategy<Value = Tale> {
         option::of(0..4_u64),
         any::<bool>(),
     );
-    let more = (option::of((0..15_u64, 0..10_u64)), option::of(end()));
-    (granted, more).prop_map(|(granted, (extension, end))| {
+    let shares = (any::<bool>(), option::of(0..15_u64));
+    let more = (
+        option::of((0..15_u64, 0..10_u64)),
+        option::of(end()),
+        shares,
+    );
+    (granted, more).prop_map(|(granted, (extension, end, (is_shared, downgrade)))| {
         let (client, keys, at, length, fence, watches) = granted;
         let grant = grant(&client, at, at + length).of(&keys);
         let grant = match fence {
@@ -67,7 +73,11 @@ fn tale() -> impl Strategy<Value = Tale> {
             Some(more) => grant.fenced(100 + at * 2 + more),
             None => grant,
         };
-        let grant = Grant { watches, ..grant };
+        let grant = Grant {
+            watches,
+            is_shared,
+            ..grant
+        };
         // An extension comes within the validity.
         let extension = extension
             .filter(|_| length > 0)
@@ -86,9 +96,12 @@ fn tale() -> impl Strategy<Value = Tale> {
             },
             at: since + after,
         });
+        let downgraded_at = downgrade.map(|after| at + after);
+        let downgraded_at = downgraded_at.filter(|it| end.is_none_or(|end| *it <= end.at));
         Tale {
             grant,
             extension,
+            downgraded_at,
             end,
         }
     })
@@ -157,6 +170,9 @@ fn the_judge_finds_what_the_reference_finds_in_any_order() {
             if let Some(extension) = tale.extension {
                 judge.extended(id, extension.valid_until);
             }
+            if let Some(at) = tale.downgraded_at {
+                judge.shared(id, at);
+            }
             tales.push((id, tale));
         }
         let expected = reference::judge(&tales, &story.stops, &[], TOLERANCE);
@@ -206,6 +222,8 @@ fn tell_in_time(story: &Story) -> (Judge, Vec<(HoldId, Tale)>) {
         news.push((tale.grant.at, News::Grant(number)));
         let extension = tale.extension.iter();
         news.extend(extension.map(|it| (it.at, News::Extension(number))));
+        let downgrade = tale.downgraded_at.into_iter();
+        news.extend(downgrade.map(|at| (at, News::Downgrade(number))));
         let end = tale.end_is_told_at().into_iter();
         news.extend(end.map(|at| (at, News::End(number))));
     }
@@ -229,6 +247,10 @@ fn tell_in_time(story: &Story) -> (Judge, Vec<(HoldId, Tale)>) {
             News::Extension(number) => {
                 let valid_until = story.tales[number].extension.map(|it| it.valid_until);
                 judge.extended(id_of(number), valid_until.expect("there is one"));
+            }
+            News::Downgrade(number) => {
+                let at = story.tales[number].downgraded_at.expect("there is one");
+                judge.shared(id_of(number), at);
             }
             News::End(number) => {
                 let end = story.tales[number].end.expect("there is one");

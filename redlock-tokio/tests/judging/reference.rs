@@ -9,6 +9,8 @@ use crate::judge::{End, Grant, HoldId, Violation};
 pub(crate) struct Tale {
     pub(crate) grant: Grant,
     pub(crate) extension: Option<Extension>,
+    /// When its writer became a reader.
+    pub(crate) downgraded_at: Option<u64>,
     pub(crate) end: Option<Ended>,
 }
 
@@ -88,6 +90,16 @@ impl Tale {
             .min(self.end.map_or(u64::MAX, |it| it.at))
     }
 
+    /// Returns the times in which the hold is valid and excludes all others.
+    fn times_alone(&self) -> BTreeSet<u64> {
+        let shared_from = match self.grant.is_shared {
+            true => 0,
+            false => self.downgraded_at.unwrap_or(u64::MAX / 2),
+        };
+        let times = self.times().into_iter();
+        times.filter(|it| *it < 2 * shared_from).collect()
+    }
+
     fn was_valid(&self) -> bool {
         self.grant.at < self.valid_until() && self.until() >= self.grant.at
     }
@@ -165,7 +177,8 @@ pub(crate) fn judge(
 
 fn overlap(one: &Tale, other: &Tale) -> bool {
     let are_instants = one.is_instant() && other.is_instant();
-    !are_instants && !one.times().is_disjoint(&other.times())
+    let excludes = |one: &Tale, other: &Tale| !one.times_alone().is_disjoint(&other.times());
+    !are_instants && (excludes(one, other) || excludes(other, one))
 }
 
 fn running_time(stops: &[Stop], client: &str, from: u64, until: u64) -> u64 {

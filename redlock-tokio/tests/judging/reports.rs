@@ -24,6 +24,7 @@ fn report(loss: Option<Loss>) -> Hold {
         valid_until: 100,
         loss,
         fence: None,
+        is_shared: false,
     }
 }
 

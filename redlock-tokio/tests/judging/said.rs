@@ -12,6 +12,7 @@ pub(crate) fn grant(client: &str, at: u64, valid_until: u64) -> Grant {
         at,
         valid_until,
         fence: None,
+        is_shared: false,
         watches: true,
     }
 }
@@ -27,6 +28,13 @@ impl Grant {
     pub(crate) fn fenced(self, fence: u64) -> Self {
         Self {
             fence: Some(FencingToken::new(fence)),
+            ..self
+        }
+    }
+
+    pub(crate) fn shared(self) -> Self {
+        Self {
+            is_shared: true,
             ..self
         }
     }

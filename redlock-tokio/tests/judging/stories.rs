@@ -35,6 +35,30 @@ fn two_holds_overlap_by_an_instant() {
 }
 
 #[test]
+fn readers_overlap_with_readers_and_with_nobody_else() {
+    let reader = |client, at, until| grant(client, at, until).shared();
+    assert_eq!(of([reader("x", 0, 100), reader("y", 50, 200)]), []);
+    assert_eq!(of([reader("x", 0, 100), grant("y", 100, 200)]), []);
+    assert_eq!(of([reader("x", 0, 100), grant("y", 99, 200)]).len(), 1);
+    assert_eq!(of([grant("x", 0, 100), reader("y", 99, 200)]).len(), 1);
+    let readers = [reader("x", 0, 100), reader("y", 0, 100)];
+    assert_eq!(of(readers.into_iter().chain([grant("z", 50, 60)])).len(), 2);
+}
+
+#[test]
+fn a_writer_that_becomes_a_reader_overlaps_with_later_readers() {
+    for (downgrade, found) in [(49, 0), (50, 0), (51, 1)] {
+        let mut judge = judge();
+        let writer = judge.granted(grant("x", 0, 100));
+        judge.granted(grant("y", 50, 60).shared());
+        judge.shared(writer, downgrade);
+        assert_eq!(judge.violations().len(), found, "downgraded at {downgrade}");
+        judge.granted(grant("z", 60, 70));
+        assert_eq!(judge.violations().len(), found + 1, "a writer beside it");
+    }
+}
+
+#[test]
 fn a_release_ends_a_hold() {
     for (end, found) in [(49, 0), (50, 0), (51, 1)] {
         let mut judge = judge();

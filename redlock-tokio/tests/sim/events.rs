@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redlock_tokio::Key;
+use redlock_tokio::{Key, node::Command};
 
 use crate::{
     authority::Step,
@@ -31,6 +31,8 @@ pub(crate) enum Event {
     Break { connection: ConnectionId },
     /// A key that somebody asked for expires, unless it was extended.
     Expire { server: usize, key: Key },
+    /// The mark of a writer reaches a server late, or once more.
+    Mark { server: usize, command: Command },
     /// A connection should have been given up by now.
     Unanswered(Unanswered),
     /// A foreign client reaches a server.

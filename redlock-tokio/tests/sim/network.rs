@@ -4,6 +4,7 @@ mod answers;
 mod changes;
 mod invalidations;
 mod leftovers;
+mod marks;
 mod releases;
 mod reliable;
 mod serving;

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{clock::SECOND, scale::Scale};
+use crate::{clock::SECOND, requests::Keys, scale::Scale};
 
 /// How long a user keeps a lock after the faults, on average at the most. Short, so that many users are served soon.
 pub(crate) const CALM_WORK: Duration = Duration::from_millis(50);
@@ -28,13 +28,17 @@ pub(crate) fn settling(scale: &Scale) -> u64 {
 ///
 /// Each user keeps a lock for ten times its usual work at most. In one process, all others of the process may be
 /// served before. Between processes there is no order, so a process is given eight times the turns of all others.
-/// Most requests are such that they need not be served, so a user thinks ten times before it makes one that must be.
+/// Most requests are such that they need not be served, so a user thinks ten times before it makes one that must be, and
+/// that for each kind of lock.
 pub(crate) fn service(scale: &Scale) -> u64 {
     let users = scale.processes as u64 * (scale.users as u64 + 2);
     let hold = 10 * CALM_WORK.as_nanos() as u64;
-    let thoughts = 40 * scale.think.as_nanos() as u64;
+    let thoughts = 40 * KINDS.len() as u64 * scale.think.as_nanos() as u64;
     8 * users * hold + thoughts
 }
+
+/// The kinds of locks with which each user must be served.
+pub(crate) const KINDS: [Keys; 3] = [Keys::Shared, Keys::Read, Keys::Write];
 
 /// A user, by its process and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,7 +60,7 @@ struct Inner {
 #[derive(Default)]
 struct Users {
     present: BTreeSet<UserId>,
-    served: BTreeSet<UserId>,
+    served: BTreeSet<(UserId, Keys)>,
 }
 
 impl Quiet {
@@ -81,15 +85,17 @@ impl Quiet {
         self.users().present.insert(user);
     }
 
-    /// Notes that a user has got a lock at this time.
-    pub(crate) fn serve(&self, user: UserId, at: u64) -> bool {
-        self.since(at) && self.users().served.insert(user)
+    /// Notes that a user has got a lock of this kind at this time.
+    pub(crate) fn serve(&self, user: UserId, kind: Keys, at: u64) -> bool {
+        self.since(at) && self.users().served.insert((user, kind))
     }
 
-    /// Returns the users that have got no lock since the quiet began.
-    pub(crate) fn unserved(&self) -> Vec<UserId> {
+    /// Returns the users that have not got a lock of each kind since the quiet began.
+    pub(crate) fn unserved(&self) -> Vec<(UserId, Keys)> {
         let users = self.users();
-        users.present.difference(&users.served).copied().collect()
+        let kinds = |user: &UserId| KINDS.map(|kind| (*user, kind));
+        let all = users.present.iter().flat_map(kinds);
+        all.filter(|it| !users.served.contains(it)).collect()
     }
 
     fn users(&self) -> MutexGuard<'_, Users> {

@@ -49,6 +49,7 @@ struct Entries {
 struct Open {
     host: Arc<Host>,
     hold: Hold,
+    share: Option<Share>,
     is_watched: bool,
     /// In true time.
     valid_until: u64,
@@ -62,6 +63,14 @@ struct Over {
     host: Arc<Host>,
     /// In true time.
     forget_at: u64,
+}
+
+/// How others may have the key of a hold, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    Reader,
+    /// A reader that was a writer.
+    Downgraded,
 }
 
 /// Whether a resource took a write.
@@ -89,7 +98,13 @@ impl Registry {
 
     /// Notes that a process has a lock from now on. `is_watched` says that [`lost`](Self::lost) will be called at its
     /// loss, or else [`release`](Self::release) before.
-    pub(crate) fn begin(&self, host: &Arc<Host>, hold: &Hold, is_watched: bool) -> HoldId {
+    pub(crate) fn begin(
+        &self,
+        host: &Arc<Host>,
+        hold: &Hold,
+        is_shared: bool,
+        is_watched: bool,
+    ) -> HoldId {
         let mut entries = self.lock();
         let at = host.now();
         let valid_until = valid_until(host, hold).unwrap_or(at);
@@ -99,6 +114,7 @@ impl Registry {
             at,
             valid_until,
             fence: hold.fencing_token(),
+            is_shared,
             watches: is_watched,
         });
         entries.open.insert(
@@ -106,12 +122,35 @@ impl Registry {
             Open {
                 host: Arc::clone(host),
                 hold: hold.clone(),
+                share: is_shared.then_some(Share::Reader),
                 is_watched,
                 valid_until,
                 invalid_since: None,
             },
         );
         id
+    }
+
+    /// Notes that a writer becomes a reader.
+    pub(crate) fn share(&self, id: HoldId) {
+        let mut entries = self.lock();
+        if let Some(open) = entries.open.get_mut(&id) {
+            open.share = Some(Share::Downgraded);
+            let at = open.host.now();
+            entries.judge.shared(id, at);
+        }
+    }
+
+    /// Returns how a reader of another process shares this key, if one has it.
+    pub(crate) fn reader_elsewhere(&self, host: &Arc<Host>, key: &str) -> Option<Share> {
+        let entries = self.lock();
+        let elsewhere = entries.open.values().filter(|it| {
+            let is_elsewhere = !Arc::ptr_eq(&it.host, host) && it.is_valid();
+            is_elsewhere && keys_on_nodes(&it.hold).iter().any(|it| it == key)
+        });
+        let mut shares = elsewhere.filter_map(|it| it.share).collect::<Vec<_>>();
+        shares.sort_by_key(|it| *it != Share::Downgraded);
+        shares.first().copied()
     }
 
     /// Notes that a user gives a lock back, or no longer relies on it.

@@ -34,6 +34,7 @@ pub(crate) struct Alive {
 struct Request {
     service: ServiceId,
     keys: Vec<String>,
+    order: Order,
     /// In true time.
     since: u64,
     state: State,
@@ -41,14 +42,9 @@ struct Request {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Waiting {
-        /// Whether the request waits in one queue, in order of arrival.
-        in_order: bool,
-    },
+    Waiting,
     Held,
-    Over {
-        at: u64,
-    },
+    Over { at: u64 },
 }
 
 /// Whether the end of a request is known before a later request of the same process can end.
@@ -57,6 +53,40 @@ pub(crate) enum Order {
     Watched,
     /// Another task hears of the end, and says so later.
     Unwatched,
+    /// A reader, which others may overtake, but for writers.
+    Reader,
+    /// A writer, in the queue of readers and writers.
+    Writer,
+}
+
+impl Order {
+    /// Returns whether a request must not have its turn before an earlier one that waits.
+    fn must_follow(self, earlier: Self) -> bool {
+        match self {
+            Self::Watched => earlier == Self::Watched,
+            Self::Unwatched => false,
+            Self::Reader => earlier == Self::Writer,
+            Self::Writer => matches!(earlier, Self::Reader | Self::Writer),
+        }
+    }
+}
+
+/// Which keys a request wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Keys {
+    /// One key that others want, too.
+    Shared,
+    /// One key that no other request has.
+    Alone,
+    /// No lock can have this key.
+    Bad,
+    Several,
+    /// A permit of a semaphore that others want, too.
+    Permit,
+    /// One key that others want, too, for a reader.
+    Read,
+    /// The same for a writer.
+    Write,
 }
 
 /// A request that has not ended. It ends when this is dropped.
@@ -64,6 +94,19 @@ pub(crate) struct Ticket {
     pub(crate) id: RequestId,
     requests: Requests,
     now: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Keys {
+    /// Returns which keys these are, if they are locked.
+    pub(crate) fn of(keys: &[String]) -> Self {
+        match keys {
+            [key] if key.is_empty() => Self::Bad,
+            [key] if key.starts_with("key-") => Self::Shared,
+            [key] if key.starts_with("permits-") => Self::Permit,
+            [_] => Self::Alone,
+            _ => Self::Several,
+        }
+    }
 }
 
 impl Requests {
@@ -84,14 +127,16 @@ impl Requests {
         let mut book = self.lock();
         book.next += 1;
         let id = RequestId(book.next);
-        let state = State::Waiting {
-            in_order: keys.len() == 1 && order == Order::Watched,
+        let order = match keys.len() {
+            1 => order,
+            _ => Order::Unwatched,
         };
         let request = Request {
             service,
             keys,
+            order,
             since: now(),
-            state,
+            state: State::Waiting,
         };
         book.requests.insert(id, request);
         Ticket {
@@ -105,7 +150,7 @@ impl Requests {
     pub(crate) fn forget_before(&self, time: u64) {
         let is_recent = |request: &Request| match request.state {
             State::Over { at } => at >= time,
-            State::Waiting { .. } | State::Held => true,
+            State::Waiting | State::Held => true,
         };
         self.lock().requests.retain(|_, it| is_recent(it));
     }
@@ -116,7 +161,7 @@ impl Requests {
         let book = self.lock();
         let is_alive = |it: &&Request| match it.state {
             State::Over { at } => at >= since,
-            State::Waiting { .. } | State::Held => true,
+            State::Waiting | State::Held => true,
         };
         let of_service = book.requests.values().filter(|it| it.service == service);
         let mut alive = Alive {
@@ -158,23 +203,35 @@ impl Ticket {
         let mut book = self.requests.lock();
         let request = book.requests.get_mut(&self.id)?;
         let state = std::mem::replace(&mut request.state, State::Held);
-        let (service, keys) = (request.service, request.keys.clone());
-        if state != (State::Waiting { in_order: true }) {
+        let (service, keys, order) = (request.service, request.keys.clone(), request.order);
+        if state != State::Waiting {
             return None;
         }
         let mut earlier = book.requests.range(..self.id);
         let overtaken = earlier.find(|(_, it)| {
             it.service == service
                 && it.keys == keys
-                && it.state == State::Waiting { in_order: true }
+                && it.state == State::Waiting
+                && order.must_follow(it.order)
         });
         overtaken.map(|(id, _)| *id)
     }
 
     /// Returns whether another request may have kept a key from this one: one that has not ended, or ended less than
-    /// `reach` before this one began.
+    /// `reach` before this one began. Readers of different processes do not keep each other from a key.
     pub(crate) fn has_rival(&self, reach: u64) -> bool {
-        self.any_other(|_, since| since.saturating_sub(reach))
+        let book = self.requests.lock();
+        let own = book.requests.get(&self.id);
+        let own = own.map(|it| (it.service, it.order));
+        drop(book);
+        self.any_other(|other, since| match own {
+            Some((service, Order::Reader))
+                if other.order == Order::Reader && other.service != service =>
+            {
+                u64::MAX
+            }
+            _ => since.saturating_sub(reach),
+        })
     }
 
     /// The same for requests of this process alone. A layer may keep a lock for a while without its call.
@@ -209,7 +266,7 @@ impl Ticket {
             let limit = not_over_before(it, request.since);
             match it.state {
                 State::Over { at } => at >= limit,
-                State::Waiting { .. } | State::Held => limit < u64::MAX,
+                State::Waiting | State::Held => limit < u64::MAX,
             }
         })
     }

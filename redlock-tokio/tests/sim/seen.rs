@@ -50,6 +50,9 @@ seen! {
         InvalidationDoubled = "invalidations doubled",
         InvalidationInvented = "invalidations invented",
         InvalidationUnasked = "invalidations of keys that nobody asked for",
+        MarkLost = "marks lost",
+        MarkLate = "marks late",
+        MarkRepeated = "marks repeated",
         Stall = "routes that stall with the connection open",
         RequestLost = "requests lost on a connection that stays open",
         AnswerLost = "answers lost on a connection that stays open",
@@ -134,6 +137,8 @@ seen! {
         PollingSession = "sessions that hear of no freed key",
         SetAfterRelease = "keys set after their release was sent",
         ReleasedLater = "keys deleted by a release that was sent again",
+        Mark = "marks of writers that wait",
+        ReaderInsisted = "readers let in in spite of a mark",
     }
     "requests" {
         Acquired = "acquisitions",
@@ -143,6 +148,12 @@ seen! {
         LockedAlone = "locks of a key that nobody else wants",
         Permit = "permits of the first slot",
         PermitOfAnotherSlot = "permits of another slot",
+        Read = "locks of readers",
+        ReadJoined = "readers that joined one of their process",
+        ReadBesideRead = "readers beside a reader of another process",
+        ReadBesideDowngraded = "readers beside a reader of another process that was a writer",
+        Write = "locks of writers",
+        WriteAfterRead = "locks of writers that waited for readers",
         HandedOver = "locks handed over",
         TimedOut = "requests that gave up waiting",
         Cancelled = "requests cancelled",
@@ -159,6 +170,9 @@ seen! {
         ServedAfterFaults = "users served after the faults",
     }
     "holds" {
+        Downgraded = "downgrades",
+        DowngradeCancelled = "downgrades cancelled",
+        DowngradeFailed = "downgrades that failed",
         Extended = "extensions",
         ExtensionFailed = "extensions without a quorum",
         ExtensionAfterMaxHold = "extensions after max_hold",

@@ -4,6 +4,7 @@ mod faults;
 mod foreign;
 mod identity;
 mod owned;
+mod readers;
 mod refusal;
 mod store;
 
@@ -14,7 +15,7 @@ use std::{
 
 use redlock_tokio::{
     FencingToken, Key, NodeError, Token,
-    node::{Answer, Command, Operation, Server as Described, Vote},
+    node::{Access, Answer, Command, Operation, Server as Described, Vote},
 };
 
 pub(crate) use self::{
@@ -22,7 +23,8 @@ pub(crate) use self::{
 };
 use self::{
     identity::{Identity, UP_FOR},
-    store::{Entry, Store},
+    readers::Mark,
+    store::{Entry, Name, Store},
 };
 use crate::{
     clock::{MILLI, Rate},
@@ -80,8 +82,10 @@ pub(crate) struct Server {
     /// How often a client that is not ours has set or deleted one of our keys.
     foreign_writes: u64,
     store: Store,
-    /// The connections that asked for a key, and hear when it is gone.
-    tracked: BTreeMap<Key, BTreeSet<ConnectionId>>,
+    /// The marks of writers that wait.
+    marks: BTreeMap<Key, Mark>,
+    /// The connections that asked for a key, and hear when it is gone or shared. For each, whether the key was shared then.
+    tracked: BTreeMap<Key, BTreeMap<ConnectionId, bool>>,
 }
 
 impl Server {
@@ -99,6 +103,7 @@ impl Server {
             slow_until: 0,
             foreign_writes: 0,
             store: Store::default(),
+            marks: BTreeMap::new(),
             tracked: BTreeMap::new(),
         }
     }
@@ -107,6 +112,9 @@ impl Server {
     pub(crate) fn execute(&mut self, at: u64, from: Sender, command: &Command) -> Answer {
         if let Some(error) = self.refuse(command) {
             return Err(error);
+        }
+        if matches!(command.access(), Access::Reader { .. }) {
+            return self.execute_for_reader(at, from, command);
         }
         let now = self.millis(at);
         Ok(match command.operation() {
@@ -118,8 +126,8 @@ impl Server {
             } => {
                 let is_repair = command.key_count() > 1;
                 let is_taken = |key: &Key| {
-                    let live = self.live(now, key);
-                    live.is_some_and(|it| !(is_repair && it.token == token))
+                    let is_own = is_repair && self.has(now, key, token);
+                    !is_own && self.all_live(now, key).next().is_some()
                 };
                 let taken = command.keys().position(is_taken);
                 if taken.is_some() && !gathers {
@@ -157,7 +165,7 @@ impl Server {
                 }
                 let mut remaining = u64::MAX;
                 for key in command.keys() {
-                    if let Some(mut entry) = self.store.get(key) {
+                    if let Some(mut entry) = self.live(now, key) {
                         remaining = remaining.min(entry.expires_at - now);
                         entry.expires_at = entry.expires_at.max(now + ttl.as_millis());
                         entry.set_at = at;
@@ -169,6 +177,9 @@ impl Server {
                 }
             }
             Operation::Release { token } => {
+                if command.access() == Access::Writer {
+                    self.delete_mark(command);
+                }
                 let mut released = 0;
                 for key in command.keys() {
                     if self.has(now, key, token) {
@@ -211,9 +222,7 @@ impl Server {
 
     fn probe(&mut self, now: u64, from: ConnectionId, command: &Command) -> Vote {
         if command.probes_slots() {
-            for key in command.keys() {
-                self.tracked.entry(key.clone()).or_default().insert(from);
-            }
+            self.track(now, from, command);
             let left = |key| {
                 let entry = self.live(now, key)?;
                 Some(Duration::from_millis(entry.expires_at - now))
@@ -221,13 +230,11 @@ impl Server {
             let slots = command.probed_slots();
             return Vote::slots(slots.map(|(slot, key)| (slot, left(key))));
         }
-        let ends = command.keys().filter_map(|key| self.live(now, key));
+        let ends = command.keys().flat_map(|key| self.all_live(now, key));
         match ends.map(|it| it.expires_at).max() {
             None => Vote::Free,
             Some(end) => {
-                for key in command.keys() {
-                    self.tracked.entry(key.clone()).or_default().insert(from);
-                }
+                self.track(now, from, command);
                 Vote::Taken {
                     remaining: Duration::from_millis(end - now),
                 }
@@ -235,19 +242,39 @@ impl Server {
         }
     }
 
-    /// Takes the connections that asked for a key which is gone.
-    pub(crate) fn take_trackers(&mut self, at: u64, key: &Key) -> BTreeSet<ConnectionId> {
-        if self.live(self.millis(at), key).is_some() {
-            return BTreeSet::new();
+    fn track(&mut self, now: u64, from: ConnectionId, command: &Command) {
+        for key in command.keys() {
+            let is_shared = self.live(now, key).is_none();
+            let trackers = self.tracked.entry(key.clone()).or_default();
+            trackers.insert(from, is_shared);
         }
-        self.tracked.remove(key).unwrap_or_default()
+    }
+
+    /// Takes the connections that asked for a key which is gone, or which was not shared and is so now.
+    pub(crate) fn take_trackers(&mut self, at: u64, key: &Key) -> BTreeSet<ConnectionId> {
+        let now = self.millis(at);
+        let (is_taken, is_alone) = (
+            self.all_live(now, key).next().is_some(),
+            self.live(now, key).is_some(),
+        );
+        let Some(trackers) = self.tracked.remove(key) else {
+            return BTreeSet::new();
+        };
+        let is_told = |was_shared: bool| !is_taken || (!is_alone && !was_shared);
+        let (told, waiting): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            trackers.into_iter().partition(|it| is_told(it.1));
+        if !waiting.is_empty() {
+            self.tracked.insert(key.clone(), waiting);
+        }
+        told.into_keys().collect()
     }
 
     /// Returns in how much true time a key expires, if it exists and somebody asked for it.
     pub(crate) fn expires_in(&self, at: u64, key: &Key) -> Option<u64> {
-        let entry = self.live(self.millis(at), key)?;
+        let ends = self.all_live(self.millis(at), key);
+        let end = ends.map(|it| it.expires_at).max()?;
         self.tracked.contains_key(key).then_some(())?;
-        let left = (entry.expires_at * MILLI).saturating_sub(self.local(at));
+        let left = (end * MILLI).saturating_sub(self.local(at));
         Some(self.rate.true_time(left) + MILLI)
     }
 
@@ -265,9 +292,10 @@ impl Server {
         self.identity.history_age(now)
     }
 
-    /// Returns whether it has a key, with this token.
+    /// Returns whether it has a key, with this token, be it alone or among those of readers.
     pub(crate) fn holds(&self, at: u64, key: &Key, token: Token) -> bool {
-        self.has(self.millis(at), key, token)
+        let mut live = self.all_live(self.millis(at), key);
+        live.any(|it| it.token == token)
     }
 
     /// Returns how many keys have not expired.
@@ -283,7 +311,7 @@ impl Server {
         let entries = self.store.entries();
         entries
             .filter(|(_, it)| now < it.expires_at && it.set_by == Some(service))
-            .map(|(key, it)| Owned::new(key, it))
+            .map(|(name, it)| Owned::new(name, it))
             .collect()
     }
 
@@ -319,8 +347,16 @@ impl Server {
         self.live(now, key).is_some_and(|it| it.token == token)
     }
 
+    /// Returns the entry of a key that one token has alone.
     fn live(&self, now: u64, key: &Key) -> Option<Entry> {
-        self.store.get(key).filter(|it| now < it.expires_at)
+        let entry = self.store.get(&Name::alone(key));
+        entry.filter(|it| now < it.expires_at)
+    }
+
+    /// Returns all entries of a key: one, or those of its readers.
+    fn all_live(&self, now: u64, key: &Key) -> impl Iterator<Item = Entry> {
+        let entries = self.store.of_key(key).map(|(_, it)| *it);
+        entries.filter(move |it| now < it.expires_at)
     }
 
     /// Floored to milliseconds, and a key is dead *at* its end: the shortest life that `PX ttl` can mean.

@@ -8,6 +8,7 @@ mod kept;
 mod outliving;
 pub(crate) mod panics;
 mod program;
+mod read_write;
 mod rush;
 mod service;
 mod terms;

@@ -297,6 +297,7 @@ impl World {
                 let at = network.at();
                 network.notify_of(at, server, &key);
             }
+            Event::Mark { server, command } => self.network.lock().handle_mark(server, &command),
             Event::Unanswered(unanswered) => self.look_for_end(unanswered),
             Event::Foreign(step) => self.handle_foreign_client(step),
             Event::Authority(step) => self.handle_authority(step),

@@ -3,9 +3,10 @@
 use crate::topology::Topology;
 
 /// All events that may happen. An event with another name is a finding: an error that this run cannot cause.
-const KNOWN: [&str; 38] = [
+const KNOWN: [&str; 44] = [
     "acquired",
     "cancelled",
+    "downgrades",
     "extension: done",
     "extension: lost",
     "extension: max hold",
@@ -29,6 +30,8 @@ const KNOWN: [&str; 38] = [
     "not acquired: TooSlow",
     "permit of another slot",
     "permit of the first slot",
+    "readers that joined",
+    "reads",
     "release: HandedOver",
     "release: NotHeld",
     "release: Released",
@@ -36,7 +39,10 @@ const KNOWN: [&str; 38] = [
     "several keys",
     "tokens refused after a loss",
     "tokens refused within the validity", // a finding of its own
+    "torn reads",                         // a finding of its own
+    "torn reads after a loss",
     "work cancelled",
+    "writers",
     "writes",
     "writes by fence",
     "writes not tried after a loss",
@@ -45,9 +51,10 @@ const KNOWN: [&str; 38] = [
 ];
 
 /// Events that each conclusive run must have seen. Every minute brings several of each.
-const SOMETIMES: [&str; 17] = [
+const SOMETIMES: [&str; 20] = [
     "acquired",
     "cancelled",
+    "downgrades",
     "extension: done",
     "fenced",
     "lost: Expired",
@@ -55,10 +62,12 @@ const SOMETIMES: [&str; 17] = [
     "not acquired: Contended",
     "permit of another slot",
     "permit of the first slot",
+    "reads",
     "release: Released",
     "several keys",
     "tokens refused after a loss",
     "work cancelled",
+    "writers",
     "writes",
     "writes by fence",
     "writes refused because of a larger token",

@@ -158,6 +158,7 @@ impl Findings {
         *self.holds.entry(source).or_default() += 1;
         let (end, was_not_told) = (hold.end(), hold.was_not_told());
         let id = self.judge.granted(Grant {
+            is_shared: hold.is_shared,
             client: source.to_string(),
             keys: hold.keys.into_iter().map(bed::name).collect(),
             at: hold.from,

@@ -31,6 +31,9 @@ pub(crate) struct Hold {
     /// None if the keys were held until the end of the report.
     pub(crate) loss: Option<Loss>,
     pub(crate) fence: Option<u64>,
+    /// Whether it is a reader's.
+    #[serde(default)]
+    pub(crate) is_shared: bool,
 }
 
 /// Whether the holder was told that its lock is lost.

@@ -22,10 +22,11 @@
 //!
 //! | invariant | how it is checked |
 //! |---|---|
-//! | no two tasks hold a key at once | Each hold is reported to the [judge](judge::Judge) by `CLOCK_BOOTTIME`, which all processes share. The hold begins after the lock was granted, and ends before the release or at the end of the validity that its holder saw. |
+//! | no two tasks hold a key at once, but for readers | Each hold is reported to the [judge](judge::Judge) by `CLOCK_BOOTTIME`, which all processes share. The hold begins after the lock was granted, and ends before the release or at the end of the validity that its holder saw. |
 //! | fencing tokens grow from hold to hold of a key | The judge compares them. |
 //! | a holder is told of a loss in time | The judge compares the time at which `lost()` returned with the end of validity. A holder that finds its lock over waits for that news, longer than the judge tolerates, before it drops the guard. The time in which the process stood still does not count. |
 //! | no update is lost | Under the lock, a task reads a counter in another `redis-server`, pauses, and writes it. A task with several keys does so for each. In the end each counter must equal the number of its writes. |
+//! | no read is torn | Under the lock of a reader, a task reads a counter, pauses, and reads it again. |
 //! | the store refuses no token of a valid lock | Some keys are only locked with fences. The store remembers the largest token of each, and refuses the others. |
 //! | no key is left | After the shutdown of all workers and one more ttl, no node has the key of a lock. A shutdown takes no longer than about a ttl. Without a fault that keeps releases from a node, none is abandoned. |
 //! | nothing leaks | The descriptors and the memory of each worker are compared between early and late in the run. After the last handle was dropped, no socket is left. |

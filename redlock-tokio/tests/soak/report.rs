@@ -131,6 +131,7 @@ fn violations(findings: &Findings, judged: &Judged, leftovers: Leftovers) -> Vec
     let others = [
         (refused, "tokens refused within the validity"),
         (leftovers.lost_updates, "lost updates"),
+        (findings.count("torn reads"), "torn reads"),
         (leftovers.orphans, "orphan keys"),
         (findings.count("hang"), "hanging turns"),
     ];

@@ -110,7 +110,7 @@ impl World {
                 let Value {
                     key, token, ttl, ..
                 } = &*value;
-                if it.find(at, key).is_some() {
+                if !it.find(at, key).is_empty() {
                     return network.seen.note(Seen::ForeignDenied);
                 }
                 it.overwrite(at, key, *token, *ttl);
@@ -122,7 +122,7 @@ impl World {
             Step::Delete { server, value } => {
                 let it = &mut network.servers[server];
                 let found = it.find(at, &value.key);
-                let is_own = found.is_some_and(|found| found.token == value.token);
+                let is_own = found.iter().any(|found| found.token == value.token);
                 if !it.is_at_work(at) || !is_own {
                     return;
                 }
@@ -169,14 +169,15 @@ impl Network {
         let at = self.at();
         let find = |address| self.servers[self.machine(address)].find(at, key);
         let is_at_work = self.servers[self.machine(address)].is_at_work(at);
-        let Some(found) = find(address).filter(|it: &Found| it.is_ours && is_at_work) else {
-            return false;
+        let found = find(address);
+        let is_backed = |found: &Found| {
+            let others = (0..addresses).filter(|other| *other != address);
+            let backed = others
+                .flat_map(find)
+                .filter(|other| other.token == found.token && other.expires_in >= found.expires_in);
+            found.is_ours && backed.count() > addresses / 2
         };
-        let others = (0..addresses).filter(|other| *other != address);
-        let backed = others
-            .filter_map(find)
-            .filter(|other| other.token == found.token && other.expires_in >= found.expires_in);
-        backed.count() > addresses / 2
+        is_at_work && !found.is_empty() && found.iter().all(is_backed)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::node::{Operation, Vote};
+use redlock_tokio::node::{Access, Command, Operation, Vote};
 
 use super::{Arrival, ConnectionId, Loses, Network, Request, Response, disconnected, unreachable};
 use crate::{
@@ -107,6 +107,7 @@ impl Network {
                 };
                 let mut answers = Vec::with_capacity(commands.len());
                 for command in commands {
+                    let insists = self.would_insist(at, server, command);
                     let answer = self.servers[server].execute(at, sender, command);
                     // A counter that is ahead does not keep a key from being set.
                     if matches!(answer, Ok(Vote::Granted | Vote::Outbid { .. })) {
@@ -122,6 +123,12 @@ impl Network {
                     if let Some(kind) = seen_as(command.operation()) {
                         self.seen.note(kind);
                     }
+                    if answer.is_ok() {
+                        self.mark(at, server, command);
+                    }
+                    if insists && answer == Ok(Vote::Granted) {
+                        self.seen.note(Seen::ReaderInsisted);
+                    }
                     if answer.is_err() {
                         self.seen.note(Seen::Refused);
                         if let Some(refusal) = refusal {
@@ -136,6 +143,19 @@ impl Network {
                 Response::Executed(answers)
             }
         }
+    }
+
+    /// Returns whether a command is the first of a reader that would be let in in spite of a mark.
+    fn would_insist(&self, at: u64, server: usize, command: &Command) -> bool {
+        let Operation::Acquire { token, .. } = command.operation() else {
+            return false;
+        };
+        let insists = matches!(command.access(), Access::Reader { insists: true });
+        // A repair insists, too.
+        let mut servers = self.servers.iter();
+        insists
+            && self.servers[server].keeps_readers_out(at, command.key())
+            && !servers.any(|it| it.holds(at, command.key(), token))
     }
 
     /// Returns the answer to a question for a marker, if the server refuses it.

@@ -35,6 +35,10 @@ pub(crate) struct Weather {
     pub(crate) invalidation_late: u32,
     pub(crate) invalidation_doubled: u32,
     pub(crate) invalidation_invented: u32,
+    /// Marks of writers that do not arrive.
+    pub(crate) mark_lost: u32,
+    pub(crate) mark_late: u32,
+    pub(crate) mark_repeated: u32,
 }
 
 /// How the delays of messages are distributed.
@@ -72,6 +76,9 @@ impl Weather {
             invalidation_late: often(20_000),
             invalidation_doubled: often(20_000),
             invalidation_invented: 500_000,
+            mark_lost: rng.pick(&[0, 100_000, 1_000_000]),
+            mark_late: 100_000,
+            mark_repeated: 100_000,
         }
     }
 
@@ -96,6 +103,9 @@ impl Weather {
             invalidation_late: 0,
             invalidation_doubled: 0,
             invalidation_invented: 0,
+            mark_lost: 0,
+            mark_late: 0,
+            mark_repeated: 0,
         }
     }
 

@@ -4,7 +4,7 @@ use redlock_tokio::Key;
 
 use super::{
     Outage, Refusal, Server, Withheld,
-    store::{Copy, Entry},
+    store::{Copy, Entry, Name},
 };
 
 /// What a server finds on its disk when it starts.
@@ -105,10 +105,10 @@ impl Server {
 
     /// Replaces its keys by those of another, without the keys that it lacks.
     pub(crate) fn take_keys(&mut self, mut copy: Copy, mut lacks: impl FnMut(&Key) -> bool) {
-        copy.entries.retain(|key, _| {
-            let is_lost = lacks(key);
+        copy.entries.retain(|name, _| {
+            let is_lost = lacks(&name.key);
             if is_lost {
-                copy.counters.remove(key);
+                copy.counters.remove(&name.key);
             }
             !is_lost
         });
@@ -119,6 +119,7 @@ impl Server {
     pub(crate) fn forget_keys(&mut self) {
         self.store.clear_keys();
         self.store.clear_counters();
+        self.marks.clear();
     }
 
     /// It becomes a replica of a server that has none of its keys. Its connections go on.
@@ -149,13 +150,10 @@ impl Server {
     /// Deletes the keys that have not expired, if `is_evicted` says so. Returns them.
     pub(crate) fn evict(&mut self, at: u64, mut is_evicted: impl FnMut() -> bool) -> Vec<Key> {
         let now = self.millis(at);
-        let is_live = |(_, entry): &(&Key, &Entry)| now < entry.expires_at;
-        let live: Vec<_> = self
-            .store
-            .entries()
-            .filter(is_live)
-            .map(|(key, _)| key.clone())
-            .collect();
+        let is_live = |(_, entry): &(&Name, &Entry)| now < entry.expires_at;
+        let live = self.store.entries().filter(is_live);
+        let mut live: Vec<_> = live.map(|(name, _)| name.key.clone()).collect();
+        live.dedup();
         let evicted: Vec<_> = live.into_iter().filter(|_| is_evicted()).collect();
         for key in &evicted {
             self.store.remove(at, key);
@@ -165,7 +163,6 @@ impl Server {
 
     /// Deletes everything (`FLUSHALL`).
     pub(crate) fn flush(&mut self) {
-        self.store.clear_keys();
-        self.store.clear_counters();
+        self.forget_keys();
     }
 }

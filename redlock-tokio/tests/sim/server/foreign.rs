@@ -6,7 +6,7 @@ use redlock_tokio::{Key, Token};
 use super::{Server, store::Entry};
 use crate::clock::MILLI;
 
-/// The value of a key, and its remaining life.
+/// A token of a key, and its remaining life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) token: Token,
@@ -23,15 +23,15 @@ impl Server {
         is_up && self.refusal.is_none() && !self.is_replica()
     }
 
-    /// Returns what a key has.
-    pub(crate) fn find(&self, at: u64, key: &Key) -> Option<Found> {
-        let entry = self.live(self.millis(at), key)?;
-        let left = (entry.expires_at * MILLI).saturating_sub(self.local(at));
-        Some(Found {
+    /// Returns what a key has: one token, or those of its readers.
+    pub(crate) fn find(&self, at: u64, key: &Key) -> Vec<Found> {
+        let left = |entry: Entry| (entry.expires_at * MILLI).saturating_sub(self.local(at));
+        let found = |entry: Entry| Found {
             token: entry.token,
-            expires_in: self.rate.true_time(left),
+            expires_in: self.rate.true_time(left(entry)),
             is_ours: entry.set_by.is_some(),
-        })
+        };
+        self.all_live(self.millis(at), key).map(found).collect()
     }
 
     /// Sets a key, whatever it has (`SET PX`).

@@ -4,7 +4,7 @@ use std::fmt;
 
 use redlock_tokio::{Key, Token};
 
-use super::store::Entry;
+use super::store::{Entry, Name};
 
 /// A key that has not expired, as its server has it.
 #[derive(Clone, Debug)]
@@ -18,9 +18,9 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
-    pub(super) fn new(key: &Key, entry: &Entry) -> Self {
+    pub(super) fn new(name: &Name, entry: &Entry) -> Self {
         Self {
-            key: key.clone(),
+            key: name.key.clone(),
             token: entry.token,
             set_at: entry.set_at,
             ttl: entry.ttl.as_duration().as_nanos() as u64,

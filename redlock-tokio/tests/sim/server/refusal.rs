@@ -2,7 +2,7 @@
 
 use redlock_tokio::{
     NodeError,
-    node::{Command, Operation},
+    node::{Access, Command, Operation},
 };
 
 use crate::{message::refused, rng::Rng, seen::Seen};
@@ -53,6 +53,10 @@ impl Refusal {
         let is_refused = match (self, command.operation()) {
             (Self::Oom, Operation::Acquire { .. } | Operation::Fence { .. }) => true,
             (Self::NoPerm, Operation::Extend { .. } | Operation::Release { .. }) => true,
+            // A reader is added by a script.
+            (Self::NoPerm, Operation::Acquire { .. }) => {
+                matches!(command.access(), Access::Reader { .. })
+            }
             (Self::Oom | Self::NoPerm, _) => false,
             (Self::Busy | Self::Loading | Self::NoAuth | Self::MasterDown, _) => true,
             (Self::ReadOnly | Self::MisConf | Self::NoReplicas, _) => is_write,

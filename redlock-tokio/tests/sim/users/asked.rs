@@ -5,7 +5,11 @@ use std::time::Duration;
 use redlock_tokio::{Attempts, ExtendError, LockError, LossReason, Timestamp, WaiterLimit};
 
 use super::{environment::Environment, service::Service, terms::Terms};
-use crate::{clock::MILLI, requests::Ticket, seen::Seen};
+use crate::{
+    clock::MILLI,
+    requests::{Keys, Ticket},
+    seen::Seen,
+};
 
 /// A request that was made.
 pub(crate) struct Asked {
@@ -16,20 +20,6 @@ pub(crate) struct Asked {
     /// When it was made, by the clock of the process.
     pub(crate) at: Timestamp,
     pub(crate) keys: Keys,
-}
-
-/// Which keys a request wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keys {
-    /// One key that others want, too.
-    Shared,
-    /// One key that no other request has.
-    Alone,
-    /// No lock can have this key.
-    Bad,
-    Several,
-    /// A permit of a semaphore that others want, too.
-    Permit,
 }
 
 /// How much later than `wait` a request may end: one attempt at most. Each of its rounds, three with a fence, lasts

@@ -21,13 +21,18 @@ use self::{
     rules::Rules,
 };
 use super::{
-    asked::{self, Asked, Keys},
+    asked::{self, Asked},
     cancel::Cancel,
     environment::Environment,
     service::Service,
     terms::{Terms, around},
 };
-use crate::{process::Stage, requests::Order, rng::Rng, seen::Seen};
+use crate::{
+    process::Stage,
+    requests::{Keys, Order},
+    rng::Rng,
+    seen::Seen,
+};
 
 /// A service behind a lock layer, with the rules of the layer. Clones are handles of the same service.
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! A guard in the hands of a user.
 
 use futures::FutureExt;
-use redlock_tokio::{LockGuard, ReleaseOutcome};
+use redlock_tokio::{DowngradeError, LockGuard, ReleaseOutcome};
 use tokio::task::AbortHandle;
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
     outliving::{Fate, Outlives},
     view::View,
 };
+use crate::seen::Seen;
 
 /// A guard whose end is noted before it is dropped.
 pub(crate) struct Kept {
@@ -46,6 +47,23 @@ impl Kept {
 
     pub(crate) fn view(&self) -> &View {
         &self.view
+    }
+
+    /// Turns the lock of a writer into one of a reader.
+    pub(crate) async fn downgrade(&self, cancel: Cancel) {
+        let Some(guard) = &self.guard else { return };
+        let environment = self.view.environment();
+        // Others may share it from the moment at which this is asked.
+        self.view.share();
+        match cancel.run(guard.downgrade()).await {
+            None => environment.note(Seen::DowngradeCancelled),
+            Some(Ok(())) => environment.note(Seen::Downgraded),
+            Some(Err(DowngradeError::Extend(error))) => {
+                environment.note(Seen::DowngradeFailed);
+                self.view.check_extension(None, &error);
+            }
+            Some(Err(error)) => environment.fail(format_args!("no downgrade: {error}")),
+        }
     }
 
     /// Releases the lock, and waits for that. `None` if the release was cancelled.

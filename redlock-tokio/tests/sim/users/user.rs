@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_tokio::{LockError, LockGuard, NotReady};
 
 use super::{
-    asked::{self, Asked, Keys},
+    asked::{self, Asked},
     cancel::Cancel,
     environment::Environment,
     kept::{Kept, Watch},
@@ -13,7 +13,13 @@ use super::{
     terms::{Terms, around},
     view::View,
 };
-use crate::{process::Stage, quiet::UserId, requests::Order, rng::Rng, seen::Seen};
+use crate::{
+    process::Stage,
+    quiet::{KINDS, UserId},
+    requests::{Keys, Order},
+    rng::Rng,
+    seen::Seen,
+};
 
 /// A user, and what it needs.
 pub(crate) struct User {
@@ -50,8 +56,11 @@ impl User {
         let scale = self.environment.scale;
         // The first lock in quiet times must come, however long it takes.
         if self.environment.is_calm() && self.rng.chance(400_000) {
-            let key = self.key();
-            return self.lock_and_work(key, Terms::patient(&scale)).await;
+            let (key, terms) = (self.key(), Terms::patient(&scale));
+            return match self.rng.pick(&KINDS) {
+                Keys::Shared => self.lock_and_work(key, terms).await,
+                kind => self.read_or_write(kind, key, terms).await,
+            };
         }
         if !self.environment.is_calm() && self.rng.chance(60_000) {
             return match self.rng.u8(..3) {
@@ -62,10 +71,11 @@ impl User {
         }
         let terms = Terms::draw(&mut self.rng, &scale);
         match self.rng.u8(..20) {
-            0..8 => {
+            0..5 => {
                 let key = self.key();
                 self.lock_and_work(key, terms).await;
             }
+            5..8 => self.read_or_write_sometimes(terms).await,
             8 => self.try_lock().await,
             9 => self.acquire_permit(terms).await,
             10 | 11 => self.lock_all(terms).await,
@@ -105,15 +115,22 @@ impl User {
         format!("key-{}", self.rng.usize(..self.environment.scale.keys))
     }
 
-    /// Notes that a request joins the queue now.
+    /// Notes that a request for a lock or a permit joins the queue now.
     pub(super) fn ask(&self, keys: &[String], terms: Terms) -> Asked {
+        self.ask_as(Keys::of(keys), keys, terms)
+    }
+
+    /// Notes that a request of this kind joins the queue now.
+    pub(super) fn ask_as(&self, kind: Keys, keys: &[String], terms: Terms) -> Asked {
         let (environment, host) = (&self.environment, &self.environment.host);
         let clock = std::sync::Arc::clone(host);
         let names = keys.to_vec();
         let requests = &environment.records.requests;
-        // Several requests for permits have their turns at once.
-        let order = match keys {
-            [key] if key.starts_with("permits-") => Order::Unwatched,
+        let order = match kind {
+            // Several requests for permits have their turns at once.
+            Keys::Permit => Order::Unwatched,
+            Keys::Read => Order::Reader,
+            Keys::Write => Order::Writer,
             _ => Order::Watched,
         };
         Asked {
@@ -122,13 +139,7 @@ impl User {
             terms,
             ticket: requests.begin(self.service.id, names, order, move || clock.now()),
             at: host.timestamp(),
-            keys: match keys {
-                [key] if key.is_empty() => Keys::Bad,
-                [key] if key.starts_with("key-") => Keys::Shared,
-                [key] if key.starts_with("permits-") => Keys::Permit,
-                [_] => Keys::Alone,
-                _ => Keys::Several,
-            },
+            keys: kind,
         }
     }
 
@@ -237,7 +248,12 @@ impl User {
     }
 
     /// Waits for the end of a request, or gives it up. Returns the lock, if there is one.
-    async fn wait_for<R>(&mut self, request: R, asked: Asked, cancel: Cancel) -> Option<Kept>
+    pub(super) async fn wait_for<R>(
+        &mut self,
+        request: R,
+        asked: Asked,
+        cancel: Cancel,
+    ) -> Option<Kept>
     where
         R: IntoFuture<Output = Result<LockGuard, LockError>>,
     {
@@ -275,8 +291,8 @@ impl User {
                     Watch::Nobody
                 };
                 // Others give up, or need not be served.
-                if asked.keys == Keys::Shared && asked.terms.wait == Duration::MAX {
-                    self.note_served();
+                if KINDS.contains(&asked.keys) && asked.terms.wait == Duration::MAX {
+                    self.note_served(asked.keys);
                 }
                 Some(Kept::new(guard, asked, watch))
             }
@@ -288,9 +304,12 @@ impl User {
         }
     }
 
-    fn note_served(&self) {
+    fn note_served(&self, kind: Keys) {
         let environment = &self.environment;
-        let is_first = environment.records.quiet.serve(self.id, environment.now());
+        let is_first = environment
+            .records
+            .quiet
+            .serve(self.id, kind, environment.now());
         if is_first {
             environment.note(Seen::ServedAfterFaults);
         }

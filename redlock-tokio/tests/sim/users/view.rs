@@ -1,7 +1,10 @@
 //! What a user knows of its lock, and what it checks.
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -11,7 +14,7 @@ use redlock_tokio::{
 };
 
 use super::{
-    asked::{self, Asked, Keys},
+    asked::{self, Asked},
     cancel::Cancel,
     environment::Environment,
     terms::Terms,
@@ -21,7 +24,7 @@ use crate::{
     judge::HoldId,
     network::Network,
     registry::{Registry, Write, keys_on_nodes},
-    requests::ServiceId,
+    requests::{Keys, ServiceId},
     seen::Seen,
 };
 
@@ -33,6 +36,9 @@ pub(crate) struct View {
     pub(crate) terms: Terms,
     environment: Environment,
     service: ServiceId,
+    keys: Keys,
+    /// Whether its writer has become a reader.
+    is_downgraded: Arc<AtomicBool>,
     /// How many of the nodes that have granted it are not needed. None of another's lock that was handed over.
     spare: usize,
     /// The earliest time from which `max_hold` may count, by the clock of the process: the start of the attempt that
@@ -64,7 +70,8 @@ impl View {
     pub(crate) fn new(hold: &Hold, asked: &Asked, is_watched: bool) -> Self {
         let environment = asked.environment.clone();
         let registry = &environment.records.registry;
-        let id = registry.begin(&environment.host, hold, is_watched);
+        let is_shared = asked.keys == Keys::Read;
+        let id = registry.begin(&environment.host, hold, is_shared, is_watched);
         environment.note(Seen::Acquired);
         environment.tell(("has", id, hold.fencing_token()));
         let got_at = environment.host.timestamp();
@@ -73,6 +80,8 @@ impl View {
             hold: hold.clone(),
             terms: asked.terms,
             service: asked.service.id,
+            keys: asked.keys,
+            is_downgraded: Arc::default(),
             spare: 0,
             since: asked.ticket.since(),
             held_since: asked.at.max(got_at.saturating_sub(asked.longest_attempt())),
@@ -124,6 +133,15 @@ impl View {
                     fail("nobody else has this key");
                 }
                 // A successor needs time to work, and renewal time to fail.
+                if self.hold.remaining() + SLACK < terms.ttl / 2 && !self.stood_still() {
+                    fail("less than half of the ttl is left");
+                }
+            }
+            Acquisition::Joined { .. } => {
+                environment.note(Seen::ReadJoined);
+                if asked.keys != Keys::Read || !terms.is_handed_over {
+                    fail("such a lock is never shared");
+                }
                 if self.hold.remaining() + SLACK < terms.ttl / 2 && !self.stood_still() {
                     fail("less than half of the ttl is left");
                 }
@@ -212,7 +230,7 @@ impl View {
         }
     }
 
-    fn check_extension(&self, ttl: Option<Duration>, error: &ExtendError) {
+    pub(crate) fn check_extension(&self, ttl: Option<Duration>, error: &ExtendError) {
         let environment = &self.environment;
         let kind = asked::extension_kind(error);
         environment.tell(("not extended", self.id, kind));
@@ -328,6 +346,12 @@ impl View {
         }
     }
 
+    /// Notes that others may share the lock of a writer from now on.
+    pub(super) fn share(&self) {
+        self.is_downgraded.store(true, Relaxed);
+        self.registry().share(self.id);
+    }
+
     /// Writes to the resource that the lock protects.
     pub(crate) fn write(&self) {
         self.check_longest();
@@ -357,7 +381,15 @@ impl View {
     pub(crate) fn check_longest(&self) {
         let now = self.environment.host.timestamp();
         let until = now.saturating_add(self.hold.remaining());
-        let longest = self.terms.max_hold + self.environment.scale.max_ttl + SLACK;
+        // `max_hold` counts from the last reader that joins: within half a ttl of the acquisition, or of the downgrade.
+        let joining = match self.keys {
+            Keys::Read => self.terms.ttl / 2,
+            Keys::Write if self.is_downgraded.load(Relaxed) => {
+                self.terms.max_hold + self.terms.ttl / 2
+            }
+            _ => Duration::ZERO,
+        };
+        let longest = joining + self.terms.max_hold + self.environment.scale.max_ttl + SLACK;
         if self.hold.is_valid() && until.saturating_duration_since(self.got_at) > longest {
             let text = format_args!("{:?} is valid for longer than max_hold and a ttl", self.id);
             self.environment.fail(text);
@@ -398,7 +430,11 @@ impl View {
         now.saturating_duration_since(self.held_since)
     }
 
+    /// Returns whether others of the process may keep the lock after its holder.
     fn may_be_handed_over(&self) -> bool {
+        if self.keys == Keys::Read || self.is_downgraded.load(Relaxed) {
+            return true;
+        }
         let has_several = self.hold.keys().count() > 1;
         self.terms.is_handed_over && !self.terms.is_fenced && !has_several
     }

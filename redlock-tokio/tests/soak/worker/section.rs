@@ -34,6 +34,24 @@ pub(super) async fn increment(
     Ok(())
 }
 
+/// Reads a counter twice. While a reader has the lock, nobody writes.
+pub(super) async fn read_twice(
+    store: &Store,
+    watch: &Watch,
+    key: usize,
+    pause: Duration,
+) -> Result<()> {
+    let before = store.read(key).await?;
+    rest(watch, pause).await;
+    let is_same = store.read(key).await? == before;
+    journal::saw(match (is_same, watch.look()) {
+        (true, _) => "reads",
+        (false, true) => "torn reads",
+        (false, false) => "torn reads after a loss",
+    });
+    Ok(())
+}
+
 /// Sets a counter, unless the deadline has passed.
 pub(super) async fn write(store: &Store, key: usize, value: u64, deadline: Deadline) -> Result<()> {
     journal::saw(match store.write(key, value, deadline).await? {

@@ -3,7 +3,8 @@ use std::{fmt::Debug, fs::File, pin::pin, time::Duration};
 use fastrand::Rng;
 use futures::FutureExt;
 use redlock_tokio::{
-    ExtendError, Hold, Lock, LockError, LockGuard, LockOptions, LossReason, Redlock, WithLockError,
+    Acquisition, ExtendError, Hold, Lock, LockError, LockGuard, LockOptions, LossReason, Redlock,
+    WithLockError,
 };
 use tokio::{
     sync::watch as switch,
@@ -12,7 +13,7 @@ use tokio::{
 
 use super::{
     journal,
-    section::{Pauses, increment, increment_by_fence, write},
+    section::{Pauses, increment, increment_by_fence, read_twice, write},
     store::Store,
     watch::Watch,
 };
@@ -83,8 +84,10 @@ impl Task {
             Box::leak(Box::new((File::open("/dev/null")?, vec![1; 50_000])));
         }
         match self.rng.u8(..100) {
-            0..17 => self.release(key).await,
-            17..33 => self.leave(key).await,
+            0..13 => self.release(key).await,
+            13..17 => self.read(key).await,
+            17..21 => self.write(key).await,
+            21..33 => self.leave(key).await,
             33..48 => self.work_with(key).await,
             48..60 => self.cancel(key).await,
             60..68 => self.cancel_work(key).await,
@@ -269,6 +272,43 @@ impl Task {
             self.increment(bed::SLOTS.start + slot, Some(&guard))
                 .await?;
         }
+        Ok(())
+    }
+
+    /// Reads a counter under the lock of a reader.
+    async fn read(&mut self, key: usize) -> Result<()> {
+        let (ttl, wait) = self.times();
+        let lock = self.redlock.rw_lock(bed::name(key)).read();
+        if let Some(guard) = admitted(lock.ttl(ttl).wait(wait).await) {
+            if let Acquisition::Joined { .. } = guard.acquisition() {
+                journal::saw("readers that joined");
+            }
+            self.read_twice(key, &guard).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes under the lock of a writer, and sometimes goes on as a reader.
+    async fn write(&mut self, key: usize) -> Result<()> {
+        let (ttl, wait) = self.times();
+        let lock = self.redlock.rw_lock(bed::name(key)).write();
+        let Some(guard) = admitted(lock.ttl(ttl).wait(wait).await) else {
+            return Ok(());
+        };
+        journal::saw("writers");
+        self.increment(key, Some(&guard)).await?;
+        if self.rng.bool() && guard.downgrade().await.is_ok() {
+            journal::saw("downgrades");
+            self.read_twice(key, &guard).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_twice(&mut self, key: usize, guard: &LockGuard) -> Result<()> {
+        let pause = self.pause();
+        let watch = self.watch(&[key], Some(guard)).shared();
+        read_twice(&self.store, &watch, key, pause).await?;
+        watch.end().await;
         Ok(())
     }
 

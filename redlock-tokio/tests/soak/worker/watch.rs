@@ -30,6 +30,7 @@ pub(super) struct Watch {
     keys: Vec<usize>,
     /// None for a task that does not lock.
     hold: Option<Hold>,
+    is_shared: bool,
     from: u64,
     sight: Arc<Mutex<Sight>>,
     /// When the holder was told that the lock is lost.
@@ -53,6 +54,7 @@ impl Watch {
         let watch = Self {
             keys: keys.to_vec(),
             hold: hold.cloned(),
+            is_shared: false,
             from,
             sight,
             listener: hold.map(|it| tokio::spawn(listen(it.clone(), Arc::clone(&told), hears))),
@@ -61,6 +63,12 @@ impl Watch {
         };
         watch.look();
         watch
+    }
+
+    /// The same, of a reader's lock.
+    pub(super) fn shared(mut self) -> Self {
+        self.is_shared = true;
+        self
     }
 
     /// Reports the hold. If it is over, waits for the news of its loss first. The lock must not be released before,
@@ -158,6 +166,7 @@ impl Drop for Watch {
             valid_until: sight.valid_until,
             loss: told.or((!is_held).then_some(Loss::NotTold { by: now })),
             fence: None,
+            is_shared: self.is_shared,
         };
         match &self.hold {
             Some(hold) => report.fence = hold.fencing_token().map(FencingToken::get),

@@ -1,0 +1,44 @@
+//! The marks of writers that wait, which may be lost, late or repeated. Nothing may depend on them.
+
+use redlock_tokio::node::{Command, Operation};
+
+use super::Network;
+use crate::{clock::SECOND, events::Event, seen::Seen};
+
+impl Network {
+    /// The probe of a writer that waits marks its key.
+    pub(super) fn mark(&mut self, at: u64, server: usize, command: &Command) {
+        if !matches!(command.operation(), Operation::Probe { mark: Some(_), .. }) {
+            return;
+        }
+        if self.rng.chance(self.weather.mark_lost) {
+            return self.seen.note(Seen::MarkLost);
+        }
+        let is_late = self.rng.chance(self.weather.mark_late);
+        let is_repeated = self.rng.chance(self.weather.mark_repeated);
+        if !is_late {
+            self.servers[server].mark(at, command);
+            self.seen.note(Seen::Mark);
+        }
+        if is_late || is_repeated {
+            let seen = if is_late {
+                Seen::MarkLate
+            } else {
+                Seen::MarkRepeated
+            };
+            self.seen.note(seen);
+            let at = at + self.rng.around(SECOND);
+            let command = command.clone();
+            self.queue.push(at, Event::Mark { server, command });
+        }
+    }
+
+    /// A mark arrives that was late or is repeated.
+    pub(crate) fn handle_mark(&mut self, server: usize, command: &Command) {
+        let at = self.at();
+        let it = &mut self.servers[server];
+        if it.is_at_work(at) {
+            it.mark(at, command);
+        }
+    }
+}
