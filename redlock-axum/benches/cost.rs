@@ -29,7 +29,7 @@ use redlock_tokio::{Durability, LockGuard, Redlock, test_util::RedisServers};
 use serde::{Deserialize, Serialize};
 use tokio::{
     runtime::{Builder, Runtime},
-    sync::Mutex,
+    sync::{Mutex, RwLock},
 };
 use tower::ServiceExt;
 
@@ -61,7 +61,7 @@ const URLS: &str = "REDLOCK_BENCH_URLS";
 const BATCH: u32 = 64;
 
 /// The first is the yardstick of the others.
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 13] = [
     Part {
         name: "tokio::sync::Mutex, lock and unlock",
         run: mutex,
@@ -93,6 +93,18 @@ const PARTS: [Part; 10] = [
     Part {
         name: "each of 64 locks in a batch over them",
         run: batches,
+    },
+    Part {
+        name: "tokio::sync::RwLock, read and unlock",
+        run: rw_lock,
+    },
+    Part {
+        name: "a reader that joins another",
+        run: joined,
+    },
+    Part {
+        name: "a reader over five Redis servers",
+        run: reader_over_redis,
     },
     Part {
         name: "axum: a handler alone",
@@ -348,6 +360,39 @@ fn give_up(world: &World, times: u32) {
             assert!(poll!(waiting).is_pending());
         }
         guard.release().await;
+    });
+}
+
+fn rw_lock(world: &World, times: u32) {
+    world.run(async move {
+        let lock = RwLock::new(());
+        let _other = lock.read().await;
+        for _ in 0..times {
+            drop(lock.read().await);
+        }
+    });
+}
+
+fn joined(world: &World, times: u32) {
+    world.run(async move {
+        let builder = Redlock::builder().embedded().random_seed(7);
+        let open = builder.handover_for(Duration::from_secs(3600));
+        let lock = open.build().await.expect("nodes in memory").rw_lock("k");
+        let _other = lock.read().await.expect("a free lock");
+        for _ in 0..times {
+            drop(lock.read().await.expect("it joins"));
+        }
+    });
+}
+
+fn reader_over_redis(world: &World, times: u32) {
+    let client = world.client_of_servers();
+    world.run(async move {
+        let lock = client.await.rw_lock("r");
+        for _ in 0..times {
+            let guard = lock.read().await.expect("a free lock");
+            guard.release().await;
+        }
     });
 }
 
