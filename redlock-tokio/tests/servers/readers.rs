@@ -87,6 +87,32 @@ async fn those_that_wait_are_notified() {
     assert!(waits[5] < MS(100), "{waits:?}");
 }
 
+/// A mark lives for up to two seconds. Readers do not wait for its end.
+#[tokio::test]
+async fn readers_are_notified_of_a_writer_that_gives_up() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let [one, other, third] = clients(&servers).await;
+    let held = one.rw_lock("catalogue").read().await.unwrap();
+    let mut waits = Vec::new();
+    for _ in 0..3 {
+        let writer = other.rw_lock("catalogue").write().wait(MS(20_000));
+        let writer = tokio::spawn(writer.into_future());
+        tokio::time::sleep(MS(100)).await;
+        let reader = third.rw_lock("catalogue").read().wait(MS(20_000));
+        let reader = tokio::spawn(reader.into_future());
+        // Long enough that the looks of both are a second apart.
+        tokio::time::sleep(MS(4000)).await;
+        assert!(!reader.is_finished());
+        let begin = Instant::now();
+        writer.abort();
+        drop(reader.await.unwrap().expect("nobody keeps it out"));
+        waits.push(begin.elapsed());
+    }
+    waits.sort_unstable();
+    assert!(waits[1] < MS(100), "{waits:?}");
+    assert!(held.is_valid());
+}
+
 /// A server does not notify the connection that has made a change, so those of one process are told by each other.
 #[tokio::test]
 async fn a_plain_lock_and_readers_of_one_process_follow_each_other() {

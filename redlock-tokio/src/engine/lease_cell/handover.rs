@@ -19,7 +19,12 @@ impl HeldLease {
         let Self { lease, generation } = self;
         let successor = lease.update(now, |state| {
             if state.reads {
-                return Err(state.leave(*generation));
+                let has_others = state.leave(*generation);
+                if !has_others {
+                    // Before another one can join.
+                    state.release(now, *generation);
+                }
+                return Err(has_others);
             }
             Ok(lease.try_hand_over(state, now, *generation))
         });

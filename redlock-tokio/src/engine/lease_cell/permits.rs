@@ -26,7 +26,9 @@ impl LeaseCell {
         state.lease.set_share(share);
         state.reads = share == Share::Reader;
         self.exclude_slots(state);
-        if let Some(last) = self.client.slots.last(self.keys.first()) {
+        if self.keys.slots().is_some()
+            && let Some(last) = self.client.slots.last(self.keys.first())
+        {
             state.lease.prefer_slot(last);
         }
     }
