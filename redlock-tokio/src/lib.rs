@@ -9,6 +9,8 @@
 //! [`Lock`]: crate::Lock
 //! [`Lock::with`]: crate::Lock::with
 //! [`LockGuard`]: crate::LockGuard
+//! [`LockGuard::downgrade`]: crate::LockGuard::downgrade
+//! [`RedlockRwLock`]: crate::RedlockRwLock
 //! [`Hold`]: crate::Hold
 //! [`Hold::is_valid`]: crate::Hold::is_valid
 //! [`Hold::lost`]: crate::Hold::lost

@@ -16,6 +16,7 @@ mod extending;
 mod handing_over;
 mod locking;
 mod referee;
+mod sharing;
 mod time;
 mod wakers;
 mod wire;

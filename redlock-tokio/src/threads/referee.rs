@@ -43,7 +43,7 @@ impl Referee {
 /// Returns where a lock came from.
 pub(super) fn handed(guard: &LockGuard) -> Handed {
     match guard.acquisition() {
-        Acquisition::HandedOver { .. } => Handed::Over,
+        Acquisition::HandedOver { .. } | Acquisition::Joined { .. } => Handed::Over,
         Acquisition::Granted { .. } => Handed::ByNodes,
     }
 }
