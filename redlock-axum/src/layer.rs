@@ -57,13 +57,14 @@ use crate::{
 ///
 /// | option | default | meaning |
 /// |---|---|---|
-/// | [`methods`](Self::methods) | all but GET, HEAD, OPTIONS, TRACE | which requests need a lock |
+/// | [`methods`](Self::methods) | all but GET, HEAD, OPTIONS, TRACE; all with `read_write` | which requests need a lock |
 /// | [`body_limit`](Self::body_limit) | 2 MiB and 30 s | how much of a body is read before the wait, and for how long |
 /// | [`ttl`](Self::ttl) | 10 s | how long a crashed process blocks other requests |
 /// | [`wait`](Self::wait) | 5 s | how long a request waits |
 /// | [`max_hold`](Self::max_hold) | 60 s | for how long the lock of a handler is renewed |
 /// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
 /// | [`permits`](Self::permits) | none: one at a time | how many requests with one key run at once |
+/// | [`read_write`](Self::read_write) | no | whether requests with safe methods share the lock, as readers |
 /// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 64 | how many requests wait for a key |
 /// | [`max_waiters_total`](Self::max_waiters_total) | 1024 | how many requests wait for any key of the layer |
 /// | [`max_keys`](Self::max_keys) | 16 | how many different keys a request may want |
@@ -111,6 +112,10 @@ impl<K: RequestKey> LockLayer<K> {
     ///
     /// Returns the option that is invalid, and why.
     pub fn check(&self) -> Result<(), OptionsError> {
+        let rules = self.key.rules();
+        if rules.reads_and_writes && rules.permits.is_some() {
+            return Err(OptionsError::PermitsAndReaders);
+        }
         self.inner.clone().with_key(self.key.clone()).check()
     }
 }
@@ -145,7 +150,7 @@ impl<K> LockLayer<K> {
 
     /// Acquires the locks with a [fencing token](LockOptions::fenced), which a handler gets from its
     /// [`Locked`](crate::Locked), by [`fencing_token`](redlock_tokio::Hold::fencing_token). A request that wants
-    /// several keys has one token for all of them.
+    /// several keys has one token for all of them. A request that [reads](Self::read_write) has none.
     pub fn fenced(self) -> Self {
         self.options(LockOptions::new().fenced())
     }
@@ -174,8 +179,48 @@ impl<K> LockLayer<K> {
     /// ```
     pub fn permits(mut self, permits: usize) -> Self {
         self.inner = self.inner.permits(permits);
+        self.key.rules_mut().permits = Some(permits);
         let status = &mut self.policy_mut().contended;
         status.get_or_insert(StatusCode::TOO_MANY_REQUESTS);
+        self
+    }
+
+    /// Lets requests that read run at once, and requests that write alone, in the whole fleet: those with the safe methods
+    /// GET, HEAD, OPTIONS and TRACE (RFC 9110, section 9.2.1) take the lock of a [reader](redlock_tokio::RedlockRwLock::read),
+    /// and all others that of a [writer](redlock_tokio::RedlockRwLock::write). So no reader sees what a writer has half done.
+    ///
+    /// ```
+    /// use axum::{Router, routing::get};
+    /// use redlock_axum::{LockLayer, key, path};
+    /// use redlock_tokio::Redlock;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redlock = Redlock::embedded().await?;
+    /// let catalogue = LockLayer::new(redlock, key("catalogue", path("shop"))).read_write();
+    /// catalogue.check()?;
+    /// let app: Router = Router::new()
+    ///     .route("/shops/{shop}/catalogue", get(async || "read").put(async || "rebuilt"))
+    ///     .route_layer(catalogue);
+    /// # let _ = app;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A request that reads costs one round trip to the majority, by a script, or none if another reader of this process has
+    /// acquired the lock a short time ago. A writer that waits keeps new readers out, so a slow reader can make others wait: a
+    /// request that gets no lock in time gets a 423, whatever its method.
+    ///
+    /// - **Methods:** the handshake of a WebSocket counts as a GET, and reads. [`methods`](Self::methods) still says which
+    ///   requests need a lock. A key closure can decide for one request, such as a POST that only searches: its
+    ///   [`LockRequest::read`](crate::LockRequest::read) or [`LockRequest::write`](crate::LockRequest::write) counts.
+    /// - **Fencing:** [`fenced`](Self::fenced) fences the writers. Readers have no token.
+    /// - **Several keys:** a request that reads must have one key, and gets a 500 otherwise. One that writes may have several,
+    ///   which it locks as plain locks: they wait for readers, but do not keep new ones out.
+    /// - **Permits:** not together with [`permits`](Self::permits). [`check`](Self::check) refuses that, and each request gets
+    ///   a 500.
+    pub fn read_write(mut self) -> Self {
+        self.key.rules_mut().reads_and_writes = true;
         self
     }
 

@@ -2,6 +2,7 @@
 // Elsewhere the README's own definitions count.
 //! [`BodyLimit::time`]: crate::BodyLimit::time
 //! [`CallerDeadline`]: crate::CallerDeadline
+//! [`Hold::is_reader`]: redlock_tokio::Hold::is_reader
 //! [`Hold::fencing_token`]: redlock_tokio::Hold::fencing_token
 //! [`Key::parts`]: redlock_tokio::Key::parts
 //! [`KeyPart::map`]: crate::KeyPart::map
@@ -23,10 +24,13 @@
 //! [`LockLayer::methods`]: crate::LockLayer::methods
 //! [`LockLayer::permits`]: crate::LockLayer::permits
 //! [`LockLayer::prefix`]: crate::LockLayer::prefix
+//! [`LockLayer::read_write`]: crate::LockLayer::read_write
 //! [`LockLayer::rejection`]: crate::LockLayer::rejection
 //! [`LockLayer::retry_after`]: crate::LockLayer::retry_after
 //! [`LockLayer::stream_body`]: crate::LockLayer::stream_body
 //! [`LockLayer::wait`]: crate::LockLayer::wait
+//! [`LockRequest::read`]: crate::LockRequest::read
+//! [`LockRequest::write`]: crate::LockRequest::write
 //! [`LockRequest`]: crate::LockRequest
 //! [`Locked::ensure`]: crate::Locked::ensure
 //! [`Locked::into_owned`]: crate::Locked::into_owned
@@ -38,6 +42,8 @@
 //! [`OnLost::Fail`]: crate::OnLost::Fail
 //! [`Problem::retry_after`]: crate::Problem::retry_after
 //! [`Problem`]: crate::Problem
+//! [`RedlockRwLock::read`]: redlock_tokio::RedlockRwLock::read
+//! [`RedlockRwLock::write`]: redlock_tokio::RedlockRwLock::write
 //! [`Redlock::shutdown_within`]: redlock_tokio::Redlock::shutdown_within
 //! [`RedlockBuilder::max_ttl`]: redlock_tokio::RedlockBuilder::max_ttl
 //! [`RedlockBuilder::prefix`]: redlock_tokio::RedlockBuilder::prefix

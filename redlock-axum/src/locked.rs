@@ -7,7 +7,7 @@ use axum::{
 };
 use futures::future::select_all;
 use redlock_tokio::{Hold, Key, LockGuard, LossReason, Redlock, ReleaseReport};
-use redlock_tower::ShareHold;
+use redlock_tower::{LockRequest, ShareHold};
 use thiserror::Error;
 
 use crate::Problem;
@@ -47,7 +47,8 @@ use crate::Problem;
 /// or taking it over changes nothing for the others.
 ///
 /// `Option<Locked>` is `None` for requests that pass without a lock, such as those with safe methods. Without the
-/// `Option` such a request gets a [`LockedRejection`].
+/// `Option` such a request gets a [`LockedRejection`]. Behind [`read_write`](crate::LockLayer::read_write) each request has a
+/// lock, and [`is_reader`](Hold::is_reader) tells which kind.
 #[derive(Clone)]
 pub struct Locked {
     lock: redlock_tower::Locked,
@@ -119,11 +120,15 @@ impl Locked {
         self.lock.hold().clone()
     }
 
-    /// Returns whether this lock, or one of a layer further out, is valid and has this key in this lock service.
-    pub(crate) fn holds(&self, redlock: &Redlock, key: &[u8]) -> bool {
+    /// Returns whether this lock, or one of a layer further out, is valid and serves a request for this key in this lock
+    /// service.
+    pub(crate) fn serves(&self, wanted: &LockRequest, key: &[u8], redlock: &Redlock) -> bool {
         let is_key = |held: &Key| held.as_bytes().strip_prefix(redlock.prefix()) == Some(key);
         self.with_outer().any(|locked| {
-            locked.redlock.is_same(redlock) && locked.keys().any(is_key) && locked.is_valid()
+            locked.redlock.is_same(redlock)
+                && locked.keys().any(is_key)
+                && wanted.is_served_by(locked)
+                && locked.is_valid()
         })
     }
 
@@ -215,7 +220,7 @@ impl IntoResponse for LockLost {
 #[error(
     "this handler runs without a lock: add a redlock_axum::LockLayer to its route \
      (a layer wraps the routes that were added before it), \
-     call all_methods() on the layer if the request's method is a safe one, or extract Option<Locked>"
+     call all_methods() or read_write() on the layer if the request's method is a safe one, or extract Option<Locked>"
 )]
 pub struct LockedRejection;
 

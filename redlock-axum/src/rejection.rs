@@ -56,7 +56,15 @@ impl RejectionPolicy {
                     "urn:redlock:problem:locked",
                     "The resource is locked",
                 )
-                .detail("Another request is working on this resource. Try again later.")
+                .detail(match refusal.error.attempts() {
+                    Some(attempts) if attempts.by_reader() => {
+                        "Another request is changing this resource, or waits to change it. Try again later."
+                    }
+                    Some(attempts) if attempts.by_writer() => {
+                        "Other requests are reading this resource, or another one is changing it. Try again later."
+                    }
+                    _ => "Another request is working on this resource. Try again later.",
+                })
                 .retry_after(self.jittered(refusal.expected_wait))
                 .settled_if(status.is_success())
             }

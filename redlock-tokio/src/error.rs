@@ -170,6 +170,20 @@ pub struct Attempts {
     pub nodes: NodeReports,
 }
 
+impl Attempts {
+    /// Returns whether a [reader](crate::RedlockRwLock::read) made them. Other readers did not keep it out.
+    #[must_use]
+    pub fn by_reader(&self) -> bool {
+        self.share == Share::Reader
+    }
+
+    /// Returns whether a [writer](crate::RedlockRwLock::write) made them. Readers may have kept it out.
+    #[must_use]
+    pub fn by_writer(&self) -> bool {
+        self.share == Share::Writer
+    }
+}
+
 impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = if self.count == 1 { "" } else { "s" };

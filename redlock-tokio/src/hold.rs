@@ -283,6 +283,13 @@ impl Hold {
         self.cell().slot().map(Slot::index)
     }
 
+    /// Returns whether this is the lock of a [reader](crate::RedlockRwLock::read), which others share, or of a writer that was
+    /// [downgraded](crate::LockGuard::downgrade) to one.
+    #[must_use]
+    pub fn is_reader(&self) -> bool {
+        self.cell().is_readers()
+    }
+
     /// Returns the value that the key has on the nodes while the lock is held.
     ///
     /// Holders to which the lock was [handed over](crate::RedlockBuilder::handover_for) within this process have the same

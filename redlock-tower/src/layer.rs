@@ -87,7 +87,7 @@ impl<K, H, M> LockLayer<K, H, M> {
 
     /// Acquires the locks with a [fencing token](LockOptions::fenced), which the inner service gets from
     /// [`Hold::fencing_token`](redlock_tokio::Hold::fencing_token). A call that wants
-    /// several keys has one token for all of them.
+    /// several keys has one token for all of them. A call that [reads](crate::LockRequest::read) has none.
     pub fn fenced(self) -> Self {
         self.options(LockOptions::new().fenced())
     }
@@ -96,8 +96,9 @@ impl<K, H, M> LockLayer<K, H, M> {
     /// the [semaphore](Redlock::semaphore) with its key. There can be 1 to 128 permits; [`check`](Self::check) refuses
     /// others.
     ///
-    /// A call with a [number of its own](crate::LockRequest::permits) takes precedence. A call that wants several keys
-    /// fails with [`KeyRejection::Layer`](crate::KeyRejection::Layer).
+    /// A call with a [number of its own](crate::LockRequest::permits) takes precedence. A call that wants several keys, or
+    /// [reads](crate::LockRequest::read) or [writes](crate::LockRequest::write), fails with
+    /// [`KeyRejection::Layer`](crate::KeyRejection::Layer).
     pub fn permits(mut self, permits: usize) -> Self {
         self.rules_mut().permits = Some(permits);
         self

@@ -10,13 +10,17 @@
 //! [`LockLayer::fenced`]: crate::LockLayer::fenced
 //! [`LockLayer::max_keys`]: crate::LockLayer::max_keys
 //! [`LockLayer::options`]: crate::LockLayer::options
+//! [`LockLayer::permits`]: crate::LockLayer::permits
 //! [`LockLayer::prefix`]: crate::LockLayer::prefix
 //! [`LockLayer::share_hold`]: crate::LockLayer::share_hold
 //! [`LockLayer::wait`]: crate::LockLayer::wait
 //! [`LockLayer`]: crate::LockLayer
 //! [`LockOptions`]: redlock_tokio::LockOptions
 //! [`LockRequest::fenced`]: crate::LockRequest::fenced
+//! [`LockRequest::permits`]: crate::LockRequest::permits
+//! [`LockRequest::read`]: crate::LockRequest::read
 //! [`LockRequest::wait_at_most`]: crate::LockRequest::wait_at_most
+//! [`LockRequest::write`]: crate::LockRequest::write
 //! [`LockRequest`]: crate::LockRequest
 //! [`Locked`]: crate::Locked
 //! [`OnCancel::Expire`]: crate::OnCancel::Expire

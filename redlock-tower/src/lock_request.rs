@@ -1,6 +1,6 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
-use redlock_tokio::LockOptions;
+use redlock_tokio::{Hold, LockOptions};
 
 /// The keys that a request wants to lock, and the options.
 ///
@@ -29,21 +29,25 @@ pub struct LockRequest {
     pub(crate) keys: Keys,
     /// How many requests with this key may run at once, if more than one.
     pub(crate) permits: Option<usize>,
+    pub(crate) access: Option<Access>,
     pub(crate) options: LockOptions,
+}
+
+/// What a request does with a key that readers share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
 }
 
 impl LockRequest {
     /// Creates a request for one key: bytes, or a [`Key`](redlock_tokio::Key), such as
     /// [`Key::parts`](redlock_tokio::Key::parts) makes.
     pub fn new(key: impl Into<Vec<u8>>) -> Self {
-        Self {
-            keys: Keys {
-                first: Some(key.into()),
-                others: Vec::new(),
-            },
-            permits: None,
-            options: LockOptions::new(),
-        }
+        Self::of(Keys {
+            first: Some(key.into()),
+            others: Vec::new(),
+        })
     }
 
     /// Creates a request for several keys in any order. All of them are locked, or none.
@@ -53,12 +57,17 @@ impl LockRequest {
         I::Item: Into<Vec<u8>>,
     {
         let mut keys = keys.into_iter().map(Into::into);
+        Self::of(Keys {
+            first: keys.next(),
+            others: keys.collect(),
+        })
+    }
+
+    fn of(keys: Keys) -> Self {
         Self {
-            keys: Keys {
-                first: keys.next(),
-                others: keys.collect(),
-            },
+            keys,
             permits: None,
+            access: None,
             options: LockOptions::new(),
         }
     }
@@ -67,15 +76,29 @@ impl LockRequest {
     ///
     /// Where both requests set an option, the other request's is used; of two [bounds](Self::wait_at_most), the
     /// shorter. If one of the requests has no key, the result has none either, and is refused.
-    pub fn and(mut self, other: Self) -> Self {
+    pub fn and(mut self, mut other: Self) -> Self {
         if self.keys.first.is_none() || other.keys.first.is_none() {
             self.keys = Keys::default();
         } else {
-            self.keys.others.extend(other.keys.first);
-            self.keys.others.extend(other.keys.others);
+            self.keys.others.extend(other.keys.first.take());
+            self.keys.others.append(&mut other.keys.others);
         }
-        self.permits = other.permits.or(self.permits);
-        self.options(other.options)
+        let keys = std::mem::take(&mut self.keys);
+        Self {
+            keys,
+            ..other.or(&self)
+        }
+    }
+
+    /// Takes the options that are not set here from another request, and the way of sharing: permits, reading or writing. The
+    /// keys stay as they are.
+    pub fn or(self, other: &Self) -> Self {
+        Self {
+            keys: self.keys,
+            permits: self.permits.or(other.permits),
+            access: self.access.or(other.access),
+            options: self.options.or(other.options),
+        }
     }
 
     /// Lets up to `permits` requests with this key run at once, in the whole fleet: the request takes a permit of the
@@ -94,6 +117,50 @@ impl LockRequest {
     /// [`KeyRejection::Layer`]: crate::KeyRejection::Layer
     pub fn permits(mut self, permits: usize) -> Self {
         self.permits = Some(permits);
+        self
+    }
+
+    /// Lets this request share its key with others that read: it takes the lock of a
+    /// [reader](redlock_tokio::RedlockRwLock::read). Requests that [write](Self::write), and plain locks of this key, keep it
+    /// out, and are kept out by it. Costs one round trip, or none if a reader of this process has acquired the lock a short
+    /// time ago.
+    ///
+    /// Reading cannot be fenced: with [`fenced`](Self::fenced) the call fails with
+    /// [`CallError::Misconfigured`](crate::CallError::Misconfigured), while a layer that is
+    /// [fenced](crate::LockLayer::fenced) fences only the calls that do not read. With several keys, or together with
+    /// [`permits`](Self::permits), the call fails with [`KeyRejection::Layer`].
+    ///
+    /// ```
+    /// use redlock_tower::LockRequest;
+    ///
+    /// enum Job {
+    ///     Search,
+    ///     Rebuild,
+    /// }
+    ///
+    /// let key = |job: &Job| {
+    ///     let catalogue = LockRequest::new("catalogue");
+    ///     match job {
+    ///         Job::Search => catalogue.read(),
+    ///         Job::Rebuild => catalogue.write(),
+    ///     }
+    /// };
+    /// # let _ = (key(&Job::Search), key(&Job::Rebuild));
+    /// ```
+    ///
+    /// [`KeyRejection::Layer`]: crate::KeyRejection::Layer
+    pub fn read(mut self) -> Self {
+        self.access = Some(Access::Read);
+        self
+    }
+
+    /// Takes the lock of a [writer](redlock_tokio::RedlockRwLock::write). It excludes all others, as a plain lock does, but
+    /// while it waits, it also keeps new [readers](Self::read) out. A plain lock may starve behind them.
+    ///
+    /// A request for several keys takes plain locks. Together with [`permits`](Self::permits), the call fails with
+    /// [`KeyRejection::Layer`](crate::KeyRejection::Layer).
+    pub fn write(mut self) -> Self {
+        self.access = Some(Access::Write);
         self
     }
 
@@ -156,6 +223,17 @@ impl LockRequest {
         self.keys.iter()
     }
 
+    /// Returns whether a lock of one of the keys, held by somebody further out on the way of this request, serves the request
+    /// as well. The lock of a reader serves a request that reads, and a permit one that takes permits.
+    #[must_use]
+    pub fn is_served_by(&self, hold: &Hold) -> bool {
+        match (self.permits, hold.slot()) {
+            (Some(permits), slot) => slot.is_some_and(|slot| slot < permits),
+            (None, Some(_)) => false,
+            (None, None) => self.access == Some(Access::Read) || !hold.is_reader(),
+        }
+    }
+
     /// Puts a prefix in front of each key. An empty key stays empty, so that it is still refused.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         let keys = self.keys.first.iter_mut().chain(&mut self.keys.others);
@@ -172,6 +250,7 @@ impl fmt::Debug for LockRequest {
         f.debug_struct("LockRequest")
             .field("keys", &self.keys().count())
             .field("permits", &self.permits)
+            .field("access", &self.access)
             .field("options", &self.options)
             .finish()
     }
@@ -188,6 +267,10 @@ impl Keys {
     /// Returns the key, if it is the only one.
     pub(crate) fn only(&self) -> Option<&[u8]> {
         self.first.as_deref().filter(|_| self.others.is_empty())
+    }
+
+    pub(crate) fn are_several(&self) -> bool {
+        !self.others.is_empty()
     }
 
     /// Returns whether there are more than `limit` different keys. Stops at the first key too many.

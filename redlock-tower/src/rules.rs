@@ -6,11 +6,13 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Lock, LockError, LockGuard, LockOptions, Redlock, WaiterLimit};
+use redlock_tokio::{Lock, LockError, LockGuard, LockOptions, OptionsError, Redlock, WaiterLimit};
 
 use crate::{
-    CallGuard, KeyRejection, LockRequest, OnCancel, OnLost, fail_open::FailOpen,
-    lock_request::Keys, telemetry::Telemetry,
+    CallGuard, KeyRejection, LockRequest, OnCancel, OnLost,
+    fail_open::FailOpen,
+    lock_request::{Access, Keys},
+    telemetry::Telemetry,
 };
 
 /// How many keys a call may want by default. A call that a client makes expensive costs each node 16 keys at most.
@@ -51,17 +53,24 @@ impl Rules {
         }
     }
 
-    /// Checks that a request does not want too many keys, or permits of several.
+    /// Checks that a request does not want too many keys, and does not share more than one, or one in two ways.
     pub(crate) fn check_keys(&self, wanted: &LockRequest) -> Result<(), KeyRejection> {
         if wanted.keys.are_more_than(self.max_keys) {
             return Err(KeyRejection::TooManyKeys {
                 limit: self.max_keys,
             });
         }
-        if wanted.permits.or(self.permits).is_some() && wanted.keys.only().is_none() {
-            return Err(KeyRejection::layer("permits are for requests with one key"));
+        let has_permits = wanted.permits.or(self.permits).is_some();
+        match wanted.access {
+            Some(_) if has_permits => Err(KeyRejection::layer(OptionsError::PermitsAndReaders)),
+            Some(Access::Read) if wanted.keys.are_several() => {
+                Err(KeyRejection::layer("reading is for requests with one key"))
+            }
+            None if has_permits && wanted.keys.are_several() => {
+                Err(KeyRejection::layer("permits are for requests with one key"))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns the lock that a request wants, and its keys.
@@ -69,14 +78,22 @@ impl Rules {
         let LockRequest {
             keys,
             permits,
+            access,
             options,
         } = wanted.prefix(&self.prefix);
-        let lock = match (keys.only(), permits.or(self.permits)) {
-            (Some(key), None) => self.redlock.lock(key),
-            (Some(key), Some(permits)) => self.redlock.semaphore(key, permits).acquire(),
-            (None, _) => self.redlock.lock_all(keys.iter()),
+        let lock = match (keys.only(), permits.or(self.permits), access) {
+            (Some(key), Some(permits), _) => self.redlock.semaphore(key, permits).acquire(),
+            (Some(key), None, Some(Access::Read)) => self.redlock.rw_lock(key).read(),
+            (Some(key), None, Some(Access::Write)) => self.redlock.rw_lock(key).write(),
+            (Some(key), None, None) => self.redlock.lock(key),
+            (None, _, _) => self.redlock.lock_all(keys.iter()),
         };
-        let options = options.or(self.options);
+        let of_layer = match access {
+            // A layer that is fenced means its writers.
+            Some(Access::Read) => self.options.unfenced(),
+            _ => self.options,
+        };
+        let options = options.or(of_layer);
         let options = match self.fail_open {
             // The state of the nodes that is known can be out of date. A call runs without a lock only after a full
             // attempt.

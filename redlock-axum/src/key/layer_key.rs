@@ -4,7 +4,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use axum::body::{Body, HttpBody};
+use axum::{
+    body::{Body, HttpBody},
+    http::Method,
+};
 use futures::{FutureExt, future::BoxFuture};
 use pin_project::pin_project;
 use redlock_tokio::Redlock;
@@ -20,6 +23,10 @@ pub(crate) struct KeyRules {
     pub(crate) redlock: Redlock,
     /// Added to the keys here and not further in, so that they can be compared to the keys of outer layers.
     pub(crate) prefix: Arc<[u8]>,
+    /// How many requests with one key may run at once, if more than one.
+    pub(crate) permits: Option<usize>,
+    /// Whether requests with safe methods read, and others write.
+    pub(crate) reads_and_writes: bool,
     /// How much of a body to read before the wait for the lock. `None` leaves the body to the handler.
     pub(crate) body_limit: Option<BodyLimit>,
     /// The label of the layer, for the log.
@@ -29,14 +36,35 @@ pub(crate) struct KeyRules {
 }
 
 impl KeyRules {
-    /// Adds the prefix, and leaves out the keys that outer layers hold for this request. Returns `None` if they hold
-    /// all of them.
+    fn need_lock(&self, method: &Method) -> bool {
+        match self.methods {
+            Methods::Unsafe if self.reads_and_writes => true,
+            _ => self.methods.need_lock(method),
+        }
+    }
+
+    /// Returns how the layer shares the key of a request.
+    fn sharing(&self, method: &Method) -> LockRequest {
+        let mut sharing = LockRequest::all([""; 0]);
+        if let Some(permits) = self.permits {
+            sharing = sharing.permits(permits);
+        }
+        match self.reads_and_writes {
+            true if Methods::reads(method) => sharing.read(),
+            true => sharing.write(),
+            false => sharing,
+        }
+    }
+
+    /// Adds the prefix and the way of sharing, and leaves out the keys that outer layers hold for this request. Returns
+    /// `None` if they hold all of them.
     fn missing(&self, wanted: LockRequest, request: &Request) -> Option<LockRequest> {
         let wanted = wanted.prefix(&self.prefix);
+        let wanted = wanted.or(&self.sharing(request.method()));
         let Some(outer) = request.extensions().get::<Locked>() else {
             return Some(wanted);
         };
-        let is_held = |key: &[u8]| outer.holds(&self.redlock, key);
+        let is_held = |key: &[u8]| outer.serves(&wanted, key, &self.redlock);
         if !wanted.keys().any(is_held) {
             return Some(wanted);
         }
@@ -50,7 +78,7 @@ impl KeyRules {
                  of both keys. This warning is not repeated"
             );
         });
-        wanted.retain_keys(|key| !is_held(key))
+        wanted.clone().retain_keys(|key| !is_held(key))
     }
 
     /// Returns how much of the body to read, if the request has a body that may still arrive.
@@ -74,6 +102,8 @@ impl<K> LayerKey<K> {
             methods: Methods::Unsafe,
             redlock,
             prefix: Arc::default(),
+            permits: None,
+            reads_and_writes: false,
             body_limit: Some(BodyLimit::DEFAULT),
             label: "default",
             warned: Arc::new(Once::new()),
@@ -106,7 +136,7 @@ impl<K: RequestKey> ExtractKey<Request> for LayerKey<K> {
     type Future = LayerKeyFuture<K>;
 
     fn extract(&self, request: Request) -> Self::Future {
-        if !self.rules.methods.need_lock(request.method()) {
+        if !self.rules.need_lock(request.method()) {
             return LayerKeyFuture::Pass {
                 request: Some(request),
             };

@@ -17,6 +17,11 @@ impl Methods {
         Self::These(methods.map(|method| canonical(&method).clone()).collect())
     }
 
+    /// Returns whether requests with this method read: those with the safe methods of RFC 9110, section 9.2.1.
+    pub(super) fn reads(method: &Method) -> bool {
+        canonical(method).is_safe()
+    }
+
     pub(super) fn need_lock(&self, method: &Method) -> bool {
         let method = canonical(method);
         match self {

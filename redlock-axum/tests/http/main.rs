@@ -13,6 +13,7 @@ mod nested;
 #[cfg(feature = "utoipa")]
 mod openapi;
 mod outages;
+mod read_write;
 mod responses;
 mod routers;
 mod serve;

@@ -59,6 +59,9 @@ pub enum OptionsError {
     /// A reader asks for a fencing token. A token orders holders that follow each other, and readers do not.
     #[error("a reader has no fencing token: only a writer can have one")]
     FencedReader,
+    /// A layer, or a request to one, asks for permits and for readers and writers. A lock has either.
+    #[error("a lock has either permits or readers and writers, and not both")]
+    PermitsAndReaders,
     /// A semaphore has no permits, or too many.
     #[error("the semaphore has {0}")]
     Permits(#[from] PermitsError),

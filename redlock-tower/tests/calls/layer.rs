@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Hold, Redlock, test_util::TestNodes};
+use redlock_tokio::{Hold, OptionsError, Redlock, test_util::TestNodes};
 use redlock_tower::{CallError, KeyRejection, LockLayer, LockRequest, Locked};
 use tokio::{task::JoinSet, time::sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -32,6 +32,10 @@ impl Gauge {
         most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
         sleep(MS(10)).await;
         now.fetch_sub(1, SeqCst);
+    }
+
+    fn now(&self) -> usize {
+        self.0.0.load(SeqCst)
     }
 
     fn most(&self) -> usize {
@@ -119,6 +123,159 @@ async fn permits_of_several_keys_and_a_wrong_number_are_refused() {
         let error = service.oneshot(1).await.unwrap_err();
         assert!(matches!(&error, CallError::Misconfigured(_)), "{error}");
     }
+}
+
+/// A job that reads or writes, with the lock that it runs under.
+struct Job {
+    writes: bool,
+    lock: Option<Locked>,
+}
+
+impl Job {
+    fn new(writes: bool) -> Self {
+        Self { writes, lock: None }
+    }
+
+    fn key(&self) -> LockRequest {
+        let catalogue = LockRequest::new("catalogue");
+        if self.writes {
+            catalogue.write()
+        } else {
+            catalogue.read()
+        }
+    }
+}
+
+/// Calls that read and calls that write, all at once. Returns how many that read were inside together, and whether a call
+/// that writes was ever inside beside another one.
+async fn readers_and_writers(key: fn(&Job) -> LockRequest) -> (usize, bool) {
+    let (_, redlock) = paused().await;
+    let (all, readers) = (Gauge::default(), Gauge::default());
+    let beside_a_writer = Arc::new(AtomicUsize::new(0));
+    let gauges = (all, readers.clone(), Arc::clone(&beside_a_writer));
+    let layer = LockLayer::new(redlock, key).wait(MS(60_000));
+    let service = layer.layer(service_fn(move |job: Job| {
+        let (all, readers, beside_a_writer) = gauges.clone();
+        async move {
+            if job.writes {
+                let before = all.now();
+                all.clone().work().await;
+                beside_a_writer.fetch_add(before + all.now(), SeqCst);
+            } else {
+                futures::join!(all.work(), readers.work());
+            }
+            Ok::<_, Infallible>(())
+        }
+    }));
+    let jobs = [false, false, true, false, false, true, true, false];
+    let calls = jobs.map(|writes| service.clone().oneshot(Job::new(writes)));
+    for outcome in futures::future::join_all(calls).await {
+        outcome.unwrap();
+    }
+    (readers.most(), beside_a_writer.load(SeqCst) > 0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_read_run_together_and_calls_that_write_run_alone() {
+    let (most, beside_a_writer) = readers_and_writers(Job::key).await;
+    assert!(most > 1 && !beside_a_writer, "{most}, {beside_a_writer}");
+    let plain = readers_and_writers(|_| LockRequest::new("catalogue")).await;
+    assert_eq!(plain, (1, false), "plain locks let one in at a time");
+    let (_, beside_a_writer) = readers_and_writers(|job| match job.writes {
+        true => LockRequest::new("another"),
+        false => job.key(),
+    })
+    .await;
+    assert!(beside_a_writer, "calls with different keys run together");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_of_other_processes_keep_out_writers_only() {
+    let (nodes, redlock) = paused().await;
+    let layer = LockLayer::new(redlock, Job::key).prefix("shop:");
+    let inner = service_fn(async |_: Job| Ok::<_, Infallible>(()));
+    let service = layer.wait(MS(500)).layer(inner);
+    let call = async |writes| service.clone().oneshot(Job::new(writes)).await;
+    let by_whom = |outcome: Result<(), CallError<Infallible>>| match outcome.unwrap_err() {
+        CallError::Contended(refusal) => {
+            let attempts = refusal.error.attempts().unwrap();
+            (attempts.by_reader(), attempts.by_writer())
+        }
+        error => panic!("{error}"),
+    };
+    let reader = nodes.contend_as_reader("shop:catalogue").await.unwrap();
+    call(false).await.unwrap();
+    assert_eq!(by_whom(call(true).await), (false, true));
+    reader.release().await;
+    let writer = nodes.contend("shop:catalogue").await.unwrap();
+    assert_eq!(by_whom(call(false).await), (true, false));
+    assert_eq!(by_whom(call(true).await), (false, true));
+    writer.release().await;
+    call(true).await.unwrap();
+    call(false).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_layer_gives_tokens_to_calls_that_write() {
+    let (_, redlock) = paused().await;
+    let layer = LockLayer::new(redlock.clone(), Job::key).fenced();
+    layer.check().unwrap();
+    let inner = service_fn(async |job: Job| {
+        let lock = job.lock.unwrap();
+        Ok::<_, Infallible>((lock.is_reader(), lock.fencing_token().is_some()))
+    });
+    let share = |job: &mut Job, lock| job.lock = Some(lock);
+    let service = layer.share_hold(share).layer(inner);
+    let call = async |writes| service.clone().oneshot(Job::new(writes)).await.unwrap();
+    assert_eq!(call(true).await, (false, true));
+    assert_eq!(call(false).await, (true, false));
+
+    let asks_for_a_token = |job: &Job| job.key().fenced();
+    let service = LockLayer::new(redlock, asks_for_a_token).layer(inner);
+    let error = service.oneshot(Job::new(false)).await.unwrap_err();
+    assert!(
+        matches!(error, CallError::Misconfigured(OptionsError::FencedReader)),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_several_keys_and_reading_with_permits_are_refused() {
+    let (nodes, redlock) = paused().await;
+    let inner = service_fn(async |_: Job| Ok::<_, Infallible>(()));
+    let refused = async |key: fn(&Job) -> LockRequest, permits: Option<usize>, writes| {
+        let layer = LockLayer::new(redlock.clone(), key).wait(MS(0));
+        let layer = match permits {
+            Some(permits) => layer.permits(permits),
+            None => layer,
+        };
+        match layer.layer(inner).oneshot(Job::new(writes)).await {
+            Err(CallError::Key(KeyRejection::Layer(error))) => error,
+            outcome => panic!("{outcome:?}"),
+        }
+    };
+    let two: fn(&Job) -> LockRequest = |job| job.key().and(LockRequest::new("venue"));
+    let error = refused(two, None, false).await;
+    assert!(error.to_string().contains("one key"), "{error}");
+    for writes in [false, true] {
+        for (key, permits) in [
+            (Job::key as fn(&Job) -> _, Some(2)),
+            (|job| job.key().permits(2), None),
+        ] {
+            let error = refused(key, permits, writes).await;
+            let error = error.downcast_ref::<OptionsError>();
+            assert_eq!(error, Some(&OptionsError::PermitsAndReaders));
+        }
+    }
+
+    // A call that writes may have several keys, and none of them may be read meanwhile.
+    let layer = LockLayer::new(redlock.clone(), two).wait(MS(0));
+    let service = layer.layer(inner);
+    let reader = nodes.contend_as_reader("catalogue").await.unwrap();
+    let error = service.clone().oneshot(Job::new(true)).await.unwrap_err();
+    assert!(matches!(error, CallError::Contended(_)), "{error}");
+    reader.release().await;
+    service.oneshot(Job::new(true)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

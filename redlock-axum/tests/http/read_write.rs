@@ -1,0 +1,215 @@
+//! A layer whose requests read or write.
+
+use axum::{
+    Router,
+    extract::Request,
+    http::{Method, StatusCode},
+    routing::any,
+};
+use redlock_axum::{LockLayer, LockLost, LockRequest, Locked, RequestKey, key, path};
+use redlock_tokio::OptionsError;
+
+use crate::support::{Bed, MS, event_route, post, problem, request, send, terms, text};
+
+const CUSTOM: &[u8] = b"SETTLE";
+
+/// A route whose handler says with its status how it is locked: a response to a HEAD or a CONNECT has no body.
+fn app<K: RequestKey>(layer: LockLayer<K>) -> Router {
+    let handler = async |locked: Option<Locked>| match locked {
+        Some(locked) if locked.is_reader() => StatusCode::ACCEPTED,
+        Some(_) => StatusCode::CREATED,
+        None => StatusCode::NO_CONTENT,
+    };
+    event_route(handler, layer)
+}
+
+const READS: StatusCode = StatusCode::ACCEPTED;
+const WRITES: StatusCode = StatusCode::CREATED;
+const PASSES: StatusCode = StatusCode::NO_CONTENT;
+
+async fn status(app: &Router, method: Method) -> StatusCode {
+    send(app, request(method, "/events/rock")).await.status()
+}
+
+#[tokio::test(start_paused = true)]
+async fn safe_methods_read_and_others_write() {
+    let it = Bed::new().await;
+    let shared = app(it.layer().read_write());
+    let these = app(it.layer().methods([Method::GET, Method::PUT]).read_write());
+    let exclusive = app(it.layer().all_methods());
+    for (method, expected, of_these) in [
+        (Method::GET, READS, READS),
+        (Method::HEAD, READS, READS),
+        (Method::CONNECT, READS, READS), // the handshake of a WebSocket, as a GET is over HTTP/1
+        (Method::OPTIONS, READS, PASSES),
+        (Method::TRACE, READS, PASSES),
+        (Method::POST, WRITES, PASSES),
+        (Method::PUT, WRITES, WRITES),
+        (Method::PATCH, WRITES, PASSES),
+        (Method::DELETE, WRITES, PASSES),
+        (Method::from_bytes(CUSTOM).unwrap(), WRITES, PASSES),
+    ] {
+        assert_eq!(status(&shared, method.clone()).await, expected, "{method}");
+        assert_eq!(status(&these, method.clone()).await, of_these, "{method}");
+        assert_eq!(status(&exclusive, method.clone()).await, WRITES, "{method}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_kept_out_is_told_by_whom() {
+    let it = Bed::new().await;
+    let app = it.app(it.layer().read_write().wait(MS(500)));
+    let get = async || send(&app, request(Method::GET, "/events/rock")).await;
+    let kept_out = async |response, by: &str| {
+        let body = problem(response, 423, "locked").await;
+        let (handler_ran, retry_after) = terms(&body);
+        assert!(!handler_ran && retry_after.is_some());
+        let detail = body["detail"].as_str().unwrap();
+        assert!(detail.contains(by), "{detail}");
+    };
+    let reader = it.nodes.contend_as_reader("event:rock").await.unwrap();
+    text(get().await).await;
+    kept_out(post(&app, "/events/rock").await, "are reading").await;
+    let exclusive = it.app(it.layer().all_methods().wait(MS(50)));
+    let plain = send(&exclusive, request(Method::GET, "/events/rock")).await;
+    kept_out(plain, "is working on").await;
+    reader.release().await;
+
+    let writer = it.nodes.contend("event:rock").await.unwrap();
+    kept_out(get().await, "is changing").await;
+    kept_out(post(&app, "/events/rock").await, "are reading").await;
+    writer.release().await;
+    text(get().await).await;
+    text(post(&app, "/events/rock").await).await;
+    assert_eq!(it.ran(), 3);
+    let conflict = it
+        .layer()
+        .contended_status(StatusCode::CONFLICT)
+        .wait(MS(0));
+    let app = it.app(conflict.read_write());
+    let _writer = it.redlock.rw_lock("event:rock").try_write().await.unwrap();
+    let response = send(&app, request(Method::GET, "/events/rock")).await;
+    problem(response, 409, "locked").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_reads_has_no_token_and_notices_a_loss() {
+    let it = Bed::new().await;
+    let nodes = it.nodes.clone();
+    let handler = async move |locked: Locked| {
+        let token = locked.fencing_token();
+        locked.ensure()?;
+        nodes.lose_held("event:rock");
+        locked.lost().await;
+        assert_eq!(token.is_some(), !locked.is_reader());
+        locked.ensure()?;
+        Ok::<_, LockLost>("committed")
+    };
+    let app = event_route(handler, it.layer().read_write().fenced());
+    for method in [Method::GET, Method::PUT] {
+        problem(
+            send(&app, request(method, "/events/rock")).await,
+            500,
+            "lost",
+        )
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_closure_decides_for_its_request() {
+    let it = Bed::new().await;
+    let closure = |request: &Request| {
+        let wanted = LockRequest::new("event:rock");
+        match request.uri().query() {
+            Some("search") => wanted.read(),
+            Some("mark") => wanted.write(),
+            _ => wanted,
+        }
+    };
+    let shared = app(LockLayer::new(it.redlock.clone(), closure).read_write());
+    for (method, query, expected) in [
+        (Method::POST, "", WRITES),
+        (Method::POST, "search", READS),
+        (Method::GET, "", READS),
+        (Method::GET, "mark", WRITES),
+    ] {
+        let uri = format!("/events/rock?{query}");
+        let response = send(&shared, request(method, &uri)).await;
+        assert_eq!(response.status(), expected, "{uri}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_of_readers_and_readers_of_several_keys_are_a_500() {
+    let it = Bed::new().await;
+    for layer in [
+        it.layer().permits(2).read_write(),
+        it.layer().read_write().permits(2),
+    ] {
+        assert_eq!(layer.check(), Err(OptionsError::PermitsAndReaders));
+        problem(
+            post(&it.app(layer), "/events/rock").await,
+            500,
+            "misconfigured",
+        )
+        .await;
+    }
+    let event = |scope: &str| key(scope, path("event"));
+    let two = LockLayer::new(it.redlock.clone(), (event("event"), event("venue"))).read_write();
+    assert_eq!(two.check(), Ok(()));
+    let app = it.app(two);
+    let response = send(&app, request(Method::GET, "/events/rock")).await;
+    problem(response, 500, "misconfigured").await;
+    text(post(&app, "/events/rock").await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_an_outage_a_request_that_reads_fails_as_others_do() {
+    let it = Bed::new().await;
+    it.nodes.go_down();
+    let layer = it.layer().read_write().wait(MS(200));
+    let response = send(&it.app(layer.clone()), request(Method::GET, "/events/rock")).await;
+    problem(response, 503, "unavailable").await;
+    assert_eq!(status(&app(layer.fail_open()), Method::GET).await, PASSES);
+}
+
+/// A route with two layers for one key.
+fn nested(
+    handler: Router,
+    inner: LockLayer<impl RequestKey>,
+    outer: LockLayer<impl RequestKey>,
+) -> Router {
+    handler.route_layer(inner).route_layer(outer)
+}
+
+/// Returns the slot, or whether the innermost lock is that of a reader.
+fn innermost() -> Router {
+    let handler = async |locked: Locked| format!("{:?}, {}", locked.slot(), locked.is_reader());
+    Router::new().route("/events/{event}", any(handler))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inner_layer_relies_on_a_lock_of_the_same_kind_only() {
+    let it = Bed::new().await;
+    let layer = || it.layer().all_methods().wait(MS(50));
+    let get = async |inner, outer| {
+        let app = nested(innermost(), inner, outer);
+        send(&app, request(Method::GET, "/events/rock")).await
+    };
+    for (inner, outer, said) in [
+        (layer().read_write(), layer(), "None, false"),
+        (layer().read_write(), layer().read_write(), "None, true"),
+        (layer().permits(2), layer().permits(2), "Some(0), false"),
+        // A permit is no lock of its key, and the other way round.
+        (layer(), layer().permits(1), "None, false"),
+        (layer().permits(1), layer(), "Some(0), false"),
+    ] {
+        let said_here = text(get(inner, outer).await).await;
+        // Which of two permits it is, is a matter of chance.
+        assert_eq!(said_here.replace('1', "0"), said);
+    }
+    // It would wait for its own reader.
+    let both = get(layer(), layer().read_write()).await;
+    problem(both, 423, "locked").await;
+}
