@@ -224,6 +224,36 @@ fn without_the_layer_all_exports_run_at_once() {
     assert!(errors.contains("3 exports of acme ran at once"), "{errors}");
 }
 
+fn catalogue(nodes: Nodes) {
+    let output = output(env!("CARGO_BIN_EXE_catalogue"), &[], nodes);
+    for edition in 1..=3 {
+        let line = format!("rebuilt as edition {edition}\n");
+        assert!(output.contains(&line), "{output}");
+    }
+    let (_, end) = output.split_once(" reads, at most ").unwrap();
+    let (most, torn) = end.split_once(" at once, ").unwrap();
+    assert!(most.parse::<usize>().unwrap() > 1, "{output}");
+    assert_eq!(torn, "0 torn\n", "{output}");
+}
+
+#[test]
+fn readers_share_a_catalogue_and_see_it_whole_on_embedded_nodes() {
+    catalogue(None);
+}
+
+#[test]
+fn readers_share_a_catalogue_and_see_it_whole_on_real_nodes() {
+    catalogue(masters(&RedisServers::spawn(5).unwrap()));
+}
+
+#[test]
+fn without_the_layer_readers_see_a_catalogue_half_rebuilt() {
+    let output = run(env!("CARGO_BIN_EXE_catalogue"), &["--no-lock"], None);
+    assert!(!output.status.success(), "no read was torn");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("reads were torn"), "{errors}");
+}
+
 const EVERY_SECOND: [&str; 4] = ["--every", "1s", "--runs", "3"];
 
 /// Returns how often the job was run in each slot in which a runner took part.
