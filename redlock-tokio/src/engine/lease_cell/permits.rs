@@ -48,7 +48,7 @@ impl LeaseCell {
         }
         let key = self.keys.first();
         if state.lease.finds_all_slots_taken(now) {
-            self.client.queue.note_no_permit(key);
+            self.client.queue.note_no_permit(key, self.ticket);
         }
         let slot = state.lease.slot().filter(|_| state.stage().is_in_queue());
         if slot != state.slot {

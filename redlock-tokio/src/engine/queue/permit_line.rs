@@ -7,15 +7,13 @@ use super::{Ticket, outcome::FollowUp};
 /// The requests of this process for permits of one semaphore: those that have a turn, and those that wait.
 ///
 /// A turn lasts from the first attempt to the end of the hold, and there are no more turns than permits. They ask at once,
-/// each for another slot, so a burst costs one round trip. Once one of them has found no slot free, no further turn
-/// begins while another still asks: all would watch all slots, and only one can get the next permit.
+/// each for another slot, so a burst costs one round trip. No further turn begins while one has found no slot free and
+/// still waits: all would watch all slots, and only one can get the next permit.
 #[derive(Debug)]
 pub(super) struct PermitLine<T> {
     permits: usize,
     turns: BTreeMap<Ticket, Turn<T>>,
     waiting: BTreeMap<Ticket, T>,
-    /// A lease has found no slot free, and no permit has come or gone since.
-    is_full: bool,
 }
 
 #[derive(Debug)]
@@ -23,6 +21,8 @@ struct Turn<T> {
     holder: T,
     /// Since when the permit is handed over within the process.
     since: Option<Timestamp>,
+    /// Whether it has found no slot free.
+    found_none: bool,
 }
 
 impl<T: Clone> PermitLine<T> {
@@ -31,7 +31,6 @@ impl<T: Clone> PermitLine<T> {
             permits: 1,
             turns: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            is_full: false,
         }
     }
 
@@ -43,13 +42,17 @@ impl<T: Clone> PermitLine<T> {
 
     /// Returns whether one more request may have a turn.
     pub(super) fn has_room(&self) -> bool {
-        let is_asking = |turn: &Turn<T>| turn.since.is_none();
-        self.turns.len() < self.permits && !(self.is_full && self.turns.values().any(is_asking))
+        let watches = |turn: &Turn<T>| turn.found_none && turn.since.is_none();
+        self.turns.len() < self.permits && !self.turns.values().any(watches)
     }
 
     pub(super) fn give_turn(&mut self, ticket: Ticket, holder: T) {
-        let since = None;
-        self.turns.insert(ticket, Turn { holder, since });
+        let turn = Turn {
+            holder,
+            since: None,
+            found_none: false,
+        };
+        self.turns.insert(ticket, turn);
     }
 
     /// Puts another in the place of the holder with this ticket.
@@ -64,25 +67,22 @@ impl<T: Clone> PermitLine<T> {
     }
 
     /// Notes that a lease has found no slot free.
-    pub(super) const fn note_full(&mut self) {
-        self.is_full = true;
+    pub(super) fn note_none(&mut self, ticket: Ticket) {
+        if let Some(turn) = self.turns.get_mut(&ticket) {
+            turn.found_none = true;
+        }
     }
 
     /// Notes that a lease has got its permit.
     pub(super) fn note_permit(&mut self, ticket: Ticket, now: Timestamp) {
         if let Some(turn) = self.turns.get_mut(&ticket) {
             turn.since.get_or_insert(now);
-            self.is_full = false;
         }
     }
 
     /// Ends a turn. Returns whether there was one.
     pub(super) fn end_turn(&mut self, ticket: Ticket) -> bool {
-        let ended = self.turns.remove(&ticket);
-        if ended.as_ref().is_some_and(|turn| turn.since.is_some()) {
-            self.is_full = false;
-        }
-        ended.is_some()
+        self.turns.remove(&ticket).is_some()
     }
 
     /// Removes a waiter. Returns whether it was there.

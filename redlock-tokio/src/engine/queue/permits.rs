@@ -90,9 +90,9 @@ impl<T: Clone> Queue<T> {
     }
 
     /// Notes that a lease has found no permit free.
-    pub(crate) fn note_no_permit(&self, key: &Key) {
+    pub(crate) fn note_no_permit(&self, key: &Key, ticket: Ticket) {
         if let Some(line) = self.0.lock().semaphores.get_mut(key) {
-            line.note_full();
+            line.note_none(ticket);
         }
     }
 
@@ -233,12 +233,13 @@ mod tests {
     fn only_one_asks_while_no_permit_is_free() {
         let line = Line::new();
         assert_eq!(line.join(1), Ok(true));
-        line.queue.note_no_permit(&line.key);
+        line.queue.note_no_permit(&line.key, Ticket::new(1));
         assert_eq!(line.join(2), Ok(false));
         assert_eq!(line.note_permit(1), [2], "there may be more");
-        line.queue.note_no_permit(&line.key);
+        line.queue.note_no_permit(&line.key, Ticket::new(2));
         assert_eq!(line.join(3), Ok(false));
-        assert_eq!(line.leave(1, true), [3], "one has come back");
+        assert_eq!(line.leave(1, true), [0; 0], "the one that asks gets it");
+        assert_eq!(line.leave(2, false), [3], "unless it gives up");
     }
 
     #[test]
