@@ -24,6 +24,9 @@ use crate::{
 /// # }
 /// ```
 ///
+/// A node lets no reader in beside a writer, and no writer beside a reader, whatever the other nodes do. Two majorities share
+/// a node, so that keeps readers and writers apart, as the algorithm keeps two holders of a lock apart.
+///
 /// A writer has the key as a [lock](crate::Redlock::lock) has it. So a plain lock of this key, by any client, keeps readers
 /// and writers out, and is kept out by them. Readers share the key: each node has a sorted set of them beside it, in which
 /// each has an expiry of its own. A reader that has crashed keeps writers out for its own ttl and no longer.
@@ -76,7 +79,8 @@ impl RedlockRwLock {
     }
 
     /// Acquires the lock for a writer, alone, and waits while readers or others have it. New readers of other processes wait
-    /// behind it. [`Lock`] has the options, and [`LockFuture`](crate::LockFuture) documents cost and cancel safety.
+    /// behind it. [`Lock`] has the options, and [`LockFuture`](crate::LockFuture) documents cost and cancel safety. The cost
+    /// is that of a lock.
     ///
     /// # Errors
     ///

@@ -8,15 +8,17 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use redlock_tokio::{
-    Acquisition, DowngradeError, KeyError, LockError, LockOptions, LossReason, MemoryNode,
-    OptionsError, Redlock, RedlockRwLock, ReleaseOutcome, Ttl,
+    Acquisition, Clock, DowngradeError, KeyError, LockError, LockOptions, LossReason, MemoryNode,
+    NodeError, OptionsError, Redlock, RedlockRwLock, ReleaseOutcome, Ttl,
+    node::{Answer, Command, FreedNotifier, Session},
 };
 use tokio::task::JoinSet;
 
 use crate::support::{
     MS,
-    in_memory::{all_empty, over, settle, three_nodes},
+    in_memory::{Opens, all_empty, over, settle, three_nodes},
 };
 
 async fn client(nodes: &[MemoryNode]) -> Redlock {
@@ -523,6 +525,48 @@ async fn readers_are_lost_as_locks_are() {
     again.extend().await.unwrap();
     settle().await;
     assert!(nodes[0].contains("catalogue"), "it is repaired");
+}
+
+/// A node that somebody has written before there were readers.
+#[derive(Clone)]
+struct Old(MemoryNode);
+
+impl Session for Old {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        let as_a_lock = |it: &Command| Command::new(it.key().clone(), it.operation());
+        let batch: Vec<_> = batch.iter().map(as_a_lock).collect();
+        self.0.execute(&batch)
+    }
+
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
+        self.0.watch(freed)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_know_no_readers_let_one_in_at_a_time() {
+    let nodes = three_nodes();
+    let client = || {
+        let old = nodes.iter().cloned().map(Old).map(Opens::new);
+        Redlock::builder()
+            .custom_nodes(old)
+            .clock(Clock::tokio())
+            .build()
+    };
+    let (one, other) = (client().await.unwrap(), client().await.unwrap());
+    let (ours, theirs) = (one.rw_lock("k"), other.rw_lock("k"));
+    let reader = ours.read().await.unwrap();
+    assert!(ours.try_read().await.is_ok(), "it joins");
+    assert!(theirs.try_read().await.is_err() && theirs.try_write().await.is_err());
+    tokio::time::sleep(MS(20_000)).await;
+    assert!(reader.is_valid());
+    let waiting = tokio::spawn(theirs.write().into_future());
+    settle().await;
+    reader.release().await;
+    let writer = waiting.await.unwrap().unwrap();
+    writer.downgrade().await.unwrap();
+    writer.release().await;
+    assert!(all_empty(&nodes));
 }
 
 #[tokio::test(start_paused = true)]
