@@ -7,7 +7,7 @@ use axum::{
 };
 use futures::future::select_all;
 use redlock_tokio::{Hold, Key, LockGuard, LossReason, Redlock, ReleaseReport};
-use redlock_tower::{LockRequest, ShareHold};
+use redlock_tower::{KeyRejection, LockRequest, ShareHold};
 use thiserror::Error;
 
 use crate::Problem;
@@ -121,14 +121,19 @@ impl Locked {
     }
 
     /// Returns whether this lock, or one of a layer further out, is valid and serves a request for this key in this lock
-    /// service.
-    pub(crate) fn serves(&self, wanted: &LockRequest, key: &[u8], redlock: &Redlock) -> bool {
+    /// service, or why the request would wait for that lock.
+    pub(crate) fn serves(
+        &self,
+        wanted: &LockRequest,
+        key: &[u8],
+        redlock: &Redlock,
+    ) -> Result<bool, KeyRejection> {
         let is_key = |held: &Key| held.as_bytes().strip_prefix(redlock.prefix()) == Some(key);
-        self.with_outer().any(|locked| {
-            locked.redlock.is_same(redlock)
-                && locked.keys().any(is_key)
-                && wanted.is_served_by(locked)
-                && locked.is_valid()
+        let mut with_key = self.with_outer().filter(|locked| {
+            locked.redlock.is_same(redlock) && locked.keys().any(is_key) && locked.is_valid()
+        });
+        with_key.try_fold(false, |serves, locked| {
+            Ok(serves || wanted.is_served_by(locked)?)
         })
     }
 

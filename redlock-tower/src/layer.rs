@@ -177,7 +177,7 @@ impl<K, H, M> LockLayer<K, H, M> {
     /// The metrics never contain a key, nor do the logs, unless the [`Redlock`] was built with
     /// [`log_keys`](redlock_tokio::RedlockBuilder::log_keys).
     pub fn label(mut self, label: &'static str) -> Self {
-        self.rules_mut().telemetry = Telemetry { label };
+        self.rules_mut().telemetry = Telemetry::new(label);
         self.options(LockOptions::new().label(label))
     }
 

@@ -2,6 +2,8 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 
 use redlock_tokio::{Hold, LockOptions};
 
+use crate::KeyRejection;
+
 /// The keys that a request wants to lock, and the options.
 ///
 /// ```
@@ -113,8 +115,6 @@ impl LockRequest {
     /// let export = LockRequest::new("export:acme").permits(2);
     /// # let _ = export;
     /// ```
-    ///
-    /// [`KeyRejection::Layer`]: crate::KeyRejection::Layer
     pub fn permits(mut self, permits: usize) -> Self {
         self.permits = Some(permits);
         self
@@ -147,8 +147,6 @@ impl LockRequest {
     /// };
     /// # let _ = (key(&Job::Search), key(&Job::Rebuild));
     /// ```
-    ///
-    /// [`KeyRejection::Layer`]: crate::KeyRejection::Layer
     pub fn read(mut self) -> Self {
         self.access = Some(Access::Read);
         self
@@ -158,7 +156,7 @@ impl LockRequest {
     /// while it waits, it also keeps new [readers](Self::read) out. A plain lock may starve behind them.
     ///
     /// A request for several keys takes plain locks. Together with [`permits`](Self::permits), the call fails with
-    /// [`KeyRejection::Layer`](crate::KeyRejection::Layer).
+    /// [`KeyRejection::Layer`].
     pub fn write(mut self) -> Self {
         self.access = Some(Access::Write);
         self
@@ -225,12 +223,21 @@ impl LockRequest {
 
     /// Returns whether a lock of one of the keys, held by somebody further out on the way of this request, serves the request
     /// as well. The lock of a reader serves a request that reads, and a permit one that takes permits.
-    #[must_use]
-    pub fn is_served_by(&self, hold: &Hold) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`KeyRejection::Layer`] if the lock is that of a reader, and this request wants the key alone: it would wait
+    /// for itself.
+    pub fn is_served_by(&self, hold: &Hold) -> Result<bool, KeyRejection> {
         match (self.permits, hold.slot()) {
-            (Some(permits), slot) => slot.is_some_and(|slot| slot < permits),
-            (None, Some(_)) => false,
-            (None, None) => self.access == Some(Access::Read) || !hold.is_reader(),
+            (Some(permits), slot) => Ok(slot.is_some_and(|slot| slot < permits)),
+            (None, Some(_)) => Ok(false),
+            (None, None) if hold.is_reader() && self.access != Some(Access::Read) => {
+                Err(KeyRejection::layer(
+                    "the request reads this key already, for a layer further out, and would wait for itself",
+                ))
+            }
+            (None, None) => Ok(true),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{
     CallGuard, KeyRejection, LockRequest, OnCancel, OnLost,
     fail_open::FailOpen,
     lock_request::{Access, Keys},
-    telemetry::Telemetry,
+    telemetry::{Share, Telemetry},
 };
 
 /// How many keys a call may want by default. A call that a client makes expensive costs each node 16 keys at most.
@@ -49,7 +49,7 @@ impl Rules {
             max_waiters_total: usize::MAX,
             max_keys: MAX_KEYS,
             waiting: Arc::default(),
-            telemetry: Telemetry { label: "default" },
+            telemetry: Telemetry::new("default"),
         }
     }
 
@@ -103,6 +103,20 @@ impl Rules {
         (lock.options(options), keys)
     }
 
+    /// Returns the attributes of a call that wants this in metrics and logs.
+    pub(crate) fn telemetry_of(&self, wanted: &LockRequest) -> Telemetry {
+        let share = match (wanted.access, wanted.permits.or(self.permits)) {
+            (Some(Access::Read), _) => Share::Reader,
+            (Some(Access::Write), _) => Share::Writer,
+            (None, Some(_)) => Share::Permit,
+            (None, None) => Share::Exclusive,
+        };
+        Telemetry {
+            share,
+            ..self.telemetry
+        }
+    }
+
     /// Returns how long one more waiter would expect to wait for these keys.
     pub(crate) fn expected_wait(&self, keys: &Keys) -> Option<Duration> {
         let waits = keys
@@ -112,13 +126,8 @@ impl Rules {
     }
 
     /// Puts a guard under the care of the layer.
-    pub(crate) fn hold(&self, guard: LockGuard) -> CallGuard {
-        CallGuard::new(
-            guard,
-            self.on_lost,
-            self.on_cancel,
-            self.telemetry.hold_timer(),
-        )
+    pub(crate) fn hold(&self, guard: LockGuard, call: Telemetry) -> CallGuard {
+        CallGuard::new(guard, self.on_lost, self.on_cancel, call.hold_timer())
     }
 
     /// Returns the rules by which a call goes on without a lock after this error: not after a shutdown, nor if

@@ -4,26 +4,63 @@ use redlock_tokio::{Hold, LossReason};
 use tokio::time::Instant;
 use tracing::Span;
 
-/// The label of a layer, which its logs and metrics carry as the attribute `label`.
+/// The attributes of a call in metrics and logs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Telemetry {
+    /// The label of the layer.
     pub(crate) label: &'static str,
+    /// Metrics of readers and of writers are apart, since their waits and holds differ.
+    pub(crate) share: Share,
+}
+
+/// How a call shares its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Share {
+    /// The call has no key.
+    None,
+    Exclusive,
+    Permit,
+    Reader,
+    Writer,
+}
+
+impl Share {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Exclusive => "exclusive",
+            Self::Permit => "permit",
+            Self::Reader => "reader",
+            Self::Writer => "writer",
+        }
+    }
 }
 
 impl Telemetry {
+    /// Returns the attributes of calls without a key.
+    pub(crate) const fn new(label: &'static str) -> Self {
+        let share = Share::None;
+        Self { label, share }
+    }
+
     pub(crate) fn wait_timer(self) -> WaitTimer {
-        metric::waiting(self.label, 1.0);
+        metric::waiting(self, 1.0);
         WaitTimer {
-            label: self.label,
+            call: self,
             since: Instant::now(),
             result: "cancelled",
-            span: tracing::debug_span!(target: "redlock", "lock_wait", label = self.label),
+            span: tracing::debug_span!(
+                target: "redlock",
+                "lock_wait",
+                label = self.label,
+                share = self.share.name()
+            ),
         }
     }
 
     pub(crate) fn hold_timer(self) -> HoldTimer {
         HoldTimer {
-            label: self.label,
+            call: self,
             since: metric::now(),
         }
     }
@@ -32,13 +69,17 @@ impl Telemetry {
 /// Measures how long a call waits. Dropping it ends the wait.
 #[derive(Debug)]
 pub(crate) struct WaitTimer {
-    label: &'static str,
+    call: Telemetry,
     since: Instant,
     result: &'static str,
     span: Span,
 }
 
 impl WaitTimer {
+    pub(crate) fn call(&self) -> Telemetry {
+        self.call
+    }
+
     pub(crate) fn span(&self) -> &Span {
         &self.span
     }
@@ -55,43 +96,44 @@ impl Drop for WaitTimer {
         tracing::debug!(
             target: "redlock",
             parent: &self.span,
-            label = self.label,
+            label = self.call.label,
             result = self.result,
             waited = ?self.since.elapsed(),
             "a call waited for a lock"
         );
-        metric::waiting(self.label, -1.0);
-        metric::waited(self.label, self.result, self.since);
+        metric::waiting(self.call, -1.0);
+        metric::waited(self.call, self.result, self.since);
     }
 }
 
 /// Measures how long a call holds its lock. Dropping it ends the hold.
 #[derive(Debug)]
 pub(crate) struct HoldTimer {
-    label: &'static str,
+    call: Telemetry,
     since: metric::Start,
 }
 
 impl HoldTimer {
     pub(crate) fn span(&self) -> Span {
-        tracing::debug_span!(target: "redlock", "lock_held", label = self.label)
+        let Telemetry { label, share } = self.call;
+        tracing::debug_span!(target: "redlock", "lock_held", label, share = share.name())
     }
 
     pub(crate) fn note_loss(&self, hold: &Hold, reason: LossReason) {
         tracing::warn!(
             target: "redlock",
-            label = self.label,
+            label = self.call.label,
             token = %hold.token(),
             %reason,
             "a call lost its lock while it ran"
         );
-        metric::lost(self.label);
+        metric::lost(self.call);
     }
 }
 
 impl Drop for HoldTimer {
     fn drop(&mut self) {
-        metric::held(self.label, self.since);
+        metric::held(self.call, self.since);
     }
 }
 
@@ -101,34 +143,41 @@ mod metric {
     use metrics::{counter, gauge, histogram};
     use tokio::time::Instant;
 
+    use super::Telemetry;
+
     pub(super) type Start = Instant;
 
     pub(super) fn now() -> Start {
         Instant::now()
     }
 
-    pub(super) fn waiting(label: &'static str, more: f64) {
-        gauge!("redlock_queued_requests", "label" => label).increment(more);
+    pub(super) fn waiting(call: Telemetry, more: f64) {
+        gauge!("redlock_queued_requests", "label" => call.label, "share" => call.share.name())
+            .increment(more);
     }
 
-    pub(super) fn waited(label: &'static str, result: &'static str, since: Instant) {
-        counter!("redlock_requests_total", "label" => label, "result" => result).increment(1);
-        histogram!("redlock_time_in_queue_seconds", "label" => label, "result" => result)
+    pub(super) fn waited(call: Telemetry, result: &'static str, since: Instant) {
+        counter!("redlock_requests_total", "label" => call.label, "result" => result, "share" => call.share.name()).increment(1);
+        histogram!("redlock_time_in_queue_seconds", "label" => call.label, "result" => result, "share" => call.share.name())
             .record(since.elapsed());
     }
 
-    pub(super) fn held(label: &'static str, since: Start) {
-        histogram!("redlock_hold_duration_seconds", "label" => label).record(since.elapsed());
+    pub(super) fn held(call: Telemetry, since: Start) {
+        histogram!("redlock_hold_duration_seconds", "label" => call.label, "share" => call.share.name())
+            .record(since.elapsed());
     }
 
-    pub(super) fn lost(label: &'static str) {
-        counter!("redlock_locks_lost_total", "label" => label).increment(1);
+    pub(super) fn lost(call: Telemetry) {
+        counter!("redlock_locks_lost_total", "label" => call.label, "share" => call.share.name())
+            .increment(1);
     }
 }
 
 #[cfg(not(feature = "metrics"))]
 mod metric {
     use tokio::time::Instant;
+
+    use super::Telemetry;
 
     /// Reading the clock costs time, which nobody needs here.
     #[derive(Clone, Copy, Debug)]
@@ -138,8 +187,8 @@ mod metric {
         Start
     }
 
-    pub(super) fn waiting(_label: &'static str, _more: f64) {}
-    pub(super) fn waited(_label: &'static str, _result: &'static str, _since: Instant) {}
-    pub(super) fn held(_label: &'static str, _since: Start) {}
-    pub(super) fn lost(_label: &'static str) {}
+    pub(super) fn waiting(_call: Telemetry, _more: f64) {}
+    pub(super) fn waited(_call: Telemetry, _result: &'static str, _since: Instant) {}
+    pub(super) fn held(_call: Telemetry, _since: Start) {}
+    pub(super) fn lost(_call: Telemetry) {}
 }

@@ -24,11 +24,12 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     pub(crate) fn new(rules: &Rules, wanted: LockRequest) -> Self {
+        let timer = rules.telemetry_of(&wanted).wait_timer();
         let (lock, keys) = rules.lock(wanted);
         Self {
             keys,
             lock: Some(lock.into_future()),
-            timer: rules.telemetry.wait_timer(),
+            timer,
             place: None,
         }
     }
@@ -65,7 +66,7 @@ impl Waiting {
         let error = match outcome {
             Ok(guard) => {
                 self.timer.end("acquired");
-                return Ok(Some(rules.hold(guard)));
+                return Ok(Some(rules.hold(guard, self.timer.call())));
             }
             Err(error) => error,
         };

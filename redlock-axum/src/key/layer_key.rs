@@ -58,15 +58,18 @@ impl KeyRules {
 
     /// Adds the prefix and the way of sharing, and leaves out the keys that outer layers hold for this request. Returns
     /// `None` if they hold all of them.
-    fn missing(&self, wanted: LockRequest, request: &Request) -> Option<LockRequest> {
+    fn missing(&self, wanted: LockRequest, request: &Request) -> Extracted {
         let wanted = wanted.prefix(&self.prefix);
         let wanted = wanted.or(&self.sharing(request.method()));
         let Some(outer) = request.extensions().get::<Locked>() else {
-            return Some(wanted);
+            return Ok(Some(wanted));
         };
-        let is_held = |key: &[u8]| outer.serves(&wanted, key, &self.redlock);
-        if !wanted.keys().any(is_held) {
-            return Some(wanted);
+        let is_held = wanted
+            .keys()
+            .map(|key| outer.serves(&wanted, key, &self.redlock))
+            .collect::<Result<Vec<_>, _>>()?;
+        if !is_held.contains(&true) {
+            return Ok(Some(wanted));
         }
         // A client can cause this with two equal values. So it is not an error, and is logged once.
         self.warned.call_once(|| {
@@ -78,7 +81,8 @@ impl KeyRules {
                  of both keys. This warning is not repeated"
             );
         });
-        wanted.clone().retain_keys(|key| !is_held(key))
+        let mut is_held = is_held.into_iter();
+        Ok(wanted.retain_keys(|_| is_held.next() != Some(true)))
     }
 
     /// Returns how much of the body to read, if the request has a body that may still arrive.
@@ -191,10 +195,11 @@ impl<K: RequestKey> Future for LayerKeyFuture<K> {
                     let body_limit = rules.body_limit_of(&mut request);
                     let wanted = match wanted {
                         Ok(Some(wanted)) => rules.missing(wanted, &request),
-                        other => return Poll::Ready((request, other)),
+                        other => other,
                     };
-                    let Some(wanted) = wanted else {
-                        return Poll::Ready((request, Ok(None)));
+                    let wanted = match wanted {
+                        Ok(Some(wanted)) => wanted,
+                        other => return Poll::Ready((request, other)),
                     };
                     match body_limit {
                         Some(limit) => read(limit, request, wanted, *deadline).boxed(),

@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use redlock_tokio::{Redlock, test_util::TestNodes};
-use redlock_tower::{LockLayer, OnLost, TaskTracker};
+use redlock_tower::{LockLayer, LockRequest, OnLost, TaskTracker};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -62,14 +62,20 @@ impl Bed {
             .wait(Duration::from_secs(1))
     }
 
-    /// Returns what was counted since the last call under these names and labels.
+    /// Returns what was counted since the last call under these names and labels. Calls are exclusive unless they say
+    /// otherwise.
     fn counts<const N: usize>(&self, names: [&str; N]) -> [Option<f64>; N] {
         let seen = look(&self.snapshotter);
         assert!(seen.keys().all(|name| !name.contains("secret")), "{seen:?}");
         names.map(|name| {
             let (name, labels) = name.split_once(' ').unwrap_or((name, ""));
-            let name = format!("redlock_{name} label=orders {labels}");
-            seen.get(name.trim_end()).copied()
+            let share = if labels.contains("share=") {
+                ""
+            } else {
+                " share=exclusive"
+            };
+            let name = format!("redlock_{name} label=orders {labels}{share}");
+            seen.get(&name.replace("  ", " ")).copied()
         })
     }
 }
@@ -102,6 +108,44 @@ async fn requests_waits_and_holds_are_counted_without_keys() {
     let counts = it.counts(["queued_requests", "requests_total result=cancelled"]);
     assert_eq!(counts, [Some(-1.0), Some(1.0)], "one less waits");
     drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_writers_and_permits_are_counted_apart() {
+    let recorder = DebuggingRecorder::new();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let it = Bed::new(&recorder);
+    let reader = it.nodes.contend_as_reader("secret").await.unwrap();
+    let layer = it.layer().await.with_key(|share: &&'static str| {
+        let secret = LockRequest::new("secret");
+        match *share {
+            "reader" => secret.read(),
+            "writer" => secret.write(),
+            "permit" => secret.permits(2),
+            _ => secret,
+        }
+    });
+    let inner = service_fn(async |_: &'static str| Ok::<_, Infallible>(()));
+    let service = layer.layer(inner);
+    for (share, is_acquired) in [
+        ("reader", true),
+        ("writer", false),
+        ("permit", true),
+        ("exclusive", false),
+    ] {
+        let outcome = service.clone().oneshot(share).await;
+        assert_eq!(outcome.is_ok(), is_acquired, "{share}");
+        let result = if is_acquired { "acquired" } else { "contended" };
+        let counts = it.counts([
+            &*format!("requests_total result={result} share={share}"),
+            &*format!("time_in_queue_seconds result={result} share={share}"),
+            &*format!("hold_duration_seconds share={share}"),
+            &*format!("queued_requests share={share}"),
+        ]);
+        let held = is_acquired.then_some(1.0);
+        assert_eq!(counts, [Some(1.0), Some(1.0), held, Some(0.0)], "{share}");
+    }
+    drop(reader);
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,7 +183,7 @@ async fn refused_calls_and_calls_without_a_lock_are_counted() {
     );
     let counts = it.counts([
         "requests_total result=queue_full",
-        "requests_total result=invalid",
+        "requests_total result=invalid share=none",
         "requests_total result=unavailable",
         "requests_total result=failed_open",
         "hold_duration_seconds",
