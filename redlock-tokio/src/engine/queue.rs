@@ -324,10 +324,13 @@ impl<T: Clone> Queue<T> {
     pub(crate) fn tables(&self) -> QueueTables {
         let queues = self.0.lock();
         let of_keys = queues.keys.by_key.values().map(WaitQueue::waiting);
+        let of_semaphores = queues.semaphores.values().map(PermitLine::waiting);
+        let of_others = queues.read_write.values().map(ReadWriteLine::waiting);
+        let waiting = of_keys.chain(of_semaphores).chain(of_others);
         QueueTables {
-            keys: queues.keys.by_key.len(),
+            keys: queues.keys.by_key.len() + queues.semaphores.len() + queues.read_write.len(),
             waiting: queues.waiting,
-            waiting_for_one_key: of_keys.max().unwrap_or(0),
+            waiting_for_one_key: waiting.max().unwrap_or(0),
             several: queues.keys.multi.entries(),
         }
     }

@@ -6,7 +6,7 @@ use futures::{
     future::{BoxFuture, join_all},
 };
 use redlock_tokio::{
-    NodeError, Redlock,
+    Lock, NodeError, Redlock,
     node::{Answer, Command, Session, Vote},
 };
 use tokio::runtime::Builder;
@@ -25,8 +25,8 @@ impl Session for Forgetful {
 }
 
 /// Holds so many locks at once, and releases them.
-async fn hold_at_once(redlock: &Redlock, locks: usize) {
-    let lock = async |key: usize| redlock.lock(key.to_string()).await.unwrap();
+async fn hold_at_once(redlock: &Redlock, locks: usize, request: fn(&Redlock, String) -> Lock) {
+    let lock = async |key: usize| request(redlock, key.to_string()).await.unwrap();
     let guards = join_all((0..locks).map(lock)).await;
     join_all(guards.into_iter().map(|it| it.release())).await;
 }
@@ -43,9 +43,16 @@ fn a_hundred_thousand_keys_that_were_busy_at_once_leave_no_memory_behind() {
     let nodes = [(); 3].map(|()| Opens::new(Forgetful));
     let builder = Redlock::builder().custom_nodes(nodes);
     let redlock = runtime.block_on(builder.build()).unwrap();
-    runtime.block_on(hold_at_once(&redlock, 100));
-    let left = measure(|| runtime.block_on(hold_at_once(&redlock, PEAK)));
-    let per_key = left.bytes_current as f64 / PEAK as f64;
-    println!("{per_key:.1} B for each key");
-    assert!(per_key < 5.0, "{per_key} B for each key");
+    let requests: [(&str, fn(&Redlock, String) -> Lock); 3] = [
+        ("lock", |redlock, key| redlock.lock(key)),
+        ("permit", |redlock, key| redlock.semaphore(key, 1).acquire()),
+        ("reader", |redlock, key| redlock.rw_lock(key).read()),
+    ];
+    for (kind, request) in requests {
+        runtime.block_on(hold_at_once(&redlock, 100, request));
+        let left = measure(|| runtime.block_on(hold_at_once(&redlock, PEAK, request)));
+        let per_key = left.bytes_current as f64 / PEAK as f64;
+        println!("{kind}: {per_key:.1} B for each key");
+        assert!(per_key < 5.0, "{kind}: {per_key} B for each key");
+    }
 }

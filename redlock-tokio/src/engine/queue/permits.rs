@@ -7,7 +7,7 @@ use redlock_core::{Permits, Timestamp};
 use super::{
     Entry, FollowUp, JoinOutcome, Queue, Refused, Ticket, outcome::admit, permit_line::PermitLine,
 };
-use crate::{Key, options::QueuePolicy};
+use crate::{Key, engine::shrink, options::QueuePolicy};
 
 impl<T: Clone> Queue<T> {
     /// Takes a turn for a permit of this semaphore if there is room. Otherwise waits in the queue. `enter` makes what has
@@ -67,6 +67,7 @@ impl<T: Clone> Queue<T> {
         queues.waiting -= follow_ups.len();
         if line.get().is_empty() {
             line.remove();
+            shrink::map(&mut queues.semaphores);
         }
         follow_ups
     }

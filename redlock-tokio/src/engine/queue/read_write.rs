@@ -8,7 +8,7 @@ use super::{
     Entry, FollowUp, JoinOutcome, Queue, Refused, Role, Ticket, outcome::admit,
     read_write_line::ReadWriteLine,
 };
-use crate::{Key, options::QueuePolicy};
+use crate::{Key, engine::shrink, options::QueuePolicy};
 
 impl<T: Clone> Queue<T> {
     /// Takes a turn for this lock if there is room. Otherwise waits in the queue. `enter` makes what has the turn, or waits,
@@ -78,6 +78,7 @@ impl<T: Clone> Queue<T> {
         queues.waiting -= follow_ups.len();
         if line.get().is_empty() {
             line.remove();
+            shrink::map(&mut queues.read_write);
         }
         follow_ups
     }
