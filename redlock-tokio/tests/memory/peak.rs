@@ -24,8 +24,10 @@ impl Session for Forgetful {
     }
 }
 
+type Request = fn(&Redlock, String) -> Lock;
+
 /// Holds so many locks at once, and releases them.
-async fn hold_at_once(redlock: &Redlock, locks: usize, request: fn(&Redlock, String) -> Lock) {
+async fn hold_at_once(redlock: &Redlock, locks: usize, request: Request) {
     let lock = async |key: usize| request(redlock, key.to_string()).await.unwrap();
     let guards = join_all((0..locks).map(lock)).await;
     join_all(guards.into_iter().map(|it| it.release())).await;
@@ -43,7 +45,7 @@ fn a_hundred_thousand_keys_that_were_busy_at_once_leave_no_memory_behind() {
     let nodes = [(); 3].map(|()| Opens::new(Forgetful));
     let builder = Redlock::builder().custom_nodes(nodes);
     let redlock = runtime.block_on(builder.build()).unwrap();
-    let requests: [(&str, fn(&Redlock, String) -> Lock); 3] = [
+    let requests: [(&str, Request); 3] = [
         ("lock", |redlock, key| redlock.lock(key)),
         ("permit", |redlock, key| redlock.semaphore(key, 1).acquire()),
         ("reader", |redlock, key| redlock.rw_lock(key).read()),
