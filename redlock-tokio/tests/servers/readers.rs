@@ -87,6 +87,36 @@ async fn those_that_wait_are_notified() {
     assert!(waits[5] < MS(100), "{waits:?}");
 }
 
+/// Without notifications, those that wait look from time to time.
+#[tokio::test]
+async fn readers_and_writers_over_resp2() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let urls = servers.urls().into_iter();
+        let urls = urls.map(|url| format!("{url}?protocol=resp2"));
+        clients.push(crate::support::trusting(urls).build().await.unwrap());
+    }
+    let [one, other] = [0, 1].map(|it: usize| clients[it].rw_lock("catalogue"));
+    for _ in 0..3 {
+        let readers = [one.read().await.unwrap(), other.read().await.unwrap()];
+        let waiting = tokio::spawn(other.write().into_future());
+        tokio::time::sleep(MS(300)).await;
+        assert!(
+            one.try_read().await.is_ok() && !waiting.is_finished(),
+            "it waits in its process"
+        );
+        drop(readers);
+        let writer = waiting.await.unwrap().expect("the readers are gone");
+        let waiting = tokio::spawn(one.read().into_future());
+        tokio::time::sleep(MS(300)).await;
+        assert!(!waiting.is_finished());
+        writer.downgrade().await.unwrap();
+        drop(waiting.await.unwrap().expect("readers may come"));
+        writer.release().await;
+    }
+}
+
 /// A mark lives for up to two seconds. Readers do not wait for its end.
 #[tokio::test]
 async fn readers_are_notified_of_a_writer_that_gives_up() {
