@@ -171,7 +171,8 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// Returns whether a [reader](crate::RedlockRwLock::read) made them. Other readers did not keep it out.
+    /// Returns whether a [reader](crate::RedlockRwLock::read) made them. A writer or another client
+    /// kept it out, or a writer that waits.
     #[must_use]
     pub fn by_reader(&self) -> bool {
         self.share == Share::Reader
