@@ -334,7 +334,7 @@ impl Lease {
                 self.release_in_passing();
                 self.exhaust(AcquireFailure::Abandoned);
             }
-            State::Backoff(_) => self.exhaust(AcquireFailure::Abandoned),
+            State::Backoff(_) => self.exhaust_waiting(AcquireFailure::Abandoned),
             State::Held(_) => self.lose(LossReason::Abandoned),
             State::Releasing(it) => {
                 if let Some(verdict) = it.round.give_up() {

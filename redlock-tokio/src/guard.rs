@@ -175,7 +175,8 @@ impl LockGuard {
     pub fn acquisition(&self) -> Acquisition {
         let waited = self.waited;
         if self.hold.held().is_handed_over() {
-            if self.hold.cell().is_readers() {
+            let cell = self.hold.cell();
+            if cell.is_readers() && !cell.is_writers() {
                 return Acquisition::Joined { waited };
             }
             return Acquisition::HandedOver { waited };

@@ -35,7 +35,8 @@ use crate::{
 ///
 /// A writer that waits keeps new readers out, and waits for those that are in. A reader that has waited for a writer does not
 /// wait for the next one. So neither starves. A plain lock waits for readers but does not keep new ones out, so it may starve
-/// behind them: ask for a [`write`](Self::write) where there are readers.
+/// behind them, and it asks the nodes often, because each reader that comes looks to it like a key that was free: ask for a
+/// [`write`](Self::write) where there are readers.
 ///
 /// Requests of one process wait in one line, in the order in which they came. Among processes the order is a matter of chance.
 ///
@@ -79,8 +80,8 @@ impl RedlockRwLock {
     }
 
     /// Acquires the lock for a writer, alone, and waits while readers or others have it. New readers of other processes wait
-    /// behind it. [`Lock`] has the options, and [`LockFuture`](crate::LockFuture) documents cost and cancel safety. The cost
-    /// is that of a lock.
+    /// behind it once it is the first in the line of its process. [`Lock`] has the options, and
+    /// [`LockFuture`](crate::LockFuture) documents cost and cancel safety. The cost is that of a lock.
     ///
     /// # Errors
     ///

@@ -169,7 +169,12 @@ impl Held {
         // A reader's token cannot be fenced.
         self.fenced = None;
         // Where an extension that is under way arrives later, it finds a reader, and changes nothing.
-        self.start_extension(cx, cx.config.validity.ttl());
+        let ttl = cx.config.validity.ttl();
+        let ttl = match self.extension {
+            Extension::Running { ttl: running, .. } => ttl.max(running),
+            Extension::Idle { .. } => ttl,
+        };
+        self.start_extension(cx, ttl);
         true
     }
 

@@ -65,7 +65,7 @@ impl Outbox {
     }
 
     /// Asks nodes whether they have the key, or the slots if the key is that of a semaphore. A writer that waits, and asks
-    /// them again at `next`, marks the key until then.
+    /// them again at `next`, marks the key until then, but for no longer than its own key would live.
     pub(super) fn look(
         &mut self,
         nodes: NodeSet,
@@ -77,6 +77,7 @@ impl Outbox {
         let time = next
             .saturating_duration_since(now)
             .saturating_add(MARK_MARGIN);
+        let time = time.min(self.longest_ttl.as_duration());
         let mark = (self.access == Access::Writer).then(|| Ttl::at_least(time));
         let round = self.next_round();
         self.push(Transmit {

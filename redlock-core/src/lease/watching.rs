@@ -114,6 +114,7 @@ impl Lease {
     pub fn probe_slot_again(&mut self, node: NodeId, slot: Slot) {
         if self.config.quorum.all().contains(node) {
             self.probe_if(node, |key_watch| key_watch.handle_slot_change(node, slot));
+            self.gather_after_change(node);
         }
     }
 
@@ -148,7 +149,7 @@ impl Lease {
         }
         match backoff.next(now, self.attempts) {
             Next::Wait => {}
-            Next::GiveUp(failure) => self.exhaust(failure),
+            Next::GiveUp(failure) => self.exhaust_waiting(failure),
             Next::Probe => self.probe_on_schedule(now),
             Next::Confirm => {
                 if let Some(key_watch) = &mut backoff.key_watch {
@@ -164,6 +165,14 @@ impl Lease {
                 self.attempt(now, retry, best);
             }
         }
+    }
+
+    /// Gives up. A writer deletes its mark.
+    pub(super) fn exhaust_waiting(&mut self, failure: AcquireFailure) {
+        if self.is_writer() {
+            self.release_in_passing();
+        }
+        self.exhaust(failure);
     }
 
     /// Probes a taken key although no notification came. A notification may be lost, and some servers send
@@ -203,7 +212,7 @@ impl Lease {
             schedule.with_haste(unseen)
         };
         match schedule.next_probe(retry.deadline, tries, now, random) {
-            None => self.exhaust(failure),
+            None => self.exhaust_waiting(failure),
             Some(next) => {
                 *until = next;
                 key_watch.await_scheduled(self.outbox.look(nodes, SlotSet::ALL, token, now, next));

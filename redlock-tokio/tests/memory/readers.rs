@@ -632,3 +632,80 @@ async fn an_error_says_who_keeps_whom_out() {
     );
     drop(writer);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_may_not_wait_passes_readers_that_do() {
+    let nodes = three_nodes();
+    let catalogue = client(&nodes).await.rw_lock("catalogue");
+    let mut tasks = JoinSet::new();
+    for index in 0..20 {
+        let catalogue = catalogue.clone();
+        tasks.spawn(async move {
+            match index % 2 {
+                0 => catalogue.read().await,
+                _ => catalogue.try_read().await,
+            }
+        });
+    }
+    let outcomes = tasks.join_all().await;
+    let failed = outcomes.iter().find_map(|it| it.as_ref().err());
+    assert!(failed.is_none(), "{}", failed.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_keeps_what_a_longer_extension_beside_it_has_asked_for() {
+    let nodes = three_nodes();
+    let redlock = over(&nodes).max_ttl(MS(90_000)).build().await.unwrap();
+    redlock.ready(MS(100_000)).await.unwrap();
+    let guard = redlock.rw_lock("catalogue").write().await.unwrap();
+    let (extended, downgraded) = tokio::join!(guard.extend_for(MS(60_000)), guard.downgrade());
+    extended.unwrap();
+    downgraded.unwrap();
+    assert!(guard.remaining() > MS(59_000), "{:?}", guard.remaining());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_was_downgraded_still_says_that_it_was_handed_its_lock() {
+    let nodes = three_nodes();
+    let catalogue = client(&nodes).await.rw_lock("catalogue");
+    let first = catalogue.write().await.unwrap();
+    let second = tokio::spawn(catalogue.write().into_future());
+    settle().await;
+    drop(first);
+    let second = second.await.unwrap().unwrap();
+    second.downgrade().await.unwrap();
+    let acquisition = second.acquisition();
+    assert!(matches!(acquisition, Acquisition::HandedOver { .. }));
+}
+
+/// Returns for how long a writer of another client keeps readers out after its wait has come to this end.
+async fn mark_left_behind(end: impl AsyncFnOnce(Redlock)) -> Duration {
+    let nodes = three_nodes();
+    let (reader, others) = (client(&nodes).await, client(&nodes).await);
+    let lock = reader.rw_lock("catalogue").read().max_hold(MS(600_000));
+    let _held = lock.await.unwrap();
+    end(client(&nodes).await).await;
+    settle().await;
+    let after = tokio::time::Instant::now();
+    while others.rw_lock("catalogue").try_read().await.is_err() {
+        tokio::time::sleep(MS(1)).await;
+    }
+    after.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_leaves_no_mark_whether_its_time_is_over_or_its_client_is_shut_down() {
+    let timed_out = mark_left_behind(async |writer| {
+        let waiting = writer.rw_lock("catalogue").write().wait(MS(3000));
+        assert!(waiting.await.is_err());
+    });
+    assert_eq!(timed_out.await, MS(0));
+    let shut_down = mark_left_behind(async |writer| {
+        let waiting = writer.rw_lock("catalogue").write().wait(MS(600_000));
+        let waiting = tokio::spawn(waiting.into_future());
+        tokio::time::sleep(MS(30_000)).await;
+        writer.shutdown().await;
+        assert!(waiting.await.unwrap().is_err());
+    });
+    assert_eq!(shut_down.await, MS(0));
+}

@@ -193,6 +193,32 @@ fn a_writer_marks_the_key_until_a_little_after_its_next_look() {
 }
 
 #[test]
+fn a_mark_lives_no_longer_than_the_key_of_its_writer() {
+    let seldom = RetrySchedule::new(MS(60_000)..=MS(60_000)).unwrap();
+    let mut driven = probing(seldom);
+    driven.lease.set_share(Share::Writer);
+    driven.run(|lease| lease.acquire(at(0), Timestamp::MAX));
+    driven.reply(at(1), &[Denied; 3]);
+    assert_eq!(mark(&driven), Some(MS(1000)));
+}
+
+#[test]
+fn a_writer_that_is_abandoned_or_has_no_time_left_deletes_its_mark() {
+    let mut abandoned = denied(Share::Writer);
+    abandoned.run(Lease::abandon);
+    let mut late = denied(Share::Writer);
+    late.reply(at(2), &[taken(5000); 5]);
+    while !late.lease.is_closed() {
+        let due = late.lease.poll_timeout().unwrap();
+        late.run(|lease| lease.handle_timeout(due));
+    }
+    for driven in [abandoned, late] {
+        let release = release_of(driven.lease.token());
+        assert_eq!(driven.operations().last(), Some(&release));
+    }
+}
+
+#[test]
 fn only_writers_mark() {
     for share in [
         Share::Exclusive,
@@ -263,7 +289,8 @@ fn a_downgrade_takes_the_place_of_an_extension_that_is_under_way() {
     driven.reply_to(exclusive, at(101), 0, &[Denied; 5]);
     assert!(driven.told.is_empty() && driven.is_held(at(101)));
     driven.reply(at(102), &[Granted; 3]);
-    assert_eq!(driven.lease.valid_until(at(102)), Some(at(1000)));
+    let valid_until = driven.lease.valid_until(at(102));
+    assert_eq!(valid_until, Some(at(5000)), "as long as asked for");
 }
 
 #[test]

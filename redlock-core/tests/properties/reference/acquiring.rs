@@ -62,18 +62,17 @@ impl Story<'_> {
                 let entry = self.next()?;
                 match entry.input {
                     Input::Release => {
-                        if self.access == Access::Writer {
-                            // The mark.
-                            self.release(self.nonce.token(number));
-                        }
+                        self.delete_mark(number);
                         return Ok(None);
                     }
                     Input::Abandon => {
+                        self.delete_mark(number);
                         let failure = AcquireFailure::Abandoned;
                         self.tell(Event::Exhausted { failure, attempts });
                         return Ok(None);
                     }
                     Input::Timeout if entry.now >= retry && entry.now >= deadline => {
+                        self.delete_mark(number);
                         self.tell(Event::Exhausted { failure, attempts });
                         return Ok(None);
                     }
@@ -83,6 +82,12 @@ impl Story<'_> {
             };
         }
         unreachable!("attempts are counted in u32, and the log is short")
+    }
+
+    fn delete_mark(&mut self, attempts: u32) {
+        if self.access == Access::Writer {
+            self.release(self.nonce.token(attempts));
+        }
     }
 
     fn attempt(

@@ -86,16 +86,17 @@ impl Story<'_> {
                     if !matches!(self.access, Access::Exclusive | Access::Writer)
                         || !keep_alive.allows(start, now) => {}
                 Input::Timeout | Input::Extend | Input::ExtendFor(_) | Input::Downgrade => {
-                    if entry.input == Input::Downgrade {
-                        // A reader has no fence. The extension of a writer is no downgrade.
-                        self.access = READER_WITHIN;
-                        (fence, fenced_by, extension) = (None, None, None);
-                    }
-                    let wanted = match entry.input {
+                    let mut wanted = match entry.input {
                         Input::ExtendFor(other) if keep_alive.renews() => ttl.max(other),
                         Input::ExtendFor(other) => other,
                         _ => ttl,
                     };
+                    if entry.input == Input::Downgrade {
+                        wanted = extension.as_ref().map_or(ttl, |it| it.ttl.max(ttl));
+                        // A reader has no fence. The extension of a writer is no downgrade.
+                        self.access = READER_WITHIN;
+                        (fence, fenced_by, extension) = (None, None, None);
+                    }
                     let suffices = |it: &Extension| it.ttl >= wanted;
                     if !extension.as_ref().is_some_and(suffices) {
                         due = None;

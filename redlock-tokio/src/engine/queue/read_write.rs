@@ -30,7 +30,7 @@ impl<T: Clone> Queue<T> {
         let queues = &mut *queues;
         let waiting = queues.read_write.get(key).map_or(0, ReadWriteLine::waiting);
         let line = queues.read_write.get(key);
-        if waiting == 0 && line.is_none_or(|line| line.has_room(role)) {
+        if line.is_none_or(|line| line.may_begin(role)) {
             let line = queues.read_write.entry(key.clone());
             let line = line.or_insert_with(ReadWriteLine::new);
             line.give_turn(ticket, role, enter(Entry::Turn));
@@ -266,8 +266,9 @@ mod tests {
         line.join(3, Reader);
         assert_eq!(line.note_hold(1), [2]);
         assert_eq!(line.queue.open_turn(&line.key), None, "another one asks");
-        assert_eq!(line.join(4, LoneReader), Some(false), "it is not its turn");
-        assert_eq!(line.note_hold(2), [3, 4]);
+        assert_eq!(line.join(4, LoneReader), Some(true), "no writer waits");
+        assert_eq!(line.note_hold(2), [0; 0], "it asks");
+        assert_eq!(line.note_hold(4), [3]);
         assert_eq!(line.queue.read_write_turns(b"catalogue"), [1, 2, 3, 4]);
     }
 

@@ -23,6 +23,7 @@ pub(crate) enum Role {
 pub(super) struct ReadWriteLine<T> {
     turns: BTreeMap<Ticket, Turn<T>>,
     waiting: BTreeMap<Ticket, (Role, T)>,
+    waiting_writers: usize,
 }
 
 #[derive(Debug)]
@@ -44,11 +45,19 @@ impl<T: Clone> ReadWriteLine<T> {
         Self {
             turns: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            waiting_writers: 0,
         }
     }
 
+    /// Returns whether a request that has just come may have a turn. A reader that asks the nodes itself need not wait behind
+    /// readers that wait to join another.
+    pub(super) fn may_begin(&self, role: Role) -> bool {
+        let overtakes = role == Role::LoneReader && self.waiting_writers == 0;
+        (self.waiting.is_empty() || overtakes) && self.has_room(role)
+    }
+
     /// Returns whether a request that is the first in line may have a turn.
-    pub(super) fn has_room(&self, role: Role) -> bool {
+    fn has_room(&self, role: Role) -> bool {
         let mut turns = self.turns.values();
         match role {
             Role::Writer => self.turns.is_empty(),
@@ -75,6 +84,7 @@ impl<T: Clone> ReadWriteLine<T> {
 
     pub(super) fn push(&mut self, ticket: Ticket, role: Role, waiter: T) {
         self.waiting.insert(ticket, (role, waiter));
+        self.waiting_writers += usize::from(role == Role::Writer);
     }
 
     /// Notes that a lease has got the lock.
@@ -98,7 +108,19 @@ impl<T: Clone> ReadWriteLine<T> {
 
     /// Removes a waiter. Returns whether it was there.
     pub(super) fn remove(&mut self, ticket: Ticket) -> bool {
-        self.waiting.remove(&ticket).is_some()
+        let removed = self.waiting.remove(&ticket);
+        self.note_removed(removed).is_some()
+    }
+
+    fn pop(&mut self) -> Option<(Ticket, (Role, T))> {
+        let (ticket, waiter) = self.waiting.pop_first()?;
+        Some((ticket, self.note_removed(Some(waiter))?))
+    }
+
+    fn note_removed(&mut self, waiter: Option<(Role, T)>) -> Option<(Role, T)> {
+        let is_writer = matches!(waiter, Some((Role::Writer, _)));
+        self.waiting_writers -= usize::from(is_writer);
+        waiter
     }
 
     /// Returns the readers that hold the lock and that a new reader may join: those that came last, if nobody waits.
@@ -119,7 +141,7 @@ impl<T: Clone> ReadWriteLine<T> {
         if turn.is_writer || *role != Role::Reader || !fits(waiter) {
             return None;
         }
-        self.waiting.pop_first().map(|(_, (_, waiter))| waiter)
+        self.pop().map(|(_, (_, waiter))| waiter)
     }
 
     /// Removes the first waiter, for the writer with this ticket to hand the lock over, if that has held it within this
@@ -135,7 +157,7 @@ impl<T: Clone> ReadWriteLine<T> {
         if role.is_reader() || !is_short(since) || !fits(waiter) {
             return None;
         }
-        self.waiting.pop_first().map(|(_, (_, waiter))| waiter)
+        self.pop().map(|(_, (_, waiter))| waiter)
     }
 
     /// Gives turns to waiters while there is room. `backs_off` says whether a writer lets other processes go first.
@@ -143,7 +165,7 @@ impl<T: Clone> ReadWriteLine<T> {
         let mut follow_ups = Vec::new();
         while let Some((_, (role, _))) = self.waiting.first_key_value()
             && self.has_room(*role)
-            && let Some((ticket, (role, waiter))) = self.waiting.pop_first()
+            && let Some((ticket, (role, waiter))) = self.pop()
         {
             self.give_turn(ticket, role, waiter.clone());
             let backs_off = backs_off && role == Role::Writer;
