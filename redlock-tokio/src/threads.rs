@@ -15,6 +15,7 @@ mod explore;
 mod extending;
 mod handing_over;
 mod locking;
+mod permits;
 mod referee;
 mod sharing;
 mod time;

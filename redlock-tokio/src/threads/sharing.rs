@@ -1,17 +1,20 @@
 //! Readers of one process that share a lease, while some leave, give up or wait behind a writer.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use shuttle::{future, thread};
 
 use super::{
-    explore::{explore, sometimes},
+    explore::{First, explore, sometimes},
     world::World,
 };
-use crate::{Acquisition, LockError, LockGuard, LockOptions, RedlockRwLock};
+use crate::{Acquisition, Lock, LockError, LockGuard, LockOptions, RedlockRwLock};
 
 /// Who is in: readers count one, and a writer counts this.
 const WRITER: usize = 1000;
@@ -37,13 +40,16 @@ impl Inside {
     }
 
     fn reader(&self, lock: &RedlockRwLock) -> thread::JoinHandle<()> {
-        let (inside, lock) = (self.clone(), lock.read());
-        thread::spawn(move || inside.visit(future::block_on(lock.into_future()), 1))
+        self.enter(lock.read(), 1)
     }
 
     fn writer(&self, lock: &RedlockRwLock) -> thread::JoinHandle<()> {
-        let (inside, lock) = (self.clone(), lock.write());
-        thread::spawn(move || inside.visit(future::block_on(lock.into_future()), WRITER))
+        self.enter(lock.write(), WRITER)
+    }
+
+    fn enter(&self, lock: Lock, weight: usize) -> thread::JoinHandle<()> {
+        let inside = self.clone();
+        thread::spawn(move || inside.visit(future::block_on(lock.into_future()), weight))
     }
 }
 
@@ -104,6 +110,56 @@ fn readers_that_ask_at_once_beside_a_writer() {
         drop(lock);
         world.end();
     });
+}
+
+/// The only reader leaves while another one comes, and a writer of another process waits. The nodes tell the writer.
+#[test]
+fn a_reader_that_comes_against_the_last_that_leaves_beside_another_client() {
+    let reached = &[
+        "a reader joins",
+        "a reader asks",
+        "the reader came first",
+        "the writer came first",
+    ];
+    explore(
+        "a_reader_that_comes_against_the_last_that_leaves_beside_another_client",
+        reached,
+        || {
+            // Nothing expires while time passes.
+            let hour = Duration::from_secs(3600);
+            let patient = LockOptions::new().ttl(hour).wait(hour);
+            let readers = World::new();
+            let writers = World::beside(&readers);
+            let read = || readers.redlock.rw_lock("k").read().options(patient);
+            let write = writers.redlock.rw_lock("k").write().options(patient);
+            let last = readers.hold_lock(read());
+            let (inside, first) = (Inside::default(), First::default());
+            inside.0.fetch_add(1, SeqCst);
+            let writer = inside.enter(write, WRITER);
+            let reader = inside.enter(read(), 1);
+            let time = writers.run_time();
+            let ends = [
+                (reader, "the reader came first"),
+                (writer, "the writer came first"),
+            ];
+            let ends = ends.map(|(visit, what)| {
+                let first = first.clone();
+                thread::spawn(move || {
+                    visit.join().unwrap();
+                    first.note(what);
+                })
+            });
+            inside.0.fetch_sub(1, SeqCst);
+            drop(last);
+            for end in ends {
+                end.join().unwrap();
+            }
+            time.stop();
+            readers.drain();
+            writers.end();
+            readers.end();
+        },
+    );
 }
 
 /// A writer becomes a reader, while readers and a writer of its process wait.

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::{Time, referee::Referee, wire};
 use crate::{
-    Clock, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Redlock,
+    Clock, Lock, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Redlock,
     engine::{
         lane::stand_in::{Order, StandIn},
         lease_cell::listeners,
@@ -120,14 +120,22 @@ impl World {
         keys: &[&'static str],
         options: LockOptions,
     ) -> thread::JoinHandle<Visit> {
-        let lock = self.redlock.lock_all(keys).options(options);
+        self.visit_lock(self.redlock.lock_all(keys).options(options))
+    }
+
+    /// Does the same with any lock that nobody else may have.
+    pub(super) fn visit_lock(&self, lock: Lock) -> thread::JoinHandle<Visit> {
         let referee = self.referee.clone();
         thread::spawn(move || referee.visit(future::block_on(lock.into_future())))
     }
 
     /// Locks a key on this thread. Nothing else wants it.
     pub(super) fn hold(&self, key: &str, options: LockOptions) -> LockGuard {
-        let lock = self.redlock.lock(key).options(options);
+        self.hold_lock(self.redlock.lock(key).options(options))
+    }
+
+    /// Does the same with any lock.
+    pub(super) fn hold_lock(&self, lock: Lock) -> LockGuard {
         future::block_on(lock.into_future()).expect("the lock is free")
     }
 
@@ -138,7 +146,12 @@ impl World {
 
     /// Starts to wait for several keys.
     pub(super) fn wait_all(&self, keys: &[&str], options: LockOptions) -> LockFuture {
-        let mut lock = self.redlock.lock_all(keys).options(options).into_future();
+        self.wait_for(self.redlock.lock_all(keys).options(options))
+    }
+
+    /// Starts to wait for any lock.
+    pub(super) fn wait_for(&self, lock: Lock) -> LockFuture {
+        let mut lock = lock.into_future();
         let pending = Pin::new(&mut lock).poll(&mut Context::from_waker(Waker::noop()));
         assert!(pending.is_pending(), "the lock is taken");
         lock
