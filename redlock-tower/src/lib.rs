@@ -50,6 +50,7 @@ mod future;
 #[cfg(feature = "tonic")]
 mod grpc;
 mod key;
+mod key_rejection;
 mod layer;
 mod lock_request;
 mod locked;
@@ -74,7 +75,8 @@ pub use error::{CallError, Refusal};
 pub use future::ResponseFuture;
 #[cfg(feature = "tonic")]
 pub use grpc::{GrpcStatusLayer, GrpcStatusService};
-pub use key::{BoxError, ExtractKey, Extracted, IntoKey, KeyRejection};
+pub use key::{ExtractKey, Extracted, IntoKey};
+pub use key_rejection::{BoxError, KeyRejection};
 pub use layer::LockLayer;
 pub use lock_request::LockRequest;
 pub use locked::Locked;

@@ -1,4 +1,4 @@
-use crate::{Result, order::Access, policy::Policy};
+use crate::{Result, access::Access, policy::Policy};
 
 /// Something that acquires and releases a lock over Redis nodes.
 pub(crate) trait Contestant: Clone + Send + Sync + Sized + 'static {

@@ -14,6 +14,7 @@
 //! package. Fails if two holds ever overlapped. Each cell is measured in processes of its own, which
 //! end when this one does, however it ends. All load stays on the loopback interface.
 
+mod access;
 mod args;
 mod cell;
 mod clock;

@@ -4,12 +4,14 @@ use redlock_tokio::test_util::RedisServers;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Result, clock,
+    Result,
+    access::Access,
+    clock,
     contestants::Name,
     crew::Crew,
     history::{History, TaskHistory},
     nodes::{self, Commands},
-    order::{Access, Order, Stay},
+    order::{Order, Stay},
     policy::Policy,
     round_trip::RoundTrip,
     workload::Workload,

@@ -5,7 +5,7 @@ use tokio::sync::{
     RwLock, Semaphore,
 };
 
-use crate::{Result, contestant::Contestant, order::Access, policy::Policy};
+use crate::{Result, access::Access, contestant::Contestant, policy::Policy};
 
 /// Tokio's own locks: the floor for tasks of one process. There is one key.
 #[derive(Clone)]

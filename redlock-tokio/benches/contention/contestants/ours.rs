@@ -3,7 +3,7 @@ use std::time::Duration;
 use deadpool_redis::{Config, Runtime};
 use redlock_tokio::{Durability, LockGuard, Redlock, RedlockBuilder, ReleaseOutcome};
 
-use crate::{Result, contestant::Contestant, order::Access, policy::Policy};
+use crate::{Result, access::Access, contestant::Contestant, policy::Policy};
 
 /// Longer than any cell is measured.
 const WAIT: Duration = Duration::from_secs(60);

@@ -4,10 +4,11 @@ use serde::Serialize;
 
 use crate::{
     Result,
+    access::Access,
     args::Args,
     contestants::Name,
     history::History,
-    order::{Access, Order, Stay},
+    order::{Order, Stay},
     policy::Policy,
     table,
     test_bed::{Outcome, TestBed},

@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use crate::{
     Result,
+    access::Access,
     contestants::Name,
     history::{History, TaskHistory},
-    order::{Access, Order, Stay},
+    order::{Order, Stay},
     policy::Policy,
     table,
     test_bed::{NODES, TestBed},

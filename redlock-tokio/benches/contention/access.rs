@@ -1,0 +1,25 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a worker wants of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Access {
+    Lock,
+    /// One of so many permits.
+    Permit(usize),
+    Read,
+    Write,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lock => f.pad("lock"),
+            Self::Read => f.pad("read"),
+            Self::Write => f.pad("write"),
+            Self::Permit(1) => f.pad("1 permit"),
+            Self::Permit(permits) => f.pad(&format!("{permits} permits")),
+        }
+    }
+}
