@@ -143,6 +143,24 @@ async fn readers_are_notified_of_a_writer_that_gives_up() {
     assert!(held.is_valid());
 }
 
+/// Somebody has taken away the end of a key that readers share.
+#[tokio::test]
+async fn a_writer_that_gives_up_deletes_no_key_of_readers() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let server = Cli::of(servers.get(0));
+    let [one, other] = clients(&servers).await;
+    let reader = one.rw_lock("catalogue").read().await.unwrap();
+    let waiting = tokio::spawn(other.rw_lock("catalogue").write().into_future());
+    let is_marked = || server.run(&["EXISTS", "redlock:wait:{catalogue}"]) == "1";
+    eventually("the writer waits", is_marked).await;
+    assert_eq!(server.run(&["PERSIST", "catalogue"]), "1");
+    waiting.abort();
+    eventually("the writer has given up", || !is_marked()).await;
+    assert_eq!(server.get("catalogue").as_deref(), Some("redlock:shared"));
+    assert!(other.rw_lock("catalogue").try_write().await.is_err());
+    assert!(reader.is_valid());
+}
+
 /// A server does not notify the connection that has made a change, so those of one process are told by each other.
 #[tokio::test]
 async fn a_plain_lock_and_readers_of_one_process_follow_each_other() {

@@ -133,14 +133,15 @@ pub(in crate::node::redis) static LEAVE: LazyLock<Script> = LazyLock::new(|| {
 /// Releases a writer's key, and deletes its mark. Returns 1 if it had the key.
 ///
 /// A writer that has given up touches a key that readers share, so that the server notifies the readers that the mark kept
-/// out. The key then lives for a millisecond more.
+/// out. The key then lives for a millisecond more. A key without an end is not touched: it would expire at once.
 pub(in crate::node::redis) static LEAVE_AS_WRITER: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('MGET', KEYS[1], KEYS[2]) \
          if found[2] == ARGV[2] then \
            redis.call('DEL', KEYS[2]) \
-           if found[1] == 'redlock:shared' then \
-             redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]) + 1) \
+           local left = redis.call('PTTL', KEYS[1]) \
+           if found[1] == 'redlock:shared' and left >= 0 then \
+             redis.call('PEXPIRE', KEYS[1], left + 1) \
            end \
          end \
          if found[1] ~= ARGV[1] then \
