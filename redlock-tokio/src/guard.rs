@@ -110,7 +110,8 @@ impl LockGuard {
     /// Use it if the work goes on with what was written. A [fencing token](Hold::fencing_token) ends with the downgrade. There
     /// is no way back. A lock that was downgraded already stays as it is.
     ///
-    /// Costs one round trip to the majority, which also extends the lock.
+    /// Costs one round trip to the majority, which also extends the lock. The client needs the rights of a reader on the
+    /// servers, which are listed in [`DEPLOYMENTS.md`](crate::deployments).
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
@@ -135,7 +136,7 @@ impl LockGuard {
     ///
     /// Fails with [`DowngradeError::NotAWriter`] for other locks, which stay as they are. After [`ExtendError::NoQuorum`] the
     /// lock is still held, but counts as one of a reader: nodes may have let others in. Renewal goes on, and downgrades it on
-    /// the other nodes.
+    /// the other nodes. Without the rights of a reader it cannot do so, and the lock is lost when its ttl is over.
     ///
     /// [`ExtendError::NoQuorum`]: crate::ExtendError::NoQuorum
     pub async fn downgrade(&self) -> Result<(), DowngradeError> {

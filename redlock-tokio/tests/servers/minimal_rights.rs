@@ -19,6 +19,7 @@ enum Use {
     SeveralKeys,
     SeveralFenced,
     Readers,
+    Writer,
 }
 
 /// The commands of one key, with a fence or without.
@@ -36,7 +37,7 @@ const BY_HASH: &[&str] = &[
 
 /// All features work without `HELLO`, `CLIENT`, `MULTI`, `DISCARD` and `PING`. `HELLO`,
 /// `CLIENT TRACKING` and `CLIENT CACHING` let the server report that a key is free.
-const FEATURES: [Feature; 7] = [
+const FEATURES: [Feature; 9] = [
     Feature {
         name: "one key, scripts called by hash",
         commands: BY_HASH,
@@ -78,7 +79,20 @@ const FEATURES: [Feature; 7] = [
         is_used: Use::SeveralFenced,
     },
     Feature {
-        name: "readers and writers",
+        // Without a right to marks, a writer that waits does not keep readers out.
+        name: "a writer, scripts called by hash",
+        commands: BY_HASH,
+        keys: &["app:*"],
+        is_used: Use::Writer,
+    },
+    Feature {
+        name: "a writer, scripts sent in full",
+        commands: IN_FULL,
+        keys: &["app:*"],
+        is_used: Use::Writer,
+    },
+    Feature {
+        name: "readers",
         commands: &[
             "info",
             "set",
@@ -137,6 +151,7 @@ async fn acquire(redlock: &Redlock, feature: Use) -> Result<LockGuard, String> {
         Use::OneKey => redlock.lock("app:a").options(options),
         Use::Fence => redlock.lock("app:b").fenced().options(options),
         Use::Readers => redlock.rw_lock("app:g").read().options(options),
+        Use::Writer => redlock.rw_lock("app:h").write().options(options),
         Use::SeveralKeys => redlock.lock_all(["app:c", "app:d"]).options(options),
         Use::SeveralFenced => redlock
             .lock_all(["app:e", "app:f"])
@@ -172,6 +187,31 @@ async fn each_right_of_a_feature_is_needed_and_all_together_are_enough() {
             let outcome = try_out(&servers, commands, &rest, is_used).await;
             assert!(outcome.is_err(), "{name} works without {missing}");
         }
+    }
+}
+
+/// The writer has its key until it releases it.
+#[tokio::test]
+async fn a_downgrade_without_the_rights_of_a_reader_changes_nothing_on_a_server() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let server = Cli::of(servers.get(0));
+    for (less, missing) in [
+        (&["-pexpireat"][..], "PEXPIREAT"),
+        (&["-time"], "TIME"),
+        (&["resetkeys", "~app:*"], "redlock:readers:*"),
+    ] {
+        let user = ["ACL", "SETUSER", "locker", "reset", "on", ">pw", "+@all"];
+        let rules = [&user, &["~app:*", "~redlock:*"][..], less].concat();
+        assert_eq!(server.run(&rules), "OK");
+        let url = format!("redis://locker:pw@127.0.0.1:{}", servers.get(0).port());
+        let redlock = trusting([&url]).build().await.unwrap();
+        let guard = redlock.rw_lock("app:k").write().await.unwrap();
+        let error = guard.downgrade().await.unwrap_err().to_string();
+        assert!(error.contains(missing), "{error}");
+        assert_eq!(server.run(&["KEYS", "*"]), "app:k");
+        assert_eq!(server.get("app:k"), Some(guard.token().to_string()));
+        assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+        assert_eq!(server.get("app:k"), None);
     }
 }
 

@@ -118,9 +118,9 @@ impl Request {
             Fallback::Together(shared) => {
                 self.push_shared(shared, Call::InFull, Positions::Many(positions.to_vec()));
             }
-            Fallback::Apart(shared) => {
+            Fallback::Apart(shared, by) => {
                 for &position in positions {
-                    self.push_shared(shared, Call::InFull, position);
+                    self.push_shared(shared, by, position);
                 }
             }
             Fallback::Alone(sharing) => {

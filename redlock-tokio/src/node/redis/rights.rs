@@ -202,7 +202,10 @@ impl Rights {
             Operation::Acquire { .. } if command.has_several_keys() => {
                 ("a lock of several keys", &SEVERAL[..])
             }
-            Operation::Acquire { .. } if command.is_readers() => ("a reader", &READER[..]),
+            // The extension may be the downgrade of a writer.
+            Operation::Acquire { .. } | Operation::Extend { .. } if command.is_readers() => {
+                ("a reader", &READER[..])
+            }
             // These need no more than every lock.
             Operation::Acquire { .. }
             | Operation::Extend { .. }

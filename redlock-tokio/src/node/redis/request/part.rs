@@ -7,7 +7,7 @@ use crate::node::{
     Command,
     redis::{
         script::{self, Script},
-        server_error::{concerns_server, is_denied_command},
+        server_error::{concerns_server, is_denied_command, is_denied_key},
     },
 };
 
@@ -88,8 +88,8 @@ pub(super) enum Shared {
 pub(super) enum Fallback {
     /// By a script in full, for all keys at once.
     Together(Shared),
-    /// By a script in full, for each key on its own.
-    Apart(Shared),
+    /// By a script, for each key on its own.
+    Apart(Shared, Call),
     /// By a script in full, of which this is the only one.
     Alone(Sharing),
 }
@@ -133,7 +133,11 @@ impl Part {
             Ask::Shared(shared, _)
                 if self.positions.as_slice().len() > 1 && !concerns_server(error) =>
             {
-                Some(Fallback::Apart(shared))
+                Some(Fallback::Apart(shared, Call::InFull))
+            }
+            // Without a right to the names beside the key, a token is still deleted as that of a plain lock.
+            Ask::Sharing(Sharing::Leave | Sharing::LeaveAsWriter, by) if is_denied_key(error) => {
+                Some(Fallback::Apart(Shared::Releases, by))
             }
             _ => None,
         }

@@ -8,12 +8,18 @@ use std::sync::LazyLock;
 
 use super::Script;
 
-/// Reads the value of the key, and the clock. `MGET` finds nothing in a key of another type.
+/// Reads the value of the key. `MGET` finds nothing in a key of another type.
 macro_rules! look {
     () => {
         "local key, readers, token = KEYS[1], KEYS[2], ARGV[1] \
-         local value = redis.call('MGET', key)[1] \
-         local time = redis.call('TIME') \
+         local value = redis.call('MGET', key)[1] "
+    };
+}
+
+/// Reads the clock.
+macro_rules! look_at_the_clock {
+    () => {
+        "local time = redis.call('TIME') \
          local now = time[1] * 1000 + math.floor(time[2] / 1000) "
     };
 }
@@ -47,6 +53,7 @@ macro_rules! live_with_the_last {
 pub(in crate::node::redis) static JOIN: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         look!(),
+        look_at_the_clock!(),
         "local is_shared = value == 'redlock:shared' \
          if not is_shared and redis.call('EXISTS', key) == 1 then \
            return 0 \
@@ -79,6 +86,7 @@ pub(in crate::node::redis) static JOIN: LazyLock<Script> = LazyLock::new(|| {
 pub(in crate::node::redis) static EXTEND_READER: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         look!(),
+        look_at_the_clock!(),
         find_own!(),
         "if value == token then \
            local left = redis.call('PTTL', key) \
@@ -105,6 +113,8 @@ pub(in crate::node::redis) static EXTEND_READER: LazyLock<Script> = LazyLock::ne
 });
 
 /// Removes a reader, or deletes a key that has its token alone. Returns 1 if it was there. The others keep their lives.
+///
+/// A key with its token alone needs no right that only readers need: the client may have too few for a downgrade.
 pub(in crate::node::redis) static LEAVE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         look!(),
@@ -115,6 +125,7 @@ pub(in crate::node::redis) static LEAVE: LazyLock<Script> = LazyLock::new(|| {
          if value ~= 'redlock:shared' then \
            return 0 \
          end ",
+        look_at_the_clock!(),
         find_own!(),
         "if not score then \
            return 0 \
