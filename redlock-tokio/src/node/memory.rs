@@ -229,7 +229,8 @@ impl Session for MemoryNode {
                         store.watch(command, notifier);
                     }
                 }
-                (Operation::Release { .. }, _) => {
+                // The extension may be the downgrade of a writer, which lets readers in.
+                (Operation::Release { .. } | Operation::Extend { .. }, _) => {
                     let keys = command.keys();
                     freed.extend(keys.filter_map(|key| store.take_freed(now, key)));
                 }

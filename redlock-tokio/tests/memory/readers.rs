@@ -480,6 +480,22 @@ async fn a_downgraded_writer_lets_readers_in_and_keeps_writers_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn readers_of_other_processes_are_notified_of_a_downgrade() {
+    let nodes = three_nodes();
+    let [one, other] = [client(&nodes).await, client(&nodes).await];
+    let guard = one.rw_lock("catalogue").write().await.unwrap();
+    let waiting = tokio::spawn(other.rw_lock("catalogue").read().into_future());
+    // Long enough that the next look without a notification is a second away.
+    tokio::time::sleep(MS(3200)).await;
+    assert!(!waiting.is_finished());
+    guard.downgrade().await.unwrap();
+    let begin = tokio::time::Instant::now();
+    let reader = waiting.await.unwrap().expect("readers may come");
+    assert!(begin.elapsed() < MS(50), "{:?}", begin.elapsed());
+    drop(reader);
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_a_writer_can_be_downgraded() {
     let nodes = three_nodes();
     let redlock = client(&nodes).await;
