@@ -288,8 +288,16 @@ mod tests {
 
     fn execute_all(node: &MemoryNode, names: &[&str], operation: Operation) -> Vote {
         let keys = KeySet::all(&Prefix::default(), names).unwrap();
-        let command = Command::for_all(keys, operation, Access::Exclusive);
-        let answer = node.store().execute(node.clock.now(), &command);
+        carry_out(node, &Command::for_all(keys, operation, Access::Exclusive))
+    }
+
+    fn execute_as(node: &MemoryNode, access: Access, key: &str, operation: Operation) -> Vote {
+        let key = Key::new(key).unwrap();
+        carry_out(node, &Command::with_access(key, operation, access))
+    }
+
+    fn carry_out(node: &MemoryNode, command: &Command) -> Vote {
+        let answer = node.store().execute(node.clock.now(), command);
         answer.expect("the operation is known")
     }
 
@@ -395,6 +403,32 @@ mod tests {
         }
         let stored = node.store().stored();
         assert!(stored <= 128, "{stored} entries for 10 live keys");
+    }
+
+    /// None of these keys exists for long.
+    #[tokio::test(start_paused = true)]
+    async fn expired_marks_and_left_over_readers_do_not_pile_up() {
+        let node = paused();
+        let mut most = 0;
+        for number in 0..10_000 {
+            let (key, token) = (format!("k{number}"), token(number));
+            if number < 5000 {
+                let mark = Some(ttl(10));
+                execute_as(
+                    &node,
+                    Access::Writer,
+                    &key,
+                    Operation::Probe { token, mark },
+                );
+            } else {
+                let reader = Access::Reader { insists: false };
+                execute_as(&node, reader, &key, acquire(number, 10, None));
+                assert!(node.remove(&key));
+            }
+            most = most.max(node.store().stored());
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        assert!(most <= 128, "{most} for 10 that have not expired");
     }
 
     #[tokio::test(start_paused = true)]

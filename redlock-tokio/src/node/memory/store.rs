@@ -20,7 +20,7 @@ pub(super) struct Store {
     counters: HashMap<Key, Counter>,
     /// When this many counters exist, the expired ones are removed.
     sweep_counters_at: usize,
-    /// When this many keys exist, the expired ones are removed.
+    /// When this many keys, sets of readers and marks exist, the expired ones are removed.
     sweep_at: usize,
     /// The node refuses connections, and breaks those it has.
     pub(super) is_down: bool,
@@ -165,10 +165,10 @@ impl Store {
         Some(Freed { key, notifiers })
     }
 
-    /// Returns the number of keys and counters in memory, the expired ones included.
+    /// Returns the number of keys, sets of readers, marks and counters in memory, the expired ones included.
     #[cfg(test)]
     pub(super) fn stored(&self) -> usize {
-        self.entries.len() + self.counters.len() + self.sharing.stored()
+        self.swept() + self.counters.len()
     }
 
     /// Sets all keys or none. Returns whether it did.
@@ -289,17 +289,22 @@ impl Store {
         self.entries.get(key).filter(|entry| entry.is_live(now))
     }
 
-    /// Removes expired keys whenever the number of keys may have doubled. The cost for each key is then
-    /// constant, and memory is bounded.
+    /// Removes what has expired whenever the number of keys, sets of readers and marks may have doubled. The cost for each
+    /// is then constant, and memory is bounded.
     fn sweep(&mut self, now: Timestamp) {
-        if self.entries.len() >= self.sweep_at.max(FEWEST) {
+        if self.swept() >= self.sweep_at.max(FEWEST) {
             self.entries.retain(|_, entry| entry.is_live(now));
             self.sharing.sweep(now);
-            // The waiters for a key that has expired know when it would expire.
-            let entries = &self.entries;
-            self.watchers.retain(|key, _| entries.contains_key(key));
-            self.sweep_at = self.entries.len() * 2;
+            // The waiters for what has expired know when it would expire.
+            let (entries, sharing) = (&self.entries, &self.sharing);
+            self.watchers
+                .retain(|key, _| entries.contains_key(key) || sharing.is_marked(key));
+            self.sweep_at = self.swept() * 2;
         }
+    }
+
+    fn swept(&self) -> usize {
+        self.entries.len() + self.sharing.len()
     }
 }
 

@@ -30,9 +30,14 @@ impl Sharing {
         self.marks.retain(|_, mark| mark.is_live(now));
     }
 
-    #[cfg(test)]
-    pub(super) fn stored(&self) -> usize {
+    /// Returns the number of sets and marks, the expired ones included.
+    pub(super) fn len(&self) -> usize {
         self.readers.len() + self.marks.len()
+    }
+
+    /// Returns whether there is a mark, which may have expired.
+    pub(super) fn is_marked(&self, key: &Key) -> bool {
+        self.marks.contains_key(key)
     }
 }
 
@@ -67,6 +72,7 @@ impl Store {
             mark: Some(ttl), ..
         } = command.operation()
         {
+            self.sweep(now);
             let mark = Entry {
                 value: command.mark().into(),
                 expires_at: now.saturating_add(ttl.as_duration()),
