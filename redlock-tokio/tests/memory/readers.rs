@@ -725,3 +725,27 @@ async fn a_writer_leaves_no_mark_whether_its_time_is_over_or_its_client_is_shut_
     });
     assert_eq!(shut_down.await, MS(0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_leaves_a_lost_lock_learns_of_the_loss() {
+    for notices_first in [false, true] {
+        let nodes = three_nodes();
+        let catalogue = client(&nodes).await.rw_lock("catalogue");
+        let [one, _other] = [
+            catalogue.read().await.unwrap(),
+            catalogue.read().await.unwrap(),
+        ];
+        nodes.iter().for_each(|node| node.set_down(true));
+        let left = one.remaining();
+        let clone = one.hold().clone();
+        if notices_first {
+            tokio::time::sleep(left + MS(1)).await;
+        } else {
+            // No timer runs before the guard is dropped.
+            tokio::time::advance(left + MS(1)).await;
+        }
+        drop(one);
+        let told = tokio::time::timeout(MS(60_000), clone.lost()).await;
+        assert_eq!(told, Ok(LossReason::Expired));
+    }
+}

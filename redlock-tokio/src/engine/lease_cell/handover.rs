@@ -19,7 +19,7 @@ impl HeldLease {
         let Self { lease, generation } = self;
         let successor = lease.update(now, |state| {
             if state.reads {
-                let has_others = state.leave(*generation);
+                let has_others = state.leave(now, *generation);
                 if !has_others {
                     // Before another one can join.
                     state.release(now, *generation);

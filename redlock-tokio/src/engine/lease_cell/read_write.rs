@@ -53,7 +53,7 @@ impl LeaseCell {
                 match next.waiter().and_then(|next| next.serve(held)) {
                     Some(successor) => joined.push(successor),
                     // It has given up at this very moment.
-                    None => _ = state.leave(generation),
+                    None => _ = state.leave(now, generation),
                 }
             }
             joined

@@ -190,8 +190,12 @@ impl CellState {
         })
     }
 
-    /// Removes a holder. Returns whether others are left, which keep the lock.
-    pub(super) fn leave(&mut self, generation: Generation) -> bool {
+    /// Removes a holder, if the lock is still held. Returns whether others are left, which keep the lock. Of a lock that is
+    /// lost, a holder that leaves learns the loss.
+    pub(super) fn leave(&mut self, now: Timestamp, generation: Generation) -> bool {
+        if !matches!(self.stage, Stage::Held(_)) || self.lease.valid_until(now).is_none() {
+            return false;
+        }
         let has_others = self.holders.leave(generation);
         self.for_holder |= has_others;
         has_others
@@ -208,7 +212,7 @@ impl CellState {
 
     /// Releases the lock, or gives up acquiring it.
     pub(super) fn release(&mut self, now: Timestamp, generation: Generation) {
-        if !self.is_generation(generation) || self.leave(generation) {
+        if !self.is_generation(generation) || self.leave(now, generation) {
             return;
         }
         self.lease.release(now);
