@@ -129,6 +129,21 @@ async fn locked(redlock: &Redlock, bank: &Bank, transfer: Transfer) -> Result<()
     Ok(())
 }
 
+/// Connects, and tries again while other processes do: the database does not wait for them when it turns on its log.
+async fn connect(options: SqliteConnectOptions) -> Result<SqlitePool> {
+    let start = Instant::now();
+    loop {
+        match SqlitePool::connect_with(options.clone()).await {
+            Err(sqlx::Error::Database(error))
+                if error.code().as_deref() == Some("5") && start.elapsed() < PATIENCE =>
+            {
+                sleep(Duration::from_millis(10)).await;
+            }
+            connected => return Ok(connected?),
+        }
+    }
+}
+
 /// Accounts in an SQL database.
 #[derive(Clone)]
 struct Bank(SqlitePool);
@@ -140,7 +155,7 @@ impl Bank {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .busy_timeout(PATIENCE);
-        let database = SqlitePool::connect_with(options).await?;
+        let database = connect(options).await?;
         let mut transaction = database.begin_with("BEGIN IMMEDIATE").await?;
         query("CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)")
             .execute(&mut *transaction)
