@@ -5,10 +5,7 @@ use super::held_lease::Generation;
 /// The holders of a lease that has several at once, because readers share it. Empty for a lease that has one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Holders(
-    #[allow(
-        clippy::box_collection,
-        reason = "most leases have one holder, and should be small"
-    )]
+    #[expect(clippy::box_collection, reason = "leases with one holder are small")]
     Option<Box<BTreeSet<Generation>>>,
 );
 

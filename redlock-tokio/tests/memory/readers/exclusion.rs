@@ -1,0 +1,201 @@
+//! Readers are in together, and a writer is in alone.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use redlock_tokio::{Redlock, RedlockRwLock, ReleaseOutcome, Ttl};
+use tokio::task::JoinSet;
+
+use super::{client, client_of_lone_readers};
+use crate::support::{
+    MS,
+    in_memory::{all_empty, three_nodes},
+};
+
+#[tokio::test(start_paused = true)]
+async fn readers_share_the_lock_and_a_writer_has_it_alone() {
+    for joins in [true, false] {
+        let nodes = three_nodes();
+        let clients = if joins {
+            [client(&nodes).await, client(&nodes).await]
+        } else {
+            [
+                client_of_lone_readers(&nodes).await,
+                client_of_lone_readers(&nodes).await,
+            ]
+        };
+        let [one, other] = clients.each_ref().map(|it| it.rw_lock("catalogue"));
+        let readers = [
+            one.read().await.unwrap(),
+            one.read().await.unwrap(),
+            other.read().await.unwrap(),
+            other.try_read().await.unwrap(),
+        ];
+        for lock in [&one, &other] {
+            let error = lock.try_write().await.unwrap_err();
+            assert!(error.is_contended(), "{error}");
+        }
+        assert!(clients[0].try_lock("catalogue").await.is_err());
+        assert!(readers.iter().all(|it| it.is_valid()));
+        for reader in readers {
+            assert_ne!(reader.release().await.outcome, ReleaseOutcome::NotHeld);
+        }
+        assert!(all_empty(&nodes), "the last one deletes the key");
+        let writer = one.try_write().await.expect("the readers are gone");
+        for lock in [&one, &other] {
+            assert!(lock.try_read().await.unwrap_err().is_contended());
+            assert!(lock.try_write().await.unwrap_err().is_contended());
+        }
+        writer.release().await;
+        assert!(other.try_read().await.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn plain_locks_and_readers_keep_each_other_out() {
+    let nodes = three_nodes();
+    let redlock = client(&nodes).await;
+    let catalogue = redlock.rw_lock("catalogue");
+    let plain = redlock.lock("catalogue").await.unwrap();
+    assert!(catalogue.try_read().await.is_err() && catalogue.try_write().await.is_err());
+    plain.release().await;
+    let reader = catalogue.try_read().await.expect("it is free");
+    assert!(redlock.try_lock("catalogue").await.is_err());
+    assert!(redlock.try_lock("another").await.is_ok());
+    reader.release().await;
+    let foreign = Ttl::new(MS(1000)).unwrap();
+    for node in &nodes {
+        node.insert("catalogue", "foreign", foreign);
+    }
+    assert!(catalogue.try_read().await.is_err() && catalogue.try_write().await.is_err());
+    let after = catalogue.read().await.expect("it has expired");
+    assert!(after.is_valid());
+}
+
+/// A lock waits in one line, and a lock of readers in another. Each learns of the end of the other, although the nodes do
+/// not notify the process that has made the change.
+#[tokio::test(start_paused = true)]
+async fn a_plain_lock_and_a_writer_of_one_process_follow_each_other() {
+    let nodes = three_nodes();
+    let redlock = client(&nodes).await;
+    let catalogue = redlock.rw_lock("catalogue");
+    for _ in 0..3 {
+        let writer = catalogue.write().await.unwrap();
+        let waiting = tokio::spawn(redlock.lock("catalogue").into_future());
+        tokio::time::sleep(MS(500)).await;
+        drop(writer);
+        let plain = tokio::time::timeout(MS(100), waiting).await;
+        let plain = plain.expect("at once").unwrap().unwrap();
+        let waiting = tokio::spawn(catalogue.read().into_future());
+        tokio::time::sleep(MS(500)).await;
+        drop(plain);
+        let reader = tokio::time::timeout(MS(100), waiting).await;
+        drop(reader.expect("at once").unwrap().unwrap());
+    }
+}
+
+/// Who was in at once: the most readers, and whether a writer was in beside another holder.
+#[derive(Default)]
+struct Inside {
+    readers: AtomicUsize,
+    writers: AtomicUsize,
+    most_readers: AtomicUsize,
+    overlaps: AtomicUsize,
+}
+
+impl Inside {
+    async fn work(&self, is_writer: bool) {
+        let (own, most_others) = if is_writer {
+            (&self.writers, 0)
+        } else {
+            (&self.readers, usize::MAX)
+        };
+        let count = own.fetch_add(1, SeqCst);
+        let others = if is_writer {
+            count + self.readers.load(SeqCst)
+        } else {
+            0
+        };
+        let writers = self.writers.load(SeqCst) - usize::from(is_writer);
+        if others > most_others || writers > 0 {
+            self.overlaps.fetch_add(1, SeqCst);
+        }
+        if !is_writer {
+            self.most_readers.fetch_max(count + 1, SeqCst);
+        }
+        tokio::time::sleep(MS(3)).await;
+        own.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Runs tasks of several processes, a quarter of which write. Returns how many entries there were, the most readers at once,
+/// and the overlaps of a writer. `share` makes the lock that a reader takes.
+async fn crowd(
+    clients: &[Redlock],
+    read: fn(&RedlockRwLock, &Redlock, usize) -> redlock_tokio::Lock,
+) -> (usize, usize, usize) {
+    let inside = Arc::new(Inside::default());
+    let entries = Arc::new(AtomicUsize::new(0));
+    let mut all = JoinSet::new();
+    for task in 0..24 {
+        let client = clients[task % clients.len()].clone();
+        let (inside, entries) = (inside.clone(), entries.clone());
+        all.spawn(async move {
+            let lock = client.rw_lock("k");
+            for _ in 0..5 {
+                let is_writer = task % 4 == 0;
+                let request = if is_writer {
+                    lock.write()
+                } else {
+                    read(&lock, &client, task)
+                };
+                let guard = request.wait(MS(60_000)).await.expect("its turn");
+                inside.work(is_writer).await;
+                assert!(guard.is_valid());
+                entries.fetch_add(1, SeqCst);
+                drop(guard);
+                tokio::time::sleep(MS(1)).await;
+            }
+        });
+    }
+    while let Some(done) = all.join_next().await {
+        done.expect("no panic");
+    }
+    let [entries, most, overlaps] =
+        [&entries, &inside.most_readers, &inside.overlaps].map(|it| it.load(SeqCst));
+    (entries, most, overlaps)
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_writer_is_in_beside_anybody_and_both_kinds_get_in() {
+    for joins in [true, false] {
+        let nodes = three_nodes();
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            clients.push(if joins {
+                client(&nodes).await
+            } else {
+                client_of_lone_readers(&nodes).await
+            });
+        }
+        let (entries, most, overlaps) = crowd(&clients, |lock, _, _| lock.read()).await;
+        assert_eq!((entries, overlaps), (120, 0));
+        assert!(most > 3, "{most} readers at once");
+        for client in &clients {
+            client.shutdown().await;
+        }
+        assert!(all_empty(&nodes), "nothing is left behind");
+    }
+}
+
+/// The control of the test before: readers that take another lock each are in beside a writer.
+#[tokio::test(start_paused = true)]
+async fn the_check_finds_readers_that_take_no_share() {
+    let nodes = three_nodes();
+    let clients = [client(&nodes).await, client(&nodes).await];
+    let alone = |_: &RedlockRwLock, client: &Redlock, task: usize| client.lock(format!("k{task}"));
+    let (_, _, overlaps) = crowd(&clients, alone).await;
+    assert!(overlaps > 0);
+}
