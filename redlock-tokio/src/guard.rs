@@ -140,7 +140,7 @@ impl LockGuard {
     ///
     /// [`ExtendError::NoQuorum`]: crate::ExtendError::NoQuorum
     pub async fn downgrade(&self) -> Result<(), DowngradeError> {
-        if !self.hold.cell().is_writers() {
+        if !self.hold.cell().is_writer() {
             return Err(DowngradeError::NotAWriter);
         }
         let outcome = self.hold.held().downgrade().await;
@@ -175,11 +175,10 @@ impl LockGuard {
     #[must_use]
     pub fn acquisition(&self) -> Acquisition {
         let waited = self.waited;
-        if self.hold.held().is_handed_over() {
-            let cell = self.hold.cell();
-            if cell.is_readers() && !cell.is_writers() {
-                return Acquisition::Joined { waited };
-            }
+        let held = self.hold.held();
+        if held.has_joined() {
+            return Acquisition::Joined { waited };
+        } else if held.is_handed_over() {
             return Acquisition::HandedOver { waited };
         }
         let cell = self.hold.cell();

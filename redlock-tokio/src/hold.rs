@@ -287,7 +287,7 @@ impl Hold {
     /// [downgraded](crate::LockGuard::downgrade) to one.
     #[must_use]
     pub fn is_reader(&self) -> bool {
-        self.cell().is_readers()
+        self.cell().is_reader()
     }
 
     /// Returns the value that the key has on the nodes while the lock is held.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use redlock_core::{PermitsError, Timestamp};
+use redlock_core::{PermitsError, Share, Timestamp};
 
 use self::{
     conclusion::{Request, conclude},
@@ -153,7 +153,7 @@ impl Lock {
         }
         let keys = self.keys?;
         let options = self.options.as_deref();
-        if keys.is_to_read() && options.is_some_and(LockOptions::is_fenced) {
+        if keys.share() == Share::Reader && options.is_some_and(LockOptions::is_fenced) {
             return Err(LockError::InvalidOptions(OptionsError::FencedReader));
         }
         let terms = client.terms(options).map_err(LockError::InvalidOptions)?;
@@ -299,7 +299,7 @@ fn start(lock: Lock, waker: &Waker) -> Result<State, LockError> {
         match outlook.majority(&client, now) {
             Prospect::NoVote => {
                 client.want_connections();
-                return Err(outlook.refusal(&client));
+                return Err(outlook.refusal(&client, &request.keys));
             }
             Prospect::InDoubt if wait >= client.node_timeout => {
                 client.want_connections();
@@ -345,7 +345,7 @@ impl State {
 
     fn in_doubt(outlook: Outlook, client: Arc<Client>, mut request: LeaseRequest) -> Self {
         let begun = async move {
-            let left = outlook.resolve(&client).await?;
+            let left = outlook.resolve(&client, &request.keys).await?;
             Arc::make_mut(&mut request.terms).policy.wait = left;
             let now = client.clock.now();
             Self::begin(client, request, now, outlook.since(), None)

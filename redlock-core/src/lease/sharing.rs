@@ -167,7 +167,9 @@ impl Lease {
         self.slots.is_some() && it.key_watch.as_ref().is_some_and(|it| it.is_taken(now))
     }
 
-    pub(super) const fn is_reader(&self) -> bool {
+    /// Returns whether the lock is, or will be, one of a reader, which other readers may share.
+    #[must_use]
+    pub const fn is_reader(&self) -> bool {
         matches!(self.outbox.access(), Access::Reader { .. })
     }
 

@@ -9,15 +9,13 @@ mod line;
 mod multi_key_waiters;
 mod outcome;
 mod past;
-mod permit_line;
-mod permits;
-mod read_write;
-mod read_write_line;
 mod reservation;
+mod shared;
+mod shared_line;
 mod wait_queue;
 
 use std::{
-    collections::{BTreeMap, HashMap, hash_map},
+    collections::{BTreeMap, hash_map},
     time::Duration,
 };
 
@@ -27,14 +25,14 @@ use self::{
     key_queues::{Availability, KeyQueues, MAX_CANDIDATES},
     outcome::admit,
     past::Recent,
-    permit_line::PermitLine,
-    read_write_line::ReadWriteLine,
     reservation::{MultiKeyWaiter, ReservationRule},
+    shared::SharedLines,
+    shared_line::SharedLine,
     wait_queue::WaitQueue,
 };
 pub(crate) use self::{
     outcome::{Entry, FollowUp, JoinOutcome, Refusal, Refused},
-    read_write_line::Role,
+    shared_line::Role,
 };
 use crate::{Key, engine::shrink, key::KeySet, options::QueuePolicy, random::Random, sync::Mutex};
 
@@ -45,10 +43,7 @@ pub(crate) struct Queue<T>(Mutex<Queues<T>>);
 #[derive(Debug)]
 struct Queues<T> {
     keys: KeyQueues<T>,
-    /// The queues of semaphores, by key.
-    semaphores: HashMap<Key, PermitLine<T>>,
-    /// The queues of locks for readers and writers, by key.
-    read_write: HashMap<Key, ReadWriteLine<T>>,
+    shared: SharedLines<T>,
     recent: Recent,
     waiting: usize,
     max_waiting: usize,
@@ -100,8 +95,7 @@ impl<T: Clone> Queue<T> {
     fn with_rule(max_waiting: usize, rule: ReservationRule, random: &Random) -> Self {
         Self(Mutex::new(Queues {
             keys: KeyQueues::new(rule),
-            semaphores: HashMap::new(),
-            read_write: HashMap::new(),
+            shared: SharedLines::new(),
             recent: Recent::new(random),
             waiting: 0,
             max_waiting,
@@ -193,6 +187,7 @@ impl<T: Clone> Queue<T> {
         if let Some(waiter) = several {
             queues.keys.note_end_of_reservation(&waiter, now);
         }
+        let mut has_ended = false;
         let mut backs_off = false;
         let mut others_wait = false;
         for key in keys.iter() {
@@ -201,6 +196,7 @@ impl<T: Clone> Queue<T> {
             };
             let has_waiters = queue.get().waiting() > 0;
             if queue.get_mut().end_turn(ticket) {
+                has_ended = true;
                 backs_off |= match queue.get_mut().past_mut() {
                     Some(past) => past.end_turn(now, held, policy, has_waiters),
                     None => queues.recent.end_turn(key, now, held, policy),
@@ -217,11 +213,10 @@ impl<T: Clone> Queue<T> {
         }
         shrink::map(&mut queues.keys.by_key);
         queues.waiting -= usize::from(was_waiting);
-        // Mostly there are no readers or writers.
-        let mut follow_ups = match queues.read_write.is_empty() {
-            true => Vec::new(),
-            false => queues.beside(keys),
-        };
+        let mut follow_ups = Vec::new();
+        if has_ended {
+            follow_ups = queues.shared.look_again(keys);
+        }
         if others_wait {
             // After all of them are free, because a waiter may want several.
             follow_ups.extend(queues.advance_all(keys, now, backs_off));
@@ -296,9 +291,7 @@ impl<T: Clone> Queue<T> {
         let queues = self.0.lock();
         let turns = queues.keys.by_key.values();
         let turns = turns.filter_map(WaitQueue::ticket_and_turn);
-        let permits = queues.semaphores.values().flat_map(PermitLine::turns);
-        let read_write = queues.read_write.values().flat_map(ReadWriteLine::turns);
-        let turns = turns.chain(permits).chain(read_write);
+        let turns = turns.chain(queues.shared.all().flat_map(SharedLine::turns));
         let turns: BTreeMap<_, _> = turns.map(|(ticket, it)| (ticket, it.clone())).collect();
         turns.into_values()
     }
@@ -306,7 +299,7 @@ impl<T: Clone> Queue<T> {
     pub(crate) fn status(&self) -> QueueStatus {
         let queues = self.0.lock();
         QueueStatus {
-            keys: queues.keys.by_key.len() + queues.semaphores.len() + queues.read_write.len(),
+            keys: queues.keys.by_key.len() + queues.shared.len(),
             waiting: queues.waiting,
         }
     }
@@ -324,11 +317,9 @@ impl<T: Clone> Queue<T> {
     pub(crate) fn tables(&self) -> QueueTables {
         let queues = self.0.lock();
         let of_keys = queues.keys.by_key.values().map(WaitQueue::waiting);
-        let of_semaphores = queues.semaphores.values().map(PermitLine::waiting);
-        let of_others = queues.read_write.values().map(ReadWriteLine::waiting);
-        let waiting = of_keys.chain(of_semaphores).chain(of_others);
+        let waiting = of_keys.chain(queues.shared.all().map(SharedLine::waiting));
         QueueTables {
-            keys: queues.keys.by_key.len() + queues.semaphores.len() + queues.read_write.len(),
+            keys: queues.keys.by_key.len() + queues.shared.len(),
             waiting: queues.waiting,
             waiting_for_one_key: waiting.max().unwrap_or(0),
             several: queues.keys.multi.entries(),
@@ -356,18 +347,6 @@ impl<T: Clone> Queues<T> {
             self.keys.note_overtaking(key, ticket);
         }
         backs_off
-    }
-
-    /// Has the readers and writers look that ask for one of these keys. A server does not notify the connection that has made
-    /// a change.
-    fn beside(&self, keys: &KeySet) -> Vec<FollowUp<T>> {
-        let lines = keys.iter().filter_map(|key| self.read_write.get(key));
-        let turns = lines.flat_map(ReadWriteLine::turns);
-        turns
-            .map(|(_, lease)| FollowUp::LookAgain {
-                lease: lease.clone(),
-            })
-            .collect()
     }
 
     /// Returns why one more cannot wait for these keys.

@@ -120,19 +120,6 @@ impl KeySet {
         }
     }
 
-    /// Returns whether this is a lock of one key or of several, which nobody shares.
-    pub(crate) const fn is_plain(&self) -> bool {
-        matches!(self.0, Keys::One(_) | Keys::Several(_))
-    }
-
-    pub(crate) const fn is_to_read(&self) -> bool {
-        matches!(self.0, Keys::Read(_))
-    }
-
-    pub(crate) const fn is_to_write(&self) -> bool {
-        matches!(self.0, Keys::Write(_))
-    }
-
     pub(crate) fn has_several(&self) -> bool {
         matches!(self.0, Keys::Several(_))
     }

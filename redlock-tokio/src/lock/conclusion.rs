@@ -55,13 +55,17 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub(super) fn of_waiter(waiter: &'a Waiter, since: Timestamp) -> Self {
+    pub(super) fn new(client: &'a Client, keys: &'a KeySet, since: Timestamp) -> Self {
         Self {
-            client: &waiter.client,
-            keys: &waiter.request.keys,
+            client,
+            keys,
             since,
             lease: None,
         }
+    }
+
+    pub(super) fn of_waiter(waiter: &'a Waiter, since: Timestamp) -> Self {
+        Self::new(&waiter.client, &waiter.request.keys, since)
     }
 
     fn of_lease(lease: &'a LeaseCell, since: Timestamp) -> Self {
@@ -127,18 +131,15 @@ impl<'a> Request<'a> {
     fn passed_over(&self) -> LockError {
         let own = self.lease.map(LeaseCell::id);
         let attempts = self.attempts(0);
-        let is_taken = if self.keys.is_plain() {
-            self.client.is_held_by_another(self.keys, own)
-        } else {
-            self.client.has_shared(self.keys, own)
-        };
-        if is_taken || self.client.quorum_in() == Some(Duration::ZERO) {
+        if self.client.is_held_by_another(self.keys, own)
+            || self.client.quorum_in() == Some(Duration::ZERO)
+        {
             return LockError::Contended(attempts);
         }
         without_majority(self.client, attempts)
     }
 
-    fn attempts(&self, count: u32) -> Attempts {
+    pub(super) fn attempts(&self, count: u32) -> Attempts {
         let quorum = self.client.quorum;
         Attempts {
             count,

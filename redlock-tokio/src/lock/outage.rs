@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use redlock_core::{Share, Timestamp};
+use redlock_core::Timestamp;
 
-use super::conclusion::without_majority;
+use super::conclusion::{Request, without_majority};
 use crate::{
-    Attempts, LockError, NodeReports,
+    LockError,
     engine::{lane::Prospect, lease_cell::Client},
+    key::KeySet,
 };
 
 /// Whether a majority of the nodes can vote while a request waits.
@@ -39,7 +40,11 @@ impl Outlook {
     ///
     /// A lane begins an attempt within the time that a node may take to answer, and notes one that takes longer. So no
     /// timer is needed here, and no runtime.
-    pub(super) async fn resolve(&self, client: &Client) -> Result<Duration, LockError> {
+    pub(super) async fn resolve(
+        &self,
+        client: &Client,
+        keys: &KeySet,
+    ) -> Result<Duration, LockError> {
         loop {
             // Registered first, so that no change is missed.
             let change = client.next_change();
@@ -53,23 +58,15 @@ impl Outlook {
                     client.want_connections();
                     change.await;
                 }
-                Prospect::NoVote => return Err(self.refusal(client)),
+                Prospect::NoVote => return Err(self.refusal(client, keys)),
             }
         }
     }
 
     /// Returns why no majority can vote, and notes the outage.
-    pub(super) fn refusal(&self, client: &Client) -> LockError {
+    pub(super) fn refusal(&self, client: &Client, keys: &KeySet) -> LockError {
         let now = client.clock.now();
-        let attempts = Attempts {
-            count: 0,
-            votes_needed: client.quorum.votes(),
-            nodes_total: client.quorum.nodes(),
-            permits: None,
-            share: Share::Exclusive,
-            waited: now.saturating_duration_since(self.since),
-            nodes: NodeReports::default(),
-        };
+        let attempts = Request::new(client, keys, self.since).attempts(0);
         let error = without_majority(client, attempts);
         client.outage.note_failure(now, &error);
         error

@@ -5,14 +5,14 @@ use std::{
 };
 
 use futures::{FutureExt, future::select_all};
-use redlock_core::{LeaseConfig, NodeId, Quorum, Timestamp, Ttl, Validity};
+use redlock_core::{LeaseConfig, NodeId, Quorum, Share, Timestamp, Ttl, Validity};
 
 use super::{Contender, Terms};
 use crate::{
-    Clock, Key, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
+    Clock, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
     engine::{
         lane::{LaneHandle, Prospect},
-        queue::{Queue, Ticket},
+        queue::{Queue, Role, Ticket},
         slot_table::SlotTable,
         timers::Timers,
         turn_table::TurnTable,
@@ -110,23 +110,20 @@ impl Client {
         Ticket::new(self.requests.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Returns whether a request of this process, but this one, holds one of the keys.
+    /// Returns whether a request of this process, but this one, holds one of the keys, or what several may hold at once.
     pub(crate) fn is_held_by_another(&self, keys: &KeySet, own: Option<u64>) -> bool {
-        let holds = |key: &Key| {
-            let turn = self.queue.turn(key.as_bytes());
-            let lease = turn.as_ref().and_then(Contender::lease);
-            lease.is_some_and(|lease| Some(lease.id()) != own && lease.is_held())
+        let role = match keys.share() {
+            Share::Permit(permits) => Some(Role::Permit(permits)),
+            // Readers and writers wait in one line.
+            Share::Reader | Share::Writer => Some(Role::Writer),
+            _ => None,
         };
-        keys.iter().any(holds)
-    }
-
-    /// Returns whether a request of this process, but this one, holds a permit of this semaphore, or this lock of readers and
-    /// writers.
-    pub(crate) fn has_shared(&self, keys: &KeySet, own: Option<u64>) -> bool {
-        let key = keys.first().as_bytes();
-        let turns = match keys.slots() {
-            Some(_) => self.queue.permit_turns(key),
-            None => self.queue.read_write_turns(key),
+        let turns: Vec<_> = match role {
+            Some(role) => self.queue.shared_turns(keys.first(), role),
+            None => keys
+                .iter()
+                .filter_map(|key| self.queue.turn(key.as_bytes()))
+                .collect(),
         };
         let mut leases = turns.iter().filter_map(Contender::lease);
         leases.any(|lease| Some(lease.id()) != own && lease.is_held())

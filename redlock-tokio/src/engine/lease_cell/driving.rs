@@ -5,7 +5,7 @@
 use std::{collections::VecDeque, sync::Arc, task::Waker, time::Duration};
 
 use redlock_core::{
-    AcquireFailure, Eligibility, Event, NodeId, NodeSet, Operation, Reply, Slot, Timestamp,
+    AcquireFailure, Eligibility, Event, NodeId, NodeSet, Operation, Reply, Share, Slot, Timestamp,
     Transmit,
 };
 
@@ -40,7 +40,7 @@ impl LeaseCell {
             .map_or_else(WakeUps::default, |departure| {
                 carry_out(now, self.leave(now, departure))
             });
-        if !self.keys.is_plain() {
+        if self.keys.share() != Share::Exclusive {
             self.tell_others(now, &changes);
         }
         // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
@@ -277,11 +277,8 @@ impl LeaseCell {
     }
 
     pub(super) fn place(&self) -> Place<'_> {
-        Place {
-            queue: &self.client.queue,
-            keys: &self.keys,
-            ticket: self.ticket,
-        }
+        let policy = &self.terms.policy;
+        Place::new(&self.client.queue, &self.keys, self.ticket, policy)
     }
 
     /// Returns the policy of a turn that may be longer than usual.
@@ -321,13 +318,21 @@ pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) ->
     }
     let mut follow_ups = VecDeque::from(follow_ups);
     while let Some(next) = follow_ups.pop_front() {
-        let (contender, backs_off) = match next {
-            FollowUp::StartTurn { waiter, backs_off } => (waiter, backs_off),
+        let (cell, changes) = match next {
+            FollowUp::StartTurn { waiter, backs_off } => {
+                let Some((cell, deadline)) = waiter.waiter().and_then(|it| it.start_turn()) else {
+                    continue;
+                };
+                let begin = |state: &mut CellState| cell.begin(state, now, deadline, backs_off);
+                let ((), changes) = cell.step(now, begin);
+                (cell, changes)
+            }
             FollowUp::LookAgain { lease } => {
-                if let Some(lease) = lease.lease() {
-                    lease.look_again(now, Slot::FIRST);
-                }
-                continue;
+                let Some(cell) = lease.into_lease() else {
+                    continue;
+                };
+                let ((), changes) = cell.step(now, |state| cell.probe_again(state, Slot::FIRST));
+                (cell, changes)
             }
             FollowUp::ScheduleExpiry { waiter, at } => {
                 if let Some(waiter) = waiter.waiter() {
@@ -336,11 +341,6 @@ pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) ->
                 continue;
             }
         };
-        let Some((cell, deadline)) = contender.waiter().and_then(|it| it.start_turn()) else {
-            continue;
-        };
-        let begin = |state: &mut CellState| cell.begin(state, now, deadline, backs_off);
-        let ((), changes) = cell.step(now, begin);
         if let Some(departure) = changes.departure {
             follow_ups.extend(cell.leave(now, departure));
         }

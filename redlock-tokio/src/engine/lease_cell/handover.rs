@@ -17,27 +17,23 @@ impl HeldLease {
     /// nodes. Returns whether it did. If not, the lock is to be released.
     pub(crate) fn hand_over(&self, now: Timestamp) -> bool {
         let Self { lease, generation } = self;
-        let successor = lease.update(now, |state| {
-            if state.reads {
+        let mut successor = None;
+        let is_passed_on = lease.update(now, |state| {
+            if state.lease.is_reader() {
                 let has_others = state.leave(now, *generation);
                 if !has_others {
                     // Before another one can join.
                     state.release(now, *generation);
                 }
-                return Err(has_others);
+                return has_others;
             }
-            Ok(lease.try_hand_over(state, now, *generation))
+            successor = lease.try_hand_over(state, now, *generation);
+            successor.is_some()
         });
-        let successor = match successor {
-            Ok(successor) => successor,
-            // The other readers of this process keep the lock.
-            Err(has_others) => return has_others,
-        };
-        let is_handed_over = successor.is_some();
         if let Some(successor) = successor {
             successor.wake();
         }
-        is_handed_over
+        is_passed_on
     }
 }
 

@@ -44,6 +44,11 @@ impl HeldLease {
         self.generation != Generation::FIRST
     }
 
+    /// Returns whether another reader of this process had the lock, and shares it with this holder.
+    pub(crate) fn has_joined(&self) -> bool {
+        self.lease.state().has_joined(self.generation)
+    }
+
     pub(crate) const fn lease(&self) -> &Arc<LeaseCell> {
         &self.lease
     }
@@ -72,19 +77,9 @@ impl HeldLease {
         let ticket = self
             .lease
             .update(now, |state| state.extend_for(now, generation, ttl));
-        match ticket {
-            Some(ticket) => {
-                let lease = &self.lease;
-                lease
-                    .wait_for(|state| state.extension_outcome(generation, ticket))
-                    .await
-            }
-            None => match self.lease.state().hold_state(generation) {
-                HoldState::Held => ExtensionOutcome::MaxHold,
-                HoldState::Lost(reason) => ExtensionOutcome::Lost(reason),
-                HoldState::Released => ExtensionOutcome::Released,
-            },
-        }
+        self.lease
+            .wait_for(|state| state.extension_outcome(generation, ticket))
+            .await
     }
 
     /// Waits until the lock is lost. Pending for ever if the holder releases it or hands it over.

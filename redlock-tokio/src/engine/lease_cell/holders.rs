@@ -4,23 +4,38 @@ use super::held_lease::Generation;
 
 /// The holders of a lease that has several at once, because readers share it. Empty for a lease that has one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Holders(
-    #[expect(clippy::box_collection, reason = "leases with one holder are small")]
-    Option<Box<BTreeSet<Generation>>>,
-);
+pub(super) struct Holders(Option<Box<Readers>>);
+
+#[derive(Debug)]
+struct Readers {
+    /// The one that the others have joined.
+    first: Generation,
+    present: BTreeSet<Generation>,
+}
 
 impl Holders {
     /// Returns whether this holder is there. `last` is the one that came last.
     pub(super) fn contains(&self, holder: Generation, last: Generation) -> bool {
         let readers = self.0.as_ref();
-        readers.map_or(last == holder, |readers| readers.contains(&holder))
+        readers.map_or(last == holder, |readers| readers.present.contains(&holder))
+    }
+
+    /// Returns whether this holder has joined another one.
+    pub(super) fn has_joined(&self, holder: Generation) -> bool {
+        let readers = self.0.as_ref();
+        readers.is_some_and(|readers| readers.first < holder)
     }
 
     /// Adds the next holder beside the others.
     pub(super) fn join(&mut self, last: &mut Generation) {
-        let readers = self.0.get_or_insert_with(|| Box::new([*last].into()));
+        let readers = self.0.get_or_insert_with(|| {
+            Box::new(Readers {
+                first: *last,
+                present: [*last].into(),
+            })
+        });
         *last = last.next();
-        readers.insert(*last);
+        readers.present.insert(*last);
     }
 
     /// Removes a holder, unless it is the only one. Returns whether others are left.
@@ -28,9 +43,9 @@ impl Holders {
         let Some(readers) = &mut self.0 else {
             return false;
         };
-        let has_others = readers.len() > 1;
+        let has_others = readers.present.len() > 1;
         if has_others {
-            readers.remove(&holder);
+            readers.present.remove(&holder);
         }
         has_others
     }

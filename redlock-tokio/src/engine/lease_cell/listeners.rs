@@ -5,7 +5,6 @@ use redlock_core::NodeId;
 use super::Contender;
 use crate::{
     engine::{lane::Listeners, queue::Queue, timers::Timers},
-    key::SlotKeys,
     node::FreedNotifier,
 };
 
@@ -25,17 +24,11 @@ pub(crate) fn listeners(
             };
             match key {
                 Some(key) => {
-                    if let Some(Contender::Lease(lease)) = queue.turn(key) {
-                        lease.handle_freed(node);
-                    }
-                    let turns = queue.read_write_turns(key).into_iter();
-                    for lease in turns.filter_map(Contender::into_lease) {
-                        lease.handle_freed(node);
-                    }
-                    if let Some((semaphore, slot)) = SlotKeys::parse(key) {
-                        let turns = queue.permit_turns(semaphore).into_iter();
-                        for lease in turns.filter_map(Contender::into_lease) {
-                            lease.handle_slot_freed(node, slot);
+                    for (turn, slot) in queue.turns_at(key) {
+                        match (turn.into_lease(), slot) {
+                            (Some(lease), Some(slot)) => lease.handle_slot_freed(node, slot),
+                            (Some(lease), None) => lease.handle_freed(node),
+                            (None, _) => {}
                         }
                     }
                 }

@@ -24,7 +24,6 @@ impl LeaseCell {
             return;
         }
         state.lease.set_share(share);
-        state.reads = share == Share::Reader;
         self.exclude_slots(state);
         if self.keys.slots().is_some()
             && let Some(last) = self.client.slots.last(self.keys.first())
@@ -47,8 +46,9 @@ impl LeaseCell {
             return;
         }
         let key = self.keys.first();
-        if state.lease.finds_all_slots_taken(now) {
-            self.client.queue.note_no_permit(key, self.ticket);
+        if !state.found_none && state.lease.finds_all_slots_taken(now) {
+            state.found_none = true;
+            self.client.queue.note_none_free(key, self.ticket);
         }
         let slot = state.lease.slot().filter(|_| state.stage().is_in_queue());
         if slot != state.slot {
@@ -57,34 +57,31 @@ impl LeaseCell {
         }
     }
 
-    /// Lets other leases of the process ask if this one has got its permit, or asks no longer.
+    /// Lets other leases of the process have their share once this one has the lock, or ask once it has stopped asking.
     pub(super) fn tell_others(self: &Arc<Self>, now: Timestamp, changes: &Changes) {
-        if self.keys.slots().is_none() {
-            return self.tell_readers_and_writers(now, changes);
-        }
-        let (queue, key) = (&self.client.queue, self.keys.first());
         if changes.is_acquired {
-            carry_out(now, queue.note_permit(key, self.ticket, now)).wake_all();
+            self.let_readers_in(now);
+            carry_out(now, self.place().note_hold(now)).wake_all();
         }
         // Without a permit, it may still have kept the others from its slot.
         if changes.departure.is_some()
+            && self.keys.slots().is_some()
             && let Some(slot) = self.slot()
         {
-            // A server does not notify the connection that has made the change. The look takes a round trip, in which
+            // A server does not notify the connection that has made the change. The probe takes a round trip, in which
             // other processes are notified and go first.
-            let turns = queue.permit_turns(key.as_bytes());
+            let turns = self.place().turns_beside();
             for lease in turns.into_iter().filter_map(Contender::into_lease) {
-                lease.look_again(now, slot);
+                lease.update(now, |state| lease.probe_again(state, slot));
             }
         }
     }
 
-    pub(super) fn look_again(self: &Arc<Self>, now: Timestamp, slot: Slot) {
-        self.update(now, |state| {
-            for node in self.client.quorum.all().iter() {
-                state.lease.probe_slot_again(node, slot);
-            }
-        });
+    /// Probes the key, or this slot, on all nodes again.
+    pub(super) fn probe_again(&self, state: &mut CellState, slot: Slot) {
+        for node in self.client.quorum.all().iter() {
+            state.lease.probe_slot_again(node, slot);
+        }
     }
 
     /// Takes the news that a slot is gone from a node.

@@ -1,4 +1,4 @@
-//! The place of a request in its process: in the queues of its keys, or in the queue of its semaphore.
+//! The place of a request in its process: in the queues of its keys, or in the queue of what several may hold.
 
 use redlock_core::{Share, Timestamp};
 
@@ -12,12 +12,38 @@ use crate::{
 
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
-    pub(super) queue: &'a Queue<Contender>,
-    pub(super) keys: &'a KeySet,
-    pub(super) ticket: Ticket,
+    queue: &'a Queue<Contender>,
+    keys: &'a KeySet,
+    ticket: Ticket,
+    /// `None` for a plain lock.
+    role: Option<Role>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// Creates the place of a request with this policy. A reader that may not wait asks the nodes itself, even if another
+    /// one does.
+    pub(super) fn new(
+        queue: &'a Queue<Contender>,
+        keys: &'a KeySet,
+        ticket: Ticket,
+        policy: &QueuePolicy,
+    ) -> Self {
+        let joins = policy.hands_over && !policy.streak.is_zero() && !policy.wait.is_zero();
+        let role = match keys.share() {
+            Share::Permit(permits) => Some(Role::Permit(permits)),
+            Share::Reader if joins => Some(Role::Reader),
+            Share::Reader => Some(Role::LoneReader),
+            Share::Writer => Some(Role::Writer),
+            _ => None,
+        };
+        Self {
+            queue,
+            keys,
+            ticket,
+            role,
+        }
+    }
+
     /// Takes the turn, or waits for it. `enter` makes what has the turn, or waits.
     pub(super) fn join(
         self,
@@ -25,26 +51,19 @@ impl Place<'_> {
         policy: &QueuePolicy,
         enter: impl FnOnce(Entry) -> Contender,
     ) -> Result<JoinOutcome<Contender>, Refused<Contender>> {
-        let (queue, key, ticket) = (self.queue, self.key(), self.ticket);
-        match self.keys.share() {
-            Share::Permit(permits) => {
-                queue.join_semaphore(key, permits, ticket, now, policy, enter)
-            }
-            Share::Reader | Share::Writer => {
-                let role = self.role(policy);
-                queue.join_readers_or_writers(key, role, ticket, now, policy, enter)
-            }
-            _ => queue.join(self.keys, ticket, now, policy, enter),
+        let (queue, ticket) = (self.queue, self.ticket);
+        match self.role {
+            Some(role) => queue.join_shared(self.key(), role, ticket, now, policy, enter),
+            None => queue.join(self.keys, ticket, now, policy, enter),
         }
     }
 
     /// Puts a lease in the place of the waiter that has got the turn.
     pub(super) fn replace_turn(self, holder: &Contender) {
-        let (queue, key, ticket) = (self.queue, self.key(), self.ticket);
-        match self.keys.share() {
-            Share::Permit(_) => queue.replace_permit_turn(key, ticket, holder),
-            Share::Reader | Share::Writer => queue.replace_read_write_turn(key, ticket, holder),
-            _ => queue.replace_turn(self.keys, ticket, holder),
+        let (queue, ticket) = (self.queue, self.ticket);
+        match self.role {
+            Some(role) => queue.replace_shared_turn(self.key(), role, ticket, holder),
+            None => queue.replace_turn(self.keys, ticket, holder),
         }
     }
 
@@ -56,14 +75,10 @@ impl Place<'_> {
         held: Option<Timestamp>,
         policy: &QueuePolicy,
     ) -> Vec<FollowUp<Contender>> {
-        let (queue, key, ticket) = (self.queue, self.key(), self.ticket);
-        match self.keys.share() {
-            Share::Permit(_) => queue.leave_semaphore(key, ticket, now, held, policy),
-            Share::Reader | Share::Writer => {
-                let role = self.role(policy);
-                queue.leave_readers_or_writers(key, role, ticket, now, held, policy)
-            }
-            _ => queue.leave(self.keys, ticket, now, held, policy),
+        let (queue, ticket) = (self.queue, self.ticket);
+        match self.role {
+            Some(role) => queue.leave_shared(self.key(), role, ticket, now, held, policy),
+            None => queue.leave(self.keys, ticket, now, held, policy),
         }
     }
 
@@ -75,25 +90,27 @@ impl Place<'_> {
         policy: &QueuePolicy,
         fits: impl FnOnce(&Contender) -> bool,
     ) -> Option<Contender> {
-        let (queue, key, ticket) = (self.queue, self.key(), self.ticket);
-        match self.keys.share() {
-            Share::Permit(_) => queue.next_for_permit(key, ticket, now, policy, fits),
-            Share::Reader | Share::Writer => queue.next_writer(key, ticket, now, policy, fits),
-            _ => queue.successor(key, now, held, policy, fits),
+        let (queue, key) = (self.queue, self.key());
+        match self.role {
+            Some(role) => queue.shared_successor(key, role, self.ticket, now, policy, fits),
+            None => queue.successor(key, now, held, policy, fits),
         }
     }
 
-    /// Returns what a reader or a writer wants. A reader that may not wait asks the nodes itself, even if another one does.
-    fn role(self, policy: &QueuePolicy) -> Role {
-        let joins = policy.hands_over && !policy.streak.is_zero() && !policy.wait.is_zero();
-        match (self.keys.is_to_write(), joins) {
-            (true, _) => Role::Writer,
-            (false, true) => Role::Reader,
-            (false, false) => Role::LoneReader,
-        }
+    /// Notes that the lock was acquired. Others that may share it ask now.
+    #[must_use]
+    pub(super) fn note_hold(self, now: Timestamp) -> Vec<FollowUp<Contender>> {
+        let note = |role| self.queue.note_hold(self.key(), role, self.ticket, now);
+        self.role.map(note).unwrap_or_default()
     }
 
-    fn key(&self) -> &Key {
+    /// Returns what has a turn for the same semaphore, or the same lock of readers and writers.
+    pub(super) fn turns_beside(self) -> Vec<Contender> {
+        let turns = |role| self.queue.shared_turns(self.key(), role);
+        self.role.map(turns).unwrap_or_default()
+    }
+
+    fn key(&self) -> &'a Key {
         self.keys.first()
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use redlock_core::{Slot, Timestamp};
+use redlock_core::{Share, Timestamp};
 
 use super::{
     Client, Contender, ExtensionOutcome, HeldLease, LeaseCell,
     driving::carry_out,
     held_lease::Generation,
     stage::Stage,
-    state::{CellState, Changes, HoldState},
+    state::{CellState, HoldState},
     terms::LeaseRequest,
 };
 
@@ -24,29 +24,18 @@ pub(super) fn join(client: &Client, now: Timestamp, request: &LeaseRequest) -> O
 }
 
 impl LeaseCell {
-    /// Lets the readers in that waited for this lease, and others ask if they cannot share it.
-    pub(super) fn tell_readers_and_writers(self: &Arc<Self>, now: Timestamp, changes: &Changes) {
-        let (queue, key) = (&self.client.queue, self.keys.first());
-        if changes.is_acquired {
-            self.let_readers_in(now);
-            carry_out(now, queue.note_hold(key, self.ticket, now)).wake_all();
+    /// Shares the lock with waiting readers, if it is one of a reader.
+    pub(super) fn let_readers_in(self: &Arc<Self>, now: Timestamp) {
+        if !self.is_reader() {
+            return;
         }
-        if changes.departure.is_some()
-            && let Some(lease) = queue.turn(key.as_bytes()).and_then(Contender::into_lease)
-        {
-            // A plain lock of this process. A server does not notify the connection that has made the change.
-            lease.look_again(now, Slot::FIRST);
-        }
-    }
-
-    fn let_readers_in(self: &Arc<Self>, now: Timestamp) {
         let (queue, key) = (&self.client.queue, self.keys.first());
         let fits = |next: &Contender| next.waiter().is_some_and(|next| next.could_join(self));
         let joined = self.update(now, |state| {
             let mut joined = Vec::new();
             while self.is_open(state, now)
                 && let Some(next) = queue.next_to_join(key, self.ticket, fits)
-                && let Some(generation) = self.admit(state, now)
+                && let Some(generation) = state.join(now)
             {
                 let lease = Arc::clone(self);
                 let held = HeldLease { lease, generation };
@@ -75,19 +64,22 @@ impl LeaseCell {
             return false;
         };
         let is_new = now.saturating_duration_since(held.since) < self.terms.policy.streak;
-        let valid_until = state.lease.valid_until(now).filter(|_| state.reads);
+        let valid_until = state
+            .lease
+            .valid_until(now)
+            .filter(|_| state.lease.is_reader());
         let left = valid_until.map(|until| until.saturating_duration_since(now));
         is_new && left.is_some_and(|left| left >= self.own_ttl().as_duration() / 2)
     }
 
-    /// Returns whether the lock may be turned into one of a reader.
-    pub(crate) const fn is_writers(&self) -> bool {
-        self.keys.is_to_write()
+    /// Returns whether a writer acquired the lock.
+    pub(crate) fn is_writer(&self) -> bool {
+        self.keys.share() == Share::Writer
     }
 
-    /// Returns whether the holder shares the lock with other readers of its process, and did not acquire it.
-    pub(crate) fn is_readers(&self) -> bool {
-        self.state().reads
+    /// Returns whether the lock is one of a reader, or of a writer that was downgraded.
+    pub(crate) fn is_reader(&self) -> bool {
+        self.state().lease.is_reader()
     }
 }
 
@@ -101,20 +93,17 @@ impl HeldLease {
         let (lease, generation) = (&self.lease, self.generation);
         let now = lease.now();
         let ticket = lease.update(now, |state| state.downgrade(now, generation));
-        let Some(ticket) = ticket else {
-            let state = lease.state();
-            return match state.hold_state(generation) {
-                HoldState::Held if state.reads => ExtensionOutcome::Extended,
-                HoldState::Held => ExtensionOutcome::MaxHold,
-                HoldState::Lost(reason) => ExtensionOutcome::Lost(reason),
-                HoldState::Released => ExtensionOutcome::Released,
-            };
-        };
-        // The lock is shared with this process at once. Those that ask the nodes come behind the downgrade.
-        let (queue, key) = (&lease.client.queue, lease.keys.first());
-        queue.note_downgrade(key, lease.ticket);
-        lease.let_readers_in(now);
-        carry_out(now, queue.note_hold(key, lease.ticket, now)).wake_all();
+        if ticket.is_some() {
+            // The lock is shared with this process at once. A reader that asks the nodes does so after the downgrade.
+            lease
+                .client
+                .queue
+                .note_downgrade(lease.keys.first(), lease.ticket);
+            lease.let_readers_in(now);
+            carry_out(now, lease.place().note_hold(now)).wake_all();
+        } else if lease.is_reader() && lease.state().hold_state(generation) == HoldState::Held {
+            return ExtensionOutcome::Extended;
+        }
         lease
             .wait_for(|state| state.extension_outcome(generation, ticket))
             .await

@@ -25,8 +25,6 @@ pub(super) struct CellState {
     generation: Generation,
     /// Those that share the lock, if it was ever shared.
     holders: Holders,
-    /// Whether the lock is, or will be, a reader's, which others may share.
-    pub(super) reads: bool,
     /// What the lock is for, according to its present holder.
     label: Option<&'static str>,
     pub(super) watched: WatchedRound,
@@ -38,6 +36,8 @@ pub(super) struct CellState {
     /// The token of the last attempt, and the nodes that were not asked to set the key to it.
     pub(super) unasked_token: Token,
     pub(super) unasked: NodeSet,
+    /// Whether other leases of the process know that this one has found no permit free.
+    pub(super) found_none: bool,
     /// The slot that other leases of the process know as this one's.
     pub(super) slot: Option<Slot>,
     /// The deadline that the timers know.
@@ -89,12 +89,12 @@ impl CellState {
             stage: Stage::New,
             generation: Generation::FIRST,
             holders: Holders::default(),
-            reads: false,
             label,
             watched: WatchedRound::default(),
             extensions: Extensions::default(),
             fence: None,
             granted_by: NodeSet::EMPTY,
+            found_none: false,
             slot: None,
             due: None,
             waker: None,
@@ -174,7 +174,6 @@ impl CellState {
         if !self.is_generation(generation) || !self.lease.downgrade(now) {
             return None;
         }
-        self.reads = true;
         self.fence = None;
         if let Stage::Held(held) = &mut self.stage {
             held.since = now;
@@ -283,6 +282,10 @@ impl CellState {
         self.holders.contains(generation, self.generation)
     }
 
+    pub(super) fn has_joined(&self, generation: Generation) -> bool {
+        self.holders.has_joined(generation)
+    }
+
     /// Returns what the lease is to the holder of a generation.
     pub(super) fn hold_state(&self, generation: Generation) -> HoldState {
         match self.stage {
@@ -293,14 +296,16 @@ impl CellState {
         }
     }
 
-    /// Returns how an extension ended, or `None` while it is under way.
+    /// Returns how an extension ended, or `None` while it is under way. Without a ticket none has started.
     pub(super) fn extension_outcome(
         &self,
         generation: Generation,
-        ticket: ExtensionTicket,
+        ticket: Option<ExtensionTicket>,
     ) -> Option<ExtensionOutcome> {
         match self.hold_state(generation) {
-            HoldState::Held => self.extensions.outcome(ticket),
+            HoldState::Held => ticket.map_or(Some(ExtensionOutcome::MaxHold), |ticket| {
+                self.extensions.outcome(ticket)
+            }),
             HoldState::Lost(reason) => Some(ExtensionOutcome::Lost(reason)),
             HoldState::Released => Some(ExtensionOutcome::Released),
         }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use redlock_core::LeaseConfig;
+use redlock_core::{LeaseConfig, Share};
 
 use crate::{
     engine::turns::TurnLength,
@@ -42,7 +42,7 @@ impl LeaseRequest {
 
     /// Returns whether a reader could share a lock with these terms, which other readers of this process hold.
     pub(super) fn could_join(&self, terms: &Arc<Terms>) -> bool {
-        self.keys.is_to_read()
+        self.keys.share() == Share::Reader
             && self.terms.policy.hands_over
             && terms.policy.hands_over
             && self.fits(terms)

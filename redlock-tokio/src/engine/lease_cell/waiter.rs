@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use redlock_core::{AcquireFailure, Timestamp};
+use redlock_core::{AcquireFailure, Share, Timestamp};
 
 use super::{
     Client, Contender, End, HeldLease, LeaseCell, driving::carry_out, place::Place, read_write,
@@ -83,7 +83,7 @@ pub(crate) fn begin(
     request: LeaseRequest,
     waker: Option<&Waker>,
 ) -> Result<Begun, Failed> {
-    if request.keys.is_to_read()
+    if request.keys.share() == Share::Reader
         && let Some(held) = read_write::join(&client, now, &request)
     {
         return Ok(Begun::Turn(held));
@@ -246,11 +246,8 @@ impl Waiter {
     }
 
     fn place(&self) -> Place<'_> {
-        Place {
-            queue: &self.client.queue,
-            keys: &self.request.keys,
-            ticket: self.ticket,
-        }
+        let LeaseRequest { keys, terms, .. } = &self.request;
+        Place::new(&self.client.queue, keys, self.ticket, &terms.policy)
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

@@ -68,6 +68,10 @@ impl<T> Line<T> {
         Some((*ticket, waiter.as_ref()?))
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().filter_map(|(_, waiter)| waiter.as_ref())
+    }
+
     pub(super) fn last(&self) -> Option<Ticket> {
         self.places.back().map(|(ticket, _)| *ticket)
     }

@@ -109,4 +109,7 @@ async fn a_writer_that_was_downgraded_still_says_that_it_was_handed_its_lock() {
     second.downgrade().await.unwrap();
     let acquisition = second.acquisition();
     assert!(matches!(acquisition, Acquisition::HandedOver { .. }));
+    let reader = catalogue.read().await.unwrap();
+    let acquisition = reader.acquisition();
+    assert!(matches!(acquisition, Acquisition::Joined { .. }));
 }

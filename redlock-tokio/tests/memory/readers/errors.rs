@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 use redlock_tokio::{
-    Clock, KeyError, LockError, MemoryNode, NodeError, OptionsError, Redlock,
+    Clock, KeyError, LockError, LockOptions, MemoryNode, NodeError, OptionsError, Redlock,
     node::{Answer, Command, FreedNotifier, Session},
 };
 
@@ -116,4 +116,30 @@ async fn an_error_says_who_keeps_whom_out() {
         "{error}"
     );
     drop(writer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_reported_of_what_was_asked_for() {
+    let nodes = three_nodes();
+    let redlock = client(&nodes).await;
+    nodes.iter().for_each(|node| node.set_down(true));
+    let catalogue = redlock.rw_lock("catalogue");
+    assert!(catalogue.read().wait(MS(300)).await.is_err());
+    let fail_fast = LockOptions::new().fail_fast();
+    for (lock, reads, writes, permits) in [
+        (catalogue.read(), true, false, None),
+        (catalogue.write(), false, true, None),
+        (
+            redlock.semaphore("exports", 2).acquire(),
+            false,
+            false,
+            Some(2),
+        ),
+    ] {
+        let Err(LockError::NoQuorum(attempts)) = lock.options(fail_fast).await else {
+            panic!("no node answers")
+        };
+        let told = (attempts.by_reader(), attempts.by_writer(), attempts.permits);
+        assert_eq!((told, attempts.count), ((reads, writes, permits), 0));
+    }
 }
