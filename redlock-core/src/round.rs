@@ -19,7 +19,7 @@ pub use release::ReleaseVerdict;
 
 use crate::{Eligibility, NodeId, Quorum, Reply, Timestamp, tally::Tally};
 
-/// What is asked in a round, and when the replies decide it.
+/// The request of a round, and the rule of its verdict.
 pub(crate) trait Rules {
     type Verdict: Copy;
 

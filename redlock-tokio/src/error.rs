@@ -164,7 +164,7 @@ pub struct Attempts {
     pub nodes_total: usize,
     /// How many permits the [semaphore](crate::Redlock::semaphore) has. `None` for a lock.
     pub permits: Option<usize>,
-    /// Who else may hold what was asked for.
+    /// The other holders that the lock may have.
     pub(crate) share: Share,
     /// Why nodes did not agree to the last attempt.
     pub nodes: NodeReports,
@@ -209,22 +209,16 @@ fn taken(attempts: &Attempts) -> String {
 
 /// Returns who holds a lock that was contended.
 fn taken_by(attempts: &Attempts) -> &'static str {
-    match (attempts.count, attempts.permits) {
-        (0, None) if attempts.share == Share::Reader => {
-            "a writer of this process holds it, or others wait for it before"
-        }
-        (_, None) if attempts.share == Share::Reader => {
-            "a writer or another client holds it, or a writer waits for it"
-        }
-        (1.., None) if attempts.share == Share::Writer => {
-            "readers or another client hold it, or several wanted it at once"
-        }
-        (0, None) => "another task of this process holds it or waits for it",
-        (_, None) => "held by another client, or wanted by several at once",
-        (0, Some(_)) => "other tasks of this process hold permits or wait for one",
-        (_, Some(_)) => {
+    match (attempts.share, attempts.count) {
+        (Share::Reader, 0) => "a writer of this process holds it or waits for it",
+        (Share::Reader, _) => "a writer or another client holds it, or a writer waits for it",
+        (Share::Writer, 1..) => "readers or another client hold it, or several wanted it at once",
+        (Share::Permit(_), 0) => "other tasks of this process hold permits or wait for one",
+        (Share::Permit(_), _) => {
             "all permits are held by other clients, or several wanted the same one at once"
         }
+        (_, 0) => "another task of this process holds it or waits for it",
+        _ => "held by another client, or wanted by several at once",
     }
 }
 
@@ -289,7 +283,7 @@ pub enum DowngradeError {
     /// The lock is not one of a [writer](crate::RedlockRwLock::write). Nothing has changed.
     #[error("only the lock of a writer can be downgraded")]
     NotAWriter,
-    /// The nodes were not told, or not enough of them.
+    /// Too few nodes have confirmed the downgrade.
     #[error(transparent)]
     Extend(#[from] ExtendError),
 }

@@ -226,8 +226,8 @@ impl LockOptions {
     /// [`max_ttl`](crate::RedlockBuilder::max_ttl). If the clock of a machine is far ahead once, its tokens are larger
     /// than those that come after such a loss, and the resource refuses these until you reset the token that it stored.
     ///
-    /// The ttl of a fenced lock may be at most twelve hours. Where this is the default, [readers](crate::RedlockRwLock::read)
-    /// have no token all the same.
+    /// The ttl of a fenced lock may be at most twelve hours. [Readers](crate::RedlockRwLock::read) get no token, even if this
+    /// is the default.
     ///
     /// A lock of several keys has one token for all of them: it is larger than the tokens of all earlier locks of each key.
     ///

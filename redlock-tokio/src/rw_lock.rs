@@ -27,23 +27,25 @@ use crate::{
 /// A node lets no reader in beside a writer, and no writer beside a reader, whatever the other nodes do. Two majorities share
 /// a node, so that keeps readers and writers apart, as the algorithm keeps two holders of a lock apart.
 ///
-/// A writer has the key as a [lock](crate::Redlock::lock) has it. So a plain lock of this key, by any client, keeps readers
-/// and writers out, and is kept out by them. Readers share the key: each node has a sorted set of them beside it, in which
+/// A writer sets the same key as a plain [lock](crate::Redlock::lock). So a plain lock of this key, by any client, excludes
+/// readers and writers, and they exclude it. Readers share the key: each node has a sorted set of them beside it, in which
 /// each has an expiry of its own. A reader that has crashed keeps writers out for its own ttl and no longer.
 ///
-/// # Who waits for whom
+/// # Order
 ///
 /// A writer that waits keeps new readers out, and waits for those that are in. A reader that has waited for a writer does not
-/// wait for the next one. So neither starves. A plain lock waits for readers but does not keep new ones out, so it may starve
-/// behind them, and it asks the nodes often, because each reader that comes looks to it like a key that was free: ask for a
+/// wait for the next one. So neither starves. A plain lock waits for readers but does not keep new ones out, so it may
+/// starve. Each new reader makes the key look free to it for a moment, so it also asks the nodes often. Use a
 /// [`write`](Self::write) where there are readers.
 ///
-/// Requests of one process wait in one line, in the order in which they came. Among processes the order is a matter of chance.
+/// Requests of one process are served in the order in which they came, except that a reader that may not wait passes readers
+/// that do. Among processes the order is a matter of chance.
 ///
 /// # Readers of one process
 ///
 /// Readers of one process share what one of them has acquired: a reader that comes within the time of a
-/// [handover](crate::RedlockBuilder::handover_for) asks no node. The lock is released with the last of them. Its
+/// [handover](crate::RedlockBuilder::handover_for) asks no node, if it has the same ttl and renewal, at least half of the ttl
+/// is left, and nobody waits. The lock is released with the last of them. Its
 /// [`max_hold`](crate::LockOptions::max_hold) counts from the last reader that came. So a reader that hangs keeps writers out
 /// until then.
 ///

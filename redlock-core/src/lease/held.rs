@@ -18,8 +18,8 @@ const CLOCK_STEP: Duration = Duration::from_secs(1);
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held {
-    /// From when on the longest hold counts: the start of the attempt that won, or the time at which the
-    /// lock was handed over.
+    /// From when on the longest hold counts: the start of the attempt that won, or the time at which the lock was handed
+    /// over, or at which the last reader joined.
     pub(super) held_since: Timestamp,
     pub(super) valid_until: Timestamp,
     /// Until when a majority keeps the key: later than `valid_until` by the drift allowance.
@@ -129,7 +129,7 @@ impl Held {
         self.join(now, config);
     }
 
-    /// Lets another holder have the lock beside those it has.
+    /// Adds another holder.
     pub(super) fn join(&mut self, now: Timestamp, config: &LeaseConfig) {
         self.held_since = now;
         if let Extension::Idle {

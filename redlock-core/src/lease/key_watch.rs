@@ -17,17 +17,17 @@ pub(super) struct KeyWatch {
     quorum: Quorum,
     /// The slots that the waiter may ask for.
     wanted: SlotSet,
-    /// From when on each slot is free on each node, where that is known: all nodes for the first slot, and so on. The end
-    /// of time stands for a slot that is taken until nobody knows when.
+    /// From when on each slot is free on each node, where that is known: all nodes for the first slot, and so on.
+    /// [`Timestamp::MAX`] stands for a slot whose end is unknown.
     free_from: Vec<Option<Timestamp>>,
     /// The nodes that have not answered the last probe yet.
     asked: NodeSet,
-    /// The slots that their answers are about, and maybe more.
-    about: SlotSet,
-    /// Those among them that have sent a notification since. Their answer may be older than it.
+    /// The nodes among these that have sent a notification since. Their answer may be older than it.
     doubtful: NodeSet,
     /// The slots that these notifications were about.
     doubted: SlotSet,
+    /// The slots that the answers of `asked` are about, and maybe more.
+    about: SlotSet,
     /// The nodes that would let a reader in but for the mark of a writer.
     marked: NodeSet,
     /// Whether marks do not matter.

@@ -61,7 +61,9 @@ impl Outbox {
 
     /// Asks nodes whether they have the key.
     pub(super) fn probe(&mut self, nodes: NodeSet, token: Token) -> RoundId {
-        self.send(nodes, Operation::Probe { token, mark: None }, false)
+        let round = self.next_round();
+        self.push_probe(round, nodes, SlotSet::ALL, token, None);
+        round
     }
 
     /// Asks nodes whether they have the key, or the slots if the key is that of a semaphore. A writer that waits, and asks
@@ -80,14 +82,7 @@ impl Outbox {
         let time = time.min(self.longest_ttl.as_duration());
         let mark = (self.access == Access::Writer).then(|| Ttl::at_least(time));
         let round = self.next_round();
-        self.push(Transmit {
-            round,
-            nodes,
-            operation: Operation::Probe { token, mark },
-            access: self.probed(),
-            slots: self.probed_among(slots),
-            asks_for_votes: false,
-        });
+        self.push_probe(round, nodes, slots, token, mark);
         round
     }
 
@@ -99,29 +94,30 @@ impl Outbox {
         slots: SlotSet,
         token: Token,
     ) {
+        // The mark of the last look is still there.
+        self.push_probe(round, NodeSet::from(node), slots, token, None);
+    }
+
+    fn push_probe(
+        &mut self,
+        round: RoundId,
+        nodes: NodeSet,
+        slots: SlotSet,
+        token: Token,
+        mark: Option<Ttl>,
+    ) {
+        let (access, slots) = match self.permits {
+            Some(permits) => (Access::Slots, permits.slots().intersection(slots)),
+            None => (self.access, SlotSet::EMPTY),
+        };
         self.push(Transmit {
             round,
-            nodes: NodeSet::from(node),
-            // The mark of the last look is still there.
-            operation: Operation::Probe { token, mark: None },
-            access: self.probed(),
-            slots: self.probed_among(slots),
+            nodes,
+            operation: Operation::Probe { token, mark },
+            access,
+            slots,
             asks_for_votes: false,
         });
-    }
-
-    /// Returns which keys probes are about.
-    const fn probed(&self) -> Access {
-        match self.permits {
-            Some(_) => Access::Slots,
-            None => self.access,
-        }
-    }
-
-    /// Returns those of these slots that there are, if the key is that of a semaphore.
-    fn probed_among(&self, slots: SlotSet) -> SlotSet {
-        let all = self.permits.map_or(SlotSet::EMPTY, Permits::slots);
-        all.intersection(slots)
     }
 
     /// Returns the id of a new round.
@@ -175,16 +171,12 @@ impl Outbox {
             self.longest_ttl = self.longest_ttl.max(ttl);
         }
         let round = self.next_round();
-        let (access, slots) = match operation {
-            Operation::Probe { .. } => (self.probed(), self.probed_among(SlotSet::ALL)),
-            _ => (self.access, SlotSet::EMPTY),
-        };
         self.push(Transmit {
             round,
             nodes,
             operation,
-            access,
-            slots,
+            access: self.access,
+            slots: SlotSet::EMPTY,
             asks_for_votes,
         });
         round

@@ -48,9 +48,11 @@ impl SlotKeys {
 
     /// Returns the keys of these slots, in the order of the slots.
     pub(crate) fn keys_of(&self, slots: SlotSet) -> KeySet {
+        if slots == self.permits.slots() {
+            return self.keys.clone();
+        }
         let keys = slots.iter().filter_map(|slot| self.get(slot).cloned());
-        let some = (slots != self.permits.slots()).then(|| KeySet::in_order(keys.collect()).ok());
-        some.flatten().unwrap_or_else(|| self.keys.clone())
+        KeySet::in_order(keys.collect()).unwrap_or_else(|_| self.keys.clone())
     }
 
     /// Returns the semaphore and the slot whose key has this name, if it can be one.

@@ -116,7 +116,7 @@ impl Command {
         self.0.access
     }
 
-    /// Returns whether this is a command of a reader, which other readers may have the key beside.
+    /// Returns whether a reader sends this command.
     pub(crate) fn is_readers(&self) -> bool {
         matches!(self.0.access, Access::Reader { .. })
     }
@@ -224,23 +224,35 @@ impl Vote {
     /// Returns the answer to a probe of slots, from the time that each slot has left. `None` is a slot that is free.
     #[must_use]
     pub fn slots(remaining: impl IntoIterator<Item = (Slot, Option<Duration>)>) -> Self {
-        let (mut free, mut taken) = (SlotSet::EMPTY, SlotSet::EMPTY);
-        let mut first = (Duration::MAX, Slot::FIRST);
-        for (slot, remaining) in remaining {
-            if let Some(remaining) = remaining {
-                taken.insert(slot);
-                first = first.min((remaining, slot));
-            } else {
-                free.insert(slot);
-            }
-        }
-        let (remaining, next) = first;
-        Self::Slots {
+        let none = Self::Slots {
+            free: SlotSet::EMPTY,
+            taken: SlotSet::EMPTY,
+            next: Slot::FIRST,
+            remaining: Duration::MAX,
+        };
+        let slots = remaining.into_iter();
+        slots.fold(none, |vote, (slot, remaining)| {
+            vote.with_slot(slot, remaining)
+        })
+    }
+
+    /// Adds one slot to an answer to a probe of slots.
+    pub(crate) fn with_slot(mut self, slot: Slot, left: Option<Duration>) -> Self {
+        if let Self::Slots {
             free,
             taken,
             next,
             remaining,
+        } = &mut self
+        {
+            if let Some(left) = left {
+                taken.insert(slot);
+                (*remaining, *next) = (*remaining, *next).min((left, slot));
+            } else {
+                free.insert(slot);
+            }
         }
+        self
     }
 }
 

@@ -312,7 +312,7 @@ fn a_downgrade_gives_up_the_fencing_token() {
 
 /// A lock that one client holds alone has no room for others, and neither has one that has ended.
 #[test]
-fn readers_join_a_lock_that_readers_hold_and_none_else() {
+fn readers_join_a_lock_that_readers_hold_and_no_other_lock() {
     for (share, joins) in [
         (Share::Reader, true),
         (Share::Writer, false),

@@ -17,7 +17,7 @@ impl LeaseCell {
         self.state().lease.slot()
     }
 
-    /// Has the lease ask for a permit, or as a reader or a writer. A permit begins with the slot that the process had last.
+    /// Sets which other holders the lock may have. Of a semaphore, the lease prefers the slot that the process had last.
     pub(super) fn share(&self, state: &mut CellState) {
         let share = self.keys.share();
         if share == Share::Exclusive {

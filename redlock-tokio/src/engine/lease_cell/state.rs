@@ -129,8 +129,8 @@ impl CellState {
         match transmit.operation {
             // The objections to what came before are still wanted.
             _ if !transmit.asks_for_votes => {}
-            Operation::Extend { .. } => self.watched.watch(round, false),
-            Operation::Release { .. } => self.watched.watch(round, true),
+            Operation::Extend { .. } => self.watched.watch_extension(round),
+            Operation::Release { .. } => self.watched.watch_release(round),
             _ => self.watched.watch_attempt(round),
         }
     }
@@ -189,8 +189,8 @@ impl CellState {
         })
     }
 
-    /// Removes a holder, if the lock is still held. Returns whether others are left, which keep the lock. Of a lock that is
-    /// lost, a holder that leaves learns the loss.
+    /// Removes a holder, if the lock is still held. Returns whether others are left, which keep the lock. Returns false for a
+    /// lost lock, so that the release of the holder reports the loss.
     pub(super) fn leave(&mut self, now: Timestamp, generation: Generation) -> bool {
         if !matches!(self.stage, Stage::Held(_)) || self.lease.valid_until(now).is_none() {
             return false;

@@ -35,13 +35,21 @@ impl WatchedRound {
         if let Some(objections) = &mut self.objections {
             objections.are_old = true;
         }
-        let is_release = false;
-        self.round = Some(Round { id, is_release });
+        self.watch(id, false);
     }
 
-    /// Starts to watch an extension, or the release of a held lock.
-    pub(super) fn watch(&mut self, id: RoundId, is_release: bool) {
+    pub(super) fn watch_extension(&mut self, id: RoundId) {
         self.objections = None;
+        self.watch(id, false);
+    }
+
+    /// Starts to watch the release of a held lock.
+    pub(super) fn watch_release(&mut self, id: RoundId) {
+        self.objections = None;
+        self.watch(id, true);
+    }
+
+    fn watch(&mut self, id: RoundId, is_release: bool) {
         self.round = Some(Round { id, is_release });
     }
 

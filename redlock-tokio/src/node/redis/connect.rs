@@ -34,7 +34,7 @@ pub(super) struct ConnectionSettings {
     excludes_resp3: bool,
 }
 
-/// What carries the commands.
+/// The transport of the commands.
 #[derive(Clone)]
 pub(super) enum Transport {
     Plain,

@@ -1,4 +1,4 @@
-//! What a node in memory does for readers and for writers that wait, as the scripts for a server do it.
+//! Readers and waiting writers on a node in memory, which does the same as the scripts on a server.
 
 use std::collections::{BTreeMap, HashMap};
 

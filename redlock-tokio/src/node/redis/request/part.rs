@@ -45,7 +45,7 @@ pub(super) enum Ask {
     Set,
     /// Extensions or releases of many keys, or the raising of their fencing counters, by one script.
     Shared(Shared, Call),
-    /// What only a reader or a writer asks for, by a script.
+    /// A command of a reader or a writer, by a script.
     Sharing(Sharing, Call),
     /// `CLIENT CACHING YES`, or the mark of a writer. The reply is ignored.
     Ignored,

@@ -152,29 +152,12 @@ fn last_to_be_free(earlier: Option<Answer>, answer: Answer) -> Answer {
 
 /// Adds the answer for one slot to those for the slots before it.
 fn with_slot(earlier: Option<Answer>, slot: Slot, answer: Answer) -> Answer {
-    let none = Ok(Vote::slots([]));
-    let Vote::Slots {
-        mut free,
-        mut taken,
-        mut next,
-        mut remaining,
-    } = earlier.unwrap_or(none)?
-    else {
-        return answer;
+    let earlier = earlier.unwrap_or_else(|| Ok(Vote::slots([])))?;
+    let remaining = match answer? {
+        Vote::Taken { remaining } => Some(remaining),
+        _ => None,
     };
-    match answer? {
-        Vote::Taken { remaining: left } => {
-            taken.insert(slot);
-            (remaining, next) = (remaining, next).min((left, slot));
-        }
-        _ => _ = free.insert(slot),
-    }
-    Ok(Vote::Slots {
-        free,
-        taken,
-        next,
-        remaining,
-    })
+    Ok(earlier.with_slot(slot, remaining))
 }
 
 fn release(digit: u8) -> Answer {

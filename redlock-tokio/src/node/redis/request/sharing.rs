@@ -1,4 +1,4 @@
-//! What readers and writers ask of a server that plain locks do not.
+//! The commands of readers and writers that plain locks do not need.
 
 use deadpool_redis::redis::{self, Cmd, Value};
 use redlock_core::{Access, Operation, Ttl};
@@ -124,8 +124,8 @@ pub(super) fn value(reply: Value) -> Option<Answer> {
     }
 }
 
-/// Reads how long the mark of a writer lives. It matters only where a reader would be let in. A mark without an end was set
-/// by nobody of ours.
+/// Reads how long the mark of a writer lives. It matters only where a reader would be let in. This
+/// crate never sets a mark without an expiry.
 pub(super) fn marked(earlier: Option<Answer>, reply: Value) -> Option<Answer> {
     match (earlier, reply) {
         (Some(Ok(Vote::Free)), Value::Int(left)) if left > 0 => Some(Ok(Vote::Marked {

@@ -24,8 +24,8 @@ macro_rules! look_at_the_clock {
     };
 }
 
-/// Reads when our token expires. Ends with the server's error, before anything has changed, if something else than a set is
-/// there.
+/// Reads when our token expires. Ends with the server's error, before anything has changed, if the name has something
+/// other than a sorted set.
 macro_rules! find_own {
     () => {
         "local score = redis.pcall('ZSCORE', readers, token) \
@@ -36,7 +36,7 @@ macro_rules! find_own {
     };
 }
 
-/// Lets the key and the set live for as long as the last reader. `ends` must be a time to come, as a text.
+/// Lets the key and the set live for as long as the last reader. `ends` must be a future time, as text.
 macro_rules! live_with_the_last {
     () => {
         "local ends = redis.call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2] \
@@ -46,8 +46,8 @@ macro_rules! live_with_the_last {
 }
 
 /// Adds a reader for a ttl, or raises its expiry. Returns 1 if it is in, and 0 if it is not: another client has the key for
-/// itself, or a writer has marked it and this reader neither insists nor is in already. A mark without an end was set by
-/// nobody of ours, and keeps nobody out.
+/// itself, or a writer has marked it and this reader neither insists nor is in already. This crate never sets a
+/// mark without an expiry, and such a mark keeps nobody out.
 ///
 /// The first command that changes something may be refused for lack of memory. A server never stops a script after that.
 pub(in crate::node::redis) static JOIN: LazyLock<Script> = LazyLock::new(|| {
