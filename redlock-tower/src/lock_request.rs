@@ -35,7 +35,7 @@ pub struct LockRequest {
     pub(crate) options: LockOptions,
 }
 
-/// What a request does with a key that readers share.
+/// The command of a request for a key that readers share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,

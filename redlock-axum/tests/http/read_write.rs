@@ -206,7 +206,7 @@ async fn an_inner_layer_relies_on_a_lock_of_the_same_kind_only() {
         (layer().permits(1), layer(), "Some(0), false"),
     ] {
         let said_here = text(get(inner, outer).await).await;
-        // Which of two permits it is, is a matter of chance.
+        // It may be either of the two permits.
         assert_eq!(said_here.replace('1', "0"), said);
     }
     // The inner one would wait for the reader of the outer one, and nobody else has to wait for that.

@@ -67,7 +67,7 @@ pub struct RedisNode {
     source: Source,
 }
 
-/// Where a node's connections come from.
+/// The source of a node's connections.
 enum Source {
     Url(Box<NodeUrl>),
     Pool(OwnPool),

@@ -88,7 +88,7 @@ pub struct Proxy {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where connections come from.
+/// The source of connections.
 #[derive(Clone)]
 struct Origins {
     clients: Arc<Links>,

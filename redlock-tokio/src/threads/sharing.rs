@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{Acquisition, Lock, LockError, LockGuard, LockOptions, RedlockRwLock};
 
-/// Who is in: readers count one, and a writer counts this.
+/// The weight of a writer in the count of holders. A reader weighs one.
 const WRITER: usize = 1000;
 
 /// Checks that a writer is in alone.

@@ -6,6 +6,7 @@ mod credentials;
 mod extending;
 mod fencing;
 mod fencing_counters;
+mod fleet;
 mod minimal_rights;
 mod node_redlock;
 mod own_connections;

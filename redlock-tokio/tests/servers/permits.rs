@@ -8,15 +8,10 @@ use std::{
 use redlock_tokio::{Acquisition, Redlock, test_util::RedisServers};
 use tokio::task::JoinSet;
 
-use crate::support::{Cli, MS, eventually};
-
-async fn clients<const N: usize>(servers: &RedisServers) -> [Redlock; N] {
-    let mut clients = Vec::new();
-    for _ in 0..N {
-        clients.push(servers.builder().build().await.expect("five servers"));
-    }
-    clients.try_into().expect("as many as asked for")
-}
+use crate::{
+    fleet::{clients, restart_each},
+    support::{Cli, MS, eventually},
+};
 
 #[tokio::test]
 async fn permits_are_keys_of_their_own_that_a_server_shows() {
@@ -123,14 +118,7 @@ async fn use_while_servers_restart(keys: [&str; 3]) -> Uses {
             uses
         });
     }
-    for server in servers.iter() {
-        tokio::time::sleep(MS(300)).await;
-        server.kill();
-        tokio::time::sleep(MS(100)).await;
-        server.restart().unwrap();
-        // Until the server votes again.
-        tokio::time::sleep(3 * TTL).await;
-    }
+    restart_each(&servers, TTL).await;
     let mut uses = Uses::new();
     while let Some(done) = tasks.join_next().await {
         for (slot, time) in done.unwrap() {

@@ -5,15 +5,10 @@ use std::time::{Duration, Instant};
 use redlock_tokio::{LockOptions, Redlock, test_util::RedisServers};
 use tokio::task::JoinSet;
 
-use crate::support::{Cli, MS, eventually};
-
-async fn clients<const N: usize>(servers: &RedisServers) -> [Redlock; N] {
-    let mut clients = Vec::new();
-    for _ in 0..N {
-        clients.push(servers.builder().build().await.expect("servers"));
-    }
-    clients.try_into().expect("as many as asked for")
-}
+use crate::{
+    fleet::{clients, restart_each},
+    support::{Cli, MS, eventually},
+};
 
 #[tokio::test]
 async fn a_server_shows_the_readers_of_a_key() {
@@ -270,14 +265,7 @@ async fn use_while_servers_restart(share: bool) -> Vec<Stay> {
             stays
         });
     }
-    for server in servers.iter() {
-        tokio::time::sleep(MS(300)).await;
-        server.kill();
-        tokio::time::sleep(MS(100)).await;
-        server.restart().unwrap();
-        // Until the server votes again.
-        tokio::time::sleep(3 * TTL).await;
-    }
+    restart_each(&servers, TTL).await;
     let mut stays = Vec::new();
     while let Some(done) = tasks.join_next().await {
         stays.extend(done.unwrap());

@@ -1,4 +1,4 @@
-//! What servers do for readers and writers, command by command, beside what a node in memory does.
+//! Servers and a node in memory do the same for readers and writers, command by command.
 
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ fn kind(vote: Vote) -> &'static str {
     }
 }
 
-/// Who asks for what, and the answer.
+/// A client, its request, and the expected answer.
 type Step = (Access, Operation, &'static str);
 
 const LONG: u64 = 60_000;
@@ -237,7 +237,7 @@ async fn a_server_and_a_node_in_memory_answer_alike() {
                 let key = format!("story-{number}");
                 let vote = client.ask(&key, access, operation).await;
                 assert_eq!(kind(vote), expected, "{name}, step {place}: {operation:?}");
-                // What lives for a millisecond has expired by the next step but one.
+                // An entry that lives for a millisecond has expired two steps later.
                 tokio::time::sleep(MS(2)).await;
             }
         }
@@ -386,7 +386,7 @@ async fn a_foreign_value_under_each_name_keeps_nobody_from_knowing() {
         client.ask("list-mark", Access::Writer, release(1)).await,
         Vote::Granted
     );
-    // What is no set under the name of the readers is named, and nothing is changed.
+    // A value of another type under the name of the readers is named in the error, and nothing changes.
     server.set("redlock:readers:{odd}", "foreign");
     for (operation, prepare) in [
         (acquire(1, LONG), None),

@@ -71,7 +71,7 @@ impl Order {
     }
 }
 
-/// Which keys a request wants.
+/// The keys that a request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Keys {
     /// One key that others want, too.

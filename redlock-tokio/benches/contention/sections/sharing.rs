@@ -27,7 +27,7 @@ struct Group {
     tasks: usize,
 }
 
-/// What came of the tasks of one group, which wanted a key beside those of other groups.
+/// The outcome for the tasks of one group, which wanted a key beside those of other groups.
 #[derive(Serialize)]
 pub(crate) struct Crowd {
     contestant: Name,

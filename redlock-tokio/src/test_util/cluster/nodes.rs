@@ -16,7 +16,7 @@ pub(super) const SLOTS: u16 = 16_384;
 /// takes seconds, and with a short timeout there is always a node that seems to be down.
 const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the processes say about each other.
+/// The statements of the processes about each other.
 impl Cluster {
     /// Starts the processes, which do not know each other yet.
     pub(super) fn spawn_nodes(builder: &ClusterBuilder) -> Result<Self, SpawnError> {

@@ -11,7 +11,7 @@ use crate::test_util::{
 /// The fields of a record in a server's answer.
 type Fields = HashMap<String, String>;
 
-/// What the processes say about each other.
+/// The statements of the processes about each other.
 impl Sentinels {
     /// Starts the servers. The first one is the master.
     pub(super) fn spawn_servers(builder: &SentinelsBuilder) -> Result<Self, SpawnError> {

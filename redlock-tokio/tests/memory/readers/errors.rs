@@ -1,4 +1,4 @@
-//! What requests that cannot be served are told.
+//! The errors of requests that cannot be served.
 
 use futures::future::BoxFuture;
 use redlock_tokio::{

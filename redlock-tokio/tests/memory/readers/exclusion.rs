@@ -96,7 +96,7 @@ async fn a_plain_lock_and_a_writer_of_one_process_follow_each_other() {
     }
 }
 
-/// Who was in at once: the most readers, and whether a writer was in beside another holder.
+/// Counts how many readers were in at once, and how often a writer was in beside another holder.
 #[derive(Default)]
 struct Inside {
     readers: AtomicUsize,

@@ -1,4 +1,4 @@
-//! What a server does for readers, and for writers that wait, as the scripts for a real one do it.
+//! Readers and waiting writers on a simulated server, which does the same as the scripts on a real one.
 
 use std::time::Duration;
 

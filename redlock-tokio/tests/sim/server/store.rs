@@ -10,7 +10,7 @@ use crate::{clock::SECOND, requests::ServiceId};
 /// For how long earlier contents can be looked up. No replica lags behind by more.
 const KEPT_FOR: u64 = 30 * SECOND;
 
-/// What an entry is stored under.
+/// The name of a stored entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
     pub(crate) key: Key,

@@ -21,7 +21,7 @@ fn layout(myself: &str, owner: &str) -> Arc<Layout> {
     Arc::new(Layout::parse(&text).unwrap())
 }
 
-/// What the only node of another cluster says.
+/// The answer of the only node of another cluster.
 fn foreign() -> Arc<Layout> {
     let text = format!("{D} d:6379@1 myself,master - 0 0 1 connected 0-16383\n");
     Arc::new(Layout::parse(&text).unwrap())
