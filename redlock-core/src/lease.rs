@@ -14,6 +14,7 @@ mod proposals;
 mod retrying;
 mod several_keys;
 mod sharing;
+mod transferring;
 mod transmit;
 mod watching;
 
@@ -55,6 +56,9 @@ use crate::{
 ///                      v       key seen free       +-- extension due: Extend round, still Held
 ///                    Closed (Exhausted)
 /// ```
+///
+/// A held lock can pass to another client: this one [gives](Self::give) it away, which closes the lease, and the other
+/// one [adopts](Self::adopt) it, in an attempt of another kind.
 ///
 /// A lease does no I/O and reads no clock. Its driver calls commands ([`acquire`](Self::acquire),
 /// [`extend`](Self::extend), [`release`](Self::release)) and inputs

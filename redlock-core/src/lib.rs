@@ -12,8 +12,10 @@
 //! [`KeepAlive`]: crate::KeepAlive
 //! [`Lease`]: crate::Lease
 //! [`Lease::acquire_fenced`]: crate::Lease::acquire_fenced
+//! [`Lease::adopt`]: crate::Lease::adopt
 //! [`Lease::claim`]: crate::Lease::claim
 //! [`Lease::extend_for`]: crate::Lease::extend_for
+//! [`Lease::give`]: crate::Lease::give
 //! [`Lease::handle_timeout`]: crate::Lease::handle_timeout
 //! [`Lease::handle_withdrawal`]: crate::Lease::handle_withdrawal
 //! [`Lease::longest_ttl`]: crate::Lease::longest_ttl

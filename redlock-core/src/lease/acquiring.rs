@@ -70,7 +70,7 @@ impl Acquiring {
     /// gets its one chance. The driver answers for silent nodes in time.
     pub(super) fn timeout(&self, attempts: u32) -> Timestamp {
         let until = self.gathering.as_ref().map(|gathering| gathering.until);
-        let given_up_at = give_up_at(self.round.valid_until(), &self.retry, attempts);
+        let given_up_at = give_up_at(self.round.until(), &self.retry, attempts);
         until.map_or(given_up_at, |until| until.min(given_up_at))
     }
 

@@ -10,6 +10,7 @@ use super::{
     gathering::Gathering,
     held::{Extension, Fenced, Held},
     retrying::{Backoff, RetryState, can_change},
+    transferring::Adoption,
     transmit::Operation,
 };
 use crate::{
@@ -35,19 +36,32 @@ impl Lease {
         let random = self.nonce.jitter(self.attempts);
         let plan = retry.gathering.as_mut().filter(|_| gathers);
         let until = plan.map(|plan| plan.start(now, deadline, random));
-        let operation = Operation::Acquire {
-            token,
-            ttl: validity.ttl(),
-            fence,
-            gathers,
+        let ttl = validity.ttl();
+        let operation = match retry.adopts {
+            None => Operation::Acquire {
+                token,
+                ttl,
+                fence,
+                gathers,
+            },
+            Some(Adoption { giver, .. }) => Operation::Adopt {
+                giver,
+                token,
+                ttl,
+                fence,
+            },
         };
+        let round = Acquire::new(quorum, validity, fence, now);
         let gathering = until.map(|until| Gathering::new(operation, now, until));
         self.state = State::Acquiring(Box::new(Acquiring {
             id: match gathering {
                 Some(_) => self.outbox.next_round(),
                 None => self.outbox.ask(quorum.all(), operation),
             },
-            round: Acquire::new(quorum, validity, fence, now),
+            round: match retry.adopts {
+                None => round,
+                Some(Adoption { until, .. }) => round.by(until),
+            },
             retry,
             gathering,
         }));

@@ -167,7 +167,10 @@ impl Outbox {
     }
 
     fn send(&mut self, nodes: NodeSet, operation: Operation, asks_for_votes: bool) -> RoundId {
-        if let Operation::Acquire { ttl, .. } | Operation::Extend { ttl, .. } = operation {
+        if let Operation::Acquire { ttl, .. }
+        | Operation::Adopt { ttl, .. }
+        | Operation::Extend { ttl, .. } = operation
+        {
             self.longest_ttl = self.longest_ttl.max(ttl);
         }
         let round = self.next_round();

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::{Lease, gathering::GatheringPlan, key_watch::KeyWatch};
+use super::{Lease, gathering::GatheringPlan, key_watch::KeyWatch, transferring::Adoption};
 use crate::{AcquireFailure, RetrySchedule, Timestamp};
 
 /// By how much the expiry of one key may differ from probe to probe: the server counts in whole
@@ -29,6 +29,8 @@ pub(super) struct RetryState {
     pub(super) writer: Option<Writer>,
     /// The deadline has passed, and only one look at the slots of a semaphore is left, and one attempt.
     pub(super) looks_once: bool,
+    /// The lock that its only attempt adopts, if it does not ask for a free one.
+    pub(super) adopts: Option<Adoption>,
 }
 
 /// What a reader that waits has seen of writers.
@@ -72,6 +74,7 @@ impl RetryState {
             gathering,
             writer: None,
             looks_once: false,
+            adopts: None,
         }
     }
 
@@ -310,7 +313,8 @@ impl Lease {
         watches: bool,
         retry: &RetryState,
     ) -> Option<Timestamp> {
-        if retry.looks_once {
+        // The nodes that have agreed to an adoption do not have the giver's token any more.
+        if retry.looks_once || retry.adopts.is_some() {
             return None;
         }
         let schedule = self.config.retry;

@@ -101,8 +101,7 @@ impl Lease {
     /// A reader cannot become a writer: two readers that tried would wait for each other.
     pub fn downgrade(&mut self, now: Timestamp) -> bool {
         self.expire(now);
-        let is_alone = matches!(self.outbox.access(), Access::Exclusive | Access::Writer);
-        if !is_alone || self.has_several_keys {
+        if !self.has_one_owner() {
             return false;
         }
         self.held(now)

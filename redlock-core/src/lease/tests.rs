@@ -6,6 +6,7 @@ mod pausing;
 mod permits;
 mod quarantine;
 mod readers;
+mod transferring;
 mod watching;
 mod withdrawing;
 

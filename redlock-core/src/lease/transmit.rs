@@ -91,6 +91,20 @@ pub enum Operation {
         /// Whether to set those of several keys that are free, in their order, up to the first that is not.
         gathers: bool,
     },
+    /// Set the key to the token, and let it live for the ttl, if its value is the giver's token: compare and set in one
+    /// step. Otherwise, and if the key does not exist, answer [`Reply::Denied`](crate::Reply::Denied).
+    ///
+    /// With a fence, then raise the key's fencing counter, as for an acquisition.
+    Adopt {
+        /// The value to compare with: that of the client which has given the lock away.
+        giver: Token,
+        /// The value to set.
+        token: Token,
+        /// The key's time to live.
+        ttl: Ttl,
+        /// The fence to raise the counter to.
+        fence: Option<FencingToken>,
+    },
     /// If the key's value is the token, raise its fencing counter as for an acquisition.
     ///
     /// While the lock is held, this goes to nodes that may have missed it before. The reply is not counted
@@ -134,11 +148,18 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Returns the token of the operation.
+    /// Returns whether the operation can set the key to its token: an acquisition or an adoption.
+    #[must_use]
+    pub const fn sets_key(&self) -> bool {
+        matches!(self, Self::Acquire { .. } | Self::Adopt { .. })
+    }
+
+    /// Returns the token of the operation. Of an adoption, this is the new one.
     #[must_use]
     pub const fn token(&self) -> Token {
         match *self {
             Self::Acquire { token, .. }
+            | Self::Adopt { token, .. }
             | Self::Fence { token, .. }
             | Self::Extend { token, .. }
             | Self::Release { token }

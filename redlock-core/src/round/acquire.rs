@@ -12,6 +12,8 @@ pub(crate) type Acquire = Round<AcquireRules>;
 pub(crate) struct AcquireRules {
     fence: Option<FencingToken>,
     valid_until: Timestamp,
+    /// Nothing can be won from then on.
+    until: Timestamp,
 }
 
 impl Acquire {
@@ -25,7 +27,18 @@ impl Acquire {
         now: Timestamp,
     ) -> Self {
         let valid_until = validity.until(now);
-        Self::with_rules(AcquireRules { fence, valid_until }, quorum, now)
+        let rules = AcquireRules {
+            fence,
+            valid_until,
+            until: valid_until,
+        };
+        Self::with_rules(rules, quorum, now)
+    }
+
+    /// Lets the attempt succeed only before `until`, although the lock would be valid for longer.
+    pub(crate) fn by(mut self, until: Timestamp) -> Self {
+        self.rules.until = self.rules.until.min(until);
+        self
     }
 
     /// Ends the attempt without waiting for the nodes that have not replied. Returns the verdict
@@ -38,7 +51,7 @@ impl Acquire {
         now: Timestamp,
         suspicion: Option<AcquireFailure>,
     ) -> Option<AcquireVerdict> {
-        let failure = if now >= self.valid_until() {
+        let failure = if now >= self.until() {
             AcquireFailure::TooSlow
         } else if !self.tally.denied().is_empty() {
             AcquireFailure::Contended
@@ -48,10 +61,16 @@ impl Acquire {
         self.end_with(AcquireVerdict::Failed(failure))
     }
 
-    /// Returns the end of validity, if the attempt succeeds. Nothing can be won from then on.
+    /// Returns the end of validity, if the attempt succeeds.
     #[must_use]
     pub(crate) const fn valid_until(&self) -> Timestamp {
         self.rules.valid_until
+    }
+
+    /// Returns when the attempt cannot succeed any more: at the end of its validity, or before.
+    #[must_use]
+    pub(crate) const fn until(&self) -> Timestamp {
+        self.rules.until
     }
 }
 
@@ -62,7 +81,7 @@ impl Rules for AcquireRules {
         let ours = tally.granted().union(tally.outbid());
         // Redlock step 3: a majority of *all* nodes, and validity time left.
         if tally.is_quorum(ours) {
-            return Some(if now >= self.valid_until {
+            return Some(if now >= self.until {
                 AcquireVerdict::Failed(AcquireFailure::TooSlow)
             } else if self.fence.is_none() || tally.is_quorum(tally.granted()) {
                 AcquireVerdict::Acquired {

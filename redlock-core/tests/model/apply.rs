@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use redlock_core::{Eligibility, Lease, Operation, Reply};
+use redlock_core::{Eligibility, Lease, Operation, Reply, Timestamp};
 
 use crate::{
     masters::execute,
     setup::{Counters, Mutation, Setup},
     steps::Step,
-    world::{Heard, Link, MASTERS, Message, Phase, World, node, ticks},
+    world::{Given, Heard, Link, MASTERS, Message, Phase, World, node, ticks},
 };
 
 const ALWAYS: Eligibility = Eligibility::ALWAYS;
@@ -49,6 +49,7 @@ impl Setup {
                 self.drive(world, client, |lease, now| _ = lease.downgrade(now));
                 world.clients[client].reads = true;
             }
+            Step::Give(client) => self.give(world, client),
             Step::Repeat(link) => self.repeat(world, link),
             Step::Delay { link, given_up } => self.delay(world, link, given_up),
             Step::Lose { link, carried_out } => self.lose(world, link, carried_out),
@@ -91,7 +92,18 @@ impl Setup {
             world.clients[client].kept = Some(proposal);
         }
         self.meet_masters(world, client);
+        let given = world.given.clone().filter(|_| (self.adopts)(client));
+        let clock = |tick| ticks(tick - world.clients[client].lag);
+        let given = given.map(|it| (it.token, clock(it.until.max(world.now))));
         self.drive(world, client, |lease, now| {
+            if let Some((giver, until)) = given {
+                let until = if self.mutation == Some(Mutation::AdoptedAfterItsEnd) {
+                    Timestamp::MAX
+                } else {
+                    until
+                };
+                return lease.adopt(now, giver, until, self.fenced.then_some(proposal));
+            }
             // Later than any attempt: the number of attempts ends them.
             let deadline = now.saturating_add(Duration::from_millis(100));
             if self.fenced {
@@ -99,6 +111,30 @@ impl Setup {
             } else {
                 lease.acquire(now, deadline);
             }
+        });
+    }
+
+    fn give(&self, world: &mut World, client: usize) {
+        let mut valid_until = None;
+        let token = world.clients[client].lease.token();
+        self.drive(world, client, |lease, now| {
+            valid_until = if self.mutation == Some(Mutation::GiverGoesOn) {
+                lease.valid_until(now)
+            } else {
+                lease.give(now)
+            };
+        });
+        let Some(valid_until) = valid_until else {
+            return;
+        };
+        world.clients[client].phase = Phase::Gave;
+        let left = (0..=u8::MAX).find(|&it| ticks(world.local(client) + it) >= valid_until);
+        world.given = Some(Given {
+            token,
+            until: world.now + left.expect("some ticks"),
+            adoptions: 0,
+            others: false,
+            adopted_after_others: false,
         });
     }
 
@@ -160,7 +196,9 @@ impl Setup {
         let Some(mut message) = world.link_mut(link).pop() else {
             return;
         };
-        if let Operation::Acquire { fence, .. } = &mut message.operation {
+        if let Operation::Acquire { fence, .. } | Operation::Adopt { fence, .. } =
+            &mut message.operation
+        {
             *fence = None;
         }
         execute(self, world, link, &message);

@@ -12,6 +12,7 @@ use self::base::{
 use crate::{
     fences, gathers, permits, readers, repairs,
     setup::{Beyond, Setup},
+    transfers,
     world::faults,
 };
 
@@ -23,12 +24,14 @@ pub(crate) fn all() -> Vec<Setup> {
     all.extend(gathers::worlds());
     all.extend(permits::worlds());
     all.extend(readers::worlds());
+    all.extend(transfers::worlds());
     all.extend(controls::negative_controls());
     all.extend(fences::negative_controls());
     all.extend(repairs::negative_controls());
     all.extend(gathers::negative_controls());
     all.extend(permits::negative_controls());
     all.extend(readers::negative_controls());
+    all.extend(transfers::negative_controls());
     all
 }
 

@@ -125,6 +125,9 @@ impl Setup {
                     it.phase = Phase::Held;
                     it.lease.claim(local);
                     world.fences.extend(fence.map(|fence| kept_of(it, fence)));
+                    if let Some(given) = &mut world.given {
+                        given.note_holder((self.adopts)(client));
+                    }
                 }
                 Event::Exhausted { failure, .. } => it.phase = Phase::Exhausted(failure),
                 Event::Lost(reason) => it.phase = Phase::Lost(reason),

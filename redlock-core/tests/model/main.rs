@@ -23,6 +23,7 @@ mod setup;
 mod sights;
 mod steps;
 mod trace;
+mod transfers;
 mod world;
 
 use std::process::ExitCode;
@@ -53,6 +54,8 @@ const LARGE: &[&str] = &[
     "a reader and a writer, a repeat, overtaking",
     "a reader and a writer, a late join, a restart",
     "a reader and two writers",
+    "a transfer, two adopters, overtaking",
+    "a transfer beside another client",
     "NOT: the first proposal kept",
     "NOT: token reused across attempts",
 ];

@@ -71,6 +71,27 @@ pub(crate) fn execute(
             }
             fence.map_or(Reply::Granted, |fence| setup.raise(now, it, fence))
         }
+        Operation::Adopt {
+            giver,
+            token,
+            ttl,
+            fence,
+        } => {
+            let is_absent = keys.iter().all(Option::is_none);
+            let grants_absent = setup.mutation == Some(Mutation::AdoptedWithoutAKey);
+            let is_given = has_all(keys, giver) || (is_absent && grants_absent);
+            if !is_given {
+                return Reply::Denied;
+            }
+            let is_kept = setup.mutation == Some(Mutation::AdoptedWithoutANewToken);
+            for key in keys {
+                *key = Some(Key {
+                    token: if is_kept { giver } else { token },
+                    expires_at: now + in_ticks(ttl),
+                });
+            }
+            fence.map_or(Reply::Granted, |fence| setup.raise(now, it, fence))
+        }
         Operation::Fence { token, fence } if has_all(keys, token) => setup.raise(now, it, fence),
         Operation::Extend { token, ttl } if has_all(keys, token) => {
             for key in keys.iter_mut().flatten() {

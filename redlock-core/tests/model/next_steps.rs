@@ -33,9 +33,13 @@ impl Setup {
                 continue;
             }
             match client.phase {
+                Phase::Idle if (self.adopts)(index) && world.given.is_none() => {}
                 Phase::Idle if world.now <= self.begin_by => steps.push(Step::Begin(index)),
                 Phase::Held => {
                     steps.push(Step::Release(index));
+                    if self.transfers() && index == 0 && world.given.is_none() {
+                        steps.push(Step::Give(index));
+                    }
                     if self.downgrades && !client.reads {
                         steps.push(Step::Downgrade(index));
                     }

@@ -64,7 +64,23 @@ impl Model for Setup {
             Property::always("always a timer", always_a_timer),
             Property::always("nothing left behind", nothing_left_behind),
         ];
-        let sometimes: [(&'static str, Condition); 25] = [
+        let sometimes: [(&'static str, Condition); 29] = [
+            ("adopted", |_, world| {
+                is_adopted(world) && world.holders() == 1
+            }),
+            ("adopted twice", |_, world| {
+                world.given.as_ref().is_some_and(|it| it.adoptions == 2)
+            }),
+            ("not adopted", |setup, world| {
+                let clients = world.clients.iter().enumerate();
+                let mut adopters = clients.filter(|(index, _)| (setup.adopts)(*index));
+                adopters.any(|(_, it)| matches!(it.phase, Phase::Exhausted(_)))
+            }),
+            ("the giver's token after an adoption", |_, world| {
+                let given = world.given.as_ref().map(|it| it.token);
+                let mut keys = (0..MASTERS).flat_map(|it| world.live_keys(it));
+                is_adopted(world) && keys.any(|it| Some(it.token) == given)
+            }),
             ("gathered in parts", |_, world| {
                 let has_part = |master: &Master| match &master.keys {
                     [Some(first), second] => {
@@ -192,6 +208,18 @@ impl Model for Setup {
                 world.fences.iter().any(|it| *it > Self::proposal())
             }),
         ];
+        if self.transfers() {
+            // A late SET that is overtaken by a repair may bring the giver's token back.
+            if self.fifo {
+                properties.push(Property::always("adopted once", |_, world: &World| {
+                    world.given.as_ref().is_none_or(|it| it.adoptions <= 1)
+                }));
+            }
+            properties.push(Property::always("nobody in between", |_, world: &World| {
+                let given = world.given.as_ref();
+                given.is_none_or(|it| !it.adopted_after_others)
+            }));
+        }
         if self.lets_writers_in {
             properties.push(Property::always("a writer gets in", gets_in));
         }
@@ -226,6 +254,10 @@ impl Model for Setup {
         }
         properties
     }
+}
+
+fn is_adopted(world: &World) -> bool {
+    world.given.as_ref().is_some_and(|it| it.adoptions > 0)
 }
 
 /// Whether a reader holds the key after a writer has, or the other way round.
@@ -279,7 +311,7 @@ fn nothing_left_behind(setup: &Setup, world: &World) -> bool {
             let owner = world.owner(key.token);
             owner.is_some_and(|owner| {
                 let phase = world.clients[owner].phase;
-                !phase.has_ended() || phase == Phase::Crashed
+                !phase.has_ended() || matches!(phase, Phase::Gave | Phase::Crashed)
             })
         })
 }

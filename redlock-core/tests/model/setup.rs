@@ -31,6 +31,8 @@ pub(crate) struct Setup {
     pub(crate) reads: fn(usize) -> bool,
     /// Whether a writer that begins must get in.
     pub(crate) lets_writers_in: bool,
+    /// Whether a client adopts the lock that the first client gives away, and does not ask for a free one.
+    pub(crate) adopts: fn(usize) -> bool,
     /// Whether a client that holds the lock alone may become a reader.
     pub(crate) downgrades: bool,
     /// How often a client may try.
@@ -139,6 +141,14 @@ pub(crate) enum Mutation {
     WriterBesideReaders,
     /// All readers on a master expire together.
     RenewedAsAWhole,
+    /// Masters let those that adopt a lock have the giver's token.
+    AdoptedWithoutANewToken,
+    /// Masters agree to an adoption where no key is.
+    AdoptedWithoutAKey,
+    /// A client that gives its lock away goes on as before.
+    GiverGoesOn,
+    /// A lock may be adopted at any time.
+    AdoptedAfterItsEnd,
     /// Timers never fire.
     TimersIgnored,
 }
@@ -152,6 +162,7 @@ impl Setup {
         preferred: None,
         reads: |_| false,
         lets_writers_in: false,
+        adopts: |_| false,
         downgrades: false,
         attempts: 2,
         max_hold: 0,
@@ -198,7 +209,13 @@ impl Setup {
             clients: (0..self.clients).map(|it| self.client(it)).collect(),
             faults: self.faults,
             fences: Vec::new(),
+            given: None,
         }
+    }
+
+    /// Whether locks are given away.
+    pub(crate) fn transfers(&self) -> bool {
+        (0..self.clients).any(self.adopts)
     }
 
     /// The tick by which every lease has ended, whatever happens: the last begin, all attempts with

@@ -62,6 +62,7 @@ fn message(message: &Message) -> String {
         } => format!("GATHER (attempt {})", attempt(token)),
         Operation::Acquire { .. } if message.repairs => format!("SET{slot} (repair)"),
         Operation::Acquire { token, .. } => format!("SET{slot} (attempt {})", attempt(token)),
+        Operation::Adopt { fence, .. } => format!("ADOPT (fence {fence:?})"),
         Operation::Fence { fence, .. } => format!("FENCE {fence}"),
         Operation::Extend { .. } => format!("EXTEND{slot}"),
         Operation::Release { token } => format!("DEL{slot} (attempt {})", attempt(token)),

@@ -30,6 +30,22 @@ pub(crate) struct World {
     pub(crate) faults: Faults,
     /// The fencing tokens in the order in which they were given out.
     pub(crate) fences: Vec<FencingToken>,
+    /// The lock that was given away.
+    pub(crate) given: Option<Given>,
+}
+
+/// A lock that was given away, and who got it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Given {
+    pub(crate) token: Token,
+    /// The end of the giver's validity, in true time.
+    pub(crate) until: u8,
+    /// How many clients have adopted it.
+    pub(crate) adoptions: u8,
+    /// A client that did not adopt it has got the lock since.
+    pub(crate) others: bool,
+    /// It was adopted after that.
+    pub(crate) adopted_after_others: bool,
 }
 
 /// How often each fault may still happen in the whole world.
@@ -170,6 +186,8 @@ pub(crate) enum Phase {
     Exhausted(AcquireFailure),
     Lost(LossReason),
     Released,
+    /// It has given the lock away.
+    Gave,
     Crashed,
 }
 
@@ -327,10 +345,22 @@ impl World {
     }
 }
 
+impl Given {
+    /// Notes that a client has got the lock.
+    pub(crate) fn note_holder(&mut self, adopts: bool) {
+        if adopts {
+            self.adoptions += 1;
+            self.adopted_after_others |= self.others;
+        } else {
+            self.others = true;
+        }
+    }
+}
+
 impl Message {
     /// Whether it sets a key or adds a reader.
     pub(crate) fn sets(&self) -> bool {
-        matches!(self.operation, Operation::Acquire { .. })
+        self.operation.sets_key()
     }
 }
 

@@ -5,7 +5,7 @@ use std::{iter, sync::LazyLock, time::Duration};
 use proptest::{collection::vec, option, prelude::*};
 use redlock_core::{
     Drift, Event, FencingToken, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Permits, Quorum,
-    Reply, RetrySchedule, RoundId, Share, Slot, SlotSet, Timestamp, Transmit, Ttl, Validity,
+    Reply, RetrySchedule, RoundId, Share, Slot, SlotSet, Timestamp, Token, Transmit, Ttl, Validity,
 };
 
 use crate::said::Said;
@@ -15,6 +15,12 @@ use crate::said::Said;
 pub(crate) enum Input {
     Acquire,
     AcquireFenced(FencingToken),
+    /// Adopts a lock whose giver holds it for this time yet.
+    Adopt {
+        time: Duration,
+        proposal: Option<FencingToken>,
+    },
+    Give,
     Claim,
     Extend,
     ExtendFor(Ttl),
@@ -114,6 +120,10 @@ impl Driven {
         match input {
             Input::Acquire => lease.acquire(*now, deadline),
             Input::AcquireFenced(proposal) => lease.acquire_fenced(*now, deadline, proposal),
+            Input::Adopt { time, proposal } => {
+                lease.adopt(*now, giver(), now.saturating_add(time), proposal);
+            }
+            Input::Give => _ = lease.give(*now),
             Input::Claim => lease.claim(*now),
             Input::Extend => return Some(lease.extend(*now)),
             Input::ExtendFor(ttl) => return Some(lease.extend_for(*now, ttl)),
@@ -182,6 +192,11 @@ impl Driven {
             self.input(Input::Timeout);
         }
     }
+}
+
+/// The token of a client that has given its lock away.
+pub(crate) fn giver() -> Token {
+    Nonce::new(0).token(7)
 }
 
 /// A round that no lease here gets as far as.
@@ -360,7 +375,7 @@ fn volleys() -> impl Strategy<Value = Action> {
     })
 }
 
-fn steps(downgrades: u32) -> impl Strategy<Value = Step> {
+fn steps(downgrades: u32, gives: u32) -> impl Strategy<Value = Step> {
     let pause = prop_oneof![
         24 => Just(Pause::None),
         16 => up_to(SECOND / 1000).prop_map(Pause::For),
@@ -380,6 +395,7 @@ fn steps(downgrades: u32) -> impl Strategy<Value = Step> {
         6 => Just(Input::Claim),
         8 => Just(Input::Extend),
         downgrades => Just(Input::Downgrade),
+        gives => Just(Input::Give),
         1 => Just(Input::Release),
         1 => Just(Input::Abandon),
         1 => Just(Input::Acquire),
@@ -419,20 +435,34 @@ pub(crate) fn semaphores() -> impl Strategy<Value = Semaphore> {
 
 /// Lives that begin to acquire, most of them at an ordinary time, and go on at random.
 pub(crate) fn lives() -> impl Strategy<Value = Life> {
-    lives_of(false)
+    lives_of(0, 0)
 }
 
 /// Lives of readers and writers, too. Some holders become readers.
 pub(crate) fn shared_lives() -> impl Strategy<Value = Life> {
-    lives_of(true)
+    lives_of(1, 0)
 }
 
-fn lives_of(is_shared: bool) -> impl Strategy<Value = Life> {
+/// Lives of clients that adopt a lock or give it away, too.
+pub(crate) fn transferred_lives() -> impl Strategy<Value = Life> {
+    lives_of(0, 1).prop_map(|life| Life {
+        share: Share::Exclusive,
+        semaphore: None,
+        ..life
+    })
+}
+
+/// `sharing` and `transfers` are 1 or 0.
+fn lives_of(sharing: u32, transfers: u32) -> impl Strategy<Value = Life> {
     let start = prop_oneof![
         8 => 0..1_000_000 * SECOND,
         1 => u64::MAX - 20 * SECOND..=u64::MAX,
     ];
+    let proposal = option::of((0..40u64).prop_map(FencingToken::new));
+    let adopts =
+        (up_to(2 * SECOND), proposal).prop_map(|(time, proposal)| Input::Adopt { time, proposal });
     let first = prop_oneof![
+        10 * transfers => adopts,
         6 => Just(Input::Acquire),
         4 => (0..40u64).prop_map(|fence| Input::AcquireFenced(FencingToken::new(fence))),
         1 => Just(Input::Timeout),
@@ -457,11 +487,10 @@ fn lives_of(is_shared: bool) -> impl Strategy<Value = Life> {
     });
     let budget =
         prop_oneof![4 => up_to(5 * SECOND), 1 => Just(Duration::ZERO), 1 => Just(Duration::MAX)];
-    let is_shared = u32::from(is_shared);
     let shares = prop_oneof![
         2 => Just(Share::Exclusive),
-        is_shared => Just(Share::Writer),
-        is_shared => Just(Share::Reader),
+        sharing => Just(Share::Writer),
+        sharing => Just(Share::Reader),
     ];
     let inputs = (
         configs(),
@@ -472,7 +501,7 @@ fn lives_of(is_shared: bool) -> impl Strategy<Value = Life> {
         first,
         then,
         claim,
-        vec(steps(2 * is_shared), 0..30),
+        vec(steps(2 * sharing, transfers), 0..30),
     );
     inputs.prop_map(
         |(config, budget, nonce, (share, semaphore), start, first, then, claim, later)| {

@@ -30,7 +30,7 @@ use redlock_core::{
 use self::purse::Purse;
 use crate::{
     check,
-    drive::{Driven, Entry, Input, Life, lives, shared_lives},
+    drive::{Driven, Entry, Input, Life, lives, shared_lives, transferred_lives},
     finds,
 };
 
@@ -108,19 +108,24 @@ impl<'a> Story<'a> {
     // The story.
 
     fn tell_all(&mut self) -> Result<Never, LogEnds> {
-        let (begin, purse) = loop {
+        let (begin, purse, adopts_until) = loop {
             let entry = self.next()?;
+            let now = entry.now;
             match entry.input {
-                Input::Acquire => break (entry.now, None),
-                Input::AcquireFenced(_) if self.access == READER => break (entry.now, None),
+                Input::Acquire => break (now, None, None),
+                Input::AcquireFenced(_) if self.access == READER => break (now, None, None),
                 Input::AcquireFenced(proposal) => {
-                    break (entry.now, Some(Purse::new(entry.now, proposal)));
+                    break (now, Some(Purse::new(now, proposal)), None);
+                }
+                Input::Adopt { time, proposal } => {
+                    let purse = proposal.map(|proposal| Purse::new(now, proposal));
+                    break (now, purse, Some(now.saturating_add(time)));
                 }
                 Input::Release => return self.silence(),
                 _ => {}
             }
         };
-        if let Some(won) = self.acquiring(begin, purse)? {
+        if let Some(won) = self.acquiring(begin, purse, adopts_until)? {
             self.holding(&won)?;
         }
         self.silence()
@@ -221,6 +226,7 @@ fn a_lease_does_what_the_reference_says() {
     };
     check(1500, &lives(), property);
     check(1500, &shared_lives(), property);
+    check(1500, &transferred_lives(), property);
 }
 
 /// The negative controls: a reference with another rule is found to differ.

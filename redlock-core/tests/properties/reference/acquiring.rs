@@ -5,7 +5,7 @@ use redlock_core::{
 };
 
 use super::{LogEnds, Story, purse::Purse};
-use crate::drive::Input;
+use crate::drive::{Input, giver};
 
 /// A lock that was won.
 pub(super) struct Won {
@@ -31,11 +31,13 @@ impl Story<'_> {
         &mut self,
         begin: Timestamp,
         mut purse: Option<Purse>,
+        adopts_until: Option<Timestamp>,
     ) -> Result<Option<Won>, LogEnds> {
         let deadline = begin.saturating_add(self.budget);
         let (mut start, mut blame) = (begin, None);
         for number in 1.. {
-            let (now, failure) = match self.attempt(number, start, &mut purse, deadline, blame)? {
+            let attempt = self.attempt(number, start, &mut purse, deadline, adopts_until, blame)?;
+            let (now, failure) = match attempt {
                 Attempt::Won(won) => return Ok(Some(won)),
                 Attempt::GivenUp => return Ok(None),
                 Attempt::Failed(now, failure) => (now, failure),
@@ -50,7 +52,7 @@ impl Story<'_> {
                 }
                 _ => retry.next_attempt(deadline, number, now, random),
             };
-            let hopeless = failure == AcquireFailure::FenceExhausted;
+            let hopeless = failure == AcquireFailure::FenceExhausted || adopts_until.is_some();
             let (Some(soonest), Some(latest), false) = (next(0), next(u64::MAX), hopeless) else {
                 self.tell(Event::Exhausted { failure, attempts });
                 return Ok(None);
@@ -96,24 +98,34 @@ impl Story<'_> {
         start: Timestamp,
         purse: &mut Option<Purse>,
         deadline: Timestamp,
+        adopts_until: Option<Timestamp>,
         blame: Option<AcquireFailure>,
     ) -> Result<Attempt, LogEnds> {
         let token = self.nonce.token(number);
         let valid_until = self.config.validity.until(start);
+        let mut wins_until = adopts_until.map_or(valid_until, |until| until.min(valid_until));
         // The first attempt may outlast the budget.
-        let patience = if number > 1 {
-            valid_until.min(deadline)
+        let mut patience = if number > 1 {
+            wins_until.min(deadline)
         } else {
-            valid_until
+            wins_until
         };
         let ttl = self.config.validity.ttl();
         let mut fence = purse.as_mut().map(|it| it.attempt(start));
         self.choose_slot();
-        let mut request = self.send(Operation::Acquire {
-            token,
-            ttl,
-            fence,
-            gathers: false,
+        let mut request = self.send(match adopts_until {
+            Some(_) => Operation::Adopt {
+                giver: giver(),
+                token,
+                ttl,
+                fence,
+            },
+            None => Operation::Acquire {
+                token,
+                ttl,
+                fence,
+                gathers: false,
+            },
         });
         let mut asked = start;
         let mut fencing = false;
@@ -138,7 +150,7 @@ impl Story<'_> {
                     return Ok(Attempt::GivenUp);
                 }
                 Input::Timeout if now >= patience => {
-                    let failure = if now >= valid_until {
+                    let failure = if now >= wins_until {
                         AcquireFailure::TooSlow
                     } else if !fencing && votes.denied > 0 {
                         AcquireFailure::Contended
@@ -151,7 +163,7 @@ impl Story<'_> {
                     let ours = if fencing { 0 } else { votes.outbid } + votes.granted;
                     let accepted = votes.majority(votes.granted) || fence.is_none();
                     let outbid = if votes.majority(ours) {
-                        if now >= valid_until {
+                        if now >= wins_until {
                             return Ok(Attempt::Failed(now, AcquireFailure::TooSlow));
                         }
                         if accepted {
@@ -180,6 +192,11 @@ impl Story<'_> {
                             fence = Some(next);
                             request = self.send(Operation::Fence { token, fence: next });
                             (asked, fencing) = (now, true);
+                            if adopts_until.is_some() {
+                                // The keys are this client's by now.
+                                (wins_until, patience) = (valid_until, valid_until);
+                                self.timeout = Some(patience);
+                            }
                             continue;
                         }
                         AcquireFailure::FenceExhausted

@@ -73,13 +73,14 @@ impl Story<'_> {
             let entry = self.next()?;
             let now = entry.now;
             match entry.input {
-                Input::Acquire | Input::AcquireFenced(_) => {}
+                Input::Acquire | Input::AcquireFenced(_) | Input::Adopt { .. } => {}
                 Input::Abandon => return self.lose(token, LossReason::Abandoned),
                 // Everything else learns first that the time is over.
                 _ if now >= valid_until => {
                     return self.lose(token, self.why_it_ended(start, valid_until));
                 }
                 Input::Release => return self.releasing(token, now, longest),
+                Input::Give => return Ok(()),
                 Input::Claim => claimed = true,
                 Input::Timeout if now < wake => {}
                 Input::Downgrade
