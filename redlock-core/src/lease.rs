@@ -246,7 +246,7 @@ impl Lease {
     pub fn claim(&mut self, now: Timestamp) {
         self.expire(now);
         if let State::Held(held) = &mut self.state {
-            held.is_claimed = true;
+            held.claim();
         }
     }
 
@@ -261,8 +261,7 @@ impl Lease {
         let State::Held(held) = &mut self.state else {
             return false;
         };
-        held.hand_over(now, &self.config);
-        true
+        held.hand_over(now, &self.config)
     }
 
     /// Extends a held lock now, instead of when renewal is due. The lock is then valid for its own ttl
@@ -314,18 +313,28 @@ impl Lease {
                 self.state = State::Closed;
                 self.release_in_passing();
             }
-            State::Held(_) => {
-                let (quorum, token) = (self.config.quorum, self.token());
-                // The last request may still let a key live for this long.
-                let longest = self.outbox.longest_ttl().as_duration();
-                self.state = State::Releasing(Releasing {
-                    id: self.outbox.ask(quorum.all(), Operation::Release { token }),
-                    round: Release::new(quorum),
-                    until: now.saturating_add(longest),
-                });
-            }
+            State::Held(_) => self.start_release(now),
             State::Releasing(_) | State::Closed => {}
         }
+    }
+
+    /// Releases a held lock at `at`, and not before: the holder is done, and others are to find the lock held until then.
+    /// Returns false, and changes nothing, unless the lock is held and valid until `at`: [extend](Self::extend_for) it first.
+    ///
+    /// From now on the lock is neither renewed nor extended nor handed over, and nobody may work under it. The nodes keep
+    /// the keys until `at`, even if the driver ends before: neither [`abandon`](Self::abandon) nor a lost vote sends a
+    /// release. Costs one round, at `at`.
+    ///
+    /// The answer is [`Event::Released`]. It comes early, and unconfirmed, if too few nodes have kept the keys or the
+    /// driver ends.
+    pub fn release_at(&mut self, now: Timestamp, at: Timestamp) -> bool {
+        self.expire(now);
+        let State::Held(held) = &mut self.state else {
+            return false;
+        };
+        let has_left = held.leave(at);
+        self.expire(now);
+        has_left
     }
 
     /// Ends the lease because the driver stops: it can no longer send requests or run timers.
@@ -449,10 +458,15 @@ impl Lease {
 
     /// Declares a held lock lost when its validity is over. Every command and input starts with this, so
     /// that nothing is decided on a validity that has ended.
+    ///
+    /// A lock that its holder has left is released when its time is over.
     fn expire(&mut self, now: Timestamp) {
-        if let State::Held(held) = &self.state
-            && let Some(reason) = held.expiry(now, &self.config)
-        {
+        let State::Held(held) = &self.state else {
+            return;
+        };
+        if held.is_over(now) {
+            self.start_release(now);
+        } else if let Some(reason) = held.expiry(now, &self.config) {
             self.lose(reason);
         }
     }
@@ -478,8 +492,25 @@ impl Lease {
         Some((held, cx))
     }
 
+    fn start_release(&mut self, now: Timestamp) {
+        let (quorum, token) = (self.config.quorum, self.token());
+        // The last request may still let a key live for this long.
+        let longest = self.outbox.longest_ttl().as_duration();
+        self.state = State::Releasing(Releasing {
+            id: self.outbox.ask(quorum.all(), Operation::Release { token }),
+            round: Release::new(quorum),
+            until: now.saturating_add(longest),
+        });
+    }
+
     /// Ends a held lock that was not released. What is left of its keys would only block other clients.
     fn lose(&mut self, reason: LossReason) {
+        if let State::Held(held) = &self.state
+            && held.is_left()
+        {
+            // The keys that are left are to block other clients, and no holder is there to learn of a loss.
+            return self.conclude_release(ReleaseVerdict::Unconfirmed);
+        }
         self.state = State::Closed;
         self.release_in_passing();
         self.outbox.tell(Event::Lost(reason));

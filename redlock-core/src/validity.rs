@@ -1,6 +1,6 @@
 use core::{error::Error, fmt, time::Duration};
 
-use crate::{Timestamp, Ttl};
+use crate::{Timestamp, Ttl, TtlError};
 
 /// The allowance for clocks that differ in rate while a lock is held: a part of the ttl plus a fixed time.
 ///
@@ -92,6 +92,22 @@ impl Validity {
         Self::new(ttl, self.drift)
     }
 
+    /// Returns the validity of the shortest keys that are valid for at least `span`, with the same drift.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a span for which the ttl would have to be longer than [`Ttl::MAX`].
+    pub fn lasting(self, span: Duration) -> Result<Self, TtlError> {
+        // The drift allowance takes its fixed part, and its share of each millisecond.
+        let kept = 1000_u128.checked_sub(u128::from(self.drift.per_mille));
+        let kept = kept.filter(|kept| *kept > 0).ok_or(TtlError::TooLong)?;
+        let needed = span.saturating_add(self.drift.fixed).as_nanos() * 1000;
+        let millis = needed.div_ceil(kept * 1_000_000);
+        let millis = u64::try_from(millis).map_err(|_| TtlError::TooLong)?;
+        let ttl = Ttl::new(Duration::from_millis(millis.max(1)))?;
+        Ok(self.for_ttl(ttl))
+    }
+
     /// Returns the same, with no time at all if the drift allowance uses up the ttl.
     pub(crate) const fn for_ttl(self, ttl: Ttl) -> Self {
         Self { ttl, ..self }
@@ -150,6 +166,33 @@ mod tests {
         let drift = Drift::default();
         assert_eq!(drift.allowance(ttl(10_000)), Duration::from_millis(102));
         assert_eq!(drift.allowance(ttl(1)), Duration::from_micros(2010));
+    }
+
+    #[test]
+    fn the_shortest_keys_that_last_are_found() {
+        let drifts = [
+            Drift::default(),
+            Drift::new(333, Duration::ZERO),
+            Drift::new(999, Duration::from_micros(1)),
+        ];
+        for drift in drifts {
+            let any = Validity::new(ttl(10_000), drift).unwrap();
+            for micros in [1, 999, 1000, 9_898_000, 9_898_001] {
+                let span = Duration::from_micros(micros);
+                let shortest = any.lasting(span).unwrap();
+                assert!(shortest.span() >= span, "{drift:?} {span:?}");
+                let millis = shortest.ttl().as_millis();
+                let is_shortest = millis == 1 || any.for_ttl(ttl(millis - 1)).span() < span;
+                assert!(is_shortest, "{drift:?} {span:?} {millis}");
+            }
+        }
+        let all = Validity::new(ttl(1), Drift::new(0, Duration::ZERO)).unwrap();
+        assert_eq!(all.lasting(Duration::MAX), Err(TtlError::TooLong));
+        let none = Validity {
+            drift: Drift::new(1000, Duration::ZERO),
+            ..all
+        };
+        assert_eq!(none.lasting(Duration::ZERO), Err(TtlError::TooLong));
     }
 
     #[test]

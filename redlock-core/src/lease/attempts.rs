@@ -8,7 +8,7 @@ use super::{
     config::LeaseConfig,
     event::Event,
     gathering::Gathering,
-    held::{Extension, Fenced, Held},
+    held::{Extension, Fenced, Held, Holder},
     retrying::{Backoff, RetryState, can_change},
     transferring::Adoption,
     transmit::Operation,
@@ -131,12 +131,11 @@ impl Lease {
             granted_by: rests_on.votes(),
         });
         let mut held = Held {
-            held_since: acquired_at,
+            holder: Holder::Awaited { since: acquired_at },
             valid_until,
             keys_until: acquired_at.saturating_add(validity.ttl().as_duration()),
             rests_on,
             fenced,
-            is_claimed: false,
             extension: Extension::Idle {
                 due: keep_alive.next_extension(acquired_at, acquired_at),
                 last: None,

@@ -18,18 +18,26 @@ const CLOCK_STEP: Duration = Duration::from_secs(1);
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held {
-    /// From when on the longest hold counts: the start of the attempt that won, or the time at which the lock was handed
-    /// over, or at which the last reader joined.
-    pub(super) held_since: Timestamp,
+    pub(super) holder: Holder,
     pub(super) valid_until: Timestamp,
     /// Until when a majority keeps the key: later than `valid_until` by the drift allowance.
     pub(super) keys_until: Timestamp,
     /// The votes by which the lock is valid until then.
     pub(super) rests_on: Agreement,
     pub(super) fenced: Option<Box<Fenced>>,
-    /// Whether the holder has taken the lock. Renewal starts then.
-    pub(super) is_claimed: bool,
     pub(super) extension: Extension,
+}
+
+/// Who has a held lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Holder {
+    /// A holder that has not taken the lock yet. Renewal starts when it does.
+    Awaited { since: Timestamp },
+    /// A holder that has taken the lock. The longest hold counts from the start of the attempt that won, or from the
+    /// time at which the lock was handed over, or at which the last reader joined.
+    Present { since: Timestamp },
+    /// Nobody. The lock is released at this time, and not renewed before.
+    Gone { until: Timestamp },
 }
 
 /// The parts of the lease that a held lock needs to act.
@@ -117,21 +125,37 @@ impl Fenced {
 impl Held {
     /// Returns when something is to be done if no reply comes before.
     pub(super) fn timeout(&self) -> Timestamp {
-        match &self.extension {
-            Extension::Idle { due: Some(due), .. } if self.is_claimed => self.valid_until.min(*due),
-            Extension::Idle { .. } | Extension::Running { .. } => self.valid_until,
+        match (self.holder, &self.extension) {
+            (Holder::Gone { until }, _) => until,
+            (Holder::Present { .. }, Extension::Idle { due: Some(due), .. }) => {
+                self.valid_until.min(*due)
+            }
+            _ => self.valid_until,
         }
     }
 
-    /// Passes the lock to its next holder, who has to claim it.
-    pub(super) fn hand_over(&mut self, now: Timestamp, config: &LeaseConfig) {
-        self.is_claimed = false;
-        self.join(now, config);
+    /// Notes that the holder has taken the lock.
+    pub(super) const fn claim(&mut self) {
+        if let Holder::Awaited { since } = self.holder {
+            self.holder = Holder::Present { since };
+        }
     }
 
-    /// Adds another holder.
-    pub(super) fn join(&mut self, now: Timestamp, config: &LeaseConfig) {
-        self.held_since = now;
+    /// Passes the lock to its next holder, who has to claim it. Returns false if nobody has the lock to pass it on.
+    pub(super) fn hand_over(&mut self, now: Timestamp, config: &LeaseConfig) -> bool {
+        let joined = self.join(now, config);
+        if joined {
+            self.holder = Holder::Awaited { since: now };
+        }
+        joined
+    }
+
+    /// Adds another holder. Returns false if nobody has the lock to share it.
+    pub(super) fn join(&mut self, now: Timestamp, config: &LeaseConfig) -> bool {
+        match &mut self.holder {
+            Holder::Awaited { since } | Holder::Present { since } => *since = now,
+            Holder::Gone { .. } => return false,
+        }
         if let Extension::Idle {
             due: due @ None, ..
         } = &mut self.extension
@@ -140,6 +164,27 @@ impl Held {
             let renews = config.keep_alive.next_extension(now, now).is_some();
             *due = renews.then_some(now);
         }
+        true
+    }
+
+    /// Notes that the holder has gone, and has left the lock to be released at `until`. Returns false, and changes nothing,
+    /// if it has gone before, or if the lock is not valid until then.
+    pub(super) fn leave(&mut self, until: Timestamp) -> bool {
+        let can_leave = !self.is_left() && until <= self.valid_until;
+        if can_leave {
+            self.holder = Holder::Gone { until };
+        }
+        can_leave
+    }
+
+    /// Returns whether the holder has gone.
+    pub(super) const fn is_left(&self) -> bool {
+        matches!(self.holder, Holder::Gone { .. })
+    }
+
+    /// Returns whether the holder has gone, and the lock is to be released now.
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        matches!(self.holder, Holder::Gone { until } if until <= now)
     }
 
     /// Returns why the lock is lost if its validity is over.
@@ -148,8 +193,7 @@ impl Held {
             return None;
         }
         // Asked of the end of validity, since this may be noticed much later.
-        let allows = config.keep_alive.allows(self.held_since, self.valid_until);
-        Some(if allows {
+        Some(if self.allows_extension(self.valid_until, config) {
             LossReason::Expired
         } else {
             LossReason::MaxHold
@@ -161,7 +205,7 @@ impl Held {
     /// The lock rests on the same nodes as before until the extension succeeds. A node on which it has not arrived yet
     /// has the key for this holder alone, which keeps writers out as well as a reader does.
     pub(super) fn downgrade(&mut self, cx: &mut Context<'_>) -> bool {
-        if !cx.config.keep_alive.allows(self.held_since, cx.now) {
+        if !self.allows_extension(cx.now, cx.config) {
             return false;
         }
         let reader = Access::Reader { insists: true };
@@ -186,6 +230,9 @@ impl Held {
             keep_alive,
             ..
         } = *cx.config;
+        if self.is_left() {
+            return false;
+        }
         // Otherwise an extension that ends before the next renewal would put the renewal off.
         let ttl = if keep_alive.renews() {
             ttl.max(validity.ttl())
@@ -195,7 +242,7 @@ impl Held {
         if matches!(self.extension, Extension::Running { ttl: running, .. } if running >= ttl) {
             return true;
         }
-        if !keep_alive.allows(self.held_since, now) {
+        if !self.allows_extension(now, cx.config) {
             // Renewal has ended, and with it its timer.
             if let Extension::Idle { due, .. } = &mut self.extension {
                 *due = None;
@@ -332,7 +379,9 @@ impl Held {
                 self.rests_on = Agreement::new(id, round.tally(), round.tally().granted(), cx.now);
                 let lost_on = round.lost_on();
                 self.extension = Extension::Idle {
-                    due: keep_alive.next_extension(self.held_since, round.start()),
+                    due: self
+                        .since()
+                        .and_then(|since| keep_alive.next_extension(since, round.start())),
                     last: Some(LastExtension::new(id, &round)),
                 };
                 self.repair(cx, lost_on);
@@ -342,7 +391,9 @@ impl Held {
             ExtendVerdict::Failed => {
                 let lost_on = round.lost_on();
                 self.extension = Extension::Idle {
-                    due: keep_alive.next_try(self.held_since, cx.now),
+                    due: self
+                        .since()
+                        .and_then(|since| keep_alive.next_try(since, cx.now)),
                     last: Some(LastExtension::new(id, &round)),
                 };
                 self.repair(cx, lost_on);
@@ -397,7 +448,9 @@ impl Held {
     /// a majority, and has probably released the key since. The extension sets our key there, so that the lock no
     /// longer rests on a bare majority.
     pub(super) fn hasten(&mut self, config: &LeaseConfig) {
-        let soon = config.keep_alive.next_try(self.held_since, self.held_since);
+        let soon = self
+            .since()
+            .and_then(|since| config.keep_alive.next_try(since, since));
         if self.was_never_extended()
             && !self.rests_on.denied().is_empty()
             && let Extension::Idle { due: Some(due), .. } = &mut self.extension
@@ -405,6 +458,19 @@ impl Held {
         {
             *due = soon.min(*due);
         }
+    }
+
+    /// Returns from when on the longest hold counts, if anybody has the lock.
+    const fn since(&self) -> Option<Timestamp> {
+        match self.holder {
+            Holder::Awaited { since } | Holder::Present { since } => Some(since),
+            Holder::Gone { .. } => None,
+        }
+    }
+
+    fn allows_extension(&self, at: Timestamp, config: &LeaseConfig) -> bool {
+        let since = self.since();
+        since.is_some_and(|since| config.keep_alive.allows(since, at))
     }
 
     /// Returns whether an extension has ended, and the next one has not started.

@@ -109,7 +109,7 @@ impl Lease {
     }
 
     /// Notes that one more reader of this client has a held lock, beside those that have it already, without a request to the
-    /// nodes. Returns whether the lock was held by readers.
+    /// nodes. Returns whether readers hold the lock.
     ///
     /// The longest time for which the lock may be held starts anew. The driver must release the lock only after the last of
     /// them has gone.
@@ -119,10 +119,7 @@ impl Lease {
         let State::Held(held) = &mut self.state else {
             return false;
         };
-        if is_reader {
-            held.join(now, &self.config);
-        }
-        is_reader
+        is_reader && held.join(now, &self.config)
     }
 
     /// Has the first attempt ask for this slot of the semaphore, unless it is excluded or known to be taken. Otherwise the

@@ -15,7 +15,8 @@ pub(super) struct Adoption {
 
 impl Lease {
     /// Ends a held lock without a release, for another client to [adopt](Self::adopt). Returns the end of validity, or
-    /// `None` if the lock is not held, or cannot be given away: a permit, the lock of a reader, and one of several keys.
+    /// `None` if the lock is not held, or cannot be given away: a permit, the lock of a reader, one of several keys, and one
+    /// that is to be [released later](Self::release_at).
     ///
     /// From now on this client does not hold the lock, and sends no request for it any more. If nobody adopts the lock,
     /// it ends with the ttl of its keys. Requests that were sent before may still arrive. They compare with the old
@@ -28,7 +29,7 @@ impl Lease {
             return None;
         };
         let valid_until = held.valid_until;
-        if !self.has_one_owner() {
+        if !self.has_one_owner() || held.is_left() {
             return None;
         }
         self.state = State::Closed;

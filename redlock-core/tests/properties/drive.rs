@@ -26,6 +26,8 @@ pub(crate) enum Input {
     ExtendFor(Ttl),
     Downgrade,
     Release,
+    /// To be released after this time.
+    ReleaseAfter(Duration),
     Abandon,
     Timeout,
     /// A reply to the transmission with this number, counted from zero; `None` is one that was
@@ -46,7 +48,7 @@ pub(crate) struct Entry {
     pub(crate) after: Lease,
     pub(crate) sent: Vec<Transmit>,
     pub(crate) told: Vec<Event>,
-    /// The return value of `extend` or `downgrade`.
+    /// The return value of `extend`, `downgrade` or `release_at`.
     pub(crate) extending: Option<bool>,
 }
 
@@ -129,6 +131,9 @@ impl Driven {
             Input::ExtendFor(ttl) => return Some(lease.extend_for(*now, ttl)),
             Input::Downgrade => return Some(lease.downgrade(*now)),
             Input::Release => lease.release(*now),
+            Input::ReleaseAfter(time) => {
+                return Some(lease.release_at(*now, now.saturating_add(time)));
+            }
             Input::Abandon => lease.abandon(),
             Input::Timeout => lease.handle_timeout(*now),
             Input::Reply { to, node, said } => {
@@ -389,6 +394,10 @@ fn steps(downgrades: u32, gives: u32) -> impl Strategy<Value = Step> {
         let ttl = Ttl::new(Duration::from_millis(millis));
         Input::ExtendFor(ttl.expect("not zero"))
     });
+    let release_after = (1..SECOND).prop_map(|nanos| {
+        let time = Duration::from_nanos(nanos);
+        Input::ReleaseAfter(time)
+    });
     let call = prop_oneof![
         16 => Just(Input::Timeout),
         2 => extend_for,
@@ -396,7 +405,7 @@ fn steps(downgrades: u32, gives: u32) -> impl Strategy<Value = Step> {
         8 => Just(Input::Extend),
         downgrades => Just(Input::Downgrade),
         gives => Just(Input::Give),
-        1 => Just(Input::Release),
+        2 => prop_oneof![Just(Input::Release), release_after],
         1 => Just(Input::Abandon),
         1 => Just(Input::Acquire),
         1 => fence,

@@ -14,7 +14,7 @@ use proptest::{
 };
 use redlock_core::{
     AcquireFailure, Eligibility, Event, FencingToken, LossReason, Operation, ReleaseVerdict, Reply,
-    Timestamp, Ttl,
+    Timestamp, Transmit, Ttl,
 };
 
 use crate::{
@@ -120,9 +120,10 @@ fn repeated_stale_and_foreign_replies_change_nothing() {
             replied.extend(to.map(|to| (to, node)));
             let stranger = node.index() >= driven.nodes();
             if to.is_none() || stranger {
-                // All that such an input may bring is the time.
+                // All that such an input may bring is the time: of a loss, or of a release.
                 let expired = entry.told.iter().any(|told| matches!(told, Event::Lost(_)));
-                prop_assert!(expired || entry.before == entry.after);
+                let is_left = is_released(entry);
+                prop_assert!(expired || is_left || entry.before == entry.after);
             }
             let mut lease = entry.after.clone();
             for (to, node) in &replied {
@@ -181,6 +182,35 @@ fn the_polls_and_getters_agree() {
                     .iter()
                     .any(|sent| matches!(sent.operation, Operation::Extend { .. }));
                 prop_assert!(!asked || extending);
+            }
+        }
+        Ok(())
+    });
+}
+
+fn is_released(entry: &Entry) -> bool {
+    let mut sent = entry.sent.iter();
+    sent.any(|sent| matches!(sent.operation, Operation::Release { .. }))
+}
+
+#[test]
+fn a_lock_that_was_left_is_released_when_its_time_has_come_and_not_extended() {
+    check_lives(400, |driven| {
+        let mut left_until = None;
+        for entry in &driven.log {
+            if let (Input::ReleaseAfter(time), Some(true)) = (entry.input, entry.extending) {
+                left_until = Some(entry.now.saturating_add(time));
+            }
+            let Some(until) = left_until else {
+                continue;
+            };
+            let extends = |sent: &Transmit| matches!(sent.operation, Operation::Extend { .. });
+            prop_assert!(!entry.sent.iter().any(extends), "{:?}", entry);
+            if entry.input != Input::Release {
+                prop_assert!(!is_released(entry) || until <= entry.now, "{:?}", entry);
+            }
+            if entry.input == Input::Timeout {
+                prop_assert!(!is_held(entry) || entry.now < until, "{:?}", entry);
             }
         }
         Ok(())

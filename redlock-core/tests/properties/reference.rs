@@ -151,7 +151,7 @@ impl<'a> Story<'a> {
             timeout: None,
             extending: matches!(
                 entry.input,
-                Input::Extend | Input::ExtendFor(_) | Input::Downgrade
+                Input::Extend | Input::ExtendFor(_) | Input::Downgrade | Input::ReleaseAfter(_)
             )
             .then_some(false),
         });

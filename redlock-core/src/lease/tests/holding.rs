@@ -233,3 +233,75 @@ fn a_lock_that_was_handed_over_has_to_be_claimed_again() {
     driven.run(|lease| lease.claim(at(900)));
     assert_eq!(driven.told, [Event::Lost(LossReason::Expired)], "too late");
 }
+
+#[test]
+fn a_lock_that_is_left_is_released_at_its_time_and_not_renewed() {
+    let mut driven = Driven::held();
+    let token = driven.lease.token();
+    assert!(driven.run(|lease| lease.release_at(at(100), at(700))));
+    assert_eq!(driven.lease.poll_timeout(), Some(at(700)));
+    driven.run(|lease| {
+        lease.claim(at(300));
+        assert!(!lease.extend(at(300)) && !lease.hand_over(at(300)));
+        lease.handle_timeout(at(699));
+    });
+    assert_eq!((driven.sent.len(), driven.told.len()), (0, 0));
+    driven.run(|lease| lease.handle_timeout(at(700)));
+    assert_eq!(driven.operations(), [release_of(token)]);
+    driven.reply(at(701), &[Granted; 3]);
+    assert_eq!(driven.told, [Event::Released(ReleaseVerdict::Released)]);
+}
+
+#[test]
+fn a_lock_can_be_left_for_as_long_as_it_is_valid() {
+    let mut driven = Driven::held();
+    let before = driven.lease.clone();
+    assert!(!driven.run(|lease| lease.release_at(at(100), at(901))));
+    assert_eq!(driven.lease, before, "nothing has changed");
+    // An extension that is under way when the holder goes keeps the lock, and starts no renewal.
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    assert!(driven.run(|lease| lease.release_at(at(300), at(900))));
+    driven.reply(at(301), &[Granted; 3]);
+    assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
+    // The process was stopped for longer than the lock was valid.
+    driven.run(|lease| lease.handle_timeout(at(5000)));
+    assert!(matches!(
+        driven.operations().last(),
+        Some(Operation::Release { .. })
+    ));
+    // If it is time already, it is a release.
+    let mut driven = Driven::held();
+    assert!(driven.run(|lease| lease.release_at(at(100), at(50))));
+    assert_eq!(driven.operations(), [release_of(driven.lease.token())]);
+}
+
+#[test]
+fn keys_of_a_lock_that_was_left_are_not_deleted_before_its_time() {
+    let withdrawal = Withdrawal {
+        since: at(0),
+        eligibility: Eligibility::ALWAYS,
+    };
+    let mut abandoned = Driven::held();
+    abandoned.run(|lease| lease.release_at(at(10), at(800)));
+    abandoned.run(Lease::abandon);
+
+    let mut withdrawn = Driven::held();
+    withdrawn.run(|lease| lease.release_at(at(10), at(800)));
+    for node in [0, 1, 2] {
+        let node = NodeId::new(node).unwrap();
+        withdrawn.run(|lease| lease.handle_withdrawal(at(11), node, withdrawal));
+    }
+
+    let mut deleted = Driven::held();
+    deleted.run(|lease| lease.handle_timeout(at(300)));
+    deleted.run(|lease| lease.release_at(at(301), at(800)));
+    deleted.reply(at(302), &[Denied; 3]);
+
+    for driven in [abandoned, withdrawn, deleted] {
+        let unconfirmed = Event::Released(ReleaseVerdict::Unconfirmed);
+        assert_eq!(driven.told, [unconfirmed], "nobody is there to lose it");
+        assert!(driven.lease.is_closed());
+        let released = |it: &Operation| matches!(it, Operation::Release { .. });
+        assert!(!driven.operations().iter().any(released));
+    }
+}

@@ -1,7 +1,5 @@
 //! The validity of every lease: where it comes from, and that keys live as long.
 
-use redlock_core::Transmit;
-
 use super::*;
 
 /// The ttl that an input asks a held lock to be extended by.

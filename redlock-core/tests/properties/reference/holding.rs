@@ -59,6 +59,8 @@ impl Story<'_> {
         let mut extension: Option<Extension> = None;
         let mut last: Option<(usize, Timestamp)> = None;
         let mut repaired = NodeSet::EMPTY;
+        // When it is released, if the holder has gone.
+        let mut left: Option<Timestamp> = None;
         loop {
             let is_first = extension.is_none() && last.is_none();
             let denied = self.denied_by(won_by);
@@ -68,21 +70,33 @@ impl Story<'_> {
             }
             let renews = claimed && extension.is_none();
             let wake = due.filter(|_| renews).unwrap_or(valid_until);
-            self.timeout = Some(wake.min(valid_until));
+            let wake = left.unwrap_or(wake.min(valid_until));
+            self.timeout = Some(wake);
             self.held_until = Some(valid_until);
             let entry = self.next()?;
             let now = entry.now;
             match entry.input {
                 Input::Acquire | Input::AcquireFenced(_) | Input::Adopt { .. } => {}
-                Input::Abandon => return self.lose(token, LossReason::Abandoned),
+                Input::Abandon => return self.lose(token, LossReason::Abandoned, left),
                 // Everything else learns first that the time is over.
+                _ if left.is_some_and(|left| now >= left) => {
+                    return self.releasing(token, now, longest);
+                }
                 _ if now >= valid_until => {
-                    return self.lose(token, self.why_it_ended(start, valid_until));
+                    return self.lose(token, self.why_it_ended(start, valid_until), None);
+                }
+                Input::ReleaseAfter(time) => {
+                    let at = now.saturating_add(time);
+                    let can_leave = left.is_none() && at <= valid_until;
+                    self.expect().extending = Some(can_leave);
+                    left = left.or(can_leave.then_some(at));
                 }
                 Input::Release => return self.releasing(token, now, longest),
-                Input::Give => return Ok(()),
+                Input::Give if left.is_none() => return Ok(()),
+                Input::Give => {}
                 Input::Claim => claimed = true,
                 Input::Timeout if now < wake => {}
+                Input::Extend | Input::ExtendFor(_) | Input::Downgrade if left.is_some() => {}
                 Input::Downgrade
                     if !matches!(self.access, Access::Exclusive | Access::Writer)
                         || !keep_alive.allows(start, now) => {}
@@ -151,7 +165,7 @@ impl Story<'_> {
                             just_extended = true;
                             self.tell(Event::Extended { valid_until });
                         } else if votes.hopeless(votes.denied) {
-                            return self.lose(token, LossReason::KeysLost);
+                            return self.lose(token, LossReason::KeysLost, left);
                         } else if votes.hopeless(
                             votes.denied + votes.failed + votes.quarantined + votes.outbid,
                         ) {
@@ -167,7 +181,7 @@ impl Story<'_> {
                     {
                         let votes = self.votes(request, asked);
                         if votes.hopeless(votes.denied) {
-                            return self.lose(token, LossReason::KeysLost);
+                            return self.lose(token, LossReason::KeysLost, left);
                         }
                         let lost = self.denied_by(request).difference(repaired);
                         repaired = repaired.union(lost);
@@ -208,9 +222,19 @@ impl Story<'_> {
         }
     }
 
-    fn lose(&mut self, token: Token, reason: LossReason) -> Result<(), LogEnds> {
-        self.release(token);
-        self.tell(Event::Lost(reason));
+    fn lose(
+        &mut self,
+        token: Token,
+        reason: LossReason,
+        left: Option<Timestamp>,
+    ) -> Result<(), LogEnds> {
+        if left.is_some() {
+            // Other clients are still to find the keys, and nobody is there to lose them.
+            self.tell(Event::Released(ReleaseVerdict::Unconfirmed));
+        } else {
+            self.release(token);
+            self.tell(Event::Lost(reason));
+        }
         Ok(())
     }
 
