@@ -1,10 +1,11 @@
 mod acquisition;
+mod later_release;
 
 use std::{fmt, ops::Deref, time::Duration};
 
 use redlock_core::{ReleaseVerdict, Timestamp};
 
-pub use self::acquisition::Acquisition;
+pub use self::{acquisition::Acquisition, later_release::ReleaseAfterError};
 use crate::{DowngradeError, Hold, NodeReports};
 
 /// A held lock. Dropping the guard releases the lock.

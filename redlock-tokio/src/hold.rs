@@ -188,7 +188,7 @@ impl Hold {
         self.extend_by(ttl.map_err(ExtendError::InvalidTtl)?).await
     }
 
-    async fn extend_by(&self, ttl: Ttl) -> Result<(), ExtendError> {
+    pub(crate) async fn extend_by(&self, ttl: Ttl) -> Result<(), ExtendError> {
         let outcome = self.held.extend_for(ttl).await;
         self.judge(outcome)
     }

@@ -120,7 +120,7 @@ pub use builder::{BuildError, RedlockBuilder};
 pub use clock::Clock;
 pub use engine::queue::QueueStatus;
 pub use error::{Attempts, DowngradeError, ExtendError, LockError, RandomError, WithLockError};
-pub use guard::{Acquisition, LockGuard, ReleaseOutcome, ReleaseReport};
+pub use guard::{Acquisition, LockGuard, ReleaseAfterError, ReleaseOutcome, ReleaseReport};
 pub use hold::Hold;
 pub use key::{Key, KeyError};
 pub use lock::{Lock, LockFuture};

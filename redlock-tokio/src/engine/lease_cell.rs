@@ -118,6 +118,13 @@ impl LeaseCell {
         self.client.check_ttl(self.terms.config.validity, ttl)
     }
 
+    /// Returns the shortest ttl, but no less than its own, by which the lock is valid for this long.
+    pub(crate) fn ttl_to_last(&self, span: Duration) -> Result<Ttl, OptionsError> {
+        let validity = self.terms.config.validity.lasting(span)?;
+        let ttl = validity.ttl().max(self.own_ttl());
+        self.check_ttl(ttl.as_duration())
+    }
+
     /// Returns the ttl that the lock was acquired with.
     pub(crate) fn own_ttl(&self) -> Ttl {
         self.terms.config.validity.ttl()

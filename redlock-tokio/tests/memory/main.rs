@@ -6,6 +6,7 @@ mod events;
 mod foreign_code;
 mod handover;
 mod lanes;
+mod later_release;
 mod lists;
 mod lock_future;
 mod logging;

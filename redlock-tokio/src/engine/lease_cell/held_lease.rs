@@ -102,6 +102,19 @@ impl HeldLease {
         }
     }
 
+    /// Returns since when the holder has the lock, if it has.
+    pub(crate) fn since(&self) -> Option<Timestamp> {
+        self.lease.state().held_since(self.generation)
+    }
+
+    /// Leaves the lock, which is released at this time, and neither renewed nor handed over before. Returns false, and
+    /// changes nothing, unless the holder has it and it is valid until then.
+    pub(crate) fn leave_until(&self, now: Timestamp, until: Timestamp) -> bool {
+        let generation = self.generation;
+        self.lease
+            .update(now, |state| state.leave_until(now, generation, until))
+    }
+
     /// Releases the lock, or gives up acquiring it. Changes nothing for a later generation.
     pub(crate) fn release(&self, now: Timestamp) {
         let generation = self.generation;

@@ -130,7 +130,13 @@ impl CellState {
             // The objections to what came before are still wanted.
             _ if !transmit.asks_for_votes => {}
             Operation::Extend { .. } => self.watched.watch_extension(round),
-            Operation::Release { .. } => self.watched.watch_release(round),
+            Operation::Release { .. } => {
+                // Also of a lock that its holder has left.
+                if let Stage::Held(_) = self.stage {
+                    self.enter(Stage::Releasing);
+                }
+                self.watched.watch_release(round);
+            }
             _ => self.watched.watch_attempt(round),
         }
     }
@@ -222,6 +228,23 @@ impl CellState {
         }
     }
 
+    /// Leaves the lock, which is released at this time. Returns false, and changes nothing, unless the holder has it and it
+    /// is valid until then.
+    pub(super) fn leave_until(
+        &mut self,
+        now: Timestamp,
+        generation: Generation,
+        until: Timestamp,
+    ) -> bool {
+        let has_left = self.is_generation(generation) && self.lease.release_at(now, until);
+        if has_left {
+            // There is no holder until then.
+            self.generation = self.generation.next();
+            self.for_holder = true;
+        }
+        has_left
+    }
+
     /// Lets the next holder have the lock.
     pub(super) fn hand_over(&mut self, now: Timestamp, label: Option<&'static str>) {
         self.lease.hand_over(now);
@@ -280,6 +303,14 @@ impl CellState {
 
     pub(super) fn is_generation(&self, generation: Generation) -> bool {
         self.holders.contains(generation, self.generation)
+    }
+
+    /// Returns since when the holder of this generation has the lock, if it has.
+    pub(super) fn held_since(&self, generation: Generation) -> Option<Timestamp> {
+        match self.stage {
+            Stage::Held(held) if self.is_generation(generation) => Some(held.since),
+            _ => None,
+        }
     }
 
     pub(super) fn has_joined(&self, generation: Generation) -> bool {

@@ -1,0 +1,218 @@
+//! Locks that are released a while after their holder has gone. Over nodes in memory, by tokio's clock.
+
+use std::{thread, time::Duration};
+
+use redlock_tokio::{
+    Clock, ExtendError, LockGuard, LockOptions, LossReason, MemoryNode, OptionsError, Redlock,
+    ReleaseAfterError,
+};
+use tokio::{
+    runtime::Runtime,
+    time::{Instant, sleep},
+};
+
+use crate::support::{
+    MS,
+    in_memory::{all_empty, over, settle, three_nodes},
+};
+
+/// A process with a lock, another process, and their nodes.
+struct Two {
+    nodes: Vec<MemoryNode>,
+    own: Redlock,
+    other: Redlock,
+}
+
+impl Two {
+    async fn new() -> Self {
+        let nodes = three_nodes();
+        let client = async || over(&nodes).max_ttl(MS(60_000)).build().await.unwrap();
+        let (own, other) = (client().await, client().await);
+        Self { nodes, own, other }
+    }
+
+    async fn is_free(&self) -> bool {
+        self.other.try_lock("k").await.is_ok()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_ends_when_its_time_is_over_and_not_before() {
+    // Shorter than the ttl of ten seconds, longer, and longer than `max_hold`.
+    for time in [MS(300), MS(9898), MS(9899), MS(30_000)] {
+        let two = Two::new().await;
+        let lock = two.own.lock("k").max_hold(MS(20_000));
+        let guard = lock.await.unwrap();
+        let hold = guard.hold().clone();
+        let taken = Instant::now();
+        sleep(MS(200)).await; // the work
+        guard.release_after(time).await.unwrap();
+        assert!(!hold.is_valid(), "nobody holds it");
+        assert_eq!(hold.extend().await, Err(ExtendError::Released));
+        // A waiter of each process.
+        let waiters = [&two.own, &two.other].map(|client| {
+            let lock = client.lock("k").wait(MS(60_000)).into_future();
+            tokio::spawn(async move {
+                let guard = lock.await.unwrap();
+                let since = taken.elapsed();
+                guard.release().await;
+                since
+            })
+        });
+        for waiter in waiters {
+            let since = waiter.await.unwrap();
+            let is_prompt = (time..time + MS(50)).contains(&since);
+            assert!(is_prompt, "after {since:?} instead of {time:?}");
+        }
+        settle().await;
+        assert!(all_empty(&two.nodes));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_time_is_over_is_handed_over_at_once() {
+    let two = Two::new().await;
+    let guard = two.own.lock("k").await.unwrap();
+    let value = two.nodes[0].value("k");
+    let waiter = tokio::spawn(two.own.lock("k").into_future());
+    sleep(MS(10)).await;
+    guard.release_after(MS(10)).await.unwrap();
+    let next = waiter.await.unwrap().unwrap();
+    assert_eq!(two.nodes[0].value("k"), value);
+    drop(next);
+}
+
+/// Returns for how long the nodes kept the keys of a process that took a lock of 300 ms and then ended.
+fn life_after_the_process(ending: impl AsyncFn(LockGuard)) -> Duration {
+    let nodes: Vec<_> = (0..3)
+        .map(|_| MemoryNode::with_clock(Clock::system()))
+        .collect();
+    let process = Runtime::new().unwrap();
+    let taken = process.block_on(async {
+        let redlock = Redlock::builder().custom_nodes(nodes.clone()).ttl(MS(300));
+        let redlock = redlock.max_ttl(MS(3000)).build().await.unwrap();
+        let guard = redlock.lock("k").await.unwrap();
+        let taken = Instant::now();
+        ending(guard).await;
+        taken
+    });
+    process.shutdown_background(); // its tasks end where they are
+    while nodes.iter().filter(|node| node.contains("k")).count() > 1 {
+        thread::sleep(MS(1));
+    }
+    taken.elapsed()
+}
+
+#[test]
+fn the_keys_outlive_the_process() {
+    let life = life_after_the_process(async |guard| guard.release_after(MS(900)).await.unwrap());
+    assert!(life >= MS(900), "{life:?}");
+    let life = life_after_the_process(async |guard| {
+        Box::leak(Box::new(guard));
+    });
+    assert!(
+        life < MS(900),
+        "without it, they live for the ttl, and not for {life:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_neither_waits_for_such_a_lock_nor_releases_it() {
+    let two = Two::new().await;
+    let guard = two.own.lock("k").await.unwrap();
+    guard.release_after(MS(5000)).await.unwrap();
+    let begun = Instant::now();
+    let report = two.own.shutdown().await;
+    assert_eq!((report.held, report.abandoned), (1, 0));
+    assert!(begun.elapsed() < MS(100) && !two.is_free().await);
+    sleep(MS(5000)).await;
+    assert_eq!(two.own.shutdown().await.held, 0);
+    assert!(all_empty(&two.nodes));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_is_deleted_before_the_time_if_too_few_nodes_have_kept_theirs() {
+    let two = Two::new().await;
+    let guard = two.own.lock("k").await.unwrap();
+    guard.release_after(MS(5000)).await.unwrap();
+    two.nodes[0].clear();
+    assert!(!two.is_free().await, "two nodes have it");
+    two.nodes[1].clear();
+    assert!(two.nodes[2].contains("k"));
+    assert!(two.is_free().await);
+    sleep(MS(4990)).await;
+    assert!(two.nodes[2].contains("k"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_gives_the_guard_back() {
+    let two = Two::new().await;
+    let guard = two.own.lock("k").await.unwrap();
+    let error = guard.release_after(MS(60_000)).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("longer than max_ttl"), "{text}");
+    let ReleaseAfterError::NotExtended { guard, cause } = error else {
+        panic!("{error:?}");
+    };
+    assert!(matches!(
+        cause,
+        ExtendError::InvalidTtl(OptionsError::LongerThanMaxTtl { .. })
+    ));
+    assert!(guard.is_valid());
+    two.nodes
+        .iter()
+        .take(2)
+        .for_each(|node| node.set_down(true));
+    let error = guard.release_after(MS(30_000)).await.unwrap_err();
+    let ReleaseAfterError::NotExtended { guard, cause } = error else {
+        panic!("{error:?}");
+    };
+    assert!(matches!(cause, ExtendError::NoQuorum { .. }), "{cause}");
+    assert!(guard.is_valid(), "and is renewed as before");
+    two.nodes.iter().for_each(|node| node.set_down(false));
+    sleep(MS(2000)).await;
+    guard.release_after(MS(30_000)).await.unwrap();
+
+    let guard = two
+        .other
+        .lock("lost")
+        .options(LockOptions::new().no_renewal());
+    let guard = guard.await.unwrap();
+    sleep(MS(11_000)).await;
+    let error = guard.release_after(MS(10)).await.unwrap_err();
+    let lost = ExtendError::Lost(LossReason::Expired);
+    assert!(
+        matches!(&error, ReleaseAfterError::NotExtended { cause, .. } if *cause == lost),
+        "{error}"
+    );
+    let guard = two.own.rw_lock("rw").read().await.unwrap();
+    let error = guard.release_after(MS(10)).await.unwrap_err();
+    assert!(matches!(error, ReleaseAfterError::Reader { .. }), "{error}");
+    assert!(error.into_guard().is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn writers_permits_and_several_keys_are_released_later_too() {
+    let two = Two::new().await;
+    let writer = two.own.rw_lock("rw").write().await.unwrap();
+    let permit = two.own.semaphore("permits", 1).acquire().await.unwrap();
+    let both = two.own.lock_all(["a", "b"]).await.unwrap();
+    for guard in [writer, permit, both] {
+        guard.release_after(MS(3000)).await.unwrap();
+    }
+    let other = &two.other;
+    let is_free = async || {
+        [
+            other.rw_lock("rw").try_read().await.is_ok(),
+            other.semaphore("permits", 1).try_acquire().await.is_ok(),
+            other.try_lock("b").await.is_ok(),
+        ]
+    };
+    sleep(MS(2990)).await;
+    assert_eq!(is_free().await, [false; 3]);
+    sleep(MS(20)).await;
+    assert_eq!(is_free().await, [true; 3]);
+    two.own.shutdown().await;
+    two.other.shutdown().await;
+    assert!(all_empty(&two.nodes));
+}
