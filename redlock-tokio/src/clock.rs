@@ -105,6 +105,14 @@ impl Clock {
         }
     }
 
+    /// Sleeps for this time.
+    pub(crate) async fn sleep(&self, time: Duration) {
+        let until = self.now().saturating_add(time);
+        while self.now() < until {
+            self.sleep_until(until).await;
+        }
+    }
+
     /// Sleeps until about `until`. May return early, so the caller must read the clock again.
     pub(crate) async fn sleep_until(&self, until: Timestamp) {
         #[cfg(all(test, redlock_shuttle))]

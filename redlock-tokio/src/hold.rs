@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use redlock_core::{FencingToken, LossReason, Slot, Token, Ttl};
 
@@ -115,6 +115,32 @@ impl Hold {
     /// Cancel safe: it only watches, and can be called again. It returns at once if the lock is already lost.
     pub async fn lost(&self) -> LossReason {
         self.held.lost().await
+    }
+
+    /// Does work while the lock is held, and drops it when the lock is lost.
+    ///
+    /// The work is not polled any more once the clock shows the end, even if the process was stopped and the timers have not
+    /// noticed.
+    pub(crate) async fn protect<T>(&self, work: impl Future<Output = T>) -> Result<T, LossReason> {
+        let mut work = pin!(work);
+        let work_while_valid = poll_fn(|cx| {
+            if self.is_valid() {
+                work.as_mut().poll(cx)
+            } else {
+                Poll::Pending // the loss wakes the task
+            }
+        });
+        tokio::select! {
+            biased;
+            reason = self.lost() => Err(reason),
+            result = work_while_valid => {
+                if self.is_valid() {
+                    Ok(result)
+                } else {
+                    Err(self.lost().await)
+                }
+            }
+        }
     }
 
     /// Extends the lock so that it is valid for one full ttl from now, less the drift allowance. Background renewal

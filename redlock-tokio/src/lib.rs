@@ -11,6 +11,11 @@
 //! [`LockGuard`]: crate::LockGuard
 //! [`LockGuard::downgrade`]: crate::LockGuard::downgrade
 //! [`RedlockRwLock`]: crate::RedlockRwLock
+//! [`LockGuard::release_after`]: crate::LockGuard::release_after
+//! [`Once`]: crate::Once
+//! [`OnceOutcome::RunElsewhere`]: crate::OnceOutcome::RunElsewhere
+//! [`Election`]: crate::Election
+//! [`Candidate`]: crate::Candidate
 //! [`Hold`]: crate::Hold
 //! [`Hold::is_valid`]: crate::Hold::is_valid
 //! [`Hold::lost`]: crate::Hold::lost
@@ -54,6 +59,7 @@ mod clock;
 #[cfg(doc)]
 #[doc = include_str!("../DEPLOYMENTS.md")]
 pub mod deployments {}
+mod election;
 mod engine;
 mod error;
 #[cfg(doc)]
@@ -102,6 +108,7 @@ pub mod node;
 #[cfg(doc)]
 #[doc = include_str!("../OPERATIONS.md")]
 pub mod operations {}
+mod once;
 mod options;
 mod random;
 mod readiness;
@@ -118,6 +125,7 @@ mod whole_seconds;
 
 pub use builder::{BuildError, RedlockBuilder};
 pub use clock::Clock;
+pub use election::{Candidacy, Candidate, Election};
 pub use engine::queue::QueueStatus;
 pub use error::{Attempts, DowngradeError, ExtendError, LockError, RandomError, WithLockError};
 pub use guard::{Acquisition, LockGuard, ReleaseAfterError, ReleaseOutcome, ReleaseReport};
@@ -136,6 +144,7 @@ pub use node::{
     server_info::{Role, ServerInfo},
     status::{NodeState, NodeStatus},
 };
+pub use once::{Once, OnceOutcome};
 pub use options::{LockOptions, OptionsError, WaiterLimit};
 pub use readiness::NotReady;
 #[cfg(feature = "test-util")]

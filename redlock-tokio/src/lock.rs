@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use redlock_core::{PermitsError, Share, Timestamp};
+use redlock_core::{PermitsError, Share, Timestamp, Validity};
 
 use self::{
     conclusion::{Request, conclude},
@@ -128,18 +128,18 @@ impl Lock {
     /// [`Redlock::with_lock`](crate::Redlock::with_lock) lists the errors, and documents cancel safety.
     pub async fn with<T>(self, work: impl AsyncFnOnce(&Hold) -> T) -> Result<T, WithLockError> {
         let guard = self.await?;
-        tokio::select! {
-            biased;
-            reason = guard.lost() => Err(WithLockError::Lost(reason)),
-            result = work(&guard) => {
-                if guard.is_valid() {
-                    Ok(result)
-                } else {
-                    // The clock shows the loss before a task has noticed it.
-                    Err(WithLockError::Lost(guard.lost().await))
-                }
-            }
-        }
+        let outcome = guard.protect(work(&guard)).await;
+        outcome.map_err(WithLockError::Lost)
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Returns the time for which this lock is valid if no extension succeeds, less what acquiring it takes.
+    pub(crate) fn validity(&self) -> Result<Validity, OptionsError> {
+        let terms = self.client.terms(self.options.as_deref())?;
+        Ok(terms.config.validity)
     }
 
     fn set_options(&self) -> LockOptions {

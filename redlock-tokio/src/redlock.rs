@@ -4,7 +4,7 @@ mod tables;
 use std::{
     fmt,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use futures::future::join_all;
@@ -12,8 +12,8 @@ use futures::future::join_all;
 #[cfg(feature = "test-util")]
 pub use self::tables::Tables;
 use crate::{
-    Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady, OptionsError,
-    QueueStatus, RedlockRwLock, RedlockSemaphore, WithLockError,
+    Election, Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady, Once,
+    OptionsError, QueueStatus, RedlockRwLock, RedlockSemaphore, WithLockError,
     engine::lease_cell::{Client, Contender},
     key::KeySet,
     lock::Mistake,
@@ -266,6 +266,45 @@ impl Redlock {
         work: impl AsyncFnOnce(&Hold) -> T,
     ) -> Result<T, WithLockError> {
         self.lock(key).with(work).await
+    }
+
+    /// Returns a run of a scheduled job, which one host of the fleet does. All hosts ask for it, for each fire time of the
+    /// schedule, and all but one are told that the job runs elsewhere. Asks no node: see [`Once::run`], and [`Once`] for the
+    /// clocks that are good enough and for what happens if the host dies.
+    ///
+    /// ```
+    /// # use redlock_tokio::{OnceOutcome, Redlock};
+    /// # use std::time::SystemTime;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let fire_time = SystemTime::now();
+    /// let first = redlock.once("report", fire_time).run(async |_| "done").await?;
+    /// assert_eq!(first, OnceOutcome::Ran("done"));
+    /// let second = redlock.once("report", fire_time).run(async |_| "done again").await?;
+    /// assert!(matches!(second, OnceOutcome::RunElsewhere(_)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn once(&self, job: impl AsRef<[u8]>, fire_time: SystemTime) -> Once {
+        Once::new(Arc::clone(&self.client), job.as_ref(), fire_time)
+    }
+
+    /// Returns the election of this name, in which this process can be a candidate for the leader of the fleet. Asks no node: see
+    /// [`Election::run`].
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let done = redlock.elect("reports").run(async |leadership| leadership.is_valid()).await?;
+    /// assert!(done);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn elect(&self, name: impl AsRef<[u8]>) -> Election {
+        Election::new(Arc::clone(&self.client), name.as_ref())
     }
 
     /// Returns the status of each node, in the order in which the nodes were given. Asks no node.

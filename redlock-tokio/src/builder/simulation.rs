@@ -39,7 +39,8 @@ impl RedlockBuilder {
         self
     }
 
-    /// Sets the wall clock, which [fencing tokens](crate::LockOptions::fenced) follow: `now` returns the time since
+    /// Sets the wall clock, which [fencing tokens](crate::LockOptions::fenced) and
+    /// [fire times](crate::Redlock::once) follow: `now` returns the time since
     /// the start of 1970. The system's by default.
     ///
     /// For simulations of wall clocks that are wrong, differ between processes, or are set while the process runs.

@@ -10,7 +10,7 @@ use crate::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// The wall clock in microseconds, for fencing tokens. It never goes back.
+/// The wall clock, for fire times, and in microseconds for fencing tokens, for which it never goes back.
 ///
 /// If the machine's clock is set back, this process would propose smaller tokens than before. So the wall clock is
 /// kept as a lead over the clock of the locks, and the lead only grows.
@@ -33,6 +33,11 @@ impl WallClock {
             source: Box::new(source),
             lead: AtomicU64::new(0),
         }
+    }
+
+    /// Returns the time since 1970. Unlike the proposals, it goes back if the clock does.
+    pub(crate) fn since_1970(&self) -> Duration {
+        (self.source)()
     }
 
     /// Returns the first proposal of a lock that is requested at `now`.

@@ -1,6 +1,7 @@
 //! Locks over nodes in memory, most of them on a paused clock.
 
 mod authorities;
+mod election;
 mod embedded;
 mod events;
 mod foreign_code;
@@ -12,6 +13,7 @@ mod lock_future;
 mod logging;
 mod misbehaving;
 mod odd_node;
+mod once;
 mod outages;
 mod peak;
 mod permits;

@@ -1,0 +1,263 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::sync::{Notify, watch};
+
+use crate::{
+    Hold, Key, Lock, LockError, LockGuard, LockOptions, engine::lease_cell::Client, key::KeySet,
+    lock::Mistake,
+};
+
+/// How long to wait before the next request for the lock, if one fails at once.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// An election, in which this process is a candidate. Made by [`Redlock::elect`](crate::Redlock::elect).
+///
+/// All candidates of the same name, in the whole fleet, elect one leader. The leader does its work until it resigns or its
+/// leadership is lost. Then the others elect another one, and this process is a candidate again.
+///
+/// ```
+/// # use redlock_tokio::Redlock;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redlock = Redlock::embedded().await?;
+/// # async fn send_reports() {}
+/// # let stop = async {};
+/// let election = redlock.elect("reports").ttl(Duration::from_secs(5));
+/// let candidate = election.candidate(); // for the health page
+/// let leading = tokio::spawn(election.run(async |_leadership| {
+///     loop {
+///         send_reports().await; // one process of the fleet is here
+/// #       tokio::time::sleep(Duration::from_secs(1)).await;
+///     }
+/// }));
+/// println!("leader: {}", candidate.is_leader());
+/// stop.await;
+/// leading.abort(); // the process resigns, and is no candidate any more
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Leadership
+///
+/// The leader holds the lock with the name as its key. So all that is promised of a lock holds for the leadership: there is at
+/// most one leader by its own validity clock, and [`fenced`](LockOptions::fenced) gives each leadership a token that is larger
+/// than that of every earlier one. The lock is renewed for as long as the leader leads: [`max_hold`](LockOptions::max_hold)
+/// does not bound it.
+///
+/// - A leader whose renewals fail is none from the end of the validity on, whatever it hears of the nodes. The work is
+///   dropped at its current `await`.
+/// - A leader that is stopped (`SIGSTOP`, a paused machine) is none when it goes on after the end of the validity. The work is
+///   not polled any more, and [`Candidate::is_leader`] is false at once. Tasks that the work has spawned, and what a task does
+///   between two awaits, go on: check [`Hold::is_valid`] before a step that counts.
+/// - If a leader dies, the others elect a new one within about one ttl. If it resigns, within some milliseconds.
+/// - A leader whose work hangs in an `await` keeps the leadership, because nothing tells such work from work that waits.
+///   Put a [`timeout`](tokio::time::timeout) around each step.
+#[must_use = "the process is a candidate only while `run` is awaited"]
+pub struct Election {
+    client: Arc<Client>,
+    name: Result<KeySet, Mistake>,
+    options: LockOptions,
+    status: watch::Sender<Status>,
+}
+
+impl Election {
+    pub(crate) fn new(client: Arc<Client>, name: &[u8]) -> Self {
+        let name = Key::with_prefix(&client.prefix, name);
+        Self {
+            name: name.map(KeySet::from).map_err(Mistake::Key),
+            client,
+            options: LockOptions::new(),
+            status: watch::Sender::new(Status::Campaigning),
+        }
+    }
+
+    /// Sets options for the lock. Options that are not set keep what was set before. A candidate waits for as long as it takes
+    /// and leads without a limit: [`wait`](LockOptions::wait), [`max_hold`](LockOptions::max_hold),
+    /// [`fail_fast`](LockOptions::fail_fast) and handovers have no effect.
+    pub fn options(mut self, options: LockOptions) -> Self {
+        self.options = options.or(self.options);
+        self
+    }
+
+    /// Sets the [time to live](LockOptions::ttl) of the lock: how long the others wait for a leader that died.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.options(LockOptions::new().ttl(ttl))
+    }
+
+    /// Returns a view of this candidate: whether it leads. Clones are cheap.
+    #[must_use]
+    pub fn candidate(&self) -> Candidate {
+        Candidate {
+            status: self.status.subscribe(),
+        }
+    }
+
+    /// Campaigns, and does the work as the leader, again and again until the work returns. Then resigns and returns its result.
+    ///
+    /// The work is begun anew each time this process becomes the leader. It is dropped at its current `await` when the
+    /// leadership is lost, or when the candidate [resigns](Candidate::resign). What it has done remains. A result that comes
+    /// after the loss does not count, and the process campaigns again.
+    ///
+    /// In an outage the process campaigns on.
+    ///
+    /// A leader costs what a held lock costs. A candidate that waits costs what a request for a taken lock costs.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work and resigns in the background. The process is no candidate any more.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`LockError::ShutDown`], [`LockError::InvalidKey`], [`LockError::InvalidOptions`],
+    /// [`LockError::FenceExhausted`] or [`LockError::Random`], since to try again would not help.
+    pub async fn run<T>(self, mut work: impl AsyncFnMut(&Hold) -> T) -> Result<T, LockError> {
+        loop {
+            let guard = self.win().await?;
+            let term = Arc::new(Term {
+                hold: guard.hold().clone(),
+                resignation: Notify::new(),
+            });
+            self.status.send_replace(Status::Leading(Arc::clone(&term)));
+            let outcome = tokio::select! {
+                biased;
+                () = term.resignation.notified() => None,
+                outcome = guard.protect(work(&guard)) => Some(outcome),
+            };
+            self.status.send_replace(Status::Campaigning);
+            match outcome {
+                Some(Ok(result)) => {
+                    guard.release().await;
+                    return Ok(result);
+                }
+                Some(Err(_lost)) => {} // it is in the log
+                None => {
+                    let ttl = guard.cell().own_ttl().as_duration();
+                    guard.release().await;
+                    self.client.clock.sleep(ttl).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until this process is the leader.
+    async fn win(&self) -> Result<LockGuard, LockError> {
+        let options = LockOptions::new()
+            .wait(Duration::MAX)
+            .max_hold(Duration::MAX)
+            .no_fail_fast()
+            .no_handover();
+        loop {
+            let lock = Lock::new(Arc::clone(&self.client), self.name.clone());
+            match lock.options(self.options).options(options).await {
+                Ok(guard) => return Ok(guard),
+                Err(
+                    LockError::Contended(_)
+                    | LockError::NoQuorum(_)
+                    | LockError::Overloaded(_)
+                    | LockError::TooSlow(_)
+                    | LockError::Quarantined { .. }
+                    | LockError::QueueFull { .. },
+                ) => self.client.clock.sleep(PAUSE).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Election")
+            .field("name", &self.name)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
+enum Status {
+    Campaigning,
+    Leading(Arc<Term>),
+}
+
+/// The time of this process as the leader, until it resigns or the leadership is lost.
+struct Term {
+    hold: Hold,
+    resignation: Notify,
+}
+
+/// A view of a candidate of an [`Election`], for the code around it. Made by [`Election::candidate`].
+#[derive(Clone)]
+pub struct Candidate {
+    status: watch::Receiver<Status>,
+}
+
+impl Candidate {
+    /// Returns whether this process is the leader now. Reads the clock, as [`Hold::is_valid`] does, and asks no node.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.leadership().is_some()
+    }
+
+    /// Returns the lock of the leadership, if this process is the leader now.
+    #[must_use]
+    pub fn leadership(&self) -> Option<Hold> {
+        let status = self.status.borrow();
+        match &*status {
+            Status::Leading(term) if term.hold.is_valid() => Some(term.hold.clone()),
+            _ => None,
+        }
+    }
+
+    /// Returns what this process is in the election now.
+    #[must_use]
+    pub fn candidacy(&self) -> Candidacy {
+        if self.is_leader() {
+            Candidacy::Leading
+        } else if self.status.has_changed().is_err() {
+            Candidacy::Ended
+        } else {
+            Candidacy::Campaigning
+        }
+    }
+
+    /// Waits until the process becomes the leader or ceases to be it, since this view was asked last. Returns what it is now.
+    /// So a candidate that never led is never told that it ceased to lead. If the election has ended, returns at once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the next call returns the change.
+    pub async fn changed(&mut self) -> Candidacy {
+        // An error says that the election has ended.
+        let _ = self.status.changed().await;
+        self.candidacy()
+    }
+
+    /// Ends the leadership, if this process is the leader: drops the work, releases the lock, and campaigns again after one
+    /// ttl, so that another candidate can win. Changes nothing otherwise.
+    ///
+    /// To resign for good, drop the future of [`Election::run`], or return from the work.
+    pub fn resign(&self) {
+        if let Status::Leading(term) = &*self.status.borrow() {
+            term.resignation.notify_one();
+        }
+    }
+}
+
+impl fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Candidate").field(&self.candidacy()).finish()
+    }
+}
+
+/// What a process is in an [`Election`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Candidacy {
+    /// It wants to lead, or has not begun to [run](Election::run).
+    Campaigning,
+    /// It is the leader.
+    Leading,
+    /// It is no candidate any more.
+    Ended,
+}

@@ -1,0 +1,185 @@
+//! Elections over nodes in memory, by tokio's clock.
+
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use futures::FutureExt;
+use redlock_tokio::{
+    Candidacy, Candidate, Clock, KeyError, LockError, LockOptions, MemoryNode, Redlock, Timestamp,
+};
+use tokio::{
+    sync::Notify,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+use crate::support::{
+    MS,
+    in_memory::{all_empty, over, settle, three_nodes},
+};
+
+async fn client(nodes: &[MemoryNode]) -> Redlock {
+    over(nodes).build().await.unwrap()
+}
+
+/// A candidate that leads for as long as it can.
+fn campaign(redlock: &Redlock) -> (Candidate, JoinHandle<Result<(), LockError>>) {
+    let election = redlock.elect("e");
+    let candidate = election.candidate();
+    (
+        candidate,
+        tokio::spawn(election.run(async |_| pending().await)),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_candidate_leads_without_a_limit_and_another_one_after_it() {
+    let nodes = three_nodes();
+    let (one, other) = (client(&nodes).await, client(&nodes).await);
+    let (mut first, leading) = campaign(&one);
+    assert_eq!(first.changed().await, Candidacy::Leading);
+    let (mut second, _campaign) = campaign(&other);
+    // A third one, in the process of the leader.
+    let (third, other_campaign) = campaign(&one);
+    // Far longer than `max_hold`.
+    sleep(Duration::from_secs(3600)).await;
+    let candidates = [&first, &second, &third].map(|it| it.candidacy());
+    let campaigning = Candidacy::Campaigning;
+    assert_eq!(candidates, [Candidacy::Leading, campaigning, campaigning]);
+    assert!(second.changed().now_or_never().is_none());
+    other_campaign.abort();
+    leading.abort();
+    let resigned = Instant::now();
+    assert_eq!(second.changed().await, Candidacy::Leading);
+    assert!(resigned.elapsed() < MS(300), "{:?}", resigned.elapsed());
+    assert_eq!(first.changed().await, Candidacy::Ended);
+    assert_eq!(third.candidacy(), Candidacy::Ended);
+    assert!(first.leadership().is_none() && second.leadership().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_resigns_lets_another_one_lead_and_campaigns_again() {
+    let nodes = three_nodes();
+    let (one, other) = (client(&nodes).await, client(&nodes).await);
+    let (mut first, _leading) = campaign(&one);
+    assert_eq!(first.changed().await, Candidacy::Leading);
+    let (mut second, leading) = campaign(&other);
+    settle().await;
+    second.resign(); // it does not lead
+    first.resign();
+    assert_eq!(second.changed().await, Candidacy::Leading);
+    assert_eq!(first.changed().await, Candidacy::Campaigning);
+    sleep(MS(60_000)).await;
+    assert!(second.is_leader() && !first.is_leader());
+    leading.abort();
+    assert_eq!(first.changed().await, Candidacy::Leading);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leadership_that_is_lost_ends_the_work_and_begins_another_campaign() {
+    let nodes = three_nodes();
+    let redlock = client(&nodes).await;
+    let begun = Arc::new(AtomicUsize::new(0));
+    let election = redlock.elect("e").options(LockOptions::new().fenced());
+    let mut candidate = election.candidate();
+    let begins = Arc::clone(&begun);
+    let leading = tokio::spawn(election.run(async move |leadership| {
+        if begins.fetch_add(1, SeqCst) < 3 {
+            pending().await
+        } else {
+            leadership.fencing_token()
+        }
+    }));
+    let mut tokens = Vec::new();
+    for term in 1..=3 {
+        assert_eq!(candidate.changed().await, Candidacy::Leading);
+        settle().await;
+        assert_eq!(begun.load(SeqCst), term);
+        let leadership = candidate.leadership().unwrap();
+        tokens.push(leadership.fencing_token());
+        assert!(nodes.iter().all(|node| node.remove("e")));
+        assert_eq!(candidate.changed().await, Candidacy::Campaigning);
+        assert!(!leadership.is_valid());
+    }
+    tokens.push(leading.await.unwrap().unwrap());
+    assert!(tokens.is_sorted() && tokens[0].is_some(), "{tokens:?}");
+    assert_eq!(candidate.candidacy(), Candidacy::Ended);
+    assert!(
+        !nodes.iter().any(|node| node.contains("e")),
+        "it has resigned"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_campaigns_through_an_outage_and_is_not_told_that_it_ceased_to_lead() {
+    let nodes = three_nodes();
+    nodes.iter().for_each(|node| node.set_down(true));
+    let redlock = client(&nodes).await;
+    let (mut candidate, leading) = campaign(&redlock);
+    sleep(MS(600_000)).await;
+    assert!(candidate.changed().now_or_never().is_none());
+    nodes.iter().for_each(|node| node.set_down(false));
+    assert_eq!(candidate.changed().await, Candidacy::Leading);
+    leading.abort();
+    let _ = leading.await;
+    redlock.shutdown().await;
+    assert!(all_empty(&nodes));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_election_ends_at_a_shutdown_and_for_a_name_that_is_no_key() {
+    let nodes = three_nodes();
+    let (one, other) = (client(&nodes).await, client(&nodes).await);
+    let (mut first, _leading) = campaign(&one);
+    first.changed().await;
+    let (_, waiting) = campaign(&other);
+    settle().await;
+    other.shutdown().await;
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(error, LockError::ShutDown), "{error}");
+    let error = one.elect("").run(async |_| ()).await.unwrap_err();
+    assert!(matches!(error, LockError::InvalidKey(KeyError::Empty)));
+}
+
+/// A process that is stopped sees its clock jump when it goes on. Its tasks run again before the timers notice.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_stopped_for_too_long_does_not_go_on_with_its_work() {
+    let nodes = three_nodes();
+    let stopped = Arc::new(AtomicU64::new(0));
+    let (zero, pause) = (Instant::now(), Arc::clone(&stopped));
+    let clock = Clock::custom(move || {
+        let stopped = MS(pause.load(SeqCst));
+        Timestamp::ZERO.saturating_add(zero.elapsed() + stopped)
+    });
+    let redlock = over(&nodes).clock(clock).build().await.unwrap();
+    let (step, steps) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let election = redlock.elect("e");
+    let mut candidate = election.candidate();
+    let (next, count) = (Arc::clone(&step), Arc::clone(&steps));
+    let _leading = tokio::spawn(election.run(async move |_| {
+        loop {
+            next.notified().await;
+            count.fetch_add(1, SeqCst);
+        }
+    }));
+    candidate.changed().await;
+    let go_on = async || {
+        step.notify_one();
+        settle().await;
+        steps.load(SeqCst)
+    };
+    assert_eq!(go_on().await, 1);
+    stopped.store(9000, SeqCst); // not for too long
+    assert_eq!((go_on().await, candidate.is_leader()), (2, true));
+    stopped.store(30_000, SeqCst);
+    assert_eq!((go_on().await, candidate.is_leader()), (2, false));
+    assert_eq!(candidate.changed().await, Candidacy::Campaigning);
+    assert_eq!(candidate.changed().await, Candidacy::Leading);
+    assert!(go_on().await > 2);
+}
