@@ -81,6 +81,26 @@ impl Token {
     /// The length of a token on the wire, in bytes.
     pub const LEN: usize = 40;
 
+    /// Reads a token from the beginning of a key's value. `None` if the value begins otherwise.
+    ///
+    /// ```
+    /// use redlock_core::{Nonce, Token};
+    ///
+    /// let token = Nonce::new(0xabc).token(1);
+    /// assert_eq!(Token::from_ascii(format!("{token}@web-3").as_bytes()), Some(token));
+    /// assert_eq!(Token::from_ascii(b"another client"), None);
+    /// ```
+    #[must_use]
+    pub fn from_ascii(value: &[u8]) -> Option<Self> {
+        let digits = value.get(..Self::LEN)?;
+        let is_digit = |it: u8| matches!(it, b'0'..=b'9' | b'a'..=b'f');
+        let digits = core::str::from_utf8(digits).ok()?;
+        let (nonce, attempt) = digits.split_at_checked(32)?;
+        let nonce = Nonce::new(u128::from_str_radix(nonce, 16).ok()?);
+        let attempt = u32::from_str_radix(attempt, 16).ok()?;
+        digits.bytes().all(is_digit).then_some(nonce.token(attempt))
+    }
+
     /// Returns the nonce of the lease.
     #[must_use]
     pub const fn nonce(self) -> Nonce {
@@ -130,6 +150,10 @@ mod tests {
         let text = str::from_utf8(&ascii).unwrap();
         assert_eq!(text, "0123456789abcdef0011223344556677deadbeef");
         assert_eq!(text, token.to_string());
+        assert_eq!(Token::from_ascii(&ascii), Some(token));
+        assert_eq!(Token::from_ascii(&ascii[1..]), None, "too short");
+        assert_eq!(Token::from_ascii(text.to_uppercase().as_bytes()), None);
+        assert_eq!(Token::from_ascii(&[b'+'; 40]), None);
     }
 
     #[test]

@@ -16,7 +16,8 @@ use tokio::runtime::Handle;
 
 pub use self::error::BuildError;
 use crate::{
-    Clock, Durability, Key, LockOptions, Redlock,
+    ClientLabelError, Clock, Durability, Key, LockOptions, Redlock,
+    client_label::ClientLabel,
     engine::wall_clock::WallClock,
     node::{ClusterAuthority, Node},
     options::CommonSettings,
@@ -50,6 +51,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 pub struct RedlockBuilder {
     nodes: Vec<Result<Arc<dyn Node>, BuildError>>,
     prefix: Box<[u8]>,
+    label: Result<ClientLabel, ClientLabelError>,
     /// How many bytes the longest tag of a cluster puts in front of each key.
     tag_len: usize,
     /// The clusters whose voters must be on different servers.
@@ -74,6 +76,7 @@ impl RedlockBuilder {
         Self {
             nodes: Vec::new(),
             prefix: Box::default(),
+            label: Ok(ClientLabel::of_process()),
             tag_len: 0,
             unshared: Vec::new(),
             defaults: LockOptions::new(),
@@ -115,6 +118,36 @@ impl RedlockBuilder {
     /// ```
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.prefix = prefix.as_ref().into();
+        self
+    }
+
+    /// Sets the name by which people find this client: in the values of the keys that it sets, in
+    /// [inspections](Redlock::inspect), and in the errors of other clients that want the same lock. By default the name of
+    /// the host and the id of the process, such as `web-3:4711`.
+    ///
+    /// 1 to 64 bytes without control characters. The value of a key is then `<token>@<label>`. Clients compare such values
+    /// whole, so clients in other languages need not know about the label. Everybody who may read keys on the nodes can read it.
+    ///
+    /// ```
+    /// # use redlock_tokio::{MemoryNode, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let node = MemoryNode::new();
+    /// let builder = Redlock::builder().custom_nodes([node.clone()]);
+    /// let redlock = builder.client_label("web-3").build().await?;
+    /// let _guard = redlock.lock("order:42").await?;
+    /// assert!(node.value("order:42").unwrap().ends_with(b"@web-3"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn client_label(mut self, label: impl AsRef<str>) -> Self {
+        self.label = ClientLabel::new(label.as_ref());
+        self
+    }
+
+    /// Sets no [`client_label`](Self::client_label): the values of keys are tokens alone.
+    pub fn no_client_label(mut self) -> Self {
+        self.label = Ok(ClientLabel::NONE);
         self
     }
 
@@ -250,6 +283,7 @@ impl RedlockBuilder {
     /// - there are no nodes, or more than 64;
     /// - a URL, an option or `max_ttl` is invalid;
     /// - a timeout is zero, or longer than an hour;
+    /// - the [client label](Self::client_label) is empty, too long, or has a control character;
     /// - the prefix is too long, or begins with a [reserved](crate::KeyError::Reserved) name;
     /// - a [cluster](Self::cluster) cannot be used, or two of its voters are on one server;
     /// - two addresses are the same, or lead to one server (detected only if the server answers at both);
@@ -282,6 +316,9 @@ impl RedlockBuilder {
         let len = self.tag_len + self.prefix.len();
         if len >= Key::MAX_LEN {
             return Err(BuildError::Prefix { len });
+        }
+        if let Err(error) = self.label {
+            return Err(BuildError::ClientLabel(error));
         }
         if let Some(name) = Key::reserved(&self.prefix) {
             return Err(BuildError::ReservedPrefix { name });

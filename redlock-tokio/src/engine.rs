@@ -2,6 +2,7 @@
 //!
 //! Knows neither guards nor the errors that callers see.
 
+pub(crate) mod forced_release;
 mod hashed_table;
 pub(crate) mod lane;
 pub(crate) mod lease_cell;

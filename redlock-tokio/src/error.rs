@@ -4,7 +4,7 @@ use redlock_core::{FencingToken, LossReason, Share};
 use thiserror::Error;
 
 use crate::{
-    KeyError, NodeReports, OptionsError, WaiterLimit, random, whole_seconds::WholeSeconds,
+    Holder, KeyError, NodeReports, OptionsError, WaiterLimit, random, whole_seconds::WholeSeconds,
 };
 
 /// Why a lock could not be acquired.
@@ -166,8 +166,21 @@ pub struct Attempts {
     pub permits: Option<usize>,
     /// The other holders that the lock may have.
     pub(crate) share: Share,
+    /// The client that had the key when the request last looked. `None` if it never looked, as one that may not
+    /// [wait](crate::LockOptions::wait), if it is for several keys or a permit, or if no node told.
+    pub taken_by: Option<Box<TakenBy>>,
     /// Why nodes did not agree to the last attempt.
     pub nodes: NodeReports,
+}
+
+/// The client that had a key when a node was asked. Advice: it may have changed since then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TakenBy {
+    /// The client.
+    pub holder: Holder,
+    /// How long it has the key yet, unless it extends or releases the lock.
+    pub remaining: Duration,
 }
 
 impl Attempts {
@@ -208,8 +221,11 @@ fn taken(attempts: &Attempts) -> String {
 }
 
 /// Returns who holds a lock that was contended.
-fn taken_by(attempts: &Attempts) -> &'static str {
-    match (attempts.share, attempts.count) {
+fn taken_by(attempts: &Attempts) -> String {
+    if let Some(TakenBy { holder, remaining }) = attempts.taken_by.as_deref() {
+        return format!("held by {holder} for another {remaining:.1?}, if it is not extended");
+    }
+    let whom = match (attempts.share, attempts.count) {
         (Share::Reader, 0) => "a writer of this process holds it or waits for it",
         (Share::Reader, _) => "a writer or another client holds it, or a writer waits for it",
         (Share::Writer, 1..) => "readers or another client hold it, or several wanted it at once",
@@ -219,7 +235,8 @@ fn taken_by(attempts: &Attempts) -> &'static str {
         }
         (_, 0) => "another task of this process holds it or waits for it",
         _ => "held by another client, or wanted by several at once",
-    }
+    };
+    whom.into()
 }
 
 /// Why a held lock could not be extended.
@@ -325,6 +342,7 @@ mod tests {
             nodes_total: 5,
             permits: None,
             share: Share::Exclusive,
+            taken_by: None,
             nodes: NodeReports::new(vec![
                 report("a:6379", Objection::Failed(NodeError::Silent)),
                 report("b:6379", Objection::Denied),

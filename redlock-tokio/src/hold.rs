@@ -316,13 +316,22 @@ impl Hold {
         self.cell().is_reader()
     }
 
-    /// Returns the value that the key has on the nodes while the lock is held.
+    /// Returns the random part of the [value](Self::value).
     ///
     /// Holders to which the lock was [handed over](crate::RedlockBuilder::handover_for) within this process have the same
     /// value. This is *not* a fencing token: it has no order.
     #[must_use]
     pub fn token(&self) -> Token {
         self.cell().token()
+    }
+
+    /// Returns the value that the keys have on the nodes while the lock is held: the [token](Self::token), and the
+    /// [label](crate::RedlockBuilder::client_label) of this client. A script on one of the nodes can compare with it. Readers
+    /// have such a value each, in the set beside the key.
+    #[must_use]
+    pub fn value(&self) -> String {
+        let label = &self.cell().client().label;
+        String::from_utf8_lossy(&label.value_of(self.token())).into_owned()
     }
 
     pub(crate) fn cell(&self) -> &Arc<LeaseCell> {

@@ -51,6 +51,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod builder;
+mod client_label;
 mod clock;
 /// [`FAULTS.md`]: crate::faults
 /// [`LockError::NoQuorum`]: crate::LockError::NoQuorum
@@ -68,6 +69,7 @@ pub mod faults {}
 mod foreign;
 mod guard;
 mod hold;
+mod inspection;
 mod key;
 mod lock;
 mod log;
@@ -103,6 +105,7 @@ pub mod node;
 /// [rights]: crate::deployments#rights-and-keys
 /// [`Hold::token`]: crate::Hold::token
 /// [`LockOptions::label`]: crate::LockOptions::label
+/// [`client_label`]: crate::RedlockBuilder::client_label
 /// [`RedlockBuilder::log_keys`]: crate::RedlockBuilder::log_keys
 ///
 #[cfg(doc)]
@@ -124,15 +127,23 @@ mod threads;
 mod whole_seconds;
 
 pub use builder::{BuildError, RedlockBuilder};
+pub use client_label::ClientLabelError;
 pub use clock::Clock;
 pub use election::{Candidacy, Candidate, Election};
-pub use engine::queue::QueueStatus;
-pub use error::{Attempts, DowngradeError, ExtendError, LockError, RandomError, WithLockError};
+pub use engine::{
+    lease_cell::{LocalHold, LocalLock},
+    queue::QueueStatus,
+};
+pub use error::{
+    Attempts, DowngradeError, ExtendError, LockError, RandomError, TakenBy, WithLockError,
+};
 pub use guard::{Acquisition, LockGuard, ReleaseAfterError, ReleaseOutcome, ReleaseReport};
 pub use hold::Hold;
+pub use inspection::{InspectedNode, Inspection, Verdict};
 pub use key::{Key, KeyError};
 pub use lock::{Lock, LockFuture};
 pub use node::{
+    Holder,
     durability::Durability,
     error::{CounterDefect, NodeError},
     memory::MemoryNode,
@@ -150,7 +161,7 @@ pub use readiness::NotReady;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub use redlock::Tables;
-pub use redlock::{Redlock, ShutdownReport};
+pub use redlock::{Redlock, ShutdownReport, UnlockReport, UnlockedNode};
 pub use redlock_core::{
     Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, Permits, PermitsError,
     QuorumError, RetryScheduleError, Timestamp, Token, Ttl, TtlError, ValidityError,

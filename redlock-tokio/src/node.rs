@@ -7,6 +7,8 @@ mod command;
 pub(crate) mod durability;
 pub(crate) mod error;
 mod freed_notifier;
+mod holder;
+mod key_state;
 pub(crate) mod memory;
 pub(crate) mod redis;
 pub(crate) mod report;
@@ -25,6 +27,8 @@ pub use self::{
     authority::{Authority, AuthorityKind, NamedBy, Reports},
     command::{Answer, Command, Vote},
     freed_notifier::FreedNotifier,
+    holder::Holder,
+    key_state::{KeyState, Occupant},
     server_info::Server,
     session::Session,
 };

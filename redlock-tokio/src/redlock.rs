@@ -1,3 +1,4 @@
+mod operations;
 #[cfg(feature = "test-util")]
 mod tables;
 
@@ -9,6 +10,7 @@ use std::{
 
 use futures::future::join_all;
 
+pub use self::operations::{UnlockReport, UnlockedNode};
 #[cfg(feature = "test-util")]
 pub use self::tables::Tables;
 use crate::{

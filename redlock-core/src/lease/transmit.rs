@@ -4,6 +4,11 @@ use crate::{FencingToken, NodeSet, Slot, SlotSet, Token, Ttl};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RoundId(pub(super) u32);
 
+impl RoundId {
+    /// The id for a request that no lease makes, such as one by which an operator deletes a key.
+    pub const NO_LEASE: Self = Self(u32::MAX);
+}
+
 /// A request that the driver sends to several nodes, all at once.
 ///
 /// The driver must send the requests of one lease to each node in the order in which it polled them. A

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::{QuorumError, TtlError};
 use thiserror::Error;
 
-use crate::{ClusterError, Key, NodeReports, OptionsError, UrlError};
+use crate::{ClientLabelError, ClusterError, Key, NodeReports, OptionsError, UrlError};
 
 /// Why a [`Redlock`](crate::Redlock) could not be built.
 ///
@@ -56,6 +56,9 @@ pub enum BuildError {
     /// The longest ttl is zero, or longer than 100 years.
     #[error("max_ttl: {0}")]
     MaxTtl(TtlError),
+    /// The [`client_label`](crate::RedlockBuilder::client_label) cannot be used.
+    #[error("client_label: {0}")]
+    ClientLabel(ClientLabelError),
     /// A timeout is zero, so that no node could answer in time, or longer than an hour.
     #[error("{name} is {timeout:?}: choose more than zero and at most an hour")]
     Timeout {

@@ -11,6 +11,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 use super::{BuildError, RedlockBuilder};
 use crate::{
     Durability, NodeError, NodeReport, NodeReports, Objection, Redlock,
+    client_label::ClientLabel,
     engine::{
         lane::{
             Discovery, Lane, LaneHandle, LaneLimits, LaneNode,
@@ -112,6 +113,7 @@ impl RedlockBuilder {
             random: self.random,
             requests: 0.into(),
             prefix: Prefix::new(self.prefix, self.tag_len),
+            label: self.label.unwrap_or(ClientLabel::NONE),
             defaults: self.defaults,
             default_terms: OnceLock::new(),
             common: self.common,

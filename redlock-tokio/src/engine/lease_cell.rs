@@ -2,6 +2,7 @@
 
 mod client;
 mod contender;
+mod description;
 mod driving;
 mod extensions;
 mod handover;
@@ -29,6 +30,7 @@ use std::{
 
 use redlock_core::{FencingToken, Lease, LossReason, NodeId, Nonce, Quorum, Timestamp, Token, Ttl};
 
+pub use self::description::{LocalHold, LocalLock};
 pub(crate) use self::{
     client::Client,
     contender::Contender,
@@ -41,7 +43,7 @@ pub(crate) use self::{
 };
 use self::{stage::Stage, state::CellState};
 use crate::{
-    NodeReports, OptionsError,
+    Holder, NodeReports, OptionsError,
     engine::{lane::SetRequests, queue::Ticket},
     foreign,
     key::KeySet,
@@ -100,6 +102,13 @@ impl LeaseCell {
     /// objected.
     pub(crate) fn reports(&self) -> NodeReports {
         self.client.reports(self.state().watched.objections())
+    }
+
+    /// Returns the client that has the key according to the last probe, and for how long.
+    pub(crate) fn taken_by(&self, now: Timestamp) -> Option<(Holder, Duration)> {
+        let state = self.state();
+        let (holder, until) = state.watched.taken_by()?;
+        Some((holder.clone(), until.saturating_duration_since(now)))
     }
 
     pub(crate) fn fence(&self) -> Option<FencingToken> {

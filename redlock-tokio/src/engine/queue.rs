@@ -288,11 +288,23 @@ impl<T: Clone> Queue<T> {
 
     /// Returns all that have a turn, in order of arrival. What has several keys is there once.
     pub(crate) fn turns(&self) -> impl Iterator<Item = T> + use<T> {
+        self.turns_and_waiters().map(|(turn, _)| turn)
+    }
+
+    /// Likewise, with the number of requests that wait for the same key, or for the one of several that most want.
+    pub(crate) fn turns_and_waiters(&self) -> impl Iterator<Item = (T, usize)> + use<T> {
         let queues = self.0.lock();
-        let turns = queues.keys.by_key.values();
-        let turns = turns.filter_map(WaitQueue::ticket_and_turn);
-        let turns = turns.chain(queues.shared.all().flat_map(SharedLine::turns));
-        let turns: BTreeMap<_, _> = turns.map(|(ticket, it)| (ticket, it.clone())).collect();
+        let plain = queues.keys.by_key.values();
+        let plain = plain.filter_map(|it| Some((it.ticket_and_turn()?, it.waiting())));
+        let shared = queues.shared.all();
+        let shared = shared.flat_map(|it| it.turns().map(|turn| (turn, it.waiting())));
+        let mut turns = BTreeMap::new();
+        for ((ticket, turn), waiting) in plain.chain(shared) {
+            let (_, most) = turns
+                .entry(ticket)
+                .or_insert_with(|| (turn.clone(), waiting));
+            *most = waiting.max(*most);
+        }
         turns.into_values()
     }
 

@@ -19,10 +19,7 @@ impl SlotKeys {
     /// Creates the keys for a semaphore with this key, without the prefix.
     pub(crate) fn new(prefix: &Prefix, key: &[u8], permits: Permits) -> Result<Self, KeyError> {
         let semaphore = Key::with_prefix(prefix, key)?;
-        let named = |slot: Slot| {
-            let index = slot.index().to_string();
-            Key::with_prefix(prefix, &[key, SEPARATOR, index.as_bytes()].concat())
-        };
+        let named = |slot: Slot| Key::with_prefix(prefix, &Self::name(key, slot.index()));
         let keys = permits.slots().iter().map(named);
         let keys = KeySet::in_order(keys.collect::<Result<_, _>>()?)?;
         Ok(Self {
@@ -30,6 +27,11 @@ impl SlotKeys {
             permits,
             keys,
         })
+    }
+
+    /// Returns the name of a slot.
+    pub(crate) fn name(semaphore: &[u8], slot: usize) -> Vec<u8> {
+        [semaphore, SEPARATOR, slot.to_string().as_bytes()].concat()
     }
 
     /// Returns the key of the semaphore, which no node has.

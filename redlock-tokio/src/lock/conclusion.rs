@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::{AcquireFailure, LossReason, Timestamp};
 
 use crate::{
-    Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError,
+    Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError, TakenBy,
     engine::{
         lease_cell::{Client, End, LeaseCell, Waiter},
         queue::Refusal,
@@ -148,6 +148,10 @@ impl<'a> Request<'a> {
             waited: self.waited(),
             permits: self.keys.slots().map(|slots| slots.permits().count()),
             share: self.keys.share(),
+            taken_by: self.lease.and_then(|lease| {
+                let (holder, remaining) = lease.taken_by(self.now())?;
+                Some(TakenBy { holder, remaining }.into())
+            }),
             nodes: self.lease.map(LeaseCell::reports).unwrap_or_default(),
         }
     }

@@ -1,9 +1,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use redlock_core::{Access, FencingToken, Operation, Reply, Slot, SlotSet, Timestamp, Token, Ttl};
+use redlock_core::{Access, FencingToken, Nonce, Operation, Reply, Slot, SlotSet, Timestamp, Ttl};
 
-use super::NodeError;
-use crate::key::{Key, KeySet};
+use super::{Holder, NodeError};
+use crate::{
+    client_label::{ClientLabel, Value},
+    key::{Key, KeySet},
+};
 
 /// A request to a node: an [operation](Operation) on one key or on several.
 ///
@@ -18,7 +21,7 @@ use crate::key::{Key, KeySet};
 /// # fn example(token: Token) -> Result<(), redlock_tokio::KeyError> {
 /// let command = Command::new(Key::new("order:42")?, Operation::Release { token });
 /// assert_eq!(command.key().as_bytes(), b"order:42");
-/// assert_eq!(command.token(), token.to_ascii());
+/// assert_eq!(command.value(), token.to_ascii());
 /// // A release has neither.
 /// assert_eq!((command.ttl(), command.fence()), (None, None));
 /// # Ok(())
@@ -31,7 +34,8 @@ pub struct Command(Arc<Content>);
 struct Content {
     keys: KeySet,
     operation: Operation,
-    token: [u8; Token::LEN],
+    /// The value of each key.
+    value: Value,
     access: Access,
     /// The slots of a semaphore, each of which is probed on its own, if the keys are theirs.
     slots: SlotSet,
@@ -50,25 +54,45 @@ impl Command {
     /// Creates a command for one key, which a writer or a reader wants, for example.
     #[must_use]
     pub fn with_access(key: Key, operation: Operation, access: Access) -> Self {
-        Self::for_all(key.into(), operation, access)
+        Self::for_all(key.into(), operation, access, &ClientLabel::NONE)
     }
 
     /// Creates a command for several keys. A node carries out the command for all of them or for none.
-    pub(crate) fn for_all(keys: KeySet, operation: Operation, access: Access) -> Self {
-        Self::with_content(keys, operation, access, SlotSet::EMPTY)
+    pub(crate) fn for_all(
+        keys: KeySet,
+        operation: Operation,
+        access: Access,
+        label: &ClientLabel,
+    ) -> Self {
+        Self(Arc::new(Content {
+            keys,
+            operation,
+            value: label.value_of(operation.token()),
+            access,
+            slots: SlotSet::EMPTY,
+        }))
+    }
+
+    /// Creates a release of a key that another client has with this value.
+    pub(crate) fn forced_release(key: Key, holder: &Holder, access: Access) -> Self {
+        // Values of other libraries are no tokens. Nodes go by the value.
+        let token = holder.token().unwrap_or(Nonce::new(0).token(0));
+        Self(Arc::new(Content {
+            keys: key.into(),
+            operation: Operation::Release { token },
+            value: Value::from_slice(holder.value()),
+            access,
+            slots: SlotSet::EMPTY,
+        }))
     }
 
     /// Creates a probe of these slots of a semaphore, whose keys these are.
     pub(crate) fn for_slots(keys: KeySet, slots: SlotSet, probe: Operation) -> Self {
-        Self::with_content(keys, probe, Access::Slots, slots)
-    }
-
-    fn with_content(keys: KeySet, operation: Operation, access: Access, slots: SlotSet) -> Self {
         Self(Arc::new(Content {
             keys,
-            operation,
-            token: operation.token().to_ascii(),
-            access,
+            operation: probe,
+            value: Value::new(),
+            access: Access::Slots,
             slots,
         }))
     }
@@ -123,8 +147,8 @@ impl Command {
 
     /// Returns the value of the mark that this lease sets and deletes, if it is or was a writer's.
     pub(crate) fn mark(&self) -> &[u8] {
-        // A token on the wire begins with the nonce of its lease.
-        &self.0.token[..Self::NONCE_LEN]
+        // A token begins with the nonce of its lease.
+        &self.0.value[..Self::NONCE_LEN.min(self.0.value.len())]
     }
 
     /// Returns the operation on the keys.
@@ -133,10 +157,11 @@ impl Command {
         self.0.operation
     }
 
-    /// Returns the operation's token as it goes over the wire.
+    /// Returns the value that the operation sets, or that a key must have for it: the operation's token as it goes over
+    /// the wire, and the [label of the client](crate::RedlockBuilder::client_label). A node compares values whole.
     #[must_use]
-    pub fn token(&self) -> &[u8] {
-        &self.0.token
+    pub fn value(&self) -> &[u8] {
+        &self.0.value
     }
 
     /// Returns the time to live that the operation gives the keys, if it acquires or extends them.
@@ -174,7 +199,7 @@ impl fmt::Debug for Command {
 pub type Answer = Result<Vote, NodeError>;
 
 /// A node's answer to a command that it carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Vote {
     /// The node did as asked.
@@ -195,6 +220,8 @@ pub enum Vote {
         /// How long the key will live unless it is extended or released. [`Duration::MAX`] for a key without
         /// an end.
         remaining: Duration,
+        /// The client that has the key. `None` if the node does not tell, or if there are several keys.
+        by: Option<Holder>,
     },
     /// The answer to a reader's probe: the key is free or shared, but a writer that waits has marked it.
     Marked {
@@ -260,7 +287,7 @@ impl Vote {
 pub(crate) fn reply_of(answer: &Answer, now: Timestamp) -> Reply {
     match answer {
         Ok(Vote::Free) => Reply::Free,
-        Ok(Vote::Taken { remaining }) => Reply::taken_for(now, *remaining),
+        Ok(Vote::Taken { remaining, .. }) => Reply::taken_for(now, *remaining),
         Ok(Vote::Marked { remaining }) => Reply::marked_for(now, *remaining),
         Ok(Vote::Slots {
             free,

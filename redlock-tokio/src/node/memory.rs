@@ -15,7 +15,7 @@ use futures::{
 use redlock_core::{Operation, Ttl};
 
 use self::store::Store;
-use super::{Answer, Command, FreedNotifier, Node, NodeError, Session, Vote};
+use super::{Answer, Command, FreedNotifier, KeyState, Node, NodeError, Session, Vote};
 use crate::{
     Clock, Key,
     sync::{Mutex, MutexGuard},
@@ -245,6 +245,16 @@ impl Session for MemoryNode {
         ready(Ok(answers)).boxed()
     }
 
+    fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
+        let store = self.store();
+        let state = if store.is_down {
+            Err(NodeError::Disconnected("the node is down".into()))
+        } else {
+            Ok(store.look_up(self.clock.now(), key))
+        };
+        ready(state).boxed()
+    }
+
     fn watch(&mut self, freed: FreedNotifier) -> bool {
         self.freed = Some(freed);
         true
@@ -258,7 +268,10 @@ mod tests {
     use redlock_core::{Access, FencingToken, Nonce, Token};
 
     use super::*;
-    use crate::key::{KeySet, Prefix};
+    use crate::{
+        client_label::ClientLabel,
+        key::{KeySet, Prefix},
+    };
 
     fn ttl(millis: u64) -> Ttl {
         Ttl::new(Duration::from_millis(millis)).unwrap()
@@ -288,7 +301,11 @@ mod tests {
 
     fn execute_all(node: &MemoryNode, names: &[&str], operation: Operation) -> Vote {
         let keys = KeySet::all(&Prefix::default(), names).unwrap();
-        carry_out(node, &Command::for_all(keys, operation, Access::Exclusive))
+        let label = &ClientLabel::NONE;
+        carry_out(
+            node,
+            &Command::for_all(keys, operation, Access::Exclusive, label),
+        )
     }
 
     fn execute_as(node: &MemoryNode, access: Access, key: &str, operation: Operation) -> Vote {

@@ -3,7 +3,8 @@ use std::{future::pending, time::Duration};
 use futures::{FutureExt, future::BoxFuture};
 use redlock_core::Tenure;
 
-use super::{Answer, Command, FreedNotifier, NodeError, Server};
+use super::{Answer, Command, FreedNotifier, KeyState, NodeError, Server};
+use crate::Key;
 
 /// An open conversation with a [`Node`](super::Node): batches of commands in, answers out, in order.
 ///
@@ -14,7 +15,7 @@ pub trait Session: Send {
     ///
     /// The next batch may be sent before this one is answered. Batches must reach the node in the
     /// order of the calls, provided that each future is polled once before the next call. Within a
-    /// batch, commands with the same [token](Command::token) must be carried out in order: a release
+    /// batch, commands with the same [value](Command::value) must be carried out in order: a release
     /// must not overtake its acquisition.
     ///
     /// An operation that the session does not know must be answered with [`NodeError::Refused`].
@@ -102,6 +103,17 @@ pub trait Session: Send {
     ) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
         let _ = tenure;
         async { Ok(None) }.boxed()
+    }
+
+    /// Returns what the node has for a key, for people to see. [`Redlock::inspect`](crate::Redlock::inspect) calls this. By
+    /// default the node does not know the operation.
+    ///
+    /// # Errors
+    ///
+    /// Any error is shown beside the node's address. The session stays in use.
+    fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
+        let _ = key;
+        async { Err(NodeError::unknown_operation()) }.boxed()
     }
 
     /// Takes the notifier for [probed](redlock_core::Operation::Probe) keys that are gone. The

@@ -138,7 +138,7 @@ async fn row_09_late_release_across_attempts() {
     eventually("the key has expired", || cli.get("k").is_none()).await;
 
     let next = bystander.lock("k").await.expect("it is free");
-    let token = next.token().to_string();
+    let token = next.value();
     eventually("the next key is there", || cli.get("k").is_some()).await;
     let releases = cli.comparisons();
     proxy.requests().pass();
@@ -184,7 +184,7 @@ async fn row_09_late_release_of_an_earlier_attempt() {
         bed.cli(index).run(&["DEL", "k"]);
     }
     let guard = waiting.await.unwrap().expect("it is free");
-    let token = Some(guard.token().to_string());
+    let token = Some(guard.value());
     eventually("its key is there", || cli.get("k") == token).await;
     let connections = cli.connections();
     proxy.requests().pass();
@@ -358,7 +358,7 @@ async fn a_minority_that_is_down_at_the_start_is_used_when_it_is_up() {
         .lock("k")
         .await
         .expect("with the two that are up now");
-    let token = Some(guard.token().to_string());
+    let token = Some(guard.value());
     assert!(late.iter().all(|it| bed.cli(*it).get("k") == token));
     drop(guard);
     let is_free = || late.iter().all(|it| bed.cli(*it).get("k").is_none());

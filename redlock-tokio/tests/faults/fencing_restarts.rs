@@ -52,7 +52,7 @@ async fn row_42_all_counters_lost_one_by_one_under_a_fenced_hold() {
         let is_quarantined =
             || matches!(holders.nodes()[index].state, NodeState::Quarantined { .. });
         eventually("it has no vote at first", is_quarantined).await;
-        let key = Some(holder.token().to_string());
+        let key = Some(holder.value());
         eventually("it has the key again", || nodes[index].get("k") == key).await;
         // The waiter may have raised the counter, too.
         let counter = nodes[index].get(COUNTER);

@@ -88,7 +88,7 @@ async fn is_kept(guard: &LockGuard, third: &Cli) {
         assert!(guard.is_valid(), "{error}");
         tokio::time::sleep(MS(20)).await;
     }
-    assert_eq!(third.get("k"), Some(guard.token().to_string()));
+    assert_eq!(third.get("k"), Some(guard.value()));
 }
 
 #[tokio::test]

@@ -67,7 +67,7 @@ async fn a_dead_node_is_replaced_at_its_address_while_a_lock_is_held() {
     all_vote(&holder).await;
     let lock = holder.lock("k").wait(MS(8000));
     let guard = lock.max_hold(Duration::MAX).await.unwrap();
-    let token = Some(guard.token().to_string());
+    let token = Some(guard.value());
 
     let fresh = RedisServers::spawn(1).unwrap();
     named.replace(2, &fresh);
@@ -124,7 +124,7 @@ async fn a_lock_is_freed_by_hand_on_all_nodes() {
     let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
     let holder = servers.builder().build().await.unwrap();
     let guard = holder.lock("k").await.unwrap();
-    let token = Some(guard.token().to_string());
+    let token = Some(guard.value());
     let has_key = || nodes.iter().all(|node| node.get("k") == token);
     eventually("each node has the key", has_key).await;
 

@@ -36,7 +36,7 @@ async fn row_15_rolling_restarts_under_a_long_hold() {
         let is_quarantined =
             || matches!(redlock.nodes()[index].state, NodeState::Quarantined { .. });
         eventually("it has no vote at first", is_quarantined).await;
-        let token = Some(guard.token().to_string());
+        let token = Some(guard.value());
         eventually("it has our key again", || node.get("k") == token).await;
         assert!(guard.is_valid());
         eventually("it votes again", || votes(&redlock, index)).await;
@@ -66,7 +66,7 @@ async fn row_16_restart_with_aof_always() {
     }
     servers.restart().unwrap();
     for node in &nodes {
-        assert_eq!(node.get("k"), Some(guard.token().to_string()), "it remains");
+        assert_eq!(node.get("k"), Some(guard.value()), "it remains");
     }
     // Another client does not get the lock. Its first attempts may fail for lack of a connection.
     let builder = Redlock::builder().nodes(servers.urls());
@@ -216,7 +216,7 @@ async fn row_27_loading() {
     assert_eq!(loading.join().unwrap(), "OK");
     let has_it = async || {
         let guard = redlock.lock("other").await.unwrap();
-        let token = Some(guard.token().to_string());
+        let token = Some(guard.value());
         let has_it = node.get("other") == token;
         guard.release().await;
         has_it

@@ -109,7 +109,7 @@ async fn row_14_restart_during_an_extend() {
         let bed = Forgotten::new(builder).await;
         let restarted = bed.holder.nodes()[1].server.clone();
         // A request to set the key was under way during the restart.
-        let token = bed.guard.token().to_string();
+        let token = bed.guard.value();
         Cli::of(bed.servers.get(1)).set("k", &token);
         let is_back = || bed.holder.nodes()[1].server != restarted;
         eventually("the holder has noticed the restart", is_back).await;

@@ -9,6 +9,7 @@ mod fencing_counters;
 mod fleet;
 mod minimal_rights;
 mod node_redlock;
+mod operations;
 mod own_connections;
 #[path = "../../benches/shared/packages.rs"]
 #[allow(dead_code, reason = "other programs fetch packages from pip, too")]

@@ -25,7 +25,7 @@ async fn permits_are_keys_of_their_own_that_a_server_shows() {
     let cli = Cli::of(servers.get(0));
     for permit in &permits {
         let key = format!("exports:slot:{}", permit.slot().unwrap());
-        let value = || cli.get(&key) == Some(permit.token().to_string());
+        let value = || cli.get(&key) == Some(permit.value());
         eventually("the slot has the token", value).await;
     }
     let error = exports.try_acquire().await.unwrap_err();

@@ -23,7 +23,7 @@ async fn five() -> (RedisServers, Redlock) {
 async fn a_lock_is_held_and_released_on_all_five_nodes() {
     let (servers, redlock) = five().await;
     let guard = redlock.lock("k").await.unwrap();
-    let token = guard.token().to_string();
+    let token = guard.value();
     eventually("the key is on every node", || {
         servers
             .iter()

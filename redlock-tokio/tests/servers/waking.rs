@@ -305,7 +305,7 @@ async fn several_keys_are_locked_in_one_round_trip() {
     // A session finds out once whether the server runs scripts.
     let at_connect: Vec<_> = nodes.iter().map(|node| node.calls("eval")).collect();
     let guard = redlock.lock_all(["b", "a"]).await.unwrap();
-    let token = guard.token().to_string();
+    let token = guard.value();
     for (node, at_connect) in nodes.iter().zip(at_connect) {
         eventually("both are set", || node.get("a").is_some()).await;
         assert_eq!(

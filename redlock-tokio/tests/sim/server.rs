@@ -237,6 +237,7 @@ impl Server {
                 self.track(now, from, command);
                 Vote::Taken {
                     remaining: Duration::from_millis(end - now),
+                    by: None,
                 }
             }
         }

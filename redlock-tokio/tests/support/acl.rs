@@ -39,6 +39,12 @@ pub(crate) async fn use_everything(server: &Cli, [redlock, other]: &[Redlock; 2]
     let woken = tokio::time::timeout(minute / 3, waiting).await;
     drop(woken.expect("it is woken").unwrap().unwrap());
 
+    let guard = redlock.lock("one").await.unwrap();
+    let inspection = other.inspect("one").await.unwrap();
+    assert_eq!(inspection.holders().len(), 1, "{inspection}");
+    other.force_unlock(&inspection).await;
+    drop(guard);
+
     for client in [redlock, other] {
         let guard = client.lock("fenced").fenced().await.unwrap();
         guard.extend().await.unwrap();

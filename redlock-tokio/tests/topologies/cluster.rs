@@ -68,7 +68,7 @@ async fn a_lock_is_one_key_in_the_slot_of_each_voter(
         b"order:1",
         "the tag is no part of it"
     );
-    let token = guard.token().to_string();
+    let token = guard.value();
     eventually("each voter has the key", || {
         values(cluster, "order:1")
             .iter()

@@ -86,7 +86,10 @@ mod tests {
     use redlock_core::{Access, Nonce, Operation, Permits, Slot};
 
     use super::*;
-    use crate::key::{KeySet, Prefix, SlotKeys};
+    use crate::{
+        client_label::ClientLabel,
+        key::{KeySet, Prefix, SlotKeys},
+    };
 
     #[test]
     fn a_look_at_many_slots_stays_in_order_with_the_release_of_one() {
@@ -106,7 +109,8 @@ mod tests {
         assert!(!is_small(&Command::for_all(
             keys,
             Operation::Release { token },
-            Access::Exclusive
+            Access::Exclusive,
+            &ClientLabel::NONE
         )));
     }
 }

@@ -1,18 +1,32 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use redlock_core::Timestamp;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::timeout};
 
 use super::{counters::Counters, requester::ReplyTo, status_board::StatusBoard};
-use crate::{NodeError, NodeStatus, engine::warning::Warning, node::Command, sync::mpsc};
+use crate::{
+    Key, NodeError, NodeStatus,
+    engine::warning::Warning,
+    node::{Command, KeyState},
+    sync::mpsc,
+};
 
 /// A message to a lane from its handle.
 #[derive(Debug)]
 pub(super) enum Message {
     /// A command for the node.
     Request(Command, ReplyTo),
+    /// Asks what the node has for a key.
+    LookUp(LookUp),
     /// Asks the lane to answer when nothing is in flight or owed.
     Drain(oneshot::Sender<()>),
+}
+
+/// A question about a key, and where the answer goes.
+#[derive(Debug)]
+pub(super) struct LookUp {
+    pub(super) key: Key,
+    pub(super) answer: oneshot::Sender<Result<KeyState, NodeError>>,
 }
 
 /// The end of a lane that callers have.
@@ -60,6 +74,18 @@ impl LaneHandle {
             }
             LaneClosed
         })
+    }
+
+    /// Asks what the node has for a key, and waits for at most `limit`.
+    pub(crate) async fn look_up(&self, key: Key, limit: Duration) -> Result<KeyState, NodeError> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.inbox.send(Message::LookUp(LookUp { key, answer }));
+        sent.map_err(|_| runtime_ended())?;
+        match timeout(limit, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(NodeError::Disconnected("before it answered".into())),
+            Err(_) => Err(NodeError::TimedOut(limit)),
+        }
     }
 
     /// Waits until all earlier requests are answered and the node is owed no release.

@@ -13,7 +13,7 @@ use super::{
     backlog::Backlog,
     batch::{Batch, Purpose},
     counters::Counters,
-    handle::Message,
+    handle::{LookUp, Message},
     limits::MAX_BATCH,
 };
 use crate::{Clock, NodeError, foreign, sync::mpsc};
@@ -26,6 +26,8 @@ pub(super) struct Requests {
     /// All handles are gone, and the inbox is empty.
     is_closed: bool,
     pub(super) answers: Answers,
+    /// The questions about keys that were not sent yet.
+    pub(super) look_ups: Vec<LookUp>,
     /// The callers that wait until nothing is in flight or owed.
     drains: Vec<oneshot::Sender<()>>,
     pub(super) counters: Arc<Counters>,
@@ -44,6 +46,7 @@ impl Requests {
             backlog: Backlog::new(),
             is_closed: false,
             answers: Answers::new(node, clock, Arc::clone(&counters)),
+            look_ups: Vec::new(),
             drains: Vec::new(),
             counters,
         }
@@ -105,6 +108,9 @@ impl Requests {
     /// them are owed.
     pub(super) fn refuse(&mut self, cause: &NodeError) {
         self.receive_waiting();
+        for look_up in self.look_ups.drain(..) {
+            let _ = look_up.answer.send(Err(cause.clone()));
+        }
         for (command, origin) in self.backlog.take_all() {
             self.counters.note_taken(&command);
             self.answers.refuse(command, origin, cause.clone());
@@ -149,6 +155,7 @@ impl Requests {
     fn take_in(&mut self, message: Message) {
         match message {
             Message::Request(command, origin) => self.backlog.push(command, origin),
+            Message::LookUp(look_up) => self.look_ups.push(look_up),
             Message::Drain(done) => self.drains.push(done),
         }
     }

@@ -1,10 +1,11 @@
 use std::{future::pending, ops::ControlFlow, panic::AssertUnwindSafe};
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use redlock_core::Tenure;
 use tokio::task::yield_now;
 
 use super::{
+    handle::LookUp,
     in_flight::{Completed, InFlight},
     inspector::Inspector,
     limits::{LaneLimits, SILENCE_LIMIT},
@@ -15,7 +16,7 @@ use super::{
     vetting::Statement,
     voting_right::VotingRight,
 };
-use crate::{NodeError, node::Session};
+use crate::{NodeError, foreign, node::Session};
 
 /// A lane while it has a session: it sends requests, delivers answers, and answers for a node that
 /// stays silent.
@@ -29,6 +30,8 @@ pub(super) struct Serving<'a> {
     limits: LaneLimits,
     in_flight: InFlight,
     inspector: Inspector,
+    /// The questions about keys that were not answered yet.
+    look_ups: FuturesUnordered<BoxFuture<'static, ()>>,
     /// The tenure of the server and what its authority reports, if there is one.
     owner: Option<NamedServer>,
     timer: Timer,
@@ -57,6 +60,7 @@ enum Event {
     Closed(NodeError),
     Reported,
     Inspected(Result<Statement, NodeError>),
+    LookedUp,
     TimerFired,
     Received,
 }
@@ -96,6 +100,7 @@ impl<'a> Serving<'a> {
             inspector,
             owner,
             timer: Timer::new(),
+            look_ups: FuturesUnordered::new(),
             is_silent: false,
         }
     }
@@ -166,6 +171,7 @@ impl<'a> Serving<'a> {
             error = &mut self.closed => Event::Closed(error),
             () = reported(&mut self.owner), if self.owner.is_some() => Event::Reported,
             statement = self.inspector.next(&mut *self.session) => Event::Inspected(statement),
+            Some(()) = self.look_ups.next() => Event::LookedUp,
             () = self.timer.fired() => Event::TimerFired,
             () = self.requests.receive(), if !matches!(intake, Intake::Wait) => Event::Received,
         }
@@ -182,6 +188,7 @@ impl<'a> Serving<'a> {
                     statement.and_then(|statement| self.right.handle_inspection(&statement));
                 outcome.map_or_else(ControlFlow::Break, ControlFlow::Continue)
             }
+            Event::LookedUp => ControlFlow::Continue(()),
             Event::TimerFired => self.handle_timer().await,
             Event::Received => {
                 self.handle_requests(intake).await;
@@ -221,6 +228,14 @@ impl<'a> Serving<'a> {
             Intake::Refuse(cause) => self.requests.refuse(cause),
             Intake::Send | Intake::Wait => {
                 self.requests.receive_from_ready_tasks().await;
+                for LookUp { key, answer } in self.requests.look_ups.drain(..) {
+                    let found = self.session.look_up(&key);
+                    // An error means that nobody waits for the answer.
+                    let found = found.map(|found| {
+                        foreign::call(|| _ = answer.send(found));
+                    });
+                    self.look_ups.push(found.boxed());
+                }
                 // Each batch may fill what is left of the room.
                 while self.in_flight.has_room() {
                     let batch = self.requests.take_batch();

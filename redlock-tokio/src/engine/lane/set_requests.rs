@@ -13,6 +13,13 @@ pub(crate) struct SetRequests {
 }
 
 impl SetRequests {
+    /// Returns those of a lease that has sent a request to this node, for all that is known.
+    pub(crate) fn sent_to(node: NodeId) -> Self {
+        let requests = Self::default();
+        requests.note_sent(node);
+        requests
+    }
+
     /// Notes that a request was sent to the node.
     pub(super) fn note_sent(&self, node: NodeId) {
         self.sent.insert(node);

@@ -10,6 +10,7 @@ use redlock_core::{LeaseConfig, NodeId, Quorum, Share, Timestamp, Ttl, Validity}
 use super::{Contender, Terms};
 use crate::{
     Clock, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
+    client_label::ClientLabel,
     engine::{
         lane::{LaneHandle, Prospect},
         queue::{Queue, Role, Ticket},
@@ -45,6 +46,8 @@ pub(crate) struct Client {
     /// How many requests there were.
     pub(crate) requests: AtomicU64,
     pub(crate) prefix: Prefix,
+    /// Says on the nodes who has a key.
+    pub(crate) label: ClientLabel,
     pub(crate) defaults: LockOptions,
     /// The terms of the defaults, once a lock was requested with them.
     pub(crate) default_terms: OnceLock<Arc<Terms>>,

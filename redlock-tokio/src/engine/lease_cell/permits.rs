@@ -93,10 +93,16 @@ impl LeaseCell {
     /// Returns the command that carries out a request. `None` if this driver does not know the access.
     pub(super) fn command(&self, transmit: &Transmit) -> Option<Command> {
         let operation: Operation = transmit.operation;
+        let label = &self.client.label;
         match (transmit.access, self.keys.slots()) {
             (Access::Slot(slot), Some(slots)) => {
                 let key = slots.get(slot)?.clone();
-                Some(Command::with_access(key, operation, transmit.access))
+                Some(Command::for_all(
+                    key.into(),
+                    operation,
+                    transmit.access,
+                    label,
+                ))
             }
             (Access::Slots, Some(slots)) => {
                 let keys = slots.keys_of(transmit.slots);
@@ -104,7 +110,7 @@ impl LeaseCell {
             }
             (Access::Exclusive | Access::Writer | Access::Reader { .. }, None) => {
                 let keys = self.keys.clone();
-                Some(Command::for_all(keys, operation, transmit.access))
+                Some(Command::for_all(keys, operation, transmit.access, label))
             }
             _ => None,
         }

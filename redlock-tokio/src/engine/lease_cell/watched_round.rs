@@ -1,7 +1,9 @@
+use std::mem;
+
 use redlock_core::{Eligibility, NodeId, RoundId, Timestamp};
 
 use crate::{
-    Objection,
+    Holder, Objection,
     node::{Answer, Vote},
 };
 
@@ -18,6 +20,8 @@ struct Objections {
     list: Vec<(NodeId, Objection)>,
     /// Whether they are to the attempt before.
     are_old: bool,
+    /// The client that had the key according to the last probe, and until when.
+    taken_by: Option<(Holder, Timestamp)>,
 }
 
 #[derive(Debug)]
@@ -62,6 +66,15 @@ impl WatchedRound {
         answer: Answer,
         eligibility: Eligibility,
     ) {
+        if let Ok(Vote::Taken {
+            remaining,
+            by: Some(by),
+        }) = answer
+        {
+            let objections = self.objections.get_or_insert_default();
+            objections.taken_by = Some((by, now.saturating_add(remaining)));
+            return;
+        }
         let Some(watched) = self.round.as_ref().filter(|watched| watched.id == round) else {
             return;
         };
@@ -79,11 +92,19 @@ impl WatchedRound {
             Ok(_) => return,
             Err(error) => Objection::Failed(error),
         };
-        self.objections.take_if(|objections| objections.are_old);
-        let objections = &mut self.objections.get_or_insert_default().list;
+        let objections = self.objections.get_or_insert_default();
+        if mem::take(&mut objections.are_old) {
+            objections.list.clear();
+        }
+        let objections = &mut objections.list;
         // A late node has two answers. The first one only says that it is late.
         objections.retain(|(earlier, _)| *earlier != node);
         objections.push((node, objection));
+    }
+
+    /// Returns the client that had the key according to the last probe, and until when.
+    pub(super) fn taken_by(&self) -> Option<&(Holder, Timestamp)> {
+        self.objections.as_ref()?.taken_by.as_ref()
     }
 
     /// Returns the nodes that objected to the watched round, or to the attempt before it, and why.

@@ -2,13 +2,14 @@ mod readers;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use redlock_core::{Access, FencingToken, Operation, Timestamp, Token, Ttl};
+use redlock_core::{Access, FencingToken, Operation, Permits, Timestamp, Ttl};
 
 use self::readers::Sharing;
 
 use crate::{
     Key,
-    node::{Answer, Command, FreedNotifier, NodeError, Vote},
+    key::SlotKeys,
+    node::{Answer, Command, FreedNotifier, Holder, KeyState, NodeError, Occupant, Vote},
 };
 
 /// The keys of a node, and what a server does with them.
@@ -64,15 +65,15 @@ impl Store {
         }
         Ok(match command.operation() {
             Operation::Acquire {
-                token,
                 ttl,
                 fence,
                 gathers,
+                ..
             } => {
                 let has_all = if gathers {
-                    self.gather(now, command, token, ttl)
+                    self.gather(now, command, ttl)
                 } else {
-                    self.set_all(now, command, token, ttl)
+                    self.set_all(now, command, ttl)
                 };
                 match fence {
                     _ if !has_all => Vote::Denied,
@@ -80,19 +81,19 @@ impl Store {
                     Some(fence) => self.raise_counters(now, command, fence),
                 }
             }
-            Operation::Fence { token, fence } => {
-                if command.keys().all(|key| self.has(now, key, token)) {
+            Operation::Fence { fence, .. } => {
+                if self.has_all(now, command) {
                     self.raise_counters(now, command, fence)
                 } else {
                     Vote::Denied
                 }
             }
-            Operation::Extend { token, ttl } => self.extend(now, command, token, ttl),
-            Operation::Release { token } => {
+            Operation::Extend { ttl, .. } => self.extend(now, command, ttl),
+            Operation::Release { .. } => {
                 if command.access() == Access::Writer {
                     self.delete_mark(command);
                 }
-                self.release(now, command, token)
+                self.release(now, command)
             }
             Operation::Probe { .. } => {
                 self.set_mark(now, command);
@@ -100,6 +101,18 @@ impl Store {
             }
             _ => return Err(NodeError::unknown_operation()),
         })
+    }
+
+    /// Returns all that is known of a key.
+    pub(super) fn look_up(&self, now: Timestamp, key: &Key) -> KeyState {
+        let mut state = KeyState::default();
+        let name = |slot| Key::new(SlotKeys::name(key.as_bytes(), slot));
+        let slots = (0..Permits::MAX).filter_map(|slot| Some((slot, name(slot).ok()?)));
+        let taken =
+            slots.filter_map(|(slot, key)| Some((slot, self.live(now, &key)?.occupant(now))));
+        state.permits = taken.collect();
+        self.look_up_sharing(now, key, &mut state);
+        state
     }
 
     /// Returns the value of a key that has not expired.
@@ -172,11 +185,11 @@ impl Store {
     }
 
     /// Sets all keys or none. Returns whether it did.
-    fn set_all(&mut self, now: Timestamp, command: &Command, token: Token, ttl: Ttl) -> bool {
+    fn set_all(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> bool {
         // Of several keys, those with the token itself are set again, as a repair.
         let is_repair = command.has_several_keys();
         let is_taken =
-            |key| self.live(now, key).is_some() && !(is_repair && self.has(now, key, token));
+            |key| self.live(now, key).is_some() && !(is_repair && self.has(now, key, command));
         if command.keys().any(is_taken) {
             return false;
         }
@@ -184,30 +197,30 @@ impl Store {
         let expires_at = now.saturating_add(ttl.as_duration());
         for key in command.keys() {
             if !self.take_doomed(key) {
-                self.insert(key.clone(), &token.to_ascii(), expires_at);
+                self.insert(key.clone(), command.value(), expires_at);
             }
         }
         true
     }
 
     /// Sets the keys in their order, up to the first that has another value. Returns whether all have the token now.
-    fn gather(&mut self, now: Timestamp, command: &Command, token: Token, ttl: Ttl) -> bool {
+    fn gather(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> bool {
         self.sweep(now);
         let expires_at = now.saturating_add(ttl.as_duration());
         for key in command.keys() {
-            if self.has(now, key, token) {
+            if self.has(now, key, command) {
                 continue;
             }
             if self.live(now, key).is_some() {
                 return false;
             }
-            self.insert(key.clone(), &token.to_ascii(), expires_at);
+            self.insert(key.clone(), command.value(), expires_at);
         }
         true
     }
 
-    fn extend(&mut self, now: Timestamp, command: &Command, token: Token, ttl: Ttl) -> Vote {
-        if !command.keys().all(|key| self.has(now, key, token)) {
+    fn extend(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> Vote {
+        if !self.has_all(now, command) {
             return Vote::Denied;
         }
         let expires_at = now.saturating_add(ttl.as_duration());
@@ -219,10 +232,10 @@ impl Store {
         Vote::Granted
     }
 
-    fn release(&mut self, now: Timestamp, command: &Command, token: Token) -> Vote {
+    fn release(&mut self, now: Timestamp, command: &Command) -> Vote {
         let mut released = 0;
         for key in command.keys() {
-            if self.has(now, key, token) {
+            if self.has(now, key, command) {
                 self.entries.remove(key);
                 released += 1;
             }
@@ -240,12 +253,10 @@ impl Store {
             let slots = command.probed_slots();
             return Vote::slots(slots.map(|(slot, key)| (slot, self.live(now, key).map(left))));
         }
-        let ends = command.keys().filter_map(|key| self.live(now, key));
-        match ends.map(|entry| entry.expires_at).max() {
+        let taken = command.keys().filter_map(|key| self.live(now, key));
+        match taken.max_by_key(|entry| entry.expires_at) {
             None => Vote::Free,
-            Some(at) => Vote::Taken {
-                remaining: at.saturating_duration_since(now),
-            },
+            Some(entry) => entry.vote(now, !command.has_several_keys()),
         }
     }
 
@@ -280,9 +291,13 @@ impl Store {
         None
     }
 
-    fn has(&self, now: Timestamp, key: &Key, token: Token) -> bool {
-        self.value(now, key)
-            .is_some_and(|value| *value == token.to_ascii())
+    fn has_all(&self, now: Timestamp, command: &Command) -> bool {
+        command.keys().all(|key| self.has(now, key, command))
+    }
+
+    /// Returns whether the key has the value of the command.
+    fn has(&self, now: Timestamp, key: &Key, command: &Command) -> bool {
+        self.value(now, key) == Some(command.value())
     }
 
     fn live(&self, now: Timestamp, key: &Key) -> Option<&Entry> {
@@ -308,10 +323,26 @@ impl Store {
     }
 }
 
+fn occupant(now: Timestamp, value: &[u8], expires_at: Timestamp) -> Occupant {
+    let remaining = expires_at.saturating_duration_since(now);
+    Occupant::new(Some(Holder::new(value)), Some(remaining))
+}
+
 /// Fewer entries than this are not swept.
 const FEWEST: usize = 64;
 
 impl Entry {
+    fn vote(&self, now: Timestamp, says_who: bool) -> Vote {
+        Vote::Taken {
+            remaining: self.expires_at.saturating_duration_since(now),
+            by: says_who.then(|| Holder::new(&*self.value)),
+        }
+    }
+
+    fn occupant(&self, now: Timestamp) -> Occupant {
+        occupant(now, &self.value, self.expires_at)
+    }
+
     fn is_live(&self, now: Timestamp) -> bool {
         now < self.expires_at
     }

@@ -13,6 +13,7 @@ use std::mem;
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
 use redlock_core::Operation;
 
+pub(super) use self::read::{failure, time_left};
 use self::{
     encode::Encoder,
     groups::Groups,
@@ -267,6 +268,10 @@ impl Request {
                 .next()
                 .map_or(Ask::Probe, |(slot, _)| Ask::ProbeSlot(slot));
             self.push(ask, self.encoder.time_left(key.as_bytes()), position);
+            if !is_readers && !command.has_several_keys() && !command.probes_slots() {
+                let cmd = self.encoder.value(key.as_bytes());
+                self.push(Ask::Holder, cmd, position);
+            }
             if is_readers {
                 let cmd = self.encoder.mark_left(key.as_bytes());
                 self.push(Ask::Mark, cmd, position);

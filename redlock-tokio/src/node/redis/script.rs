@@ -10,6 +10,17 @@ pub(super) struct Script {
     hash: String,
 }
 
+/// Returns for each key that exists its number, its value and the milliseconds that it has left, as `PTTL` does. A key of
+/// another type has no value.
+pub(super) const LOOK_UP: &str = "local found = {} \
+    for i = 1, #KEYS do \
+      local left = redis.call('PTTL', KEYS[i]) \
+      if left ~= -2 then \
+        found[#found + 1] = {i, redis.call('MGET', KEYS[i])[1], left} \
+      end \
+    end \
+    return found";
+
 /// Deletes each key whose value is its token. Returns a digit for each key, 1 if it was deleted: a text is
 /// cheaper to make and to read than an array. Mostly all keys have their tokens, and then no tables are needed. For each
 /// key this is the script of the Redlock page ("Correct implementation with a single instance"). `MGET` finds nothing in

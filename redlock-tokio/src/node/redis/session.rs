@@ -13,13 +13,16 @@ use super::{
     info,
     invalidations::Invalidations,
     key_tag::KeyTag,
-    marker,
+    look_up, marker,
     request::Request,
     rights::{self, Rights},
     script,
     server_error::{connect_error, disconnected, needs_password},
 };
-use crate::node::{Answer, Command, FreedNotifier, NodeError, Server, Session};
+use crate::{
+    Key,
+    node::{Answer, Command, FreedNotifier, KeyState, NodeError, Server, Session},
+};
 
 /// How long an idle server may take to describe itself. (The lane of a busy server gives up sooner.)
 const INSPECTION_LIMIT: Duration = Duration::from_secs(5);
@@ -168,6 +171,18 @@ impl Session for RedisSession {
 
     fn check_prefix(&mut self, prefix: &[u8]) -> BoxFuture<'static, Result<(), NodeError>> {
         rights::check_prefix(self.multiplexed.clone(), self.tag.clone(), prefix.into()).boxed()
+    }
+
+    fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
+        let mut pipeline = Pipeline::new();
+        look_up::ask(&mut pipeline, &self.tag, key);
+        self.requests += 1;
+        let (mut connection, number) = (self.multiplexed.clone(), self.requests);
+        async move {
+            let replies = round_trip(&mut connection, &mut pipeline, number).await?;
+            look_up::read(replies)
+        }
+        .boxed()
     }
 
     fn watch(&mut self, freed: FreedNotifier) -> bool {

@@ -56,7 +56,7 @@ async fn readers_that_ask_at_once_ask_once() {
         .into_iter()
         .map(Result::unwrap)
         .collect();
-    let mut tokens: Vec<_> = guards.iter().map(|it| it.token().to_string()).collect();
+    let mut tokens: Vec<_> = guards.iter().map(|it| it.value()).collect();
     tokens.sort();
     tokens.dedup();
     assert_eq!(tokens.len(), 1);

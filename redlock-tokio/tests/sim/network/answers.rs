@@ -62,7 +62,10 @@ impl Network {
         let mut senseless = vec![
             Ok(Vote::Denied),
             Ok(Vote::Free),
-            Ok(Vote::Taken { remaining: absurd }),
+            Ok(Vote::Taken {
+                remaining: absurd,
+                by: None,
+            }),
             Err(NodeError::Unexpected("rubbish".into())),
             Err(NodeError::Unexpected("a number without an end".into())),
         ];

@@ -115,7 +115,7 @@ impl Network {
                     }
                     let what = (
                         server,
-                        command.token(),
+                        command.value(),
                         format!("{:?}", command.operation()),
                     );
                     let text = || format!("server {server} {command:?} -> {answer:?}");

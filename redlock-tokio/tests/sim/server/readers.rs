@@ -92,7 +92,10 @@ impl Server {
                 (Some(it), _) => {
                     self.track(now, from.connection, command);
                     let remaining = Duration::from_millis(it.expires_at - now);
-                    Vote::Taken { remaining }
+                    Vote::Taken {
+                        remaining,
+                        by: None,
+                    }
                 }
                 (None, Some(remaining)) => {
                     self.track(now, from.connection, command);
@@ -151,5 +154,5 @@ impl Server {
 }
 
 fn nonce(command: &Command) -> &[u8] {
-    &command.token()[..NONCE_LEN]
+    &command.value()[..NONCE_LEN]
 }

@@ -7,7 +7,7 @@ use redlock_core::{Access, Operation, Timestamp, Ttl};
 use super::{Entry, Store};
 use crate::{
     Key,
-    node::{Answer, Command, NodeError, Vote},
+    node::{Answer, Command, KeyState, NodeError, Vote},
 };
 
 /// The sets of readers, and the marks of writers that wait.
@@ -53,9 +53,7 @@ impl Store {
                 let taken = self.live(now, key).filter(|entry| !entry.is_shared());
                 let left = |entry: &Entry| entry.expires_at.saturating_duration_since(now);
                 match (taken, self.mark(now, key)) {
-                    (Some(entry), _) => Vote::Taken {
-                        remaining: left(entry),
-                    },
+                    (Some(entry), _) => entry.vote(now, true),
                     (None, Some(mark)) => Vote::Marked {
                         remaining: left(mark),
                     },
@@ -64,6 +62,26 @@ impl Store {
             }
             _ => return Err(NodeError::unknown_operation()),
         })
+    }
+
+    /// Adds who has the key, alone or together with others, and whether a writer waits.
+    pub(super) fn look_up_sharing(&self, now: Timestamp, key: &Key, state: &mut KeyState) {
+        let entry = self.live(now, key);
+        state.lock = entry
+            .filter(|entry| !entry.is_shared())
+            .map(|it| it.occupant(now));
+        if let Some(set) = self
+            .sharing
+            .readers
+            .get(key)
+            .filter(|_| self.is_shared(now, key))
+        {
+            let readers = set.iter().filter(|(_, ends)| now < **ends);
+            let readers = readers.map(|(value, ends)| super::occupant(now, value, *ends));
+            state.readers = readers.take(KeyState::MAX_READERS).collect();
+        }
+        let mark = self.mark(now, key);
+        state.waiting_writer = mark.map(|mark| mark.expires_at.saturating_duration_since(now));
     }
 
     /// Marks the key, if this is the probe of a writer that waits.
@@ -96,7 +114,7 @@ impl Store {
     }
 
     fn join(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> Vote {
-        let (key, token) = (command.key(), command.token());
+        let (key, token) = (command.key(), command.value());
         let is_shared = self.is_shared(now, key);
         if !is_shared && self.live(now, key).is_some() {
             return Vote::Denied;
@@ -116,7 +134,7 @@ impl Store {
     }
 
     fn extend_reader(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> Vote {
-        let (key, token) = (command.key(), command.token());
+        let (key, token) = (command.key(), command.value());
         let ends = now.saturating_add(ttl.as_duration());
         let is_shared = self.is_shared(now, key);
         let own = if self.value(now, key) == Some(token) {
@@ -133,7 +151,7 @@ impl Store {
     }
 
     fn release_reader(&mut self, now: Timestamp, command: &Command) -> Vote {
-        let (key, token) = (command.key(), command.token());
+        let (key, token) = (command.key(), command.value());
         if self.value(now, key) == Some(token) {
             self.entries.remove(key);
             return Vote::Granted;

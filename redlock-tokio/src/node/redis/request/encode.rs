@@ -32,7 +32,7 @@ impl Encoder {
     /// `SET key token NX PX ttl`
     pub(super) fn set(&self, command: &Command, ttl: Ttl) -> Cmd {
         let mut cmd = self.start(command);
-        cmd.arg("SET").arg(self.key(command)).arg(command.token());
+        cmd.arg("SET").arg(self.key(command)).arg(command.value());
         cmd.arg("NX").arg("PX").arg(ttl.as_millis());
         cmd
     }
@@ -72,7 +72,7 @@ impl Encoder {
         let keys = commands.clone().map(Command::key);
         let mut cmd = self.script(shared.script(), by, keys.clone().count(), keys);
         for command in commands.clone() {
-            cmd.arg(command.token());
+            cmd.arg(command.value());
         }
         for command in commands {
             cmd.arg(command.ttl().map(Ttl::as_millis));
@@ -92,7 +92,7 @@ impl Encoder {
     /// would have to be sent again, after others that came behind it.
     pub(super) fn all_keys(&self, command: &Command, script: &Script) -> Cmd {
         let mut cmd = self.script(script, Call::InFull, command.key_count(), command.keys());
-        cmd.arg(command.token());
+        cmd.arg(command.value());
         cmd.arg(command.ttl().map(Ttl::as_millis));
         cmd
     }
@@ -118,7 +118,7 @@ impl Encoder {
             cmd.arg(self.tag.counter_of(key.as_bytes()));
         }
         for (_, command) in targets.clone() {
-            cmd.arg(command.token());
+            cmd.arg(command.value());
         }
         for (_, command) in targets {
             cmd.arg(command.fence().map(FencingToken::get));

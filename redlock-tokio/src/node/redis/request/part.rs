@@ -53,6 +53,8 @@ pub(super) enum Ask {
     Probe,
     /// Likewise, of one slot of a semaphore.
     ProbeSlot(Slot),
+    /// `MGET`, of a key that was just probed: who has it.
+    Holder,
     /// `MGET`, of a key that a reader looks at.
     Value,
     /// `PTTL`, of the mark of a writer.

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Key,
     node::{
-        Answer, Command, CounterDefect, NodeError, Vote,
+        Answer, Command, CounterDefect, Holder, NodeError, Vote,
         redis::{
             key_tag::KeyTag,
             server_error::{is_denied_key, refusal, shorten},
@@ -62,8 +62,9 @@ pub(super) fn single(
 ) -> Option<Answer> {
     match (ask, reply) {
         (Ask::Ignored, _) => earlier,
-        (Ask::Probe, reply) if command.is_readers() => earlier.or_else(|| Some(probe(reply))),
+        (Ask::Probe, reply) if command.is_readers() => Some(sharing::probe(earlier, probe(reply))),
         (Ask::Probe, reply) => Some(last_to_be_free(earlier, probe(reply))),
+        (Ask::Holder, reply) => held_by(earlier, &reply),
         (Ask::Value, reply) => sharing::value(reply),
         (Ask::Mark, reply) => sharing::marked(earlier, reply),
         (Ask::Sharing(sharing, _), reply) => Some(sharing.read(reply, command, tag)),
@@ -132,19 +133,43 @@ fn probe(reply: Value) -> Answer {
         Value::Int(PTTL_NO_KEY) => Ok(Vote::Free),
         Value::Int(left) => Ok(Vote::Taken {
             remaining: time_left(left),
+            by: None,
         }),
         reply => Err(failure(reply)),
+    }
+}
+
+/// Adds who has a key that was probed.
+fn held_by(earlier: Option<Answer>, value: &Value) -> Option<Answer> {
+    match (earlier, value) {
+        (Some(Ok(Vote::Taken { remaining, .. })), Value::Array(values)) => Some(Ok(Vote::Taken {
+            remaining,
+            by: holder(values),
+        })),
+        (earlier, _) => earlier,
+    }
+}
+
+/// Reads the value of one key.
+pub(super) fn holder(values: &[Value]) -> Option<Holder> {
+    match values {
+        [Value::BulkString(value)] => Some(Holder::new(&value[..])),
+        _ => None,
     }
 }
 
 /// Joins the answers for several keys, of which the last one to be free counts.
 fn last_to_be_free(earlier: Option<Answer>, answer: Answer) -> Answer {
     match (earlier, answer) {
-        (Some(Ok(Vote::Taken { remaining })), Ok(Vote::Taken { remaining: other })) => {
+        (
+            Some(Ok(Vote::Taken { remaining, .. })),
             Ok(Vote::Taken {
-                remaining: remaining.max(other),
-            })
-        }
+                remaining: other, ..
+            }),
+        ) => Ok(Vote::Taken {
+            remaining: remaining.max(other),
+            by: None,
+        }),
         (Some(Ok(Vote::Free)) | None, answer) => answer,
         (Some(earlier), _) => earlier,
     }
@@ -154,7 +179,7 @@ fn last_to_be_free(earlier: Option<Answer>, answer: Answer) -> Answer {
 fn with_slot(earlier: Option<Answer>, slot: Slot, answer: Answer) -> Answer {
     let earlier = earlier.unwrap_or_else(|| Ok(Vote::slots([])))?;
     let remaining = match answer? {
-        Vote::Taken { remaining } => Some(remaining),
+        Vote::Taken { remaining, .. } => Some(remaining),
         _ => None,
     };
     Ok(earlier.with_slot(slot, remaining))
@@ -199,12 +224,12 @@ fn extended(left: i64) -> Vote {
 }
 
 /// `left` is in milliseconds, or negative for a key without an end.
-pub(super) fn time_left(left: i64) -> Duration {
+pub(in crate::node::redis) fn time_left(left: i64) -> Duration {
     u64::try_from(left).map_or(Duration::MAX, Duration::from_millis)
 }
 
 /// Returns the error of a reply that is not a vote.
-pub(super) fn failure(reply: Value) -> NodeError {
+pub(in crate::node::redis) fn failure(reply: Value) -> NodeError {
     match reply {
         Value::ServerError(error) => refusal(&error),
         other => NodeError::Unexpected(shorten(format!("{other:?}")).into()),

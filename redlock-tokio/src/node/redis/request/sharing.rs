@@ -1,5 +1,7 @@
 //! The commands of readers and writers that plain locks do not need.
 
+use std::time::Duration;
+
 use deadpool_redis::redis::{self, Cmd, Value};
 use redlock_core::{Access, Operation, Ttl};
 
@@ -58,7 +60,7 @@ impl Sharing {
         for prefix in names {
             cmd.arg(encoder.tag().beside(prefix, key.as_bytes()));
         }
-        cmd.arg(command.token());
+        cmd.arg(command.value());
         cmd.arg(command.ttl().map(Ttl::as_millis));
         match (self, command.access()) {
             (Self::Join, Access::Reader { insists }) => _ = cmd.arg(u8::from(insists)),
@@ -113,14 +115,31 @@ pub(super) fn mark(command: &Command, tag: &KeyTag) -> Option<Cmd> {
     Some(cmd)
 }
 
-/// Reads the value of a key that a reader looks at: shared, or whatever the time to live says that comes next.
+/// Reads the value of a key that a reader looks at: shared, or whoever has it, for as long as the time to live says that
+/// comes next.
 pub(super) fn value(reply: Value) -> Option<Answer> {
-    match reply {
-        Value::Array(values) => match &values[..] {
-            [Value::BulkString(value)] if value == Key::SHARED.as_bytes() => Some(Ok(Vote::Free)),
-            _ => None,
-        },
-        reply => Some(Err(read::failure(reply))),
+    let Value::Array(values) = reply else {
+        return Some(Err(read::failure(reply)));
+    };
+    let by = read::holder(&values)?;
+    Some(Ok(if by.value() == Key::SHARED.as_bytes() {
+        Vote::Free
+    } else {
+        Vote::Taken {
+            remaining: Duration::ZERO,
+            by: Some(by),
+        }
+    }))
+}
+
+/// Reads how long the key of that value lives.
+pub(super) fn probe(earlier: Option<Answer>, left: Answer) -> Answer {
+    match (earlier, left) {
+        (Some(Ok(Vote::Taken { by, .. })), Ok(Vote::Taken { remaining, .. })) => {
+            Ok(Vote::Taken { remaining, by })
+        }
+        (Some(Ok(Vote::Taken { .. })) | None, left) => left,
+        (Some(earlier), _) => earlier,
     }
 }
 

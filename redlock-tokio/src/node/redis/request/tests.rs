@@ -203,7 +203,7 @@ fn no_command_overtakes_another_with_its_token() {
         overtaken += usize::from(!sent.is_sorted());
         for (place, &first) in sent.iter().enumerate() {
             for &then in &sent[place + 1..] {
-                let overtakes = then < first && batch[then].token() == batch[first].token();
+                let overtakes = then < first && batch[then].value() == batch[first].value();
                 // A lease neither sets nor extends a key that it has released.
                 let after_its_end = matches!(batch[then].operation(), Operation::Release { .. });
                 assert!(!overtakes || after_its_end, "{batch:?} is sent as {sent:?}");

@@ -1,0 +1,309 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use redlock_core::Quorum;
+
+use crate::{
+    Holder, Key, NodeError,
+    node::{KeyState, Occupant},
+};
+
+/// What the nodes had for a key when they were asked. Made by [`Redlock::inspect`](crate::Redlock::inspect).
+///
+/// All of it is advice: a lock may have changed hands since then. `Display` shows it in several lines.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    key: Key,
+    quorum: Quorum,
+    nodes: Vec<InspectedNode>,
+}
+
+/// What one node had for a key.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct InspectedNode {
+    /// The node's address, without credentials.
+    pub address: Arc<str>,
+    /// What the node had, or why it did not answer.
+    pub state: Result<KeyState, NodeError>,
+}
+
+/// What the answers of all nodes together say of a key, or of one permit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// A majority does not have the key.
+    Free,
+    /// A majority has the key for this client.
+    Held {
+        /// The client.
+        by: Holder,
+        /// How long a majority will have the key, unless the lock is extended or released.
+        remaining: Duration,
+    },
+    /// Readers share the key: each of them is known to a majority.
+    Shared {
+        /// The readers, with the time for which a majority will know them.
+        readers: Vec<(Holder, Duration)>,
+    },
+    /// The nodes differ, so that nobody has a majority. Clients that ask at the same moment cause this for a moment, and
+    /// nodes that restart, until the keys expire.
+    Split,
+    /// Too many nodes did not answer to tell.
+    Unreachable,
+    /// So many nodes have something under this name that is no lock (of another type, or without an end) that no client can
+    /// lock it.
+    NotALock,
+}
+
+impl Inspection {
+    pub(crate) fn new(key: Key, quorum: Quorum, nodes: Vec<InspectedNode>) -> Self {
+        Self { key, quorum, nodes }
+    }
+
+    /// Returns the key, with the prefix.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Returns what each node had, in the order in which the nodes were given.
+    #[must_use]
+    pub fn nodes(&self) -> &[InspectedNode] {
+        &self.nodes
+    }
+
+    /// Returns who holds the lock of this key, or the readers that share it.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let readers = self.readers();
+        if readers.is_empty() {
+            self.judge(|state| state.lock.as_ref())
+        } else {
+            Verdict::Shared { readers }
+        }
+    }
+
+    /// Returns who holds the permits of the semaphore of this key, by their slots. Slots that no node has are left out.
+    #[must_use]
+    pub fn permits(&self) -> BTreeMap<usize, Verdict> {
+        let slots: BTreeSet<_> = self.states().flat_map(|it| it.permits.keys()).collect();
+        let verdict = |slot| self.judge(|state| state.permits.get(slot));
+        slots
+            .into_iter()
+            .map(|slot| (*slot, verdict(slot)))
+            .collect()
+    }
+
+    /// Returns whether a writer waits, and has marked the key so that no more readers get in.
+    #[must_use]
+    pub fn has_waiting_writer(&self) -> bool {
+        let marked = self.states().filter(|it| it.waiting_writer.is_some());
+        marked.count() >= self.quorum.votes()
+    }
+
+    /// Returns all clients that have the key, a share or a permit of it on any node, in the order of their values.
+    #[must_use]
+    pub fn holders(&self) -> Vec<Holder> {
+        let occupants = self.states().flat_map(occupants);
+        let holders: BTreeSet<_> = occupants.filter_map(|(it, _)| it.holder.clone()).collect();
+        holders.into_iter().collect()
+    }
+
+    /// Keeps only what the nodes have for these clients. What is left is what
+    /// [`force_unlock`](crate::Redlock::force_unlock) deletes.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Holder) -> bool) {
+        let mut keep = |it: &Occupant| it.holder.as_ref().is_some_and(&mut keep);
+        for node in &mut self.nodes {
+            let Ok(state) = &mut node.state else { continue };
+            state.lock.take_if(|it| !keep(it));
+            state.readers.retain(&mut keep);
+            state.permits.retain(|_, it| keep(it));
+        }
+    }
+
+    /// Returns what some node has for a client: the slot if it is a permit, whether it is a reader, and the longest time
+    /// that it will live.
+    pub(crate) fn found(&self) -> BTreeMap<Found, Duration> {
+        let mut found = BTreeMap::new();
+        for (occupant, place) in self.states().flat_map(occupants) {
+            let Some(holder) = occupant.holder.clone() else {
+                continue;
+            };
+            let remaining = occupant.remaining.unwrap_or(Duration::MAX);
+            let longest = found.entry(Found { place, holder }).or_insert(remaining);
+            *longest = remaining.max(*longest);
+        }
+        found
+    }
+
+    fn states(&self) -> impl Iterator<Item = &KeyState> {
+        self.nodes
+            .iter()
+            .filter_map(|node| node.state.as_ref().ok())
+    }
+
+    /// Returns the readers that a majority knows.
+    fn readers(&self) -> Vec<(Holder, Duration)> {
+        let known: BTreeSet<_> = self
+            .states()
+            .flat_map(|state| &state.readers)
+            .filter_map(|reader| reader.holder.clone())
+            .collect();
+        let until = |holder: Holder| {
+            let of = |state: &KeyState| {
+                let is_it = |it: &&Occupant| it.holder.as_ref() == Some(&holder);
+                state.readers.iter().find(is_it)?.remaining
+            };
+            let remaining = self.majority_of(self.states().filter_map(of))?;
+            Some((holder, remaining))
+        };
+        known.into_iter().filter_map(until).collect()
+    }
+
+    /// Judges what each node has.
+    fn judge(&self, of: impl Fn(&KeyState) -> Option<&Occupant>) -> Verdict {
+        let found: Vec<_> = self.states().map(of).collect();
+        let mut times: BTreeMap<&Holder, Vec<Duration>> = BTreeMap::new();
+        let (mut free, mut blocked) = (0, 0);
+        for occupant in &found {
+            match occupant {
+                None => free += 1,
+                Some(Occupant {
+                    holder: Some(holder),
+                    remaining: Some(remaining),
+                }) => times.entry(holder).or_default().push(*remaining),
+                Some(_) => blocked += 1,
+            }
+        }
+        let votes = self.quorum.votes();
+        let held = times.into_iter().find_map(|(holder, times)| {
+            let remaining = self.majority_of(times.into_iter())?;
+            Some(Verdict::Held {
+                by: holder.clone(),
+                remaining,
+            })
+        });
+        match held {
+            Some(held) => held,
+            None if free >= votes => Verdict::Free,
+            None if blocked > self.nodes.len() - votes => Verdict::NotALock,
+            None if found.len() < votes => Verdict::Unreachable,
+            None => Verdict::Split,
+        }
+    }
+
+    /// Returns for how long a majority has what single nodes have for these times. `None` if no majority has it.
+    fn majority_of(&self, times: impl Iterator<Item = Duration>) -> Option<Duration> {
+        let mut times: Vec<_> = times.collect();
+        times.sort_unstable_by(|one, other| other.cmp(one));
+        times.get(self.quorum.votes() - 1).copied()
+    }
+}
+
+/// What a client has on some node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Found {
+    pub(crate) place: Place,
+    pub(crate) holder: Holder,
+}
+
+/// Where it has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// Under the key.
+    Lock,
+    /// Among the readers of the key.
+    Readers,
+    /// Under the key of a slot.
+    Slot(usize),
+}
+
+fn occupants(state: &KeyState) -> impl Iterator<Item = (&Occupant, Place)> {
+    let lock = state.lock.iter().map(|it| (it, Place::Lock));
+    let readers = state.readers.iter().map(|it| (it, Place::Readers));
+    let permits = state
+        .permits
+        .iter()
+        .map(|(slot, it)| (it, Place::Slot(*slot)));
+    lock.chain(readers).chain(permits)
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Free => f.write_str("free"),
+            Self::Held { by, remaining } => write!(f, "held by {by} for another {remaining:.1?}"),
+            Self::Shared { readers } => {
+                let s = if readers.len() == 1 { "" } else { "s" };
+                write!(f, "shared by {} reader{s}:", readers.len())?;
+                for (index, (holder, remaining)) in readers.iter().enumerate() {
+                    let separator = if index == 0 { "" } else { "," };
+                    write!(f, "{separator} {holder} for another {remaining:.1?}")?;
+                }
+                Ok(())
+            }
+            Self::Split => f.write_str("split: the nodes differ, and nobody has a majority"),
+            Self::Unreachable => f.write_str("unknown: too many nodes do not answer"),
+            Self::NotALock => f.write_str(
+                "not a lock: the nodes have a key of another type, or one without an end",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {}",
+            self.key.as_bytes().escape_ascii(),
+            self.verdict()
+        )?;
+        for (slot, verdict) in self.permits() {
+            write!(f, "\npermit {slot}: {verdict}")?;
+        }
+        if self.has_waiting_writer() {
+            write!(f, "\na writer waits")?;
+        }
+        for node in &self.nodes {
+            write!(f, "\n  {}: ", node.address)?;
+            match &node.state {
+                Ok(state) => show(f, state)?,
+                Err(error) => write!(f, "{error}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Shows what one node has, in one line.
+fn show(f: &mut fmt::Formatter<'_>, state: &KeyState) -> fmt::Result {
+    let mut is_first = true;
+    for (occupant, place) in occupants(state) {
+        let separator = if is_first { "" } else { ", " };
+        is_first = false;
+        f.write_str(separator)?;
+        match place {
+            Place::Lock => {}
+            Place::Readers => f.write_str("reader ")?,
+            Place::Slot(slot) => write!(f, "permit {slot} ")?,
+        }
+        match &occupant.holder {
+            Some(holder) => write!(f, "{holder}")?,
+            None => f.write_str("a key of another type")?,
+        }
+        match occupant.remaining {
+            Some(remaining) => write!(f, " for another {remaining:.1?}")?,
+            None => f.write_str(", without an end")?,
+        }
+    }
+    if is_first {
+        f.write_str("nothing")?;
+    }
+    Ok(())
+}

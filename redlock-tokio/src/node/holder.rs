@@ -1,0 +1,71 @@
+use std::{fmt, sync::Arc};
+
+use redlock_core::Token;
+
+use crate::client_label::ClientLabel;
+
+/// A client that has a key, as far as the key's value tells.
+///
+/// `Display` shows the [label](Self::label), or the beginning of the value if there is none.
+///
+/// ```
+/// use redlock_tokio::Holder;
+///
+/// let value = format!("{}@web-3", "00000000000000000000000000000abc00000001");
+/// let holder = Holder::new(value.into_bytes());
+/// assert_eq!(holder.label(), Some("web-3"));
+/// assert_eq!(holder.to_string(), "web-3");
+/// assert_eq!(Holder::new(*b"another library").label(), None);
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Holder(Arc<[u8]>);
+
+impl Holder {
+    /// How much of a value without a label is shown.
+    const SHOWN: usize = 48;
+
+    /// Creates a holder whose keys have this value.
+    #[must_use]
+    pub fn new(value: impl Into<Arc<[u8]>>) -> Self {
+        Self(value.into())
+    }
+
+    /// Returns the value of the key.
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Returns the [label](crate::RedlockBuilder::client_label) of the client. `None` for a client without one, and for one of
+    /// another library.
+    #[must_use]
+    pub fn label(&self) -> Option<&str> {
+        self.token()?;
+        let label = self.0[Token::LEN..].strip_prefix(&[ClientLabel::SEPARATOR])?;
+        // What another program has written there may be anything.
+        let label = str::from_utf8(label).ok()?;
+        ClientLabel::new(label).is_ok().then_some(label)
+    }
+
+    /// Returns the token of the lock. `None` for a client of another library, unless its values look like this crate's.
+    #[must_use]
+    pub fn token(&self) -> Option<Token> {
+        Token::from_ascii(&self.0)
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.label() {
+            Some(label) => f.write_str(label),
+            None if self.0.len() <= Self::SHOWN => self.0.escape_ascii().fmt(f),
+            None => write!(f, "{}..", self.0[..Self::SHOWN].escape_ascii()),
+        }
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Holder({})", self.0.escape_ascii())
+    }
+}

@@ -1,0 +1,40 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use super::Holder;
+
+/// What a node has for a key, at one moment. See [`Session::look_up`](super::Session::look_up).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyState {
+    /// Under the key itself: the one that holds a lock, or a writer. `None` if nobody does, or if readers do.
+    pub lock: Option<Occupant>,
+    /// The readers that share the key, at most [`MAX_READERS`](Self::MAX_READERS) of them.
+    pub readers: Vec<Occupant>,
+    /// How long the mark of a writer that waits lives.
+    pub waiting_writer: Option<Duration>,
+    /// The permits of the semaphore with this key that are taken, by their slots.
+    pub permits: BTreeMap<usize, Occupant>,
+}
+
+impl KeyState {
+    /// How many readers are looked up.
+    pub const MAX_READERS: usize = 100;
+}
+
+/// What is under one name on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Occupant {
+    /// The client that has it. `None` if the key is a list, a hash or the like, which no lock is.
+    pub holder: Option<Holder>,
+    /// How long it will live. `None` if it has no end.
+    pub remaining: Option<Duration>,
+}
+
+impl Occupant {
+    /// Creates an occupant.
+    #[must_use]
+    pub fn new(holder: Option<Holder>, remaining: Option<Duration>) -> Self {
+        Self { holder, remaining }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a server has for a key, for people to see.
+
+use std::{iter, time::Duration};
+
+use deadpool_redis::redis::{Pipeline, Value};
+use redlock_core::Permits;
+
+use super::{
+    key_tag::KeyTag,
+    request::{failure, time_left},
+    script,
+};
+use crate::{
+    Key,
+    key::SlotKeys,
+    node::{Holder, KeyState, NodeError, Occupant},
+};
+
+/// Asks for everything at once. All that a plain lock has is asked for by one script, which no other client interrupts.
+pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag, key: &Key) {
+    let slots = (0..Permits::MAX).map(|slot| SlotKeys::name(key.as_bytes(), slot));
+    let names: Vec<_> = iter::once(key.as_bytes().to_vec()).chain(slots).collect();
+    let cmd = pipeline.cmd("EVAL").arg(script::LOOK_UP).arg(names.len());
+    for name in &names {
+        cmd.arg(tag.on(name));
+    }
+    pipeline.cmd("TIME");
+    let readers = tag.beside(Key::READERS, key.as_bytes());
+    let cmd = pipeline.cmd("ZRANGE").arg(readers).arg(0);
+    cmd.arg(KeyState::MAX_READERS - 1).arg("WITHSCORES");
+    let mark = tag.beside(Key::MARKS, key.as_bytes());
+    pipeline.cmd("PTTL").arg(mark);
+}
+
+/// Reads the replies. A client without the rights of readers sees none.
+pub(super) fn read(replies: Vec<Value>) -> Result<KeyState, NodeError> {
+    let mut replies = replies.into_iter();
+    let mut next = || replies.next().unwrap_or(Value::Nil);
+    let mut state = KeyState::default();
+    let mut is_shared = false;
+    let found = match next() {
+        Value::Array(found) => found,
+        reply => return Err(failure(reply)),
+    };
+    for entry in found {
+        let (index, occupant) = occupant(entry)?;
+        let value = occupant.holder.as_ref().map(Holder::value);
+        match index.checked_sub(1) {
+            None if value == Some(Key::SHARED.as_bytes()) => is_shared = true,
+            None => state.lock = Some(occupant),
+            Some(slot) => _ = state.permits.insert(slot, occupant),
+        }
+    }
+    let (time, readers, mark) = (next(), next(), next());
+    if let (true, Some(now), Value::Array(readers)) = (is_shared, millis(&time), readers) {
+        // In pairs over RESP3, and as a flat list over RESP2.
+        let flat = readers.into_iter().flat_map(|it| match it {
+            Value::Array(pair) => pair,
+            single => vec![single],
+        });
+        let flat: Vec<_> = flat.collect();
+        let readers = flat.chunks_exact(2).filter_map(|it| reader(it, now));
+        state.readers = readers.collect();
+    }
+    if let Value::Int(left @ 1..) = mark {
+        state.waiting_writer = Some(time_left(left));
+    }
+    Ok(state)
+}
+
+/// Reads the number of a name, from 1 on, its value, and the time that it has left.
+fn occupant(entry: Value) -> Result<(usize, Occupant), NodeError> {
+    let Value::Array(entry) = entry else {
+        return Err(failure(entry));
+    };
+    let [Value::Int(number), value, Value::Int(left)] = &entry[..] else {
+        return Err(failure(Value::Array(entry)));
+    };
+    let holder = match value {
+        Value::BulkString(value) => Some(Holder::new(&value[..])),
+        _ => None,
+    };
+    let remaining = (*left >= 0).then(|| time_left(*left));
+    let index = usize::try_from(*number - 1).unwrap_or_default();
+    Ok((index, Occupant::new(holder, remaining)))
+}
+
+/// Reads a member of a set of readers and its score, which is when it expires.
+fn reader(entry: &[Value], now: u64) -> Option<Occupant> {
+    let [Value::BulkString(value), score] = entry else {
+        return None;
+    };
+    let ends = match score {
+        Value::Double(score) => *score as u64,
+        Value::BulkString(score) => str::from_utf8(score).ok()?.parse().ok()?,
+        _ => return None,
+    };
+    let remaining = Duration::from_millis(ends.checked_sub(now).filter(|left| *left > 0)?);
+    Some(Occupant::new(
+        Some(Holder::new(&value[..])),
+        Some(remaining),
+    ))
+}
+
+/// Reads the clock of the server, in milliseconds.
+fn millis(time: &Value) -> Option<u64> {
+    let Value::Array(parts) = time else {
+        return None;
+    };
+    let number = |part: &Value| match part {
+        Value::BulkString(digits) => str::from_utf8(digits).ok()?.parse::<u64>().ok(),
+        _ => None,
+    };
+    let [seconds, micros] = &parts[..] else {
+        return None;
+    };
+    Some(number(seconds)? * 1000 + number(micros)? / 1000)
+}

@@ -1,0 +1,322 @@
+//! What people on call see of a lock, and how they free it, over real servers and in memory.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use redlock_tokio::{
+    Hold, Holder, LockError, LockOptions, MemoryNode, Redlock, RedlockBuilder, Ttl, Verdict,
+    test_util::RedisServers,
+};
+
+use crate::support::{Cli, MS, eventually};
+
+fn labelled(builder: RedlockBuilder, label: &str) -> RedlockBuilder {
+    builder.client_label(label).wait(Duration::from_secs(20))
+}
+
+/// Shows a verdict without its times, which differ.
+fn said(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Held { by, remaining } => {
+            assert!(*remaining <= Duration::from_secs(10), "{remaining:?}");
+            format!("held by {by}")
+        }
+        Verdict::Shared { readers } => {
+            let names: Vec<_> = readers.iter().map(|(it, _)| it.to_string()).collect();
+            format!("shared by {}", names.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+async fn verdict(redlock: &Redlock, key: &str) -> String {
+    said(&redlock.inspect(key).await.unwrap().verdict())
+}
+
+async fn waits_for_readers(redlock: &Redlock) -> bool {
+    let catalogue = redlock.inspect("catalogue").await.unwrap();
+    catalogue.has_waiting_writer()
+}
+
+/// Lets two clients hold everything there is to hold, and returns what they see.
+async fn seen_by([one, two, three]: [Redlock; 3]) -> Vec<String> {
+    let mut seen = vec![verdict(&two, "order:42").await];
+    let order = one.lock("order:42").await.unwrap();
+    seen.push(verdict(&two, "order:42").await);
+    let readers = [one.rw_lock("catalogue"), two.rw_lock("catalogue")];
+    let [first, second] = &readers;
+    let reading = (first.read().await.unwrap(), second.read().await.unwrap());
+    let Verdict::Shared { readers: mut known } = one.inspect("catalogue").await.unwrap().verdict()
+    else {
+        panic!("two read");
+    };
+    // The set of readers is in the order of their random tokens.
+    known.sort_by_key(|(it, _)| it.to_string());
+    seen.push(said(&Verdict::Shared { readers: known }));
+    seen.push(format!("a writer waits: {}", waits_for_readers(&one).await));
+    let writing = tokio::spawn(three.rw_lock("catalogue").write().into_future());
+    let started = Instant::now();
+    while !waits_for_readers(&one).await {
+        assert!(started.elapsed() < Duration::from_secs(10), "no mark");
+        tokio::time::sleep(MS(20)).await;
+    }
+    drop(reading);
+    let writer = writing.await.unwrap().unwrap();
+    seen.push(verdict(&two, "catalogue").await);
+    let exports = two.semaphore("exports", 3);
+    let permits = [
+        exports.acquire().await.unwrap(),
+        exports.acquire().await.unwrap(),
+    ];
+    let inspection = one.inspect("exports").await.unwrap();
+    let of = |slot| inspection.permits().get(&slot).map(said);
+    let slots = permits.each_ref().map(|permit| of(permit.slot().unwrap()));
+    seen.push(format!("{slots:?} of {}", inspection.permits().len()));
+    seen.push(said(&inspection.verdict()));
+    drop((order, writer, permits));
+    for client in [one, two, three] {
+        client.shutdown().await;
+    }
+    seen
+}
+
+/// Three clients of the same nodes, each with a label.
+async fn three(nodes: impl Fn() -> RedlockBuilder) -> [Redlock; 3] {
+    let client = async |label| labelled(nodes(), label).build().await.unwrap();
+    [
+        client("web-1").await,
+        client("web-2").await,
+        client("web-3").await,
+    ]
+}
+
+#[tokio::test]
+async fn inspections_show_who_holds_what_alike_on_servers_and_in_memory() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let on_servers = seen_by(three(|| servers.builder()).await).await;
+    let expected = [
+        "free",
+        "held by web-1",
+        "shared by web-1, web-2",
+        "a writer waits: false",
+        "held by web-3",
+        r#"[Some("held by web-2"), Some("held by web-2")] of 2"#,
+        "free",
+    ];
+    assert_eq!(on_servers, expected);
+    let nodes = [(); 3].map(|()| MemoryNode::new());
+    let in_memory = || Redlock::builder().custom_nodes(nodes.clone());
+    assert_eq!(seen_by(three(in_memory).await).await, expected);
+}
+
+#[tokio::test]
+async fn an_inspection_tells_what_is_no_lock_and_what_it_cannot_tell() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let redlock = servers
+        .builder()
+        .node_timeout(MS(200))
+        .build()
+        .await
+        .unwrap();
+    let clis: Vec<_> = servers.iter().map(Cli::of).collect();
+    for cli in &clis {
+        cli.run(&["SET", "endless", "another library"]);
+        cli.run(&["LPUSH", "list", "one"]);
+        cli.run(&["SET", "foreign", "another library", "PX", "60000"]);
+    }
+    for (number, cli) in clis.iter().enumerate() {
+        cli.run(&[
+            "SET",
+            "split",
+            &format!("client {}", number % 3),
+            "PX",
+            "60000",
+        ]);
+    }
+    let minority = &clis[..2];
+    minority
+        .iter()
+        .for_each(|it| _ = it.run(&["SET", "rest", "late", "PX", "60000"]));
+    let not_a_lock = Verdict::NotALock.to_string();
+    assert_eq!(verdict(&redlock, "endless").await, not_a_lock);
+    assert_eq!(verdict(&redlock, "list").await, not_a_lock);
+    let by = Holder::new(*b"another library");
+    let foreign = redlock.inspect("foreign").await.unwrap();
+    assert!(matches!(foreign.verdict(), Verdict::Held { by: it, .. } if it == by));
+    assert_eq!(verdict(&redlock, "split").await, Verdict::Split.to_string());
+    assert_eq!(verdict(&redlock, "rest").await, Verdict::Free.to_string());
+    for down in 0..3 {
+        servers.get(down).freeze();
+    }
+    let inspection = redlock.inspect("nothing").await.unwrap();
+    for down in 0..3 {
+        servers.get(down).thaw();
+    }
+    assert_eq!(inspection.verdict(), Verdict::Unreachable, "{inspection}");
+    let answered = inspection.nodes().iter().filter(|it| it.state.is_ok());
+    assert_eq!(answered.count(), 2, "{inspection}");
+    assert!(redlock.inspect("").await.is_err());
+}
+
+/// A holder that hangs is as good as gone for the others, while its renewal goes on.
+#[tokio::test]
+async fn force_unlock_frees_what_was_inspected_and_nothing_else() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let [one, two] = ["web-1", "web-2"].map(|label| labelled(servers.builder(), label).build());
+    let (one, two) = (one.await.unwrap(), two.await.unwrap());
+    let hung = one.lock("order:42").await.unwrap();
+    let other = one.lock("order:43").await.unwrap();
+    let inspection = two.inspect("order:42").await.unwrap();
+    let report = two.force_unlock(&inspection).await;
+    let deleted: Vec<_> = report.nodes.iter().map(|it| it.deleted.clone()).collect();
+    assert_eq!(deleted, [Ok(1), Ok(1), Ok(1)], "{report}");
+    let next = two.lock("order:42").await.unwrap();
+    assert!(hung.extend().await.is_err());
+    assert!(other.extend().await.is_ok(), "another key");
+    // The inspection is out of date now: the lock is another's.
+    let report = two.force_unlock(&inspection).await;
+    assert!(
+        report.nodes.iter().all(|it| it.deleted == Ok(0)),
+        "{report}"
+    );
+    assert!(next.extend().await.is_ok());
+}
+
+#[tokio::test]
+async fn force_unlock_frees_single_readers_and_permits() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let [one, two] = ["web-1", "web-2"].map(|label| labelled(servers.builder(), label).build());
+    let (one, two) = (one.await.unwrap(), two.await.unwrap());
+    let hung = one.rw_lock("catalogue").read().await.unwrap();
+    let works = two.rw_lock("catalogue").read().await.unwrap();
+    let mut inspection = two.inspect("catalogue").await.unwrap();
+    assert_eq!(inspection.holders().len(), 2, "{inspection}");
+    inspection.retain(|holder| holder.label() == Some("web-1"));
+    two.force_unlock(&inspection).await;
+    assert!(hung.extend().await.is_err());
+    assert!(works.extend().await.is_ok());
+
+    let exports = one.semaphore("exports", 2);
+    let permits = [
+        exports.acquire().await.unwrap(),
+        exports.acquire().await.unwrap(),
+    ];
+    let mut inspection = two.inspect("exports").await.unwrap();
+    let first = permits[0].value();
+    inspection.retain(|holder| holder.value() == first.as_bytes());
+    two.force_unlock(&inspection).await;
+    let outcomes = [
+        permits[0].extend().await.is_ok(),
+        permits[1].extend().await.is_ok(),
+    ];
+    assert_eq!(outcomes, [false, true]);
+}
+
+/// As the release of a lock is.
+#[tokio::test]
+async fn a_node_that_hangs_is_owed_a_forced_release() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let [one, two] = ["web-1", "web-2"].map(|label| {
+        let builder = labelled(servers.builder(), label).node_timeout(MS(200));
+        builder.options(LockOptions::new().no_renewal()).build()
+    });
+    let (one, two) = (one.await.unwrap(), two.await.unwrap());
+    let _hung = one.lock("order:42").await.unwrap();
+    let cli = Cli::of(servers.get(0));
+    eventually("it is on all nodes", || cli.get("order:42").is_some()).await;
+    let inspection = two.inspect("order:42").await.unwrap();
+    servers.get(0).freeze();
+    let report = two.force_unlock(&inspection).await;
+    let answered: Vec<_> = report.nodes.iter().map(|it| it.deleted.is_ok()).collect();
+    servers.get(0).thaw();
+    assert_eq!(answered, [false, true, true], "{report}");
+    eventually("it is gone", || cli.get("order:42").is_none()).await;
+}
+
+#[tokio::test]
+async fn an_error_names_the_client_that_has_the_lock() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let [one, two] = ["web-1", "web-2"].map(|label| labelled(servers.builder(), label).build());
+    let (one, two) = (one.await.unwrap(), two.await.unwrap());
+    let _held = one.lock("order:42").await.unwrap();
+    let requests = [
+        two.lock("order:42"),
+        two.rw_lock("order:42").read(),
+        two.rw_lock("order:42").write(),
+    ];
+    for request in requests {
+        let error = request.wait(MS(300)).await.unwrap_err();
+        let LockError::Contended(attempts) = &error else {
+            panic!("{error}");
+        };
+        let taken_by = attempts.taken_by.as_ref().expect("it has looked");
+        assert_eq!(taken_by.holder.label(), Some("web-1"));
+        assert!(taken_by.remaining > Duration::from_secs(5));
+        let text = error.to_string();
+        assert!(text.contains("held by web-1 for another"), "{text}");
+    }
+    let error = two.lock("order:42").wait(Duration::ZERO).await.unwrap_err();
+    assert!(
+        error.attempts().unwrap().taken_by.is_none(),
+        "it has not looked"
+    );
+}
+
+#[tokio::test]
+async fn what_this_process_holds_is_listed() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    assert!(redlock.held().is_empty());
+    let order = redlock
+        .lock("order:42")
+        .options(LockOptions::new().label("payment"));
+    let order = order.await.unwrap();
+    let permit = redlock.semaphore("exports", 2).acquire().await.unwrap();
+    let reader = redlock.rw_lock("catalogue").read().await.unwrap();
+    let waiting = [(); 2].map(|()| tokio::spawn(redlock.lock("order:42").into_future()));
+    eventually("two wait", || redlock.held()[0].waiting == 2).await;
+    let held = redlock.held();
+    let holds: BTreeMap<_, _> = held
+        .iter()
+        .map(|it| (it.keys[0].as_bytes(), (it.hold.as_ref().unwrap(), it.label)))
+        .collect();
+    let seen = |key: &str, guard: &Hold| {
+        let (hold, label) = holds[key.as_bytes()];
+        assert_eq!(hold.token, guard.token());
+        assert!(hold.remaining > Duration::from_secs(5) && hold.age < Duration::from_secs(5));
+        (hold.slot, hold.is_reader, label)
+    };
+    assert_eq!(seen("order:42", &order), (None, false, Some("payment")));
+    assert_eq!(seen("exports", &permit), (permit.slot(), false, None));
+    assert_eq!(seen("catalogue", &reader), (None, true, None));
+    drop(order);
+    for waiter in waiting {
+        drop(waiter.await.unwrap().unwrap());
+    }
+    drop((permit, reader));
+    redlock.shutdown().await;
+    assert!(redlock.held().is_empty());
+}
+
+/// A value without a label, as before there were labels, and as other libraries have.
+#[tokio::test]
+async fn a_client_without_a_label_sets_tokens_alone() {
+    let node = MemoryNode::new();
+    let builder = Redlock::builder().custom_nodes([node.clone()]);
+    let redlock = builder.no_client_label().build().await.unwrap();
+    let guard = redlock.lock("order:42").await.unwrap();
+    assert_eq!(guard.value(), guard.token().to_string());
+    let value = node.value("order:42").unwrap();
+    assert_eq!(value, guard.value().into_bytes());
+    drop(guard);
+    // Not a label: it could garble a terminal.
+    node.insert(
+        "k",
+        format!("{}@a\u{1b}[2J", "0".repeat(40)),
+        Ttl::new(MS(1000)).unwrap(),
+    );
+    let inspection = redlock.inspect("k").await.unwrap();
+    assert!(!inspection.to_string().contains('\u{1b}'), "{inspection}");
+}
