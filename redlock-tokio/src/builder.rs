@@ -20,6 +20,7 @@ use crate::{
     client_label::ClientLabel,
     engine::wall_clock::WallClock,
     node::{ClusterAuthority, Node},
+    observer::Observer,
     options::CommonSettings,
     random::Random,
 };
@@ -69,6 +70,7 @@ pub struct RedlockBuilder {
     confirmation_window: Duration,
     max_waiters_total: usize,
     logs_keys: bool,
+    observers: Vec<Arc<dyn Observer>>,
 }
 
 impl RedlockBuilder {
@@ -92,6 +94,7 @@ impl RedlockBuilder {
             confirmation_window: OwnerRule::DEFAULT_WINDOW,
             max_waiters_total: 65_536,
             logs_keys: false,
+            observers: Vec::new(),
         }
     }
 
@@ -207,6 +210,31 @@ impl RedlockBuilder {
     /// ```
     pub fn log_keys(mut self) -> Self {
         self.logs_keys = true;
+        self
+    }
+
+    /// Adds an observer, which is told what happens to locks and nodes. None by default. The calls add up.
+    ///
+    /// An observer runs beside the work of locks, and sees their keys: [`Observer`] says more. Without one, nothing is
+    /// prepared for it, so a client that is not observed pays nothing.
+    ///
+    /// ```
+    /// # use redlock_tokio::{Event, NodeChange, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = Redlock::builder().embedded().observer(|event: &Event| {
+    ///     if let Event::Node(node) = event
+    ///         && let NodeChange::Entered(state) = &node.change
+    ///     {
+    ///         println!("{}: {state}", node.address);
+    ///     }
+    /// });
+    /// let redlock = builder.build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observers.push(Arc::new(observer));
         self
     }
 

@@ -1,12 +1,13 @@
-mod acquisition;
 mod later_release;
 
-use std::{fmt, ops::Deref, time::Duration};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use redlock_core::{ReleaseVerdict, Timestamp};
 
-pub use self::{acquisition::Acquisition, later_release::ReleaseAfterError};
-use crate::{DowngradeError, Hold, NodeReports};
+pub use self::later_release::ReleaseAfterError;
+use crate::{
+    Acquisition, DowngradeError, Hold, NodeReports, engine::lease_cell::Claim, observer::Subject,
+};
 
 /// A held lock. Dropping the guard releases the lock.
 ///
@@ -58,10 +59,20 @@ impl LockGuard {
         }
     }
 
-    /// Notes that the caller has the lock after this time. Returns whether the lock is still held.
-    pub(crate) fn claim(&mut self, now: Timestamp, waited: Duration) -> bool {
+    /// Notes that the caller has the lock after this time. Returns whether the lock is still held. `subject` is the
+    /// request as observers know it.
+    pub(crate) fn claim(
+        &mut self,
+        now: Timestamp,
+        waited: Duration,
+        subject: Option<&Arc<Subject>>,
+    ) -> bool {
         self.waited = waited;
-        self.hold.held().claim(now)
+        let claim = subject.map(|subject| Claim {
+            subject: Arc::clone(subject),
+            acquisition: self.acquisition(),
+        });
+        self.hold.held().claim(now, claim)
     }
 
     /// Releases the lock, and waits until a majority of nodes has confirmed that or no longer can.

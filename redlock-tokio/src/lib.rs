@@ -32,10 +32,12 @@
 //! [`Node`]: crate::node::Node
 //! [`NodeStatus`]: crate::NodeStatus
 //! [`NodeState`]: crate::NodeState
+//! [`Observer`]: crate::Observer
 //! [`FAULTS.md`]: crate::faults
 //! [`DEPLOYMENTS.md`]: crate::deployments
 //! [`OPERATIONS.md`]: crate::operations
 //! [`MIGRATING.md`]: crate::migrating
+//! [`METRICS.md`]: https://docs.rs/crate/redlock-tokio/latest/source/METRICS.md
 //! [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
 //! [`ARCHITECTURE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/ARCHITECTURE.md
 #![cfg_attr(
@@ -50,6 +52,7 @@
 // A run must repeat itself if a test gives the seed and the clocks.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod acquisition;
 mod builder;
 mod client_label;
 mod clock;
@@ -73,6 +76,13 @@ mod inspection;
 mod key;
 mod lock;
 mod log;
+/// [`OPERATIONS.md`]: crate::operations
+/// [dead]: crate::operations#a-dead-node
+/// [lost]: crate::operations#why-a-lock-is-lost
+///
+#[cfg(all(doc, feature = "metrics"))]
+#[doc = include_str!("../METRICS.md")]
+pub mod metrics {}
 #[cfg(doc)]
 /// [`Attempts::nodes`]: crate::Attempts
 /// [`DEPLOYMENTS.md`]: crate::deployments
@@ -101,6 +111,7 @@ pub mod migrating {}
 pub mod node;
 /// [`DEPLOYMENTS.md`]: crate::deployments
 /// [`FAULTS.md`]: crate::faults
+/// [`METRICS.md`]: https://docs.rs/crate/redlock-tokio/latest/source/METRICS.md
 /// [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
 /// [rights]: crate::deployments#rights-and-keys
 /// [`Hold::token`]: crate::Hold::token
@@ -111,6 +122,7 @@ pub mod node;
 #[cfg(doc)]
 #[doc = include_str!("../OPERATIONS.md")]
 pub mod operations {}
+mod observer;
 mod once;
 mod options;
 mod random;
@@ -126,6 +138,7 @@ pub mod test_util;
 mod threads;
 mod whole_seconds;
 
+pub use acquisition::Acquisition;
 pub use builder::{BuildError, RedlockBuilder};
 pub use client_label::ClientLabelError;
 pub use clock::Clock;
@@ -137,7 +150,7 @@ pub use engine::{
 pub use error::{
     Attempts, DowngradeError, ExtendError, LockError, RandomError, TakenBy, WithLockError,
 };
-pub use guard::{Acquisition, LockGuard, ReleaseAfterError, ReleaseOutcome, ReleaseReport};
+pub use guard::{LockGuard, ReleaseAfterError, ReleaseOutcome, ReleaseReport};
 pub use hold::Hold;
 pub use inspection::{InspectedNode, Inspection, Verdict};
 pub use key::{Key, KeyError};
@@ -155,6 +168,9 @@ pub use node::{
     server_info::{Role, ServerInfo},
     status::{NodeState, NodeStatus},
 };
+#[cfg(feature = "metrics")]
+pub use observer::MetricsObserver;
+pub use observer::{Event, LockChange, LockEvent, NodeChange, NodeEvent, Observer};
 pub use once::{Once, OnceOutcome};
 pub use options::{LockOptions, OptionsError, WaiterLimit};
 pub use readiness::NotReady;
@@ -164,7 +180,7 @@ pub use redlock::Tables;
 pub use redlock::{Redlock, ShutdownReport, UnlockReport, UnlockedNode};
 pub use redlock_core::{
     Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, Permits, PermitsError,
-    QuorumError, RetryScheduleError, Timestamp, Token, Ttl, TtlError, ValidityError,
+    QuorumError, RetryScheduleError, Share, Timestamp, Token, Ttl, TtlError, ValidityError,
 };
 pub use rw_lock::RedlockRwLock;
 pub use semaphore::RedlockSemaphore;

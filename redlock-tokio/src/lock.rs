@@ -1,4 +1,5 @@
 mod conclusion;
+mod observed;
 mod outage;
 
 use std::{
@@ -15,6 +16,7 @@ use redlock_core::{PermitsError, Share, Timestamp, Validity};
 
 use self::{
     conclusion::{Request, conclude},
+    observed::ObservedRequest,
     outage::Outlook,
 };
 use crate::{
@@ -159,7 +161,12 @@ impl Lock {
         let terms = client.terms(options).map_err(LockError::InvalidOptions)?;
         let label = options.and_then(LockOptions::label_if_set);
         let label = label.or(client.defaults.label_if_set());
-        let request = LeaseRequest { keys, terms, label };
+        let request = LeaseRequest {
+            subject: observed::subject(&client, &keys, label),
+            keys,
+            terms,
+            label,
+        };
         Ok((client, request))
     }
 }
@@ -169,7 +176,10 @@ impl IntoFuture for Lock {
     type IntoFuture = LockFuture;
 
     fn into_future(self) -> LockFuture {
-        LockFuture(State::New(self))
+        LockFuture {
+            state: State::New(self),
+            observed: None,
+        }
     }
 }
 
@@ -209,7 +219,11 @@ impl fmt::Debug for Lock {
 /// # }
 /// ```
 #[must_use = "futures do nothing unless polled"]
-pub struct LockFuture(State);
+pub struct LockFuture {
+    state: State,
+    /// Dropped after the state. `None` if there are no observers, or they know how the request has ended.
+    observed: Option<Box<ObservedRequest>>,
+}
 
 enum State {
     New(Lock),
@@ -235,7 +249,7 @@ impl LockFuture {
     /// its keys. False before the first poll, and once the request asks the nodes.
     #[must_use]
     pub fn is_queued(&self) -> bool {
-        match &self.0 {
+        match &self.state {
             State::Queued { task, .. } => task.waiter.is_waiting(),
             State::New(_) | State::InDoubt(_) | State::Acquiring { .. } | State::Done => false,
         }
@@ -246,13 +260,23 @@ impl Future for LockFuture {
     type Output = Result<LockGuard, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = ready!(self.poll_lock(cx));
+        if let Some(observed) = self.observed.take() {
+            observed.end(&result);
+        }
+        Poll::Ready(result)
+    }
+}
+
+impl LockFuture {
+    fn poll_lock(&mut self, cx: &mut Context<'_>) -> Poll<Result<LockGuard, LockError>> {
         loop {
-            let next = match &mut self.0 {
-                State::New(_) => match mem::replace(&mut self.0, State::Done) {
-                    State::New(lock) => match start(lock, cx.waker()) {
+            let next = match &mut self.state {
+                State::New(_) => match mem::replace(&mut self.state, State::Done) {
+                    State::New(lock) => match start(lock, cx.waker(), &mut self.observed) {
                         // It wakes this task.
                         Ok(queued @ State::Queued { .. }) => {
-                            self.0 = queued;
+                            self.state = queued;
                             return Poll::Pending;
                         }
                         started => started,
@@ -269,9 +293,10 @@ impl Future for LockFuture {
                 }
                 State::Acquiring { guard, since } => {
                     let (outcome, since) = (ready!(guard.cell().poll_acquired(cx)), *since);
-                    match mem::replace(&mut self.0, State::Done) {
+                    match mem::replace(&mut self.state, State::Done) {
                         State::Acquiring { guard, .. } => {
-                            return Poll::Ready(conclude(guard, since, outcome));
+                            let observed = self.observed.as_deref();
+                            return Poll::Ready(conclude(guard, since, outcome, observed));
                         }
                         _ => return Poll::Pending,
                     }
@@ -279,8 +304,8 @@ impl Future for LockFuture {
                 // Polled again after its end, like a fused future.
                 State::Done => return Poll::Pending,
             };
-            self.0 = State::Done;
-            self.0 = next?;
+            self.state = State::Done;
+            self.state = next?;
         }
     }
 }
@@ -289,10 +314,15 @@ impl Future for LockFuture {
 type Doubt = Pin<Box<dyn Future<Output = Result<State, LockError>> + Send + Sync>>;
 
 /// Begins to wait, unless the request fails at once.
-fn start(lock: Lock, waker: &Waker) -> Result<State, LockError> {
+fn start(
+    lock: Lock,
+    waker: &Waker,
+    observed: &mut Option<Box<ObservedRequest>>,
+) -> Result<State, LockError> {
     let (client, request) = lock.prepare()?;
     // Redlock step 1: the clock is read before the first byte leaves.
     let now = client.clock.now();
+    *observed = ObservedRequest::begin(&client, &request, now);
     let wait = request.terms.policy.wait;
     if request.terms.fails_fast {
         let outlook = Outlook::new(now, wait);
@@ -356,7 +386,7 @@ impl State {
 
 impl fmt::Debug for LockFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.0 {
+        f.write_str(match &self.state {
             State::New(_) => "LockFuture(New)",
             State::InDoubt(_) => "LockFuture(InDoubt)",
             State::Queued { .. } => "LockFuture(Queued)",

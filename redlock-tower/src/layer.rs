@@ -48,7 +48,10 @@ pub struct LockLayer<K, H = (), M = Inline> {
 impl<K> LockLayer<K> {
     /// Creates a layer that takes the key of each call from an [`ExtractKey`](crate::ExtractKey), such as a closure
     /// `|request: &Request| ..`.
+    ///
+    /// With the feature `metrics`, it describes its metrics to the recorder that is installed by now.
     pub fn new(redlock: Redlock, key: K) -> Self {
+        Telemetry::describe();
         Self {
             rules: Arc::new(Rules::new(redlock)),
             key,

@@ -43,6 +43,11 @@ impl Telemetry {
         Self { label, share }
     }
 
+    /// Describes the metrics of a new layer.
+    pub(crate) fn describe() {
+        metric::describe();
+    }
+
     pub(crate) fn wait_timer(self) -> WaitTimer {
         metric::waiting(self, 1.0);
         WaitTimer {
@@ -137,10 +142,12 @@ impl Drop for HoldTimer {
     }
 }
 
-/// Named after OpenTelemetry's metrics for rate limiting in ASP.NET. No metric carries a key.
+/// Calls are counted as `redlock_layer_*`, with the words that `redlock-tokio` has for locks. No metric carries a key.
 #[cfg(feature = "metrics")]
 mod metric {
-    use metrics::{counter, gauge, histogram};
+    use metrics::{
+        Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+    };
     use tokio::time::Instant;
 
     use super::Telemetry;
@@ -151,24 +158,51 @@ mod metric {
         Instant::now()
     }
 
+    /// Describes the metrics to the recorder that is installed by now.
+    pub(super) fn describe() {
+        let seconds = Unit::Seconds;
+        describe_counter!(
+            "redlock_layer_requests_total",
+            "Calls of a layer, by the result of their wait"
+        );
+        describe_gauge!(
+            "redlock_layer_waiting_requests",
+            "Calls that wait for their locks now"
+        );
+        describe_histogram!(
+            "redlock_layer_wait_seconds",
+            seconds,
+            "How long calls waited"
+        );
+        describe_histogram!(
+            "redlock_layer_hold_seconds",
+            seconds,
+            "How long calls held their locks"
+        );
+        describe_counter!(
+            "redlock_layer_locks_lost_total",
+            "Locks lost while a call ran"
+        );
+    }
+
     pub(super) fn waiting(call: Telemetry, more: f64) {
-        gauge!("redlock_queued_requests", "label" => call.label, "share" => call.share.name())
+        gauge!("redlock_layer_waiting_requests", "label" => call.label, "share" => call.share.name())
             .increment(more);
     }
 
     pub(super) fn waited(call: Telemetry, result: &'static str, since: Instant) {
-        counter!("redlock_requests_total", "label" => call.label, "result" => result, "share" => call.share.name()).increment(1);
-        histogram!("redlock_time_in_queue_seconds", "label" => call.label, "result" => result, "share" => call.share.name())
+        counter!("redlock_layer_requests_total", "label" => call.label, "result" => result, "share" => call.share.name()).increment(1);
+        histogram!("redlock_layer_wait_seconds", "label" => call.label, "result" => result, "share" => call.share.name())
             .record(since.elapsed());
     }
 
     pub(super) fn held(call: Telemetry, since: Start) {
-        histogram!("redlock_hold_duration_seconds", "label" => call.label, "share" => call.share.name())
+        histogram!("redlock_layer_hold_seconds", "label" => call.label, "share" => call.share.name())
             .record(since.elapsed());
     }
 
     pub(super) fn lost(call: Telemetry) {
-        counter!("redlock_locks_lost_total", "label" => call.label, "share" => call.share.name())
+        counter!("redlock_layer_locks_lost_total", "label" => call.label, "share" => call.share.name())
             .increment(1);
     }
 }
@@ -187,6 +221,7 @@ mod metric {
         Start
     }
 
+    pub(super) fn describe() {}
     pub(super) fn waiting(_call: Telemetry, _more: f64) {}
     pub(super) fn waited(_call: Telemetry, _result: &'static str, _since: Instant) {}
     pub(super) fn held(_call: Telemetry, _since: Start) {}

@@ -27,6 +27,7 @@ use crate::{
     key::Prefix,
     log,
     node::{AuthorityKind, Node},
+    observer::Observers,
 };
 
 impl RedlockBuilder {
@@ -59,6 +60,7 @@ impl RedlockBuilder {
         let named = quorum.all().iter().zip(&nodes);
         let mut discoveries = Discovery::start_all(runtime, &self.clock, &vetting, rule, named);
         let window = (!discoveries.is_empty()).then_some(self.confirmation_window);
+        let observers = Observers::new(self.observers.clone());
         let queue = Arc::new(Queue::new(self.max_waiters_total, &self.random));
         let timers = Timers::new(self.clock.clone());
         let mut lanes = Vec::with_capacity(nodes.len());
@@ -76,6 +78,7 @@ impl RedlockBuilder {
                 limits,
                 Arc::clone(&vetting),
                 listeners(id, &queue, &timers),
+                observers.clone(),
             );
             let (connected, outcome) = oneshot::channel();
             runtime.spawn(lane.run(connected));
@@ -125,6 +128,8 @@ impl RedlockBuilder {
             wall_clock: self.wall_clock,
             undeliverable: 0.into(),
             logs_keys: self.logs_keys,
+            observers: Observers::new(self.observers),
+            observed: 0.into(),
         }
     }
 }

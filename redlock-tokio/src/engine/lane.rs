@@ -18,6 +18,7 @@ mod handle;
 mod in_flight;
 mod inspector;
 mod limits;
+mod observed_node;
 mod owed_releases;
 mod requester;
 mod requests;
@@ -46,6 +47,7 @@ use self::{
     counters::Counters,
     in_flight::InFlight,
     limits::SILENCE_LIMIT,
+    observed_node::ObservedNode,
     requests::Requests,
     serving::{Connected, NamedServer, Serving},
     status_board::StatusBoard,
@@ -66,6 +68,7 @@ use crate::{
     key::Prefix,
     log,
     node::{FreedNotifier, Node},
+    observer::Observers,
     random::Random,
     sync::mpsc,
 };
@@ -81,6 +84,7 @@ pub(crate) struct Lane {
     right: VotingRight,
     requests: Requests,
     backoff: Backoff,
+    observed: ObservedNode,
     /// Dropped last, when the inbox is closed.
     _end: End,
 }
@@ -123,6 +127,7 @@ impl Lane {
         limits: LaneLimits,
         vetting: Arc<Vetting>,
         listeners: Listeners,
+        observers: Observers,
     ) -> (LaneHandle, Self) {
         let LaneNode {
             id,
@@ -165,8 +170,9 @@ impl Lane {
             _end: End(Arc::clone(&status)),
             status,
             right,
-            requests: Requests::new(id, clock, inbox, counters),
+            requests: Requests::new(id, clock.clone(), inbox, counters),
             backoff: Backoff::new(random),
+            observed: ObservedNode::new(observers, Arc::clone(&handle.address), clock),
         };
         (handle, lane)
     }
@@ -186,6 +192,7 @@ impl Lane {
             log::warn!(target: "redlock", node, %error, "the connection to the node is given up");
             cause = not_connected(error);
             self.status.connecting(cause.clone());
+            self.observe();
             if since.elapsed() >= SILENCE_LIMIT {
                 self.backoff.reset();
             } else if self.pause(tried, &cause).await.is_none() {
@@ -227,6 +234,7 @@ impl Lane {
             match outcome {
                 Ok(connected) => {
                     self.log_connection(is_first);
+                    self.observed.note_connection();
                     return Some(connected);
                 }
                 Err(error) => {
@@ -235,6 +243,7 @@ impl Lane {
                     }
                     let now = self.connector.now();
                     self.status.disconnected(now, error.clone());
+                    self.observe();
                     cause = error;
                 }
             }
@@ -289,9 +298,14 @@ impl Lane {
             &mut self.requests,
             &mut self.right,
             &self.status,
+            &mut self.observed,
             self.limits,
         );
         serving.run().await
+    }
+
+    fn observe(&mut self) {
+        self.observed.look(&self.status, &self.requests.counters);
     }
 
     fn log_connection(&self, is_first: bool) {

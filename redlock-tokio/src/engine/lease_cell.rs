@@ -10,6 +10,7 @@ mod held_lease;
 mod holders;
 mod inputs;
 mod listeners;
+mod observed;
 mod permits;
 mod place;
 mod read_write;
@@ -37,6 +38,7 @@ pub(crate) use self::{
     extensions::ExtensionOutcome,
     held_lease::HeldLease,
     listeners::listeners,
+    observed::Claim,
     stage::End,
     terms::{LeaseRequest, Terms},
     waiter::{Begun, Waiter, WaitingTask, begin},
@@ -76,7 +78,7 @@ impl LeaseCell {
         if request.keys.has_several() {
             lease.set_several_keys();
         }
-        let mut state = CellState::new(lease, request.label);
+        let mut state = CellState::new(lease, request);
         if let Err(error) = random {
             state.refuse(End::NoRandomness(error));
         }

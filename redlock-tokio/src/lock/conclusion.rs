@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use redlock_core::{AcquireFailure, LossReason, Timestamp};
 
+use super::observed::ObservedRequest;
 use crate::{
     Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError, TakenBy,
     engine::{
@@ -19,6 +20,7 @@ pub(super) fn conclude(
     mut guard: LockGuard,
     since: Timestamp,
     outcome: Result<(), End>,
+    observed: Option<&ObservedRequest>,
 ) -> Result<LockGuard, LockError> {
     let cell = Arc::clone(guard.cell());
     let request = Request::of_lease(&cell, since);
@@ -30,7 +32,8 @@ pub(super) fn conclude(
         return Err(LockError::ShutDown);
     }
     let now = request.now();
-    if guard.claim(now, now.saturating_duration_since(since)) {
+    let subject = observed.map(|observed| &observed.subject);
+    if guard.claim(now, now.saturating_duration_since(since), subject) {
         cell.log_acquisition();
         request.client.outage.note_success();
         return Ok(guard);

@@ -12,6 +12,7 @@ mod lists;
 mod lock_future;
 mod logging;
 mod misbehaving;
+mod observers;
 mod odd_node;
 mod once;
 mod outages;

@@ -74,7 +74,7 @@ impl Bed {
             } else {
                 " share=exclusive"
             };
-            let name = format!("redlock_{name} label=orders {labels}{share}");
+            let name = format!("redlock_layer_{name} label=orders {labels}{share}");
             seen.get(&name.replace("  ", " ")).copied()
         })
     }
@@ -97,15 +97,15 @@ async fn requests_waits_and_holds_are_counted_without_keys() {
         "requests_total result=acquired",
         "requests_total result=contended",
         "requests_total result=invalid",
-        "time_in_queue_seconds result=contended",
-        "hold_duration_seconds",
-        "queued_requests",
+        "wait_seconds result=contended",
+        "hold_seconds",
+        "waiting_requests",
     ]);
     assert_eq!(counts, [Some(1.0); 6]);
 
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
-    let counts = it.counts(["queued_requests", "requests_total result=cancelled"]);
+    let counts = it.counts(["waiting_requests", "requests_total result=cancelled"]);
     assert_eq!(counts, [Some(-1.0), Some(1.0)], "one less waits");
     drop(guard);
 }
@@ -138,9 +138,9 @@ async fn readers_writers_and_permits_are_counted_apart() {
         let result = if is_acquired { "acquired" } else { "contended" };
         let counts = it.counts([
             &*format!("requests_total result={result} share={share}"),
-            &*format!("time_in_queue_seconds result={result} share={share}"),
-            &*format!("hold_duration_seconds share={share}"),
-            &*format!("queued_requests share={share}"),
+            &*format!("wait_seconds result={result} share={share}"),
+            &*format!("hold_seconds share={share}"),
+            &*format!("waiting_requests share={share}"),
         ]);
         let held = is_acquired.then_some(1.0);
         assert_eq!(counts, [Some(1.0), Some(1.0), held, Some(0.0)], "{share}");
@@ -186,7 +186,7 @@ async fn refused_calls_and_calls_without_a_lock_are_counted() {
         "requests_total result=invalid share=none",
         "requests_total result=unavailable",
         "requests_total result=failed_open",
-        "hold_duration_seconds",
+        "hold_seconds",
     ]);
     assert_eq!(counts, [Some(1.0), Some(1.0), Some(1.0), Some(1.0), None]);
 }
@@ -217,7 +217,7 @@ async fn a_loss_is_counted_once_in_the_call_and_in_the_body() {
             };
             let case = format!("{on_lost:?}, in the body: {in_body}");
             assert_eq!(body.is_ok(), on_lost == OnLost::Signal, "{case}");
-            let counts = it.counts(["locks_lost_total", "hold_duration_seconds"]);
+            let counts = it.counts(["locks_lost_total", "hold_seconds"]);
             assert_eq!(counts, [Some(1.0); 2], "{case}");
         }
     }
@@ -234,7 +234,7 @@ async fn the_loss_of_a_call_that_hangs_is_counted_when_it_happens() {
         let inner = service_fn(|_: &'static str| pending::<Result<(), Infallible>>());
         let call = tokio::spawn(layer.layer(inner).oneshot("secret"));
         sleep(Duration::from_secs(60)).await;
-        let counts = it.counts(["locks_lost_total", "hold_duration_seconds"]);
+        let counts = it.counts(["locks_lost_total", "hold_seconds"]);
         assert_eq!(counts, [Some(1.0), None], "it still runs");
         call.abort();
     }
@@ -261,9 +261,9 @@ async fn a_lock_is_held_until_the_body_has_ended() {
         tasks.wait().now_or_never().is_none(),
         "it still has its lock"
     );
-    assert_eq!(it.counts(["hold_duration_seconds"]), [None]);
+    assert_eq!(it.counts(["hold_seconds"]), [None]);
     response.into_body().collect().await.unwrap();
     tasks.wait().now_or_never().unwrap();
-    let counts = it.counts(["locks_lost_total", "hold_duration_seconds"]);
+    let counts = it.counts(["locks_lost_total", "hold_seconds"]);
     assert_eq!(counts, [None, Some(1.0)]);
 }

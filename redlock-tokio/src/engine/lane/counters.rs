@@ -78,7 +78,6 @@ impl Counters {
     }
 
     /// Returns how many releases wait for the node to come back.
-    #[cfg(feature = "test-util")]
     pub(crate) fn owed(&self) -> usize {
         self.owed.load(Ordering::Relaxed)
     }

@@ -9,6 +9,7 @@ use super::{
     in_flight::{Completed, InFlight},
     inspector::Inspector,
     limits::{LaneLimits, SILENCE_LIMIT},
+    observed_node::ObservedNode,
     requests::Requests,
     status_board::StatusBoard,
     tenures::Tenures,
@@ -27,6 +28,7 @@ pub(super) struct Serving<'a> {
     requests: &'a mut Requests,
     right: &'a mut VotingRight,
     status: &'a StatusBoard,
+    observed: &'a mut ObservedNode,
     limits: LaneLimits,
     in_flight: InFlight,
     inspector: Inspector,
@@ -82,6 +84,7 @@ impl<'a> Serving<'a> {
         requests: &'a mut Requests,
         right: &'a mut VotingRight,
         status: &'a StatusBoard,
+        observed: &'a mut ObservedNode,
         limits: LaneLimits,
     ) -> Self {
         let Connected {
@@ -95,6 +98,7 @@ impl<'a> Serving<'a> {
             requests,
             right,
             status,
+            observed,
             limits,
             in_flight,
             inspector,
@@ -138,6 +142,7 @@ impl<'a> Serving<'a> {
             }
             let intake = self.intake();
             self.arm_timer(&intake);
+            self.observed.look(self.status, &self.requests.counters);
             let event = self.next_event(&intake).await;
             if let ControlFlow::Break(error) = self.handle(event, &intake).await {
                 return Err(error);
@@ -199,6 +204,7 @@ impl<'a> Serving<'a> {
 
     fn handle_completed(&mut self, completed: Completed) -> ControlFlow<NodeError> {
         self.status.answered_in(completed.round_trip);
+        self.observed.note_answer(completed.round_trip);
         if let Some(answer) = completed.last_set_answer() {
             let now = self.requests.answers.now();
             let cause = answer.as_ref().err().filter(|error| error.is_of_the_node());

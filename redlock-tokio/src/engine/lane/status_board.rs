@@ -187,37 +187,17 @@ impl StatusBoard {
         (nanos > 0).then(|| Duration::from_nanos(nanos))
     }
 
+    /// Returns whether the node can vote, and if not, why.
+    pub(super) fn state(&self, now: Timestamp) -> NodeState {
+        self.entry.lock().state(now)
+    }
+
     /// Returns how the node is.
     pub(super) fn status(&self, address: &Arc<str>, now: Timestamp) -> NodeStatus {
         let entry = self.entry.lock();
-        let state = match &entry.condition {
-            Condition::Connected { eligibility } => {
-                if eligibility.covers(now) {
-                    match &entry.refusal {
-                        Some(refusal) if refusal.age(now) < REFUSAL_COUNTS_FOR => {
-                            NodeState::Refused(refusal.cause.clone())
-                        }
-                        _ => NodeState::Voting,
-                    }
-                } else if eligibility.is_unconfirmed(now) {
-                    NodeState::Unconfirmed
-                } else {
-                    let remaining = eligibility.remaining(now);
-                    NodeState::Quarantined { remaining }
-                }
-            }
-            Condition::Silent => NodeState::Silent,
-            Condition::Connecting(cause) | Condition::Disconnected { cause, .. } => {
-                if cause.is_refusal() {
-                    NodeState::Refused(cause.clone())
-                } else {
-                    NodeState::Reconnecting(cause.clone())
-                }
-            }
-        };
         NodeStatus {
             address: Arc::clone(address),
-            state,
+            state: entry.state(now),
             server: entry.server.clone(),
             unmet: entry.unmet,
             round_trip: self.round_trip(),
@@ -271,6 +251,36 @@ impl StatusBoard {
     pub(super) fn notify(&self) {
         // This wakes tasks of the user.
         foreign::call(|| self.changed.notify_waiters());
+    }
+}
+
+impl Entry {
+    fn state(&self, now: Timestamp) -> NodeState {
+        match &self.condition {
+            Condition::Connected { eligibility } => {
+                if eligibility.covers(now) {
+                    match &self.refusal {
+                        Some(refusal) if refusal.age(now) < REFUSAL_COUNTS_FOR => {
+                            NodeState::Refused(refusal.cause.clone())
+                        }
+                        _ => NodeState::Voting,
+                    }
+                } else if eligibility.is_unconfirmed(now) {
+                    NodeState::Unconfirmed
+                } else {
+                    let remaining = eligibility.remaining(now);
+                    NodeState::Quarantined { remaining }
+                }
+            }
+            Condition::Silent => NodeState::Silent,
+            Condition::Connecting(cause) | Condition::Disconnected { cause, .. } => {
+                if cause.is_refusal() {
+                    NodeState::Refused(cause.clone())
+                } else {
+                    NodeState::Reconnecting(cause.clone())
+                }
+            }
+        }
     }
 }
 

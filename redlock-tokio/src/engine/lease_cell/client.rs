@@ -23,6 +23,7 @@ use crate::{
     },
     key::{KeySet, Prefix},
     node::status,
+    observer::Observers,
     options::CommonSettings,
     random::Random,
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -66,6 +67,9 @@ pub(crate) struct Client {
     pub(crate) undeliverable: AtomicUsize,
     /// Whether lines of the log about a lock show its keys.
     pub(crate) logs_keys: bool,
+    pub(crate) observers: Observers,
+    /// How many requests observers were told of.
+    pub(crate) observed: AtomicU64,
 }
 
 impl Client {

@@ -35,6 +35,9 @@ impl LeaseCell {
         change: impl FnOnce(&mut CellState) -> T,
     ) -> T {
         let (result, changes) = self.step(now, change);
+        if changes.has_events {
+            self.tell_observers();
+        }
         let wake_ups = changes
             .departure
             .map_or_else(WakeUps::default, |departure| {
@@ -78,6 +81,12 @@ impl LeaseCell {
     fn transmit(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
         while let Some(transmit) = state.lease.poll_transmit() {
             state.note_transmit(&transmit);
+            if let Some(observed) = &mut state.observed
+                && let Operation::Acquire { token, .. } = transmit.operation
+                && transmit.asks_for_votes
+            {
+                observed.note_attempt(now, token);
+            }
             let Some(command) = self.command(&transmit) else {
                 for node in transmit.nodes.iter() {
                     handle_unsent(state, now, &transmit, node, NodeError::unknown_operation());
@@ -160,9 +169,13 @@ impl LeaseCell {
                     self.start_turn(state, now);
                     state.exhaust(failure, attempts);
                 }
-                Event::Extended { .. } => state.note_extension(true),
+                Event::Extended { .. } => {
+                    state.note_extension(true);
+                    self.observe_extension(state, now, true);
+                }
                 Event::ExtendFailed { .. } => {
                     state.note_extension(false);
+                    self.observe_extension(state, now, false);
                     log::debug!(
                         target: "redlock",
                         label = state.label(),
@@ -182,6 +195,7 @@ impl LeaseCell {
                         %reason,
                         "a lock was lost"
                     );
+                    state.observe_loss(now, reason);
                     state.enter(Stage::Ended(End::Lost(reason)));
                 }
                 Event::Released(verdict) => state.enter(Stage::Ended(End::Released(verdict))),
@@ -341,6 +355,9 @@ pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) ->
                 continue;
             }
         };
+        if changes.has_events {
+            cell.tell_observers();
+        }
         if let Some(departure) = changes.departure {
             follow_ups.extend(cell.leave(now, departure));
         }

@@ -7,6 +7,7 @@ use redlock_core::{LossReason, ReleaseVerdict, Timestamp, Ttl};
 use super::{
     LeaseCell,
     extensions::ExtensionOutcome,
+    observed::Claim,
     stage::{End, Stage},
     state::HoldState,
 };
@@ -54,9 +55,10 @@ impl HeldLease {
     }
 
     /// Notes that the holder has taken the lock, which is renewed from now on. Returns whether the lock is still held.
-    pub(crate) fn claim(&self, now: Timestamp) -> bool {
+    pub(crate) fn claim(&self, now: Timestamp, claim: Option<Claim>) -> bool {
         let generation = self.generation;
-        self.lease.update(now, |state| state.claim(now, generation))
+        self.lease
+            .update(now, |state| state.claim(now, generation, claim))
     }
 
     /// Returns the end of validity, if the holder still has the lock now, by the clock.

@@ -14,7 +14,9 @@ use super::{
     extensions::{ExtensionOutcome, ExtensionTicket, Extensions},
     held_lease::Generation,
     holders::Holders,
+    observed::{Claim, Observed},
     stage::{End, Held, Stage},
+    terms::LeaseRequest,
     watched_round::WatchedRound,
 };
 
@@ -28,6 +30,8 @@ pub(super) struct CellState {
     /// What the lock is for, according to its present holder.
     label: Option<&'static str>,
     pub(super) watched: WatchedRound,
+    /// `None` if there are no observers.
+    pub(super) observed: Option<Box<Observed>>,
     pub(super) extensions: Extensions,
     /// The fencing token, once the lock was acquired with one.
     pub(super) fence: Option<FencingToken>,
@@ -62,6 +66,8 @@ pub(super) struct Changes {
     pub(super) for_holder: bool,
     pub(super) departure: Option<Departure>,
     pub(super) is_acquired: bool,
+    /// Whether observers are to be told of events.
+    pub(super) has_events: bool,
 }
 
 /// The turn is over.
@@ -81,7 +87,7 @@ pub(super) enum HoldState {
 }
 
 impl CellState {
-    pub(super) fn new(lease: Lease, label: Option<&'static str>) -> Self {
+    pub(super) fn new(lease: Lease, request: &LeaseRequest) -> Self {
         Self {
             unasked_token: lease.token(),
             unasked: NodeSet::EMPTY,
@@ -89,8 +95,9 @@ impl CellState {
             stage: Stage::New,
             generation: Generation::FIRST,
             holders: Holders::default(),
-            label,
+            label: request.label,
             watched: WatchedRound::default(),
+            observed: request.subject.as_ref().map(Observed::new),
             extensions: Extensions::default(),
             fence: None,
             granted_by: NodeSet::EMPTY,
@@ -203,16 +210,29 @@ impl CellState {
         }
         let has_others = self.holders.leave(generation);
         self.for_holder |= has_others;
+        if has_others {
+            self.observe_release(now, generation);
+        }
         has_others
     }
 
-    /// Notes that the holder has taken the lock. Returns whether the lock is still held.
-    pub(super) fn claim(&mut self, now: Timestamp, generation: Generation) -> bool {
+    /// Notes that the holder has taken the lock. Returns whether the lock is still held. `claim` is for
+    /// observers.
+    pub(super) fn claim(
+        &mut self,
+        now: Timestamp,
+        generation: Generation,
+        claim: Option<Claim>,
+    ) -> bool {
         if !self.is_generation(generation) {
             return false;
         }
         self.lease.claim(now);
-        self.lease.valid_until(now).is_some()
+        let is_held = self.lease.valid_until(now).is_some();
+        if let Some(claim) = claim.filter(|_| is_held) {
+            self.observe_claim(now, generation, claim);
+        }
+        is_held
     }
 
     /// Releases the lock, or gives up acquiring it.
@@ -220,6 +240,7 @@ impl CellState {
         if !self.is_generation(generation) || self.leave(now, generation) {
             return;
         }
+        self.observe_release(now, generation);
         self.lease.release(now);
         match &self.stage {
             Stage::New | Stage::Acquiring { .. } => self.enter(Stage::Ended(End::GivenUp)),
@@ -238,6 +259,7 @@ impl CellState {
     ) -> bool {
         let has_left = self.is_generation(generation) && self.lease.release_at(now, until);
         if has_left {
+            self.observe_release(now, generation);
             // There is no holder until then.
             self.generation = self.generation.next();
             self.for_holder = true;
@@ -247,6 +269,7 @@ impl CellState {
 
     /// Lets the next holder have the lock.
     pub(super) fn hand_over(&mut self, now: Timestamp, label: Option<&'static str>) {
+        self.observe_handover(now);
         self.lease.hand_over(now);
         self.label = label;
         if let Stage::Held(held) = &mut self.stage {
@@ -288,6 +311,7 @@ impl CellState {
             for_holder: mem::take(&mut self.for_holder) && self.is_watched,
             departure: self.departure.take(),
             is_acquired: mem::take(&mut self.is_acquired),
+            has_events: self.has_events(),
         }
     }
 

@@ -5,6 +5,7 @@ use redlock_core::{LeaseConfig, Share};
 use crate::{
     engine::turns::TurnLength,
     key::{KeySet, SlotKeys},
+    observer::Subject,
     options::QueuePolicy,
 };
 
@@ -27,6 +28,8 @@ pub(crate) struct LeaseRequest {
     pub(crate) keys: KeySet,
     pub(crate) terms: Arc<Terms>,
     pub(crate) label: Option<&'static str>,
+    /// The request as observers know it. `None` if there are none.
+    pub(crate) subject: Option<Arc<Subject>>,
 }
 
 impl LeaseRequest {

@@ -1,0 +1,173 @@
+//! What observers are told of a lease. Nothing of it exists if there are none.
+
+use std::{mem, sync::Arc, time::Duration};
+
+use redlock_core::{LossReason, Timestamp, Token};
+
+use super::{LeaseCell, held_lease::Generation, state::CellState};
+use crate::{
+    Acquisition,
+    observer::{Event, LockChange, Subject},
+};
+
+/// The holders of a lease as observers know them, and the events that they have not seen yet.
+pub(super) struct Observed {
+    /// The request that began the lease.
+    first: Arc<Subject>,
+    /// The token of the last attempt. An attempt for several keys can have several rounds.
+    attempted: Option<Token>,
+    /// The holders that have taken the lock.
+    holders: Vec<Holder>,
+    events: Vec<Event>,
+    /// A task passes events on. It also takes those that come meanwhile, so that they keep their order.
+    is_telling: bool,
+}
+
+struct Holder {
+    generation: Generation,
+    subject: Arc<Subject>,
+    since: Timestamp,
+}
+
+/// A task that takes the lock, as observers know it.
+pub(crate) struct Claim {
+    pub(crate) subject: Arc<Subject>,
+    pub(crate) acquisition: Acquisition,
+}
+
+impl Observed {
+    pub(super) fn new(first: &Arc<Subject>) -> Box<Self> {
+        Box::new(Self {
+            first: Arc::clone(first),
+            attempted: None,
+            holders: Vec::new(),
+            events: Vec::new(),
+            is_telling: false,
+        })
+    }
+
+    pub(super) fn note_attempt(&mut self, now: Timestamp, token: Token) {
+        if self.attempted.replace(token) != Some(token) {
+            let change = LockChange::Attempted { token };
+            self.events.push(Event::of_lock(now, &self.first, change));
+        }
+    }
+
+    /// Notes the end of some holds.
+    fn end(
+        &mut self,
+        now: Timestamp,
+        is_over: impl Fn(&Holder) -> bool,
+        change: impl Fn(Duration) -> LockChange,
+    ) {
+        let over = self.holders.extract_if(.., |holder| is_over(holder));
+        self.events.extend(over.map(|holder| {
+            let held = now.saturating_duration_since(holder.since);
+            Event::of_lock(now, &holder.subject, change(held))
+        }));
+    }
+}
+
+impl CellState {
+    /// Notes that a task has taken the lock.
+    pub(super) fn observe_claim(&mut self, now: Timestamp, generation: Generation, claim: Claim) {
+        let (token, fence) = (self.lease.token(), self.fence);
+        if let Some(observed) = &mut self.observed {
+            let Claim {
+                subject,
+                acquisition,
+            } = claim;
+            let change = LockChange::Acquired {
+                token,
+                fence,
+                acquisition,
+            };
+            observed.events.push(Event::of_lock(now, &subject, change));
+            observed.holders.push(Holder {
+                generation,
+                subject,
+                since: now,
+            });
+        }
+    }
+
+    /// Notes that a holder gives the lock back. If the lock is lost, a [loss](Self::observe_loss) comes instead.
+    pub(super) fn observe_release(&mut self, now: Timestamp, generation: Generation) {
+        let token = self.lease.token();
+        if let Some(observed) = &mut self.observed
+            && self.lease.valid_until(now).is_some()
+        {
+            let is_over = |holder: &Holder| holder.generation == generation;
+            observed.end(now, is_over, |held| LockChange::Released { token, held });
+        }
+    }
+
+    pub(super) fn observe_handover(&mut self, now: Timestamp) {
+        let token = self.lease.token();
+        if let Some(observed) = &mut self.observed {
+            observed.end(now, |_| true, |held| LockChange::HandedOver { token, held });
+        }
+    }
+
+    pub(super) fn observe_loss(&mut self, now: Timestamp, reason: LossReason) {
+        let token = self.lease.token();
+        if let Some(observed) = &mut self.observed {
+            let change = |held| LockChange::Lost {
+                token,
+                reason,
+                held,
+            };
+            observed.end(now, |_| true, change);
+        }
+    }
+
+    /// Returns whether there are events that no task passes on.
+    pub(super) fn has_events(&self) -> bool {
+        let observed = self.observed.as_ref();
+        observed.is_some_and(|observed| !observed.is_telling && !observed.events.is_empty())
+    }
+
+    /// Takes the events for the caller to pass on, which it does until there are none. Returns `None` for one that `begins`
+    /// while another does so.
+    fn take_events(&mut self, begins: bool) -> Option<Vec<Event>> {
+        let observed = self.observed.as_mut()?;
+        if begins && observed.is_telling {
+            return None;
+        }
+        observed.is_telling = !observed.events.is_empty();
+        observed.is_telling.then(|| mem::take(&mut observed.events))
+    }
+}
+
+impl LeaseCell {
+    /// Notes how an extension has ended, for the holder that came last.
+    pub(super) fn observe_extension(&self, state: &mut CellState, now: Timestamp, succeeded: bool) {
+        let token = state.lease.token();
+        let Some(observed) = &mut state.observed else {
+            return;
+        };
+        let change = if succeeded {
+            LockChange::Extended { token }
+        } else {
+            let nodes = self.client.reports(state.watched.objections());
+            LockChange::ExtensionFailed { token, nodes }
+        };
+        if let Some(holder) = observed.holders.last() {
+            let event = Event::of_lock(now, &holder.subject, change);
+            observed.events.push(event);
+        }
+    }
+
+    /// Passes events on, unless another task does. Call this outside all locks.
+    pub(super) fn tell_observers(&self) {
+        let mut begins = true;
+        loop {
+            let events = self.state().take_events(begins);
+            let Some(events) = events else { return };
+            begins = false;
+            for event in events {
+                self.client.observers.tell(&event);
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The metrics, and what uses them: the page, the dashboard and the alerts. None of these may name a metric, a label or a
+//! value that the code does not write.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    fs,
+    path::Path,
+    time::Duration,
+};
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use promql_parser::{
+    label::Matchers,
+    parser::{self, Expr},
+};
+use redlock_tokio::{Clock, LockOptions, MemoryNode, MetricsObserver, Redlock, RedlockBuilder};
+use redlock_tower::LockLayer;
+use serde_json::Value;
+use tokio::time::sleep;
+use tower::{Layer, ServiceExt, service_fn};
+
+const PAGE: &str = include_str!("../METRICS.md");
+const DASHBOARD: &str = include_str!("../observability/dashboard.json");
+const ALERTS: &str = include_str!("../observability/alerts.yml");
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// The labels that Prometheus adds, and that of the buckets.
+const ADDED: [&str; 3] = ["job", "instance", "le"];
+
+/// A metric, as the exporter writes it.
+#[derive(Debug, Default)]
+struct Metric {
+    kind: String,
+    help: String,
+    labels: BTreeSet<String>,
+}
+
+/// Reads a page for Prometheus.
+fn read(page: &str) -> BTreeMap<String, Metric> {
+    let mut metrics = BTreeMap::<String, Metric>::new();
+    for line in page.lines().filter(|line| !line.is_empty()) {
+        let words = line
+            .strip_prefix("# ")
+            .map(|it| it.splitn(3, ' ').collect::<Vec<_>>());
+        match words.as_deref() {
+            Some(["TYPE", name, kind]) => {
+                metrics.entry((*name).into()).or_default().kind = (*kind).into();
+            }
+            Some(["HELP", name, help]) => {
+                metrics.entry((*name).into()).or_default().help = (*help).into();
+            }
+            Some(other) => panic!("{other:?}"),
+            None => {
+                let Expr::VectorSelector(sample) = parse(line.rsplit_once(' ').unwrap().0) else {
+                    panic!("{line}");
+                };
+                let name = sample.name.unwrap();
+                let metric = metrics
+                    .get_mut(base(&name))
+                    .expect("its type comes before it");
+                let labels = sample.matchers.matchers.into_iter().map(|it| it.name);
+                metric.labels.extend(labels.filter(|it| it != "le"));
+            }
+        }
+    }
+    metrics
+}
+
+/// Returns the name of the metric that has this series.
+fn base(series: &str) -> &str {
+    let ends = ["_bucket", "_sum", "_count"].into_iter();
+    let mut bases = ends.filter_map(|end| series.strip_suffix(end));
+    bases.next().unwrap_or(series)
+}
+
+fn parse(expression: &str) -> Expr {
+    parser::parse(expression).unwrap_or_else(|error| panic!("{expression}: {error}"))
+}
+
+/// Has everything counted that can be counted, and returns the page.
+async fn count_all() {
+    let nodes = [(); 3].map(|()| MemoryNode::new());
+    let over = |nodes: &[MemoryNode]| -> RedlockBuilder {
+        let builder = Redlock::builder().custom_nodes(nodes.to_vec());
+        builder.clock(Clock::tokio()).ttl(MS(2000))
+    };
+    let redlock = over(&nodes).observer(MetricsObserver::new());
+    let redlock = redlock.build().await.unwrap();
+    let label = LockOptions::new().label("secret-free");
+    let guard = redlock.lock("secret").options(label).await.unwrap();
+    assert!(redlock.try_lock("secret").await.is_err());
+    guard.extend().await.unwrap();
+    // A node misses a release, and then a majority is gone for longer than the ttl.
+    nodes[0].set_down(true);
+    drop(guard);
+    let guard = redlock.lock("secret").await.unwrap();
+    nodes.iter().for_each(|node| node.set_down(true));
+    sleep(MS(1000)).await;
+    assert!(guard.extend().await.is_err());
+    sleep(MS(4000)).await;
+    assert!(!guard.is_valid());
+    nodes.iter().for_each(|node| node.set_down(false));
+    sleep(MS(2000)).await;
+
+    let layer = LockLayer::new(redlock.clone(), |_: &()| "secret").label("calls");
+    let service = layer.layer(service_fn(async |()| Ok::<_, Infallible>(())));
+    service.oneshot(()).await.unwrap();
+    let layer = LockLayer::new(redlock.clone(), |_: &()| "secret").max_hold(MS(1000));
+    let hangs = layer.layer(service_fn(async |()| {
+        sleep(MS(10_000)).await;
+        Ok::<_, Infallible>(())
+    }));
+    hangs.oneshot(()).await.unwrap();
+}
+
+/// Returns what the code writes, as Prometheus reads it.
+fn emitted() -> (String, BTreeMap<String, Metric>) {
+    let builder = PrometheusBuilder::new();
+    let builder = builder.set_buckets_for_metric(Matcher::Prefix("redlock_".into()), &[1.0]);
+    let recorder = builder.unwrap().build_recorder();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    // All tasks run on this thread.
+    metrics::with_local_recorder(&recorder, || runtime.block_on(count_all()));
+    let page = recorder.handle().render();
+    let metrics = read(&page);
+    (page, metrics)
+}
+
+/// Returns the rows of the page's tables of metrics: the name, the type and the labels.
+fn rows() -> Vec<(String, String, BTreeSet<String>)> {
+    let rows = PAGE.lines().filter(|line| line.starts_with("| `redlock_"));
+    let rows = rows.map(|line| {
+        let cells: Vec<_> = line.split(" | ").collect();
+        let labels = cells[2]
+            .split(", ")
+            .map(|it| it.trim_matches('`').to_owned());
+        let name = cells[0].trim_start_matches("| ").trim_matches('`');
+        (name.to_owned(), cells[1].to_owned(), labels.collect())
+    });
+    rows.collect()
+}
+
+#[test]
+fn each_metric_is_described_written_and_explained() {
+    let (page, metrics) = emitted();
+    assert!(!page.contains("\"secret\""), "a key: {page}");
+    for (name, metric) in &metrics {
+        assert!(!metric.help.is_empty(), "{name} is not described");
+        assert!(
+            !metric.labels.is_empty(),
+            "{name} is described, but not written"
+        );
+    }
+    let written = metrics
+        .into_iter()
+        .map(|(name, metric)| (name, metric.kind, metric.labels));
+    let mut explained = rows();
+    explained.sort();
+    assert_eq!(written.collect::<Vec<_>>(), explained);
+}
+
+/// Returns what is wrong with an expression, if anything is.
+fn faults(
+    expression: &str,
+    metrics: &BTreeMap<String, Metric>,
+    values: &BTreeSet<String>,
+) -> Vec<String> {
+    let expression = expression.replace("$__rate_interval", "5m");
+    let expression = match parser::parse(&expression) {
+        Ok(expression) => expression,
+        Err(error) => return vec![error],
+    };
+    let mut faults = Vec::new();
+    let mut check = |name: &Option<String>, matchers: &Matchers| {
+        let name = name.as_deref().unwrap_or_default();
+        let Some(metric) = metrics.get(base(name)) else {
+            return faults.push(format!("there is no metric {name}"));
+        };
+        let is_series = (base(name) != name) == (metric.kind == "histogram");
+        if !is_series {
+            faults.push(format!("there is no series {name}"));
+        }
+        for matcher in &matchers.matchers {
+            let label = &matcher.name;
+            if !ADDED.contains(&&**label) && !metric.labels.contains(label) {
+                faults.push(format!("{name} has no label {label}"));
+            }
+            let mut known = matcher.value.split('|');
+            if !matcher.value.starts_with('$') && !known.all(|it| values.contains(it)) {
+                faults.push(format!("{label} of {name} is never {}", matcher.value));
+            }
+        }
+    };
+    visit(&expression, &mut check);
+    faults
+}
+
+/// Shows each selector of an expression.
+fn visit(expression: &Expr, show: &mut impl FnMut(&Option<String>, &Matchers)) {
+    match expression {
+        Expr::VectorSelector(it) => show(&it.name, &it.matchers),
+        Expr::MatrixSelector(it) => show(&it.vs.name, &it.vs.matchers),
+        Expr::Aggregate(it) => visit(&it.expr, show),
+        Expr::Unary(it) => visit(&it.expr, show),
+        Expr::Paren(it) => visit(&it.expr, show),
+        Expr::Subquery(it) => visit(&it.expr, show),
+        Expr::Binary(it) => {
+            visit(&it.lhs, show);
+            visit(&it.rhs, show);
+        }
+        Expr::Call(it) => it.args.args.iter().for_each(|it| visit(it, show)),
+        Expr::NumberLiteral(_) | Expr::StringLiteral(_) => {}
+        Expr::Extension(_) => panic!("there are none"),
+    }
+}
+
+/// Returns the texts in the source of the metrics. The values of labels are among them.
+fn values() -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = ["src/observer/metrics.rs", "../redlock-tower/src/waiting.rs"];
+    let files = files.map(|it| fs::read_to_string(root.join(it)).unwrap());
+    let texts = files.iter().flat_map(|it| it.split('"').skip(1).step_by(2));
+    texts.map(Into::into).collect()
+}
+
+#[test]
+fn the_dashboard_shows_what_is_written() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let (_, metrics) = emitted();
+    let (values, mut shown) = (values(), BTreeSet::new());
+    let mut ids = BTreeSet::new();
+    for panel in panels {
+        let title = panel["title"].as_str().unwrap();
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}");
+        if panel["type"] == "row" {
+            continue;
+        }
+        assert!(
+            !panel["description"].as_str().unwrap().is_empty(),
+            "{title}"
+        );
+        for target in panel["targets"].as_array().unwrap() {
+            let expression = target["expr"].as_str().unwrap();
+            let faults = faults(expression, &metrics, &values);
+            assert_eq!(faults, [""; 0], "{title}: {expression}");
+            let expression = expression.replace("$__rate_interval", "5m");
+            visit(&parse(&expression), &mut |name, _| {
+                shown.insert(base(name.as_deref().unwrap()).to_owned());
+            });
+        }
+    }
+    let missing: Vec<_> = metrics.keys().filter(|it| !shown.contains(*it)).collect();
+    assert!(missing.is_empty(), "no panel shows {missing:?}");
+}
+
+#[test]
+fn the_alerts_watch_what_is_written_and_are_explained() {
+    let rules: Value = serde_yaml_ng::from_str(ALERTS).unwrap();
+    let rules = rules["groups"][0]["rules"].as_array().unwrap();
+    let (_, metrics) = emitted();
+    let values = values();
+    let mut names = Vec::new();
+    for rule in rules {
+        let name = rule["alert"].as_str().unwrap();
+        let faults = faults(rule["expr"].as_str().unwrap(), &metrics, &values);
+        assert_eq!(faults, [""; 0], "{name}");
+        let severity = rule["labels"]["severity"].as_str().unwrap();
+        let urgency = match severity {
+            "page" => "now",
+            "ticket" => "soon",
+            other => panic!("{name}: {other}"),
+        };
+        let row = format!("| `{name}` | {urgency} |");
+        assert!(PAGE.contains(&row), "METRICS.md lacks {row}");
+        for text in ["summary", "description"] {
+            assert!(rule["annotations"][text].is_string(), "{name}: {text}");
+        }
+        names.push(name);
+    }
+    let explained = PAGE.lines().filter(|line| line.starts_with("| `Redlock"));
+    assert_eq!(explained.count(), names.len(), "{names:?}");
+}
+
+#[test]
+fn what_is_not_written_is_found() {
+    let (_, metrics) = emitted();
+    let values = values();
+    for (expression, fault) in [
+        ("rate(redlock_requests_total[5m])", None),
+        ("rate(redlock_request_total[5m])", Some("no metric")),
+        ("redlock_wait_seconds > 1", Some("no series")),
+        ("redlock_held_locks_bucket", Some("no series")),
+        ("1 + sum(redlock_held_locks{key=\"a\"})", Some("no label")),
+        ("redlock_requests_total{result=\"no_quora\"}", Some("never")),
+        (
+            "redlock_node_state{state=~\"voting|asleep\"}",
+            Some("never"),
+        ),
+        ("sum(redlock_held_locks", Some("")),
+    ] {
+        let faults = faults(expression, &metrics, &values);
+        match fault {
+            None => assert_eq!(faults, [""; 0]),
+            Some(fault) => assert!(
+                faults.iter().any(|it| it.contains(fault)),
+                "{expression}: {faults:?}"
+            ),
+        }
+    }
+}
