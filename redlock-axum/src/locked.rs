@@ -105,7 +105,21 @@ impl Locked {
     /// Takes the lock over, for work that goes on after the handler, such as a stream, a task or a WebSocket.
     ///
     /// The layer no longer releases the lock. It is held for as long as the guard lives, but is renewed for at most
-    /// [`max_hold`](crate::LockLayer::max_hold).
+    /// [`max_hold`](crate::LockLayer::max_hold). [`LockGuard::into_ticket`] passes it on to a worker in another process:
+    ///
+    /// ```
+    /// use axum::http::StatusCode;
+    /// use redlock_axum::{LockLost, Locked};
+    ///
+    /// async fn accept(locked: Locked) -> Result<StatusCode, LockLost> {
+    ///     let guard = locked.into_owned().ok_or(LockLost)?;
+    ///     let ticket = guard.into_ticket().map_err(|_| LockLost)?;
+    ///     // .. the ticket goes into the job; the worker calls `redlock.adopt(ticket)` ..
+    ///     # let _ = ticket;
+    ///     Ok(StatusCode::ACCEPTED)
+    /// }
+    /// # let _ = axum::routing::post(accept) as axum::routing::MethodRouter;
+    /// ```
     ///
     /// Returns `None` if the lock was already released or taken over, or the handler has ended. If the lock is lost,
     /// returns a guard that is not valid.

@@ -1,10 +1,11 @@
 mod later_release;
+mod transfer;
 
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use redlock_core::{ReleaseVerdict, Timestamp};
 
-pub use self::later_release::ReleaseAfterError;
+pub use self::{later_release::ReleaseAfterError, transfer::TicketError};
 use crate::{
     Acquisition, DowngradeError, Hold, NodeReports, engine::lease_cell::Claim, observer::Subject,
 };

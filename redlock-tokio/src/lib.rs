@@ -1,6 +1,7 @@
 // On GitHub the names in the README lead to docs.rs. Here they lead to the items of this version.
 //! [`Redlock`]: crate::Redlock
 //! [`RedlockBuilder::max_waiters_total`]: crate::RedlockBuilder::max_waiters_total
+//! [`Redlock::adopt`]: crate::Redlock::adopt
 //! [`Redlock::embedded`]: crate::Redlock::embedded
 //! [`Redlock::nodes`]: crate::Redlock::nodes
 //! [`Redlock::ready`]: crate::Redlock::ready
@@ -10,6 +11,10 @@
 //! [`Lock::with`]: crate::Lock::with
 //! [`LockGuard`]: crate::LockGuard
 //! [`LockGuard::downgrade`]: crate::LockGuard::downgrade
+//! [`LockGuard::into_ticket`]: crate::LockGuard::into_ticket
+//! [`LockTicket`]: crate::LockTicket
+//! [`AdoptError::Gone`]: crate::AdoptError::Gone
+//! [`Hold::extend_for`]: crate::Hold::extend_for
 //! [`RedlockRwLock`]: crate::RedlockRwLock
 //! [`LockGuard::release_after`]: crate::LockGuard::release_after
 //! [`Once`]: crate::Once
@@ -144,17 +149,17 @@ pub use client_label::ClientLabelError;
 pub use clock::Clock;
 pub use election::{Candidacy, Candidate, Election};
 pub use engine::{
-    lease_cell::{LocalHold, LocalLock},
+    lease_cell::{LocalHold, LocalLock, LockTicket},
     queue::QueueStatus,
 };
 pub use error::{
     Attempts, DowngradeError, ExtendError, LockError, RandomError, TakenBy, WithLockError,
 };
-pub use guard::{LockGuard, ReleaseAfterError, ReleaseOutcome, ReleaseReport};
+pub use guard::{LockGuard, ReleaseAfterError, ReleaseOutcome, ReleaseReport, TicketError};
 pub use hold::Hold;
 pub use inspection::{InspectedNode, Inspection, Verdict};
 pub use key::{Key, KeyError};
-pub use lock::{Lock, LockFuture};
+pub use lock::{Adopt, AdoptError, Lock, LockFuture};
 pub use node::{
     Holder,
     durability::Durability,

@@ -1,3 +1,4 @@
+mod adopt;
 mod conclusion;
 mod observed;
 mod outage;
@@ -14,6 +15,7 @@ use std::{
 use futures::FutureExt;
 use redlock_core::{PermitsError, Share, Timestamp, Validity};
 
+pub use self::adopt::{Adopt, AdoptError};
 use self::{
     conclusion::{Request, conclude},
     observed::ObservedRequest,

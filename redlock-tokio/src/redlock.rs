@@ -14,8 +14,8 @@ pub use self::operations::{UnlockReport, UnlockedNode};
 #[cfg(feature = "test-util")]
 pub use self::tables::Tables;
 use crate::{
-    Election, Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady, Once,
-    OptionsError, QueueStatus, RedlockRwLock, RedlockSemaphore, WithLockError,
+    Adopt, Election, Hold, Key, Lock, LockError, LockGuard, LockOptions, LockTicket, NodeStatus,
+    NotReady, Once, OptionsError, QueueStatus, RedlockRwLock, RedlockSemaphore, WithLockError,
     engine::lease_cell::{Client, Contender},
     key::KeySet,
     lock::Mistake,
@@ -93,6 +93,59 @@ impl Redlock {
             Arc::clone(&self.client),
             key.map(KeySet::from).map_err(Mistake::Key),
         )
+    }
+
+    /// Adopts a lock that its holder has [given away](LockGuard::into_ticket): this process holds it from then on, and
+    /// renews and releases it.
+    ///
+    /// Each node replaces the giver's value by a new one, and only where it finds that value. The validity of the lock
+    /// counts from this request, as for any lock. A fenced lock gets a new, larger [fencing token](Hold::fencing_token), by
+    /// which the resource refuses late writes of the giver.
+    ///
+    /// ```
+    /// # use redlock_tokio::{AdoptError, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// # let worker = redlock.clone();
+    /// let ticket = redlock.lock("order:42").fenced().await?.into_ticket()?;
+    /// let given = ticket.fencing_token();
+    /// let guard = worker.adopt(ticket.clone()).await?;
+    /// assert!(guard.fencing_token() > given);
+    /// // A job that is delivered twice finds the ticket used.
+    /// let twice = worker.adopt(ticket).await;
+    /// assert!(matches!(twice, Err(AdoptError::Gone(_))));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Promises
+    ///
+    /// - At most one client holds the lock at a time, whatever becomes of the ticket and of late messages of the giver.
+    /// - A ticket is adopted at most once. (Where a connection of the giver broke before a request to set the key was
+    ///   answered, that request may arrive late. Then a second adoption can succeed after the first adopter has released.)
+    /// - No other client held the lock between the giver and the adopter, if the wall clocks of the two differ by less than
+    ///   the drift allowance: 2 ms and a hundredth of the ttl.
+    ///
+    /// Costs one round trip to the majority, and makes one attempt. The client needs the right to `EVAL`. The requests of
+    /// this process for the same key wait for an adopted lock as for one of another process.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the future was polled, dropping it releases the lock on all nodes that have agreed, and
+    /// may use the ticket up.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`AdoptError::Expired`] after the end of the ticket, and with [`AdoptError::Gone`] if too few nodes have the
+    /// giver's value. After any error the nodes that had agreed are released. They do not get the giver's value back. So
+    /// after [`AdoptError::Lock`] another attempt helps only if the nodes that it reaches still have that value.
+    ///
+    /// [`AdoptError::Expired`]: crate::AdoptError::Expired
+    /// [`AdoptError::Gone`]: crate::AdoptError::Gone
+    /// [`AdoptError::Lock`]: crate::AdoptError::Lock
+    pub fn adopt(&self, ticket: LockTicket) -> Adopt {
+        Adopt::new(Arc::clone(&self.client), ticket)
     }
 
     /// Acquires the locks of several keys, all or none, under one guard.

@@ -1,8 +1,13 @@
 //! The extractor `Locked`, as a handler uses it.
 
-use axum::{Router, handler::Handler, http::Method, routing::post as routed_post};
+use axum::{
+    Router,
+    handler::Handler,
+    http::{Method, StatusCode},
+    routing::post as routed_post,
+};
 use redlock_axum::{LockLost, Locked};
-use tokio::time::sleep;
+use tokio::{sync::mpsc, time::sleep};
 
 use crate::support::{
     Bed, MS, event_route, key_of, misconfigured, post, problem, request, terms, text,
@@ -94,4 +99,30 @@ async fn a_handler_can_take_its_lock_over_for_work_after_the_response() {
     problem(post(&app, "/events/rock").await, 423, "locked").await;
     done.send(()).unwrap();
     assert!(it.redlock.lock("event:rock").await.is_ok());
+}
+
+/// The worker is another process, with a client of its own.
+#[tokio::test(start_paused = true)]
+async fn a_worker_finishes_under_the_lock_what_a_handler_has_accepted() {
+    let it = Bed::new().await;
+    let worker = it.nodes.connect().await.unwrap();
+    let (jobs, mut accepted) = mpsc::channel(1);
+    let handler = async move |locked: Locked| {
+        let guard = locked.into_owned().ok_or(LockLost)?;
+        let ticket = guard.into_ticket().map_err(|_| LockLost)?;
+        jobs.send(ticket).await.map_err(|_| LockLost)?;
+        Ok::<_, LockLost>(StatusCode::ACCEPTED)
+    };
+    let app = app(&it, handler);
+    let response = post(&app, "/events/rock").await;
+    assert_eq!(response.status(), StatusCode::ACCEPTED);
+    // On its way to the worker, the lock is nobody's, and taken.
+    problem(post(&app, "/events/rock").await, 423, "locked").await;
+    let ticket = accepted.recv().await.unwrap();
+    let guard = worker.adopt(ticket.clone()).await.unwrap();
+    problem(post(&app, "/events/rock").await, 423, "locked").await;
+    guard.release().await;
+    assert!(worker.adopt(ticket).await.is_err(), "a job delivered twice");
+    let again = post(&app, "/events/rock").await;
+    assert_eq!(again.status(), StatusCode::ACCEPTED);
 }

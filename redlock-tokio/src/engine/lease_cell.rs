@@ -17,6 +17,8 @@ mod read_write;
 mod stage;
 mod state;
 mod terms;
+mod ticket;
+mod transfer;
 mod waiter;
 mod watched_round;
 
@@ -31,7 +33,6 @@ use std::{
 
 use redlock_core::{FencingToken, Lease, LossReason, NodeId, Nonce, Quorum, Timestamp, Token, Ttl};
 
-pub use self::description::{LocalHold, LocalLock};
 pub(crate) use self::{
     client::Client,
     contender::Contender,
@@ -41,7 +42,12 @@ pub(crate) use self::{
     observed::Claim,
     stage::End,
     terms::{LeaseRequest, Terms},
+    transfer::adopt,
     waiter::{Begun, Waiter, WaitingTask, begin},
+};
+pub use self::{
+    description::{LocalHold, LocalLock},
+    ticket::LockTicket,
 };
 use self::{stage::Stage, state::CellState};
 use crate::{

@@ -122,7 +122,7 @@ impl<'a> Request<'a> {
                 _ => LockError::ShutDown,
             },
             End::Lost(LossReason::Abandoned) => LockError::ShutDown,
-            End::Lost(_) | End::Released(_) | End::GivenUp => {
+            End::Lost(_) | End::Released(_) | End::GivenUp | End::GivenAway => {
                 let attempts = self.lease.map_or(0, LeaseCell::attempts);
                 LockError::TooSlow(self.attempts(attempts))
             }

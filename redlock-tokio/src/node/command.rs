@@ -36,6 +36,8 @@ struct Content {
     operation: Operation,
     /// The value of each key.
     value: Value,
+    /// The value that the key must have for an adoption.
+    giver: Option<Holder>,
     access: Access,
     /// The slots of a semaphore, each of which is probed on its own, if the keys are theirs.
     slots: SlotSet,
@@ -64,11 +66,33 @@ impl Command {
         access: Access,
         label: &ClientLabel,
     ) -> Self {
+        let giver = match operation {
+            Operation::Adopt { giver, .. } => Some(Holder::new(giver.to_ascii())),
+            _ => None,
+        };
         Self(Arc::new(Content {
             keys,
             operation,
             value: label.value_of(operation.token()),
+            giver,
             access,
+            slots: SlotSet::EMPTY,
+        }))
+    }
+
+    /// Creates an adoption of a key that has the giver's value now.
+    pub(crate) fn adoption(
+        key: Key,
+        giver: Holder,
+        operation: Operation,
+        label: &ClientLabel,
+    ) -> Self {
+        Self(Arc::new(Content {
+            keys: key.into(),
+            operation,
+            value: label.value_of(operation.token()),
+            giver: Some(giver),
+            access: Access::Exclusive,
             slots: SlotSet::EMPTY,
         }))
     }
@@ -81,6 +105,7 @@ impl Command {
             keys: key.into(),
             operation: Operation::Release { token },
             value: Value::from_slice(holder.value()),
+            giver: None,
             access,
             slots: SlotSet::EMPTY,
         }))
@@ -92,6 +117,7 @@ impl Command {
             keys,
             operation: probe,
             value: Value::new(),
+            giver: None,
             access: Access::Slots,
             slots,
         }))
@@ -164,11 +190,20 @@ impl Command {
         &self.0.value
     }
 
-    /// Returns the time to live that the operation gives the keys, if it acquires or extends them.
+    /// Returns the value that the key must have if this is an [adoption](Operation::Adopt), which then sets the key to
+    /// [`value`](Self::value). A node compares values whole.
+    #[must_use]
+    pub fn giver(&self) -> Option<&[u8]> {
+        self.0.giver.as_ref().map(Holder::value)
+    }
+
+    /// Returns the time to live that the operation gives the keys, if it acquires, adopts or extends them.
     #[must_use]
     pub fn ttl(&self) -> Option<Ttl> {
         match self.0.operation {
-            Operation::Acquire { ttl, .. } | Operation::Extend { ttl, .. } => Some(ttl),
+            Operation::Acquire { ttl, .. }
+            | Operation::Adopt { ttl, .. }
+            | Operation::Extend { ttl, .. } => Some(ttl),
             _ => None,
         }
     }
@@ -179,7 +214,7 @@ impl Command {
     #[must_use]
     pub fn fence(&self) -> Option<FencingToken> {
         match self.0.operation {
-            Operation::Acquire { fence, .. } => fence,
+            Operation::Acquire { fence, .. } | Operation::Adopt { fence, .. } => fence,
             Operation::Fence { fence, .. } => Some(fence),
             _ => None,
         }

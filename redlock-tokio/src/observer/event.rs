@@ -27,12 +27,12 @@ impl Event {
 /// Something that happened to a request for a lock, or to the lock that it got.
 ///
 /// ```text
-/// Requested -> Attempted .. -> Acquired -> Extended .. -> Released, HandedOver or Lost
+/// Requested -> Attempted .. -> Acquired -> Extended .. -> Released, HandedOver, GivenAway or Lost
 ///           \-> Failed or Cancelled
 /// ```
 ///
 /// Each `Requested` is followed by one `Acquired`, `Failed` or `Cancelled`, and each `Acquired` by one `Released`,
-/// `HandedOver` or `Lost`, unless the guard is leaked. All of them have the same [`request`](Self::request). A request
+/// `HandedOver`, `GivenAway` or `Lost`, unless the guard is leaked. All of them have the same [`request`](Self::request). A request
 /// with an invalid key or invalid options, and one after a shutdown, has no events.
 ///
 /// `Debug` shows no keys.
@@ -152,6 +152,13 @@ pub enum LockChange {
     },
     /// The holder has given the lock back, and the next waiter of this process has it. No node was asked.
     HandedOver {
+        /// The value that the key has on the nodes.
+        token: Token,
+        /// How long the task had the lock.
+        held: Duration,
+    },
+    /// The holder has given the lock away, for another process to [adopt](crate::Redlock::adopt). It is not released.
+    GivenAway {
         /// The value that the key has on the nodes.
         token: Token,
         /// How long the task had the lock.

@@ -135,9 +135,9 @@ fn record_lock(event: &LockEvent) {
         LockChange::Cancelled { waited: time } => waited("cancelled", *time),
         LockChange::Extended { .. } => extended("extended"),
         LockChange::ExtensionFailed { .. } => extended("failed"),
-        LockChange::Released { held: time, .. } | LockChange::HandedOver { held: time, .. } => {
-            held(*time);
-        }
+        LockChange::Released { held: time, .. }
+        | LockChange::HandedOver { held: time, .. }
+        | LockChange::GivenAway { held: time, .. } => held(*time),
         LockChange::Lost {
             reason, held: time, ..
         } => {

@@ -150,7 +150,12 @@ impl Redlock {
         let now = self.client.clock.now();
         let turns = self.client.queue.turns_and_waiters();
         let lock = |(turn, waiting): (Contender, _)| Some(turn.lease()?.describe(now, waiting));
-        turns.filter_map(lock).collect()
+        // An adopted lock has no place in the queue.
+        let leases = self.client.timers.scheduled();
+        let leases = leases.filter_map(Contender::into_lease);
+        let adopted = leases.filter(|lease| lease.is_adopted());
+        let adopted = adopted.map(|lease| lease.describe(now, 0));
+        turns.filter_map(lock).chain(adopted).collect()
     }
 }
 

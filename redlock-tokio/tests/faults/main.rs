@@ -13,4 +13,5 @@ mod rights;
 mod servers;
 #[path = "../support/mod.rs"]
 mod support;
+mod transfer;
 mod vetting;

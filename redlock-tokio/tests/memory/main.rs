@@ -27,5 +27,6 @@ mod reservations;
 mod several_keys;
 #[path = "../support/mod.rs"]
 mod support;
+mod transfer;
 mod waiting;
 mod weight;

@@ -79,6 +79,7 @@ fn name(change: &LockChange) -> &'static str {
         LockChange::ExtensionFailed { .. } => "extension failed",
         LockChange::Released { .. } => "released",
         LockChange::HandedOver { .. } => "handed over",
+        LockChange::GivenAway { .. } => "given away",
         LockChange::Lost { .. } => "lost",
         _ => "?",
     }
@@ -92,6 +93,25 @@ fn stories(events: &[LockEvent]) -> Vec<Vec<&'static str>> {
         story.push(name(&event.change));
     }
     stories.into_values().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_goes_to_another_process_has_a_story_in_each() {
+    let (nodes, recorder) = (three_nodes(), Recorder::default());
+    let builder = recorder.watch(over(&nodes));
+    let redlock = builder.build().await.unwrap();
+    let ticket = redlock.lock("k").await.unwrap().into_ticket().unwrap();
+    drop(redlock.adopt(ticket.clone()).await.unwrap());
+    redlock.adopt(ticket).await.unwrap_err();
+    settle().await;
+    let begin = ["requested", "attempted"];
+    let expected = [
+        &["granted", "given away"][..],
+        &["granted", "released"],
+        &["failed"],
+    ];
+    let expected = expected.map(|end| [&begin, end].concat());
+    assert_eq!(stories(&recorder.locks()), expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,6 +20,7 @@ enum Use {
     SeveralFenced,
     Readers,
     Writer,
+    Adoption,
 }
 
 /// The commands of one key, with a fence or without.
@@ -37,7 +38,7 @@ const BY_HASH: &[&str] = &[
 
 /// All features work without `HELLO`, `CLIENT`, `MULTI`, `DISCARD` and `PING`. `HELLO`,
 /// `CLIENT TRACKING` and `CLIENT CACHING` let the server report that a key is free.
-const FEATURES: [Feature; 9] = [
+const FEATURES: [Feature; 10] = [
     Feature {
         name: "one key, scripts called by hash",
         commands: BY_HASH,
@@ -90,6 +91,12 @@ const FEATURES: [Feature; 9] = [
         commands: IN_FULL,
         keys: &["app:*"],
         is_used: Use::Writer,
+    },
+    Feature {
+        name: "an adoption",
+        commands: IN_FULL,
+        keys: &["app:*"],
+        is_used: Use::Adoption,
     },
     Feature {
         name: "readers",
@@ -149,6 +156,12 @@ async fn acquire(redlock: &Redlock, feature: Use) -> Result<LockGuard, String> {
     let options = LockOptions::new().no_renewal().wait(MS(0));
     let lock = match feature {
         Use::OneKey => redlock.lock("app:a").options(options),
+        Use::Adoption => {
+            let given = redlock.lock("app:i").options(options).await;
+            let ticket = given.map_err(|it| it.to_string())?.into_ticket();
+            let adopted = redlock.adopt(ticket.map_err(|it| it.to_string())?);
+            return adopted.await.map_err(|it| it.to_string());
+        }
         Use::Fence => redlock.lock("app:b").fenced().options(options),
         Use::Readers => redlock.rw_lock("app:g").read().options(options),
         Use::Writer => redlock.rw_lock("app:h").write().options(options),

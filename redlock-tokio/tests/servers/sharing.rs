@@ -1,4 +1,4 @@
-//! Servers and a node in memory do the same for readers and writers, command by command.
+//! Servers and a node in memory do the same for readers and writers, and for adoptions, command by command.
 
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,15 @@ fn acquire(lease: u128, millis: u64) -> Operation {
         ttl: ttl(millis),
         fence: None,
         gathers: false,
+    }
+}
+
+fn adopt(giver: u128, lease: u128, millis: u64) -> Operation {
+    Operation::Adopt {
+        giver: token(giver),
+        token: token(lease),
+        ttl: ttl(millis),
+        fence: None,
     }
 }
 
@@ -215,6 +224,24 @@ fn stories() -> Vec<(&'static str, Vec<Step>)> {
             ],
         ),
         (
+            "an adoption replaces the token of its giver, and no other",
+            vec![
+                (Exclusive, adopt(1, 2, LONG), "denied"),
+                (Exclusive, acquire(1, LONG), "granted"),
+                (Exclusive, adopt(3, 2, LONG), "denied"),
+                (Exclusive, adopt(1, 2, LONG), "granted"),
+                (Exclusive, adopt(1, 3, LONG), "denied"),
+                (Exclusive, extend(1, LONG), "denied"),
+                (Exclusive, release(1), "denied"),
+                (Exclusive, acquire(1, LONG), "denied"),
+                (Exclusive, extend(2, LONG), "granted"),
+                (Exclusive, adopt(2, 3, 1), "granted"),
+                (Exclusive, probe(0, None), "free"),
+                (READER, acquire(4, LONG), "granted"),
+                (Exclusive, adopt(4, 5, LONG), "denied"),
+            ],
+        ),
+        (
             "what has expired does not come back",
             vec![
                 (READER, acquire(1, 1), "granted"),
@@ -253,12 +280,16 @@ async fn the_commands_of_a_batch_are_carried_out_in_their_order() {
             ("a", READER, acquire(1, LONG), "granted"),
             ("b", Access::Writer, acquire(2, LONG), "granted"),
             ("c", Access::Exclusive, acquire(3, LONG), "granted"),
+            ("d", Access::Exclusive, acquire(5, LONG), "granted"),
+            ("d", Access::Exclusive, adopt(5, 6, LONG), "granted"),
+            ("d", Access::Exclusive, extend(6, LONG), "granted"),
             ("a", READER, extend(1, LONG), "granted"),
             ("b", Access::Writer, extend(2, LONG), "granted"),
             ("c", Access::Exclusive, extend(3, LONG), "granted"),
             ("a", READER, release(1), "granted"),
             ("b", Access::Writer, release(2), "granted"),
             ("c", Access::Exclusive, release(3), "granted"),
+            ("d", Access::Exclusive, release(6), "granted"),
             ("a", Access::Exclusive, probe(4, None), "free"),
         ];
         let command = |(key, access, operation, _)| {

@@ -56,8 +56,8 @@ impl Answers {
     pub(super) fn deliver_error(&mut self, batch: Batch, error: &NodeError) {
         let now = self.clock.now();
         for (command, purpose) in batch {
-            if let (Operation::Acquire { .. }, Purpose::Request(reply_to)) =
-                (command.operation(), &purpose)
+            if command.operation().sets_key()
+                && let Purpose::Request(reply_to) = &purpose
             {
                 reply_to.requester.set_requests().note_unanswered(self.node);
             }

@@ -12,7 +12,6 @@ use futures::{
     FutureExt,
     future::{BoxFuture, CatchUnwind, MaybeDone, maybe_done, ready},
 };
-use redlock_core::Operation;
 use tokio::{
     task::coop::{Unconstrained, unconstrained},
     time::Instant,
@@ -66,8 +65,7 @@ impl Completed {
     pub(super) fn last_set_answer(&self) -> Option<&Answer> {
         let answers = self.answers.as_ref().ok()?;
         let mut asked = self.batch.commands().iter().zip(answers);
-        let is_set_request =
-            |(command, _): &(&Command, _)| matches!(command.operation(), Operation::Acquire { .. });
+        let is_set_request = |(command, _): &(&Command, _)| command.operation().sets_key();
         let (_, answer) = asked.rfind(is_set_request)?;
         Some(answer)
     }

@@ -5,7 +5,7 @@ use std::{
     task::Poll,
 };
 
-use redlock_core::{NodeId, Operation};
+use redlock_core::NodeId;
 use tokio::sync::oneshot;
 
 use super::{
@@ -96,7 +96,7 @@ impl Requests {
             && let Some((command, origin)) = line.pop()
         {
             self.counters.note_taken(&command);
-            if matches!(command.operation(), Operation::Acquire { .. }) {
+            if command.operation().sets_key() {
                 origin.requester.set_requests().note_sent(self.node);
             }
             batch.push(command, Purpose::Request(origin));

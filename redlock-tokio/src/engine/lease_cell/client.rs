@@ -105,6 +105,7 @@ impl Client {
             policy,
             fenced: options.is_fenced(),
             fails_fast: options.fails_fast(),
+            adopts_from: None,
         });
         if is_default {
             return Ok(Arc::clone(self.default_terms.get_or_init(|| terms)));

@@ -46,6 +46,9 @@ impl LeaseCell {
         if self.keys.share() != Share::Exclusive {
             self.tell_others(now, &changes);
         }
+        if self.is_adopted() && changes.departure.is_some() {
+            self.wake_local_requests(now);
+        }
         // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
         if changes.for_holder {
             self.notify_holders();
@@ -82,10 +85,10 @@ impl LeaseCell {
         while let Some(transmit) = state.lease.poll_transmit() {
             state.note_transmit(&transmit);
             if let Some(observed) = &mut state.observed
-                && let Operation::Acquire { token, .. } = transmit.operation
+                && transmit.operation.sets_key()
                 && transmit.asks_for_votes
             {
-                observed.note_attempt(now, token);
+                observed.note_attempt(now, transmit.operation.token());
             }
             let Some(command) = self.command(&transmit) else {
                 for node in transmit.nodes.iter() {
@@ -132,7 +135,7 @@ impl LeaseCell {
                 skipped = nodes;
             }
         }
-        if matches!(transmit.operation, Operation::Acquire { .. }) {
+        if transmit.operation.sets_key() {
             let asked = nodes.difference(skipped);
             let unasked = unasked.unwrap_or(self.client.quorum.all());
             state.unasked_token = token;

@@ -117,6 +117,14 @@ impl HeldLease {
             .update(now, |state| state.leave_until(now, generation, until))
     }
 
+    /// Returns why the lock is lost, after it was found to be lost.
+    pub(crate) fn loss(&self) -> LossReason {
+        match self.lease.state().hold_state(self.generation) {
+            HoldState::Lost(reason) => reason,
+            HoldState::Held | HoldState::Released => LossReason::Expired,
+        }
+    }
+
     /// Releases the lock, or gives up acquiring it. Changes nothing for a later generation.
     pub(crate) fn release(&self, now: Timestamp) {
         let generation = self.generation;

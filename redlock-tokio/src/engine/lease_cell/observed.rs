@@ -109,6 +109,13 @@ impl CellState {
         }
     }
 
+    pub(super) fn observe_gift(&mut self, now: Timestamp) {
+        let token = self.lease.token();
+        if let Some(observed) = &mut self.observed {
+            observed.end(now, |_| true, |held| LockChange::GivenAway { token, held });
+        }
+    }
+
     pub(super) fn observe_loss(&mut self, now: Timestamp, reason: LossReason) {
         let token = self.lease.token();
         if let Some(observed) = &mut self.observed {

@@ -94,6 +94,11 @@ impl LeaseCell {
     pub(super) fn command(&self, transmit: &Transmit) -> Option<Command> {
         let operation: Operation = transmit.operation;
         let label = &self.client.label;
+        if let Operation::Adopt { .. } = operation {
+            let giver = self.terms.adopts_from.clone()?;
+            let key = self.keys.first().clone();
+            return Some(Command::adoption(key, giver, operation, label));
+        }
         match (transmit.access, self.keys.slots()) {
             (Access::Slot(slot), Some(slots)) => {
                 let key = slots.get(slot)?.clone();

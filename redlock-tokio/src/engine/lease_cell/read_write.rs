@@ -77,6 +77,12 @@ impl LeaseCell {
         self.keys.share() == Share::Writer
     }
 
+    /// Returns whether the lock has one key, which nobody shares.
+    pub(crate) fn has_one_owner(&self) -> bool {
+        let is_alone = matches!(self.keys.share(), Share::Exclusive | Share::Writer);
+        is_alone && !self.keys.has_several() && !self.is_reader()
+    }
+
     /// Returns whether the lock is one of a reader, or of a writer that was downgraded.
     pub(crate) fn is_reader(&self) -> bool {
         self.state().lease.is_reader()

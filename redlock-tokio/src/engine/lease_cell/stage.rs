@@ -47,6 +47,8 @@ pub(crate) enum End {
     },
     /// It was released before it had the lock.
     GivenUp,
+    /// It was given away, for another process to adopt.
+    GivenAway,
     Lost(LossReason),
     Released(ReleaseVerdict),
 }

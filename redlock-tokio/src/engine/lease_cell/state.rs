@@ -267,6 +267,17 @@ impl CellState {
         has_left
     }
 
+    /// Gives the lock away. Returns the end of its validity, or `None` if the holder does not have it any more.
+    pub(super) fn give(&mut self, now: Timestamp, generation: Generation) -> Option<Timestamp> {
+        if !self.is_generation(generation) {
+            return None;
+        }
+        let valid_until = self.lease.give(now)?;
+        self.observe_gift(now);
+        self.enter(Stage::Ended(End::GivenAway));
+        Some(valid_until)
+    }
+
     /// Lets the next holder have the lock.
     pub(super) fn hand_over(&mut self, now: Timestamp, label: Option<&'static str>) {
         self.observe_handover(now);

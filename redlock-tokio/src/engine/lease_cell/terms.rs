@@ -5,6 +5,7 @@ use redlock_core::{LeaseConfig, Share};
 use crate::{
     engine::turns::TurnLength,
     key::{KeySet, SlotKeys},
+    node::Holder,
     observer::Subject,
     options::QueuePolicy,
 };
@@ -19,6 +20,8 @@ pub(crate) struct Terms {
     pub(crate) fails_fast: bool,
     /// How long the turns of this process are.
     pub(super) turn_length: TurnLength,
+    /// The client that has given the lock away, if the request adopts one.
+    pub(crate) adopts_from: Option<Holder>,
 }
 
 /// A lock that is asked for.

@@ -75,11 +75,11 @@ impl Store {
                 } else {
                     self.set_all(now, command, ttl)
                 };
-                match fence {
-                    _ if !has_all => Vote::Denied,
-                    None => Vote::Granted,
-                    Some(fence) => self.raise_counters(now, command, fence),
-                }
+                self.vote_and_raise(now, command, has_all, fence)
+            }
+            Operation::Adopt { ttl, fence, .. } => {
+                let is_adopted = self.adopt(now, command, ttl);
+                self.vote_and_raise(now, command, is_adopted, fence)
             }
             Operation::Fence { fence, .. } => {
                 if self.has_all(now, command) {
@@ -201,6 +201,35 @@ impl Store {
             }
         }
         true
+    }
+
+    /// Sets the key to another value if it has the giver's. Returns whether it had.
+    fn adopt(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> bool {
+        let key = command.key();
+        if command.has_several_keys() || self.value(now, key) != command.giver() {
+            return false;
+        }
+        self.insert(
+            key.clone(),
+            command.value(),
+            now.saturating_add(ttl.as_duration()),
+        );
+        true
+    }
+
+    /// Raises the counters if the keys were set, and there is a fence.
+    fn vote_and_raise(
+        &mut self,
+        now: Timestamp,
+        command: &Command,
+        has_all: bool,
+        fence: Option<FencingToken>,
+    ) -> Vote {
+        match fence {
+            _ if !has_all => Vote::Denied,
+            None => Vote::Granted,
+            Some(fence) => self.raise_counters(now, command, fence),
+        }
     }
 
     /// Sets the keys in their order, up to the first that has another value. Returns whether all have the token now.

@@ -232,6 +232,9 @@ impl Request {
             Operation::Acquire { ttl, .. } => {
                 self.push(Ask::Set, self.encoder.set(command, ttl), position);
             }
+            Operation::Adopt { .. } if !has_several => {
+                self.push(Ask::Adopt, self.encoder.adopt(command), position);
+            }
             Operation::Extend { .. } => {
                 self.push_shared(Shared::Extensions, Call::ByHash, position);
             }

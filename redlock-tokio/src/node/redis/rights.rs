@@ -45,6 +45,9 @@ const SCRIPTS: [&str; 4] = ["MGET", "PTTL", "PEXPIRE", "DEL"];
 /// The commands that a lock of several keys needs.
 const SEVERAL: [&str; 7] = ["EVAL", "MGET", "EXISTS", "SET", "PTTL", "PEXPIRE", "DEL"];
 
+/// The commands that an adoption needs.
+const ADOPTION: [&str; 3] = ["EVAL", "MGET", "SET"];
+
 /// The commands that a reader needs.
 const READER: [&str; 12] = [
     "MGET",
@@ -202,6 +205,7 @@ impl Rights {
             Operation::Acquire { .. } if command.has_several_keys() => {
                 ("a lock of several keys", &SEVERAL[..])
             }
+            Operation::Adopt { .. } => ("an adoption", &ADOPTION[..]),
             // The extension may be the downgrade of a writer.
             Operation::Acquire { .. } | Operation::Extend { .. } if command.is_readers() => {
                 ("a reader", &READER[..])

@@ -200,6 +200,18 @@ pub(super) static RELEASE_ALL: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
+/// Sets the key to another value, with a new ttl, if it has the giver's. Returns 1 if it had. `MGET` finds nothing in a key
+/// of another type.
+pub(super) static ADOPT: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('MGET', KEYS[1])[1] ~= ARGV[1] then \
+           return 0 \
+         end \
+         redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) \
+         return 1",
+    )
+});
+
 /// Returns the scripts that are called by hash. A new connection loads them.
 pub(super) fn all() -> [&'static Script; 7] {
     [

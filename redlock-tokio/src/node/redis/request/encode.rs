@@ -97,6 +97,15 @@ impl Encoder {
         cmd
     }
 
+    /// `EVAL source 1 key giver value ttl`, in full like commands for several keys
+    pub(super) fn adopt(&self, command: &Command) -> Cmd {
+        let key = [command.key()].into_iter();
+        let mut cmd = self.script(&script::ADOPT, Call::InFull, 1, key);
+        cmd.arg(command.giver()).arg(command.value());
+        cmd.arg(command.ttl().map(Ttl::as_millis));
+        cmd
+    }
+
     fn start(&self, command: &Command) -> Cmd {
         Cmd::with_capacity(8, 80 + self.key(command).len())
     }

@@ -59,7 +59,9 @@ pub(super) enum Ask {
     Value,
     /// `PTTL`, of the mark of a writer.
     Mark,
-    /// Acquires several keys or none, by a script that is sent in full.
+    /// Adopts a key, by a script that is sent in full.
+    Adopt,
+    /// Acquires several keys or none, likewise.
     AcquireAll,
     /// Raises the fencing counters of several keys, likewise.
     FenceAll,

@@ -83,8 +83,8 @@ fn vote(ask: Ask, reply: Value) -> Answer {
     match (ask, reply) {
         (Ask::Set, Value::Okay) => Ok(Vote::Granted),
         (Ask::Set | Ask::AcquireAll, Value::Nil) => Ok(Vote::Denied),
-        (Ask::AcquireAll | Ask::ReleaseAll, Value::Int(1)) => Ok(Vote::Granted),
-        (Ask::ReleaseAll, Value::Int(0)) => Ok(Vote::Denied),
+        (Ask::Adopt | Ask::AcquireAll | Ask::ReleaseAll, Value::Int(1)) => Ok(Vote::Granted),
+        (Ask::Adopt | Ask::ReleaseAll, Value::Int(0)) => Ok(Vote::Denied),
         (Ask::ExtendAll, Value::BulkString(left)) => extension(&left),
         (_, reply) => Err(failure(reply)),
     }

@@ -1,0 +1,101 @@
+//! Locks that are given away to other processes, and those that were adopted from others.
+
+use std::sync::Arc;
+
+use redlock_core::{AcquireFailure, FencingToken, Slot, Timestamp};
+
+use super::{
+    Client, Contender, HeldLease, LeaseCell, LeaseRequest, LockTicket, stage::Stage,
+    state::CellState,
+};
+use crate::{
+    engine::{lane::Prospect, queue::Role},
+    node::Holder,
+};
+
+impl HeldLease {
+    /// Gives the lock away, without a release. `None` if it is not held any more.
+    pub(crate) fn give(&self) -> Option<LockTicket> {
+        let lease = &self.lease;
+        let client = lease.client();
+        // Read before the other clock, so that a pause between the two makes the time shorter and not longer.
+        let wall = client.wall_clock.since_1970();
+        let now = lease.now();
+        let valid_until = lease.update(now, |state| state.give(now, self.generation))?;
+        let left = valid_until.saturating_duration_since(now);
+        let value = client.label.value_of(lease.token());
+        Some(LockTicket {
+            key: lease.keys().first().clone(),
+            giver: Holder::new(&value[..]),
+            until: wall.saturating_add(left),
+            fence: lease.fence(),
+        })
+    }
+}
+
+/// Asks the nodes for a lock that was given away.
+pub(crate) fn adopt(
+    client: &Arc<Client>,
+    ticket: &LockTicket,
+    request: &LeaseRequest,
+) -> HeldLease {
+    // Redlock step 1, and before the wall clock for the same reason as above.
+    let now = client.clock.now();
+    let left = ticket.until.saturating_sub(client.wall_clock.since_1970());
+    let lease = LeaseCell::new(client, client.next_ticket(), request);
+    let until = now.saturating_add(left);
+    lease.update(now, |state| {
+        lease.begin_adoption(state, now, until, ticket.fence);
+    });
+    // The shutdown may have begun before the lease had a deadline.
+    if client.is_shut_down() {
+        lease.stop_acquiring();
+    }
+    HeldLease::first(lease)
+}
+
+impl LeaseCell {
+    /// Returns whether the lock is, or will be, adopted. Such a lease has no place in the queue: it does not wait, and the
+    /// requests of this process wait for it as for another process.
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.terms.adopts_from.is_some()
+    }
+
+    fn begin_adoption(
+        &self,
+        state: &mut CellState,
+        now: Timestamp,
+        until: Timestamp,
+        fence: Option<FencingToken>,
+    ) {
+        let giver = self.terms.adopts_from.as_ref().and_then(Holder::token);
+        let (Stage::New, Some(giver)) = (state.stage(), giver) else {
+            return;
+        };
+        if self.client.is_shut_down() {
+            return state.exhaust(AcquireFailure::Abandoned, 0);
+        }
+        if self.client.majority(now, until, now) != Prospect::MayVote {
+            self.client.want_connections();
+        }
+        state.enter(Stage::Acquiring { after_pause: false });
+        let proposal = self.terms.fenced.then(|| {
+            let by_clock = self.client.wall_clock.propose(&self.client.clock, now);
+            let next = fence.and_then(FencingToken::next);
+            next.map_or(by_clock, |next| next.max(by_clock))
+        });
+        state.lease.adopt(now, giver, until, proposal);
+    }
+
+    /// Has the requests of this process look again that ask the nodes for the key of an adopted lock which has ended: a
+    /// server does not notify the connection that has made the change.
+    pub(super) fn wake_local_requests(&self, now: Timestamp) {
+        let (queue, key) = (&self.client.queue, self.keys.first());
+        let plain = queue.turn(key.as_bytes());
+        let shared = queue.shared_turns(key, Role::Writer);
+        let turns = plain.into_iter().chain(shared);
+        for lease in turns.filter_map(Contender::into_lease) {
+            lease.update(now, |state| lease.probe_again(state, Slot::FIRST));
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Locks that one process gives away and another adopts: over real servers, with late messages of the giver, nodes that are
+//! down, and a giver that dies.
+
+use std::{env, process};
+
+use redlock_tokio::{AdoptError, LockOptions, LockTicket, Redlock, test_util::RedisServers};
+use tokio::task::JoinSet;
+
+use crate::support::{
+    self, Cli, MS,
+    bed::{Bed, LONG_TTL},
+    eventually, trusting,
+};
+
+/// Where the process that gives the lock away finds the servers.
+const SERVERS: &str = "REDLOCK_TEST_SERVERS";
+
+#[tokio::test]
+async fn a_lock_outlives_the_process_that_has_given_it_away() {
+    const TEST: &str = "transfer::a_lock_outlives_the_process_that_has_given_it_away";
+    if support::role().is_some() {
+        let servers = env::var(SERVERS).unwrap();
+        let giver = trusting(servers.split(','));
+        let giver = giver.client_label("giver").build().await.unwrap();
+        let ticket = giver.lock("k").fenced().await.unwrap().into_ticket();
+        println!("{}", serde_json::to_string(&ticket.unwrap()).unwrap());
+        process::abort();
+    }
+    let servers = RedisServers::spawn(3).unwrap();
+    let urls: Vec<_> = servers.iter().map(|it| it.url()).collect();
+    let output = process::Command::new(env::current_exe().unwrap())
+        .args(["--exact", TEST, "--nocapture"])
+        .env(support::ROLE, "giver")
+        .env(SERVERS, urls.join(","))
+        .output()
+        .unwrap();
+    assert!(!output.status.success(), "it was aborted");
+    let output = String::from_utf8(output.stdout).unwrap();
+    let sent = output.lines().find(|it| it.starts_with('{'));
+    let ticket: LockTicket = serde_json::from_str(sent.expect("it has sent a ticket")).unwrap();
+    assert_eq!(ticket.giver().label(), Some("giver"));
+
+    let builder = servers.builder().client_label("worker");
+    let worker = builder.build().await.unwrap();
+    assert!(worker.try_lock("k").await.unwrap_err().is_contended());
+    let guard = worker.adopt(ticket.clone()).await.unwrap();
+    assert!(guard.fencing_token() > ticket.fencing_token());
+    let value = guard.value();
+    for server in servers.iter() {
+        assert_eq!(Cli::of(server).get("k").as_ref(), Some(&value));
+    }
+    let twice = worker.adopt(ticket).await.unwrap_err();
+    assert!(matches!(twice, AdoptError::Gone(_)), "{twice}");
+    guard.extend().await.unwrap();
+    guard.release().await;
+    assert!(worker.try_lock("k").await.is_ok());
+}
+
+/// The extension is on its way when the lock is given away, and arrives under the adopter.
+#[tokio::test]
+async fn a_late_extension_of_the_giver_does_not_touch_the_adopted_lock() {
+    let bed = Bed::new(3);
+    let (giver, worker) = (bed.redlock().await, bed.bystander().await);
+    let guard = giver.lock("k").await.unwrap();
+    let everywhere = || (0..3).all(|it| bed.cli(it).get("k").is_some());
+    eventually("all have the key", everywhere).await;
+    for proxy in &bed.proxies {
+        proxy.requests().hold();
+    }
+    let hold = guard.hold().clone();
+    let extension = tokio::spawn(async move { hold.extend().await });
+    for proxy in &bed.proxies {
+        let is_held = || proxy.requests().waiting() > 0;
+        eventually("the extension is held", is_held).await;
+    }
+    let ticket = guard.into_ticket().unwrap();
+    let options = LockOptions::new().ttl(MS(30_000)).no_renewal();
+    let adopted = worker.adopt(ticket).options(options).await.unwrap();
+    let before: Vec<_> = (0..3).map(|it| bed.cli(it).comparisons()).collect();
+    for proxy in &bed.proxies {
+        proxy.requests().pass();
+    }
+    for (index, before) in before.into_iter().enumerate() {
+        let cli = bed.cli(index);
+        let arrived = || cli.comparisons() > before;
+        eventually("the extension has arrived", arrived).await;
+        assert_eq!(cli.get("k"), Some(adopted.value()));
+        assert!(cli.pttl("k") <= 30_000, "it would live for {LONG_TTL:?}");
+    }
+    assert!(extension.await.unwrap().is_err());
+    adopted.extend().await.unwrap();
+    adopted.release().await;
+    bed.no_key_is_left().await;
+}
+
+/// The giver's request to set the key reaches one node after the lock was adopted, and released.
+#[tokio::test]
+async fn a_late_set_of_the_giver_does_not_let_a_second_client_adopt() {
+    let bed = Bed::new(3);
+    let (giver, worker) = (bed.redlock().await, bed.bystander().await);
+    let (cli, proxy) = (bed.cli(0), &bed.proxies[0]);
+    proxy.requests().hold();
+    let ticket = giver.lock("k").await.unwrap().into_ticket().unwrap();
+    let unrenewed = LockOptions::new().no_renewal();
+    let adopted = worker.adopt(ticket.clone()).options(unrenewed);
+    let adopted = adopted.await.expect("two of three have it");
+    assert_eq!(cli.get("k"), None);
+    proxy.requests().pass();
+    let is_back = || {
+        cli.get("k")
+            .is_some_and(|it| it.as_bytes() == ticket.giver().value())
+    };
+    eventually("the giver's token is on one node", is_back).await;
+    let gone = worker.adopt(ticket.clone()).await.unwrap_err();
+    assert!(matches!(gone, AdoptError::Gone(_)), "{gone}");
+    adopted.extend().await.unwrap();
+    adopted.release().await;
+    let gone = worker.adopt(ticket).await.unwrap_err();
+    assert!(matches!(gone, AdoptError::Gone(_)), "{gone}");
+    // The node is of no use until the ttl is over. Two others are enough.
+    assert!(worker.try_lock("k").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_lock_is_adopted_with_two_of_five_nodes_down() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let [giver, worker] = [(); 2].map(|()| servers.builder().build());
+    let (giver, worker) = (giver.await.unwrap(), worker.await.unwrap());
+    let guard = giver.lock("k").await.unwrap();
+    servers.get(0).kill();
+    servers.get(3).freeze();
+    let adopted = worker.adopt(guard.into_ticket().unwrap()).await.unwrap();
+    adopted.extend().await.unwrap();
+    assert!(giver.try_lock("k").await.is_err());
+    servers.get(3).thaw();
+}
+
+/// Jobs that are delivered twice, to two processes at the same time.
+#[tokio::test]
+async fn of_two_processes_one_at_most_adopts() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let connect = async || servers.builder().build().await.unwrap();
+    let [giver, one, other] = [connect().await, connect().await, connect().await];
+    let mut adopted = 0;
+    for round in 0..100 {
+        let key = format!("job:{round}");
+        let ticket = giver.lock(&key).await.unwrap().into_ticket().unwrap();
+        let mut adopters = JoinSet::new();
+        for worker in [&one, &other] {
+            let (worker, ticket) = (Redlock::clone(worker), ticket.clone());
+            adopters.spawn(async move { worker.adopt(ticket).await });
+        }
+        let outcomes = adopters.join_all().await;
+        let guards: Vec<_> = outcomes.into_iter().flatten().collect();
+        assert!(guards.len() < 2, "round {round}");
+        adopted += guards.len();
+    }
+    // A node may not have had the key yet. Then each of the two can have one of the others.
+    assert!(adopted > 90, "{adopted} of 100");
+}
+
+/// A server does not notify the connection that has released.
+#[tokio::test]
+async fn a_waiter_of_the_adopters_process_gets_the_lock_at_once() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let connect = async || servers.builder().build().await.unwrap();
+    let (giver, worker) = (connect().await, connect().await);
+    for _ in 0..10 {
+        let ticket = giver.lock("k").await.unwrap().into_ticket().unwrap();
+        let adopted = worker.adopt(ticket).await.unwrap();
+        let waiter = tokio::spawn(worker.lock("k").into_future());
+        tokio::time::sleep(MS(300)).await;
+        let released = std::time::Instant::now();
+        drop(adopted);
+        drop(waiter.await.unwrap().unwrap());
+        assert!(released.elapsed() < MS(100), "{:?}", released.elapsed());
+        eventually("it is free", || Cli::of(servers.get(0)).get("k").is_none()).await;
+    }
+}

@@ -1,0 +1,271 @@
+//! Locks that one process gives away and another adopts: over nodes in memory, by tokio's clock.
+
+use std::time::Duration;
+
+use futures::{FutureExt, future::join};
+use redlock_tokio::{
+    AdoptError, ExtendError, LockError, LockOptions, LockTicket, MemoryNode, NodeState, Redlock,
+    TicketError,
+};
+use tokio::time::Instant;
+
+use crate::support::{
+    MS,
+    in_memory::{all_empty, over, settle, three_nodes},
+};
+
+/// Connects a process whose wall clock is ahead by this much.
+async fn process(nodes: &[MemoryNode], label: &str, ahead: Duration) -> Redlock {
+    let since = Instant::now();
+    let builder = over(nodes).client_label(label);
+    let builder = builder.wall_clock(move || Duration::from_secs(1000) + ahead + since.elapsed());
+    builder.build().await.unwrap()
+}
+
+/// Three nodes, and two processes.
+async fn giver_and_worker() -> (Vec<MemoryNode>, Redlock, Redlock) {
+    let nodes = three_nodes();
+    let giver = process(&nodes, "giver", Duration::ZERO).await;
+    let worker = process(&nodes, "worker", Duration::ZERO).await;
+    (nodes, giver, worker)
+}
+
+async fn ticket(giver: &Redlock, key: &str) -> LockTicket {
+    giver.lock(key).await.unwrap().into_ticket().unwrap()
+}
+
+fn have(nodes: &[MemoryNode], key: &str, label: &str) -> bool {
+    let has = |it: &MemoryNode| {
+        it.value(key)
+            .is_some_and(|it| it.ends_with(label.as_bytes()))
+    };
+    nodes.iter().all(has)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_given_away_is_neither_renewed_nor_released() {
+    let (nodes, giver, worker) = giver_and_worker().await;
+    let guard = giver.lock("k").await.unwrap();
+    let hold = guard.hold().clone();
+    let ticket = guard.into_ticket().unwrap();
+    assert_eq!(ticket.key().as_bytes(), b"k");
+    assert_eq!(ticket.giver().value(), hold.value().as_bytes());
+    assert!(!hold.is_valid() && hold.lost().now_or_never().is_none());
+    assert_eq!(hold.extend().await, Err(ExtendError::Released));
+    assert!(giver.held().is_empty());
+    assert_eq!(giver.queue().keys, 0);
+    let report = giver.shutdown().await;
+    assert_eq!((report.held, report.abandoned), (0, 0));
+    assert!(have(&nodes, "k", "@giver"), "the keys stay");
+    // Nobody adopts it. It is free after its ttl, and not before.
+    tokio::time::sleep(MS(9_900)).await;
+    assert!(worker.try_lock("k").await.unwrap_err().is_contended());
+    tokio::time::sleep(MS(100)).await;
+    assert!(worker.try_lock("k").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adopted_lock_is_renewed_and_released_by_the_adopter() {
+    let (nodes, giver, worker) = giver_and_worker().await;
+    let ticket = ticket(&giver, "k").await;
+    tokio::time::sleep(MS(5_000)).await;
+    let options = LockOptions::new().ttl(MS(3_000)).label("invoices");
+    let guard = worker.adopt(ticket).options(options).await.unwrap();
+    assert!(have(&nodes, "k", "@worker"));
+    // A hundredth and 2 ms of drift.
+    assert_eq!(guard.remaining(), MS(3_000 - 32));
+    let [held] = &worker.held()[..] else {
+        panic!("it is listed");
+    };
+    let hold = held.hold.as_ref().unwrap();
+    assert_eq!((hold.token, held.label), (guard.token(), Some("invoices")));
+    tokio::time::sleep(MS(30_000)).await;
+    assert!(guard.is_valid(), "it is renewed");
+    drop(guard);
+    worker.shutdown().await;
+    assert!(all_empty(&nodes) && worker.held().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_of_both_processes_wait_for_the_adopter() {
+    let (_nodes, giver, worker) = giver_and_worker().await;
+    let guard = giver.lock("k").await.unwrap();
+    let waiter = |process: &Redlock| {
+        let lock = process.lock("k").wait(MS(60_000));
+        tokio::spawn(async move { lock.await.map(|_| Instant::now()) })
+    };
+    let [first, second] = [waiter(&giver), waiter(&worker)];
+    settle().await;
+    let ticket = guard.into_ticket().unwrap();
+    let guard = worker.adopt(ticket).await.unwrap();
+    let third = waiter(&worker);
+    tokio::time::sleep(MS(20_000)).await;
+    assert!([&first, &second, &third].iter().all(|it| !it.is_finished()));
+    let released = Instant::now();
+    drop(guard);
+    for waiter in [first, second, third] {
+        let served = waiter.await.unwrap().unwrap();
+        assert!(served - released < MS(500), "{:?}", served - released);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_one_of_two_adopters_gets_the_lock() {
+    let (nodes, giver, worker) = giver_and_worker().await;
+    let rival = process(&nodes, "rival", Duration::ZERO).await;
+    for _ in 0..20 {
+        let ticket = ticket(&giver, "k").await;
+        let (one, other) = join(
+            worker.adopt(ticket.clone()).into_future(),
+            rival.adopt(ticket.clone()).into_future(),
+        )
+        .await;
+        let (winner, loser) = match (one, other) {
+            (Ok(winner), Err(loser)) | (Err(loser), Ok(winner)) => (winner, loser),
+            both => panic!("{both:?}"),
+        };
+        assert!(matches!(loser, AdoptError::Gone(_)), "{loser}");
+        assert!(winner.is_valid());
+        winner.release().await;
+        let late = rival.adopt(ticket).await.unwrap_err();
+        assert!(matches!(late, AdoptError::Gone(_)), "{late}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_ends_with_the_validity_of_the_giver() {
+    let (nodes, giver, worker) = giver_and_worker().await;
+    let fast = process(&nodes, "fast", MS(9_000)).await;
+    let ticket = ticket(&giver, "k").await;
+    // A clock that is far ahead only makes the time shorter.
+    tokio::time::sleep(MS(898)).await;
+    let early = fast.adopt(ticket.clone()).await.unwrap_err();
+    assert!(matches!(early, AdoptError::Expired), "{early}");
+    assert!(have(&nodes, "k", "@giver"), "no node was asked");
+    tokio::time::sleep(MS(9_000)).await;
+    let late = worker.adopt(ticket).await.unwrap_err();
+    assert!(matches!(late, AdoptError::Expired), "{late}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_lock_gets_a_larger_fence_even_where_the_clock_is_behind() {
+    let nodes = three_nodes();
+    let ahead = process(&nodes, "ahead", Duration::from_secs(3)).await;
+    let worker = process(&nodes, "worker", Duration::ZERO).await;
+    let guard = ahead.lock("k").fenced().await.unwrap();
+    let given = guard.fencing_token().unwrap();
+    let ticket = guard.into_ticket().unwrap();
+    assert_eq!(ticket.fencing_token(), Some(given));
+    let guard = worker.adopt(ticket).await.unwrap();
+    assert_eq!(guard.fencing_token(), given.next());
+    guard.release().await;
+    // A lock that was not fenced can be.
+    let ticket = ticket_of(&worker).await;
+    let options = LockOptions::new().fenced();
+    let guard = worker.adopt(ticket).options(options).await.unwrap();
+    assert!(guard.fencing_token() > given.next());
+}
+
+async fn ticket_of(process: &Redlock) -> LockTicket {
+    ticket(process, "k").await
+}
+
+#[tokio::test(start_paused = true)]
+async fn locks_that_others_may_share_are_not_given_away() {
+    let (nodes, giver, _worker) = giver_and_worker().await;
+    let shared = [
+        giver.lock_all(["a", "b"]).await.unwrap(),
+        giver.semaphore("s", 2).acquire().await.unwrap(),
+        giver.rw_lock("rw").read().await.unwrap(),
+    ];
+    for guard in shared {
+        let error = guard.into_ticket().unwrap_err();
+        assert!(matches!(error, TicketError::Shared { guard } if guard.is_valid()));
+    }
+    let writer = giver.rw_lock("rw").write().await.unwrap();
+    writer.downgrade().await.unwrap();
+    let error = writer.into_ticket().unwrap_err();
+    assert!(matches!(error, TicketError::Shared { .. }), "{error}");
+    drop(error); // and the guard in it
+    let unrenewed = LockOptions::new().no_renewal();
+    let lost = giver.lock("k").options(unrenewed).await.unwrap();
+    tokio::time::sleep(MS(10_000)).await;
+    let error = lost.into_ticket().unwrap_err();
+    assert!(matches!(error, TicketError::Lost(_)), "{error}");
+    giver.shutdown().await;
+    assert!(all_empty(&nodes));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lock_of_a_writer_is_adopted_as_a_plain_lock() {
+    let (nodes, giver, worker) = giver_and_worker().await;
+    let writer = giver.rw_lock("k").write().await.unwrap();
+    let guard = worker.adopt(writer.into_ticket().unwrap()).await.unwrap();
+    assert!(giver.rw_lock("k").try_read().await.is_err());
+    drop(guard);
+    worker.shutdown().await;
+    assert!(all_empty(&nodes));
+    assert!(giver.rw_lock("k").try_read().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adoption_without_a_majority_uses_up_only_the_nodes_that_it_reached() {
+    let (nodes, giver, worker) = giver_and_worker().await;
+    let ticket = ticket(&giver, "k").await;
+    for node in &nodes[1..] {
+        node.set_down(true);
+    }
+    let error = worker.adopt(ticket.clone()).await.unwrap_err();
+    let AdoptError::Lock(LockError::NoQuorum(attempts)) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(attempts.count, 1);
+    for node in &nodes[1..] {
+        node.set_down(false);
+    }
+    while worker
+        .nodes()
+        .iter()
+        .any(|it| it.state != NodeState::Voting)
+    {
+        tokio::time::sleep(MS(50)).await;
+    }
+    assert!(nodes[0].value("k").is_none(), "released");
+    assert!(have(&nodes[1..], "k", "@giver"));
+    let guard = worker
+        .adopt(ticket)
+        .await
+        .expect("two of three still have it");
+    // The first renewal sets the key where it is missing.
+    tokio::time::sleep(MS(4_000)).await;
+    assert!(have(&nodes, "k", "@worker") && guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_adoption_leaves_no_key_of_the_adopter() {
+    let (nodes, giver, worker) = giver_and_worker().await;
+    for polls in 0..4 {
+        let ticket = ticket(&giver, "k").await;
+        let mut adoption = worker.adopt(ticket).into_future();
+        for _ in 0..polls {
+            if (&mut adoption).now_or_never().is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(adoption);
+        settle().await;
+        assert!(nodes.iter().all(|it| {
+            let value = it.value("k");
+            value.is_none_or(|value| value.ends_with(b"@giver"))
+        }));
+        tokio::time::sleep(MS(10_000)).await;
+    }
+    worker.shutdown().await;
+    assert!(all_empty(&nodes));
+    let late = worker.adopt(ticket(&giver, "k").await).await.unwrap_err();
+    assert!(
+        matches!(late, AdoptError::Lock(LockError::ShutDown)),
+        "{late}"
+    );
+}
