@@ -1,23 +1,18 @@
 //! A job that every host of a fleet starts at the same moment, and that only one of them runs.
 //!
-//! The host that gets the lock runs the job. It holds the lock for at least half of the interval, however
-//! short the job is. So a host whose clock is late finds the lock held, and skips the job.
+//! Each host asks for the run of each moment. One of them runs the job, and the others are told that it runs elsewhere,
+//! even those whose clocks are late by more than the job takes.
 //!
 //! ```sh
 //! cargo run -p redlock-examples --features cron --bin cron -- --every 1s --runs 3
 //! ```
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use redlock_tokio::{LockError, LockOptions, Redlock};
-use tokio::{
-    task::JoinSet,
-    time::{sleep, sleep_until},
-};
-
-const KEY: &str = "cron:report";
+use redlock_tokio::{LockOptions, OnceOutcome, Redlock};
+use tokio::{task::JoinSet, time::sleep};
 
 /// Runs a job at regular times, on one of the runners.
 #[derive(Clone, Debug, Parser)]
@@ -75,44 +70,42 @@ impl Runner {
     async fn run(&self, times: u32) -> Result<()> {
         let mut slot = self.slot()? + 1;
         for _ in 0..times {
-            self.wait_for(slot).await?;
-            self.run_or_skip(slot).await;
+            let begin = self.wait_for(slot).await?;
+            self.run_or_skip(slot, begin).await;
             // A runner skips the intervals that pass during its own job.
             slot = self.slot()?.max(slot) + 1;
         }
         Ok(())
     }
 
-    /// Runs the job if this runner gets the lock.
+    /// Runs the job if this runner is the one.
     ///
-    /// All runners try at the same moment. With `try_lock`, each of them might get a minority of the nodes, and
-    /// none the lock. So they wait for a tenth of the interval. The winner holds the lock for half of the
-    /// interval, so that the wait of a late runner is over before the release.
-    async fn run_or_skip(&self, slot: u64) {
+    /// The others learn within a tenth of the interval that it runs elsewhere.
+    async fn run_or_skip(&self, slot: u64, begin: Duration) {
+        let name = format!("slot {slot}, runner {}", self.number);
         let options = LockOptions::new()
             .wait(self.every / 10)
-            .retry_delay(Duration::from_millis(1), Duration::from_millis(10))
-            .max_hold(Duration::from_secs(3600)); // only a run that hangs takes longer
-        let name = format!("slot {slot}, runner {}", self.number);
-        match self.redlock.lock(KEY).options(options).await {
-            Ok(guard) => {
-                let begun = Instant::now();
-                println!("{name}: runs");
-                report().await;
-                sleep_until((begun + self.every / 2).into()).await; // the minimum hold
-                guard.release().await;
-            }
-            Err(LockError::Contended(_)) => println!("{name}: skips, another runner has it"),
-            // No report is better than two. A job that may run twice could run here.
+            .retry_delay(Duration::from_millis(1), Duration::from_millis(10));
+        let run = self.redlock.once("report", UNIX_EPOCH + begin);
+        let outcome = run.options(options).run(async |_hold| {
+            println!("{name}: runs");
+            report().await;
+        });
+        match outcome.await {
+            Ok(OnceOutcome::Ran(())) => {}
+            Ok(OnceOutcome::RunElsewhere(_)) => println!("{name}: skips, another runner has it"),
+            Ok(OnceOutcome::Missed { late }) => println!("{name}: skips, {late:?} too late"),
+            // No report is better than two.
             Err(error) => println!("{name}: skips, {error}"),
         }
     }
 
-    async fn wait_for(&self, slot: u64) -> Result<()> {
+    /// Waits until the interval begins by the runner's clock, and returns when that is.
+    async fn wait_for(&self, slot: u64) -> Result<Duration> {
         let begin = u64::try_from(self.every.as_millis())?.saturating_mul(slot);
-        let left = Duration::from_millis(begin).saturating_sub(self.now()?);
-        sleep(left).await;
-        Ok(())
+        let begin = Duration::from_millis(begin);
+        sleep(begin.saturating_sub(self.now()?)).await;
+        Ok(begin)
     }
 
     /// Returns the number of the current interval, by the runner's clock.
@@ -130,8 +123,8 @@ impl Runner {
     }
 }
 
-/// Runs the job. The job is far shorter than the interval, so without a minimum hold a late host would find the
-/// lock free and run the job again.
+/// Runs the job. The job is far shorter than the clocks differ, so with a lock that is released after it, a late host would
+/// run the job again.
 async fn report() {
     sleep(Duration::from_millis(5)).await;
 }
