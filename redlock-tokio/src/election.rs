@@ -2,13 +2,29 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::sync::{Notify, watch};
 
-use crate::{
-    Hold, Key, Lock, LockError, LockGuard, LockOptions, engine::lease_cell::Client, key::KeySet,
-    lock::Mistake,
-};
+use crate::{Hold, Holder, LockError, LockGuard, LockOptions, Redlock, Verdict};
 
 /// How long to wait before the next request for the lock, if one fails at once.
 const PAUSE: Duration = Duration::from_millis(200);
+
+impl Redlock {
+    /// Returns the election of this name, in which this process can be a candidate for the leader of the fleet. Asks no node: see
+    /// [`Election::run`].
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let done = redlock.elect("reports").run(async |leadership| leadership.is_valid()).await?;
+    /// assert!(done);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn elect(&self, name: impl AsRef<[u8]>) -> Election {
+        Election::new(self.clone(), name.as_ref())
+    }
+}
 
 /// An election, in which this process is a candidate. Made by [`Redlock::elect`](crate::Redlock::elect).
 ///
@@ -55,18 +71,17 @@ const PAUSE: Duration = Duration::from_millis(200);
 ///   Put a [`timeout`](tokio::time::timeout) around each step.
 #[must_use = "the process is a candidate only while `run` is awaited"]
 pub struct Election {
-    client: Arc<Client>,
-    name: Result<KeySet, Mistake>,
+    redlock: Redlock,
+    name: Arc<[u8]>,
     options: LockOptions,
     status: watch::Sender<Status>,
 }
 
 impl Election {
-    pub(crate) fn new(client: Arc<Client>, name: &[u8]) -> Self {
-        let name = Key::with_prefix(&client.prefix, name);
+    pub(crate) fn new(redlock: Redlock, name: &[u8]) -> Self {
         Self {
-            name: name.map(KeySet::from).map_err(Mistake::Key),
-            client,
+            redlock,
+            name: name.into(),
             options: LockOptions::new(),
             status: watch::Sender::new(Status::Campaigning),
         }
@@ -85,10 +100,12 @@ impl Election {
         self.options(LockOptions::new().ttl(ttl))
     }
 
-    /// Returns a view of this candidate: whether it leads. Clones are cheap.
+    /// Returns a view of this candidate: whether it leads, and who does. Clones are cheap.
     #[must_use]
     pub fn candidate(&self) -> Candidate {
         Candidate {
+            redlock: self.redlock.clone(),
+            name: Arc::clone(&self.name),
             status: self.status.subscribe(),
         }
     }
@@ -134,7 +151,7 @@ impl Election {
                 None => {
                     let ttl = guard.cell().own_ttl().as_duration();
                     guard.release().await;
-                    self.client.clock.sleep(ttl).await;
+                    self.redlock.client().clock.sleep(ttl).await;
                 }
             }
         }
@@ -148,7 +165,7 @@ impl Election {
             .no_fail_fast()
             .no_handover();
         loop {
-            let lock = Lock::new(Arc::clone(&self.client), self.name.clone());
+            let lock = self.redlock.lock(&self.name);
             match lock.options(self.options).options(options).await {
                 Ok(guard) => return Ok(guard),
                 Err(
@@ -158,7 +175,7 @@ impl Election {
                     | LockError::TooSlow(_)
                     | LockError::Quarantined { .. }
                     | LockError::QueueFull { .. },
-                ) => self.client.clock.sleep(PAUSE).await,
+                ) => self.redlock.client().clock.sleep(PAUSE).await,
                 Err(error) => return Err(error),
             }
         }
@@ -168,7 +185,7 @@ impl Election {
 impl fmt::Debug for Election {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Election")
-            .field("name", &self.name)
+            .field("redlock", &self.redlock)
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
@@ -189,6 +206,8 @@ struct Term {
 /// A view of a candidate of an [`Election`], for the code around it. Made by [`Election::candidate`].
 #[derive(Clone)]
 pub struct Candidate {
+    redlock: Redlock,
+    name: Arc<[u8]>,
     status: watch::Receiver<Status>,
 }
 
@@ -205,6 +224,22 @@ impl Candidate {
         let status = self.status.borrow();
         match &*status {
             Status::Leading(term) if term.hold.is_valid() => Some(term.hold.clone()),
+            _ => None,
+        }
+    }
+
+    /// Asks all nodes who is the leader. `None` if nobody is, or if too few nodes answer. Advice, as all that
+    /// [`Redlock::inspect`] says: use [`is_leader`](Self::is_leader) to decide what this process does.
+    ///
+    /// The [label](Holder::label) names the process. Costs what an inspection costs.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future changes nothing.
+    pub async fn leader(&self) -> Option<Holder> {
+        let inspection = self.redlock.inspect(&self.name).await.ok()?;
+        match inspection.verdict() {
+            Verdict::Held { by, .. } => Some(by),
             _ => None,
         }
     }

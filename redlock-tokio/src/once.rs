@@ -161,6 +161,7 @@ pub enum OnceOutcome<T> {
     /// This host has run it, with this result.
     Ran(T),
     /// Another host runs it or has run it, or another task of this process. Nothing is known of its result.
+    /// [`Attempts::taken_by`] names the host, if a node has told.
     ///
     /// It is also possible that many hosts have asked at once, and none has got a majority of the nodes within the
     /// [wait](Once::options).

@@ -14,8 +14,8 @@ pub use self::operations::{UnlockReport, UnlockedNode};
 #[cfg(feature = "test-util")]
 pub use self::tables::Tables;
 use crate::{
-    Adopt, Election, Hold, Key, Lock, LockError, LockGuard, LockOptions, LockTicket, NodeStatus,
-    NotReady, Once, OptionsError, QueueStatus, RedlockRwLock, RedlockSemaphore, WithLockError,
+    Adopt, Hold, Key, Lock, LockError, LockGuard, LockOptions, LockTicket, NodeStatus, NotReady,
+    Once, OptionsError, QueueStatus, RedlockRwLock, RedlockSemaphore, WithLockError,
     engine::lease_cell::{Client, Contender},
     key::KeySet,
     lock::Mistake,
@@ -343,23 +343,6 @@ impl Redlock {
     /// ```
     pub fn once(&self, job: impl AsRef<[u8]>, fire_time: SystemTime) -> Once {
         Once::new(Arc::clone(&self.client), job.as_ref(), fire_time)
-    }
-
-    /// Returns the election of this name, in which this process can be a candidate for the leader of the fleet. Asks no node: see
-    /// [`Election::run`].
-    ///
-    /// ```
-    /// # use redlock_tokio::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let done = redlock.elect("reports").run(async |leadership| leadership.is_valid()).await?;
-    /// assert!(done);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn elect(&self, name: impl AsRef<[u8]>) -> Election {
-        Election::new(Arc::clone(&self.client), name.as_ref())
     }
 
     /// Returns the status of each node, in the order in which the nodes were given. Asks no node.

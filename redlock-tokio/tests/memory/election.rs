@@ -41,10 +41,14 @@ fn campaign(redlock: &Redlock) -> (Candidate, JoinHandle<Result<(), LockError>>)
 #[tokio::test(start_paused = true)]
 async fn one_candidate_leads_without_a_limit_and_another_one_after_it() {
     let nodes = three_nodes();
-    let (one, other) = (client(&nodes).await, client(&nodes).await);
+    let one = over(&nodes).client_label("one").build().await.unwrap();
+    let other = client(&nodes).await;
     let (mut first, leading) = campaign(&one);
+    assert_eq!(first.leader().await, None);
     assert_eq!(first.changed().await, Candidacy::Leading);
     let (mut second, _campaign) = campaign(&other);
+    let leader = second.leader().await.unwrap();
+    assert_eq!(leader.label(), Some("one"));
     // A third one, in the process of the leader.
     let (third, other_campaign) = campaign(&one);
     // Far longer than `max_hold`.

@@ -3,6 +3,7 @@
 mod acquisitions;
 mod connecting;
 mod credentials;
+mod election;
 mod extending;
 mod fencing;
 mod fencing_counters;
