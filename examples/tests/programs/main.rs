@@ -1,6 +1,7 @@
 //! The example programs, as a user runs them.
 
 mod five_nodes;
+mod leader;
 mod rediss;
 mod servers;
 #[path = "../support/mod.rs"]
