@@ -26,6 +26,9 @@ impl Setup {
             }
             Step::Crash(client) => {
                 world.faults.crashes -= 1;
+                if world.clients[client].left_until.is_some() {
+                    self.end_after_leaving(world, client);
+                }
                 world.clients[client].phase = Phase::Crashed;
             }
             Step::Pause(client) => {
@@ -49,6 +52,7 @@ impl Setup {
                 self.drive(world, client, |lease, now| _ = lease.downgrade(now));
                 world.clients[client].reads = true;
             }
+            Step::Leave(client) => self.leave(world, client),
             Step::Give(client) => self.give(world, client),
             Step::Repeat(link) => self.repeat(world, link),
             Step::Delay { link, given_up } => self.delay(world, link, given_up),
@@ -110,6 +114,26 @@ impl Setup {
                 lease.acquire_fenced(now, deadline, proposal);
             } else {
                 lease.acquire(now, deadline);
+            }
+        });
+    }
+
+    fn leave(&self, world: &mut World, client: usize) {
+        let mut left_until = None;
+        self.drive(world, client, |lease, now| {
+            let until = lease.valid_until(now);
+            left_until = until.filter(|until| lease.release_at(now, *until));
+        });
+        world.clients[client].left_until = left_until;
+    }
+
+    /// The driver ends. What it sends last may still arrive.
+    fn end_after_leaving(&self, world: &mut World, client: usize) {
+        self.drive(world, client, |lease, now| {
+            if self.mutation == Some(Mutation::LeftLockReleased) {
+                lease.release(now);
+            } else {
+                lease.abandon();
             }
         });
     }

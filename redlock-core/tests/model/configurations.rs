@@ -10,7 +10,7 @@ use self::base::{
     LATE_SET_AFTER_RESTART, ONCE, PROMOTION, RENEWED, RESTART, STRAGGLER,
 };
 use crate::{
-    fences, gathers, permits, readers, repairs,
+    fences, gathers, leaves, permits, readers, repairs,
     setup::{Beyond, Setup},
     transfers,
     world::faults,
@@ -25,6 +25,7 @@ pub(crate) fn all() -> Vec<Setup> {
     all.extend(permits::worlds());
     all.extend(readers::worlds());
     all.extend(transfers::worlds());
+    all.extend(leaves::worlds());
     all.extend(controls::negative_controls());
     all.extend(fences::negative_controls());
     all.extend(repairs::negative_controls());
@@ -32,6 +33,7 @@ pub(crate) fn all() -> Vec<Setup> {
     all.extend(permits::negative_controls());
     all.extend(readers::negative_controls());
     all.extend(transfers::negative_controls());
+    all.extend(leaves::negative_controls());
     all
 }
 

@@ -12,6 +12,7 @@ mod configurations;
 mod driver;
 mod fences;
 mod gathers;
+mod leaves;
 mod masters;
 mod next_steps;
 mod owners;

@@ -64,7 +64,13 @@ impl Model for Setup {
             Property::always("always a timer", always_a_timer),
             Property::always("nothing left behind", nothing_left_behind),
         ];
-        let sometimes: [(&'static str, Condition); 29] = [
+        let sometimes: [(&'static str, Condition); 30] = [
+            ("contended by a client that is gone", |_, world| {
+                let is_gone = |it: &Client| it.phase == Phase::Crashed && it.left_until.is_some();
+                let failed = Phase::Exhausted(AcquireFailure::Contended);
+                world.clients.iter().any(is_gone)
+                    && world.clients.iter().any(|it| it.phase == failed)
+            }),
             ("adopted", |_, world| {
                 is_adopted(world) && world.holders() == 1
             }),

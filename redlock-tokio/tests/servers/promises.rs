@@ -1,6 +1,7 @@
 //! Each promise of the README, against real servers.
 
 use std::{
+    future::pending,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -48,6 +49,29 @@ async fn a_held_lock_excludes_others_until_its_release() {
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
     let second = other.try_lock("k").await.expect("free again");
     assert!(second.is_valid());
+}
+
+#[tokio::test]
+async fn a_lock_that_is_released_later_outlives_its_process() {
+    const TEST: &str = "promises::a_lock_that_is_released_later_outlives_its_process";
+    const TTL: Duration = Duration::from_millis(300);
+    if let Some(urls) = support::role() {
+        let redlock = trusting(urls.split(',')).build().await.unwrap();
+        let guard = redlock.lock("k").ttl(TTL).await.unwrap();
+        guard.release_after(5 * TTL).await.unwrap();
+        println!("{}", support::READY);
+        return pending().await;
+    }
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let mut process = support::in_another_process(TEST, &servers.urls().join(","));
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let killed = Instant::now();
+    drop(redlock.lock("k").await.unwrap());
+    let waited = killed.elapsed();
+    // Less than the whole time, since the lock was taken before the process was killed.
+    assert!(waited > 2 * TTL, "{waited:?}");
 }
 
 #[tokio::test]
