@@ -1,0 +1,115 @@
+use std::{fmt, process::ExitCode};
+
+use redlock_tokio::{BuildError, LockError};
+
+/// How the program ends. `CLI.md` has the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Ok,
+    /// Somebody else has the lock.
+    Contended,
+    /// The lock was lost before the work was done.
+    Lost,
+    /// The nodes grant no lock.
+    Unavailable,
+    /// The arguments are wrong.
+    Usage,
+    /// This program cannot go on.
+    Internal,
+    /// The command cannot be executed.
+    NotExecutable,
+    /// There is no such command.
+    NotFound,
+    /// What the command has returned, or 128 and the signal that has ended it.
+    Of(u8),
+}
+
+impl Exit {
+    /// Returns the exit of a process that this signal has ended, as a shell reports it.
+    pub(crate) fn of_signal(signal: i32) -> Self {
+        Self::Of(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+    }
+
+    /// Returns the code. Those of failures are the ones of `sysexits.h` and of shells.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Usage => 64,
+            Self::Unavailable => 69,
+            Self::Internal => 70,
+            Self::Contended => 75,
+            Self::Lost => 76,
+            Self::NotExecutable => 126,
+            Self::NotFound => 127,
+            Self::Of(code) => code,
+        }
+    }
+
+    /// Returns the word for scripts.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Usage => "usage",
+            Self::Unavailable => "unavailable",
+            Self::Internal => "internal",
+            Self::Contended => "contended",
+            Self::Lost => "lost",
+            Self::NotExecutable => "not_executable",
+            Self::NotFound => "not_found",
+            Self::Of(_) => "command",
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// Why the program fails.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl fmt::Display) -> Self {
+        Self {
+            exit,
+            message: message.to_string(),
+        }
+    }
+
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        let exit = match &error {
+            LockError::Contended(_) => Exit::Contended,
+            LockError::InvalidKey(_) | LockError::InvalidOptions(_) => Exit::Usage,
+            _ => Exit::Unavailable,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        let exit = match &error {
+            BuildError::Refused { .. } => Exit::Unavailable,
+            _ => Exit::Usage,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(Exit::Internal, error)
+    }
+}

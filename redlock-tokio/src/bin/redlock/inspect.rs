@@ -1,0 +1,108 @@
+use std::{os::unix::ffi::OsStrExt, time::Duration};
+
+use redlock_tokio::{Holder, Inspection, KeyError, Verdict};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{Connection, InspectArgs},
+    exit::{Exit, Failure},
+    output::{Color, Output},
+};
+
+pub(crate) async fn run(
+    nodes: &Connection,
+    args: &InspectArgs,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let redlock = nodes.look().await?;
+    let inspection = redlock.inspect(args.key.as_bytes()).await?;
+    show(&inspection, output);
+    Ok(exit_of(&inspection))
+}
+
+/// Fails if the nodes do not tell.
+pub(crate) fn exit_of(inspection: &Inspection) -> Exit {
+    match inspection.verdict() {
+        Verdict::Unreachable => Exit::Unavailable,
+        _ => Exit::Ok,
+    }
+}
+
+pub(crate) fn show(inspection: &Inspection, output: &Output) {
+    let text = inspection.to_string();
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let first = output.paint(color_of(&inspection.verdict()), first);
+    output.line(format_args!("{first}\n{rest}"), || value_of(inspection));
+}
+
+pub(crate) const fn color_of(verdict: &Verdict) -> Color {
+    match verdict {
+        Verdict::Free => Color::Green,
+        Verdict::Held { .. } | Verdict::Shared { .. } => Color::Yellow,
+        _ => Color::Red,
+    }
+}
+
+/// Returns an inspection for scripts.
+pub(crate) fn value_of(inspection: &Inspection) -> Value {
+    let mut value = value_of_verdict(&inspection.verdict());
+    let permits = inspection.permits().into_iter();
+    let permits = permits.map(|(slot, verdict)| {
+        let mut value = value_of_verdict(&verdict);
+        value["slot"] = json!(slot);
+        value
+    });
+    let nodes = inspection.nodes().iter().map(|node| {
+        let (lock, error) = match &node.state {
+            Ok(state) => (state.lock.as_ref(), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        json!({
+            "node": *node.address,
+            "holder": lock.and_then(|it| it.holder.as_ref()).map(value_of_holder),
+            "remaining_seconds": lock.and_then(|it| it.remaining).map(|it| it.as_secs_f64()),
+            "error": error,
+        })
+    });
+    value["key"] = json!(inspection.key().as_bytes().escape_ascii().to_string());
+    value["permits"] = permits.collect();
+    value["waiting_writer"] = json!(inspection.has_waiting_writer());
+    value["nodes"] = nodes.collect();
+    value
+}
+
+fn value_of_verdict(verdict: &Verdict) -> Value {
+    let with_time = |(holder, remaining): (&Holder, &Duration)| {
+        let mut value = value_of_holder(holder);
+        value["remaining_seconds"] = json!(remaining.as_secs_f64());
+        value
+    };
+    let (name, holders) = match verdict {
+        Verdict::Free => ("free", vec![]),
+        Verdict::Held { by, remaining } => ("held", vec![with_time((by, remaining))]),
+        Verdict::Shared { readers } => {
+            let readers = readers
+                .iter()
+                .map(|(holder, remaining)| with_time((holder, remaining)));
+            ("shared", readers.collect())
+        }
+        Verdict::Split => ("split", vec![]),
+        Verdict::Unreachable => ("unreachable", vec![]),
+        _ => ("not_a_lock", vec![]),
+    };
+    json!({"state": name, "holders": holders})
+}
+
+fn value_of_holder(holder: &Holder) -> Value {
+    json!({
+        "label": holder.label(),
+        "token": holder.token().map(|it| it.to_string()),
+        "value": holder.value().escape_ascii().to_string(),
+    })
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        Self::usage(error)
+    }
+}

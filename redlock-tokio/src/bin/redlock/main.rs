@@ -1,0 +1,83 @@
+//! `redlock`: locks, and a look at them, from the command line. `CLI.md` is its page.
+
+mod args;
+mod bench;
+mod child;
+mod connection;
+mod exit;
+mod guardian;
+mod inspect;
+mod nodes;
+mod output;
+mod run;
+mod signals;
+mod terminal;
+mod try_lock;
+mod unlock;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use self::{
+    args::{Cli, Command},
+    exit::{Exit, Failure},
+    output::Output,
+};
+
+fn main() -> ExitCode {
+    if let Some(grace) = guardian::grace() {
+        guardian::run(grace);
+        return Exit::Ok.into();
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // An error means that nobody reads it.
+            let _ = error.print();
+            let is_help = !error.use_stderr();
+            return if is_help { Exit::Ok } else { Exit::Usage }.into();
+        }
+    };
+    let output = Output::new(cli.json, cli.color);
+    match execute(cli, &output) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            output.failure(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+fn execute(cli: Cli, output: &Output) -> Result<Exit, Failure> {
+    match cli.command {
+        Command::Completions { shell } => {
+            let name = Cli::command().get_name().to_owned();
+            clap_complete::generate(shell, &mut Cli::command(), name, &mut std::io::stdout());
+            return Ok(Exit::Ok);
+        }
+        Command::Man => {
+            let page = clap_mangen::Man::new(Cli::command());
+            page.render(&mut std::io::stdout())?;
+            return Ok(Exit::Ok);
+        }
+        _ => {}
+    }
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build()?;
+    let nodes = &cli.connection;
+    runtime.block_on(async {
+        match cli.command {
+            Command::Run(args) => run::run(nodes, &args, output).await,
+            Command::Elect(args) => run::elect(nodes, &args, output).await,
+            Command::Inspect(args) => inspect::run(nodes, &args, output).await,
+            Command::Unlock(args) => unlock::run(nodes, &args, output).await,
+            Command::Watch(args) => watch::run(nodes, &args, output).await,
+            Command::Try(args) => try_lock::run(nodes, args, output).await,
+            Command::Nodes(args) => nodes::run(nodes, &args, output).await,
+            Command::Bench(args) => bench::run(nodes, &args, output).await,
+            Command::Completions { .. } | Command::Man => Ok(Exit::Ok),
+        }
+    })
+}

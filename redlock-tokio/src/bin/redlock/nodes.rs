@@ -1,0 +1,96 @@
+use std::time::Duration;
+
+use redlock_tokio::{NodeState, NodeStatus, Redlock};
+use serde_json::json;
+
+use crate::{
+    args::{Connection, NodesArgs},
+    exit::{Exit, Failure},
+    output::{Color, Output},
+    run::SHUTDOWN,
+};
+
+pub(crate) async fn run(
+    nodes: &Connection,
+    args: &NodesArgs,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let redlock = nodes.look().await?;
+    loop {
+        measure(&redlock).await;
+        let nodes = redlock.nodes();
+        show(&nodes, output);
+        let votes = nodes
+            .iter()
+            .filter(|it| it.state == NodeState::Voting)
+            .count();
+        let Some(pause) = args.watch else {
+            redlock.shutdown_within(SHUTDOWN).await;
+            let has_majority = votes > nodes.len() / 2;
+            return Ok(if has_majority {
+                Exit::Ok
+            } else {
+                Exit::Unavailable
+            });
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Has each node answer a request, which takes and releases a lock that nobody else wants.
+async fn measure(redlock: &Redlock) {
+    let key = format!("redlock-nodes:{}", std::process::id());
+    if let Ok(guard) = redlock.lock(key).wait(Duration::ZERO).await {
+        guard.release().await;
+    }
+    // The others answer in this time, or not at all.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+fn show(nodes: &[NodeStatus], output: &Output) {
+    let width = nodes
+        .iter()
+        .map(|it| it.address.len())
+        .max()
+        .unwrap_or_default();
+    for node in nodes {
+        let (color, name) = match &node.state {
+            NodeState::Voting => (Color::Green, "voting"),
+            NodeState::Quarantined { .. } => (Color::Yellow, "quarantined"),
+            NodeState::Unconfirmed => (Color::Yellow, "unconfirmed"),
+            NodeState::Silent => (Color::Red, "silent"),
+            NodeState::Reconnecting(_) => (Color::Red, "reconnecting"),
+            NodeState::Refused(_) => (Color::Red, "refused"),
+            _ => (Color::Red, "unknown"),
+        };
+        let version = node.server.as_ref().map(|it| it.version.as_str());
+        let quarantine = match &node.state {
+            NodeState::Quarantined { remaining } => Some(*remaining),
+            _ => None,
+        };
+        let reason = match &node.state {
+            NodeState::Voting => String::new(),
+            state => format!("  {state}"),
+        };
+        let round_trip = node
+            .round_trip
+            .map(|it| format!("{:.2} ms", it.as_secs_f64() * 1e3));
+        let state = output.paint(color, format_args!("{name:<12}"));
+        let text = format!(
+            "{:<width$}  {state}  {:<10}  {:>9}{reason}",
+            node.address,
+            version.unwrap_or("-"),
+            round_trip.as_deref().unwrap_or("-"),
+        );
+        output.line(text.trim_end(), || {
+            json!({
+                "node": *node.address,
+                "state": name,
+                "reason": (node.state != NodeState::Voting).then(|| node.state.to_string()),
+                "version": version,
+                "round_trip_seconds": node.round_trip.map(|it| it.as_secs_f64()),
+                "quarantine_seconds": quarantine.map(|it| it.as_secs_f64()),
+            })
+        });
+    }
+}

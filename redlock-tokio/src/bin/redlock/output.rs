@@ -1,0 +1,85 @@
+use std::{
+    fmt::Display,
+    io::{self, IsTerminal, Write},
+};
+
+use clap::ColorChoice;
+use serde_json::{Value, json};
+
+use crate::exit::Failure;
+
+/// How to write: for people or for scripts, with colours or without.
+#[derive(Debug)]
+pub(crate) struct Output {
+    is_json: bool,
+    has_colors: bool,
+    /// Whether stderr is a terminal, which shows a line that changes.
+    is_live: bool,
+}
+
+/// A colour, as terminals know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Color {
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+}
+
+impl Output {
+    pub(crate) fn new(is_json: bool, color: ColorChoice) -> Self {
+        let has_colors = match color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
+                io::stdout().is_terminal() && !is_unwanted
+            }
+        };
+        Self {
+            is_json,
+            has_colors: has_colors && !is_json,
+            is_live: io::stderr().is_terminal() && !is_json,
+        }
+    }
+
+    pub(crate) const fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// Writes a line for people, or the value for scripts. That nobody reads it is no failure.
+    pub(crate) fn line(&self, text: impl Display, value: impl FnOnce() -> Value) {
+        let mut stdout = io::stdout().lock();
+        let _ = if self.is_json {
+            writeln!(stdout, "{}", value())
+        } else {
+            writeln!(stdout, "{text}")
+        };
+    }
+
+    pub(crate) fn failure(&self, failure: &Failure) {
+        let mut stderr = io::stderr().lock();
+        let _ = if self.is_json {
+            let value = json!({"error": failure.exit.name(), "message": failure.message});
+            writeln!(stderr, "{value}")
+        } else {
+            writeln!(stderr, "redlock: {}", failure.message)
+        };
+    }
+
+    pub(crate) fn paint(&self, color: Color, text: impl Display) -> String {
+        if self.has_colors {
+            format!("\x1b[{}m{text}\x1b[0m", color as u8)
+        } else {
+            text.to_string()
+        }
+    }
+
+    /// Shows a line on the terminal in place of the last one. An empty text removes it.
+    pub(crate) fn progress(&self, text: impl Display) {
+        if self.is_live {
+            let mut stderr = io::stderr().lock();
+            let _ = write!(stderr, "\r\x1b[K{text}");
+            let _ = stderr.flush();
+        }
+    }
+}

@@ -1,0 +1,39 @@
+use std::os::unix::ffi::OsStrExt;
+
+use redlock_tokio::{Holder, Inspection, Verdict};
+
+use crate::{
+    args::{Connection, WatchArgs},
+    exit::{Exit, Failure},
+    inspect,
+    output::Output,
+};
+
+pub(crate) async fn run(
+    nodes: &Connection,
+    args: &WatchArgs,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let redlock = nodes.look().await?;
+    let mut known = None;
+    let mut looks = tokio::time::interval(args.every);
+    loop {
+        looks.tick().await;
+        let inspection = redlock.inspect(args.key.as_bytes()).await?;
+        let state = state_of(&inspection);
+        output.progress("");
+        if known.as_ref() != Some(&state) {
+            let verdict = inspection.verdict();
+            let text = output.paint(inspect::color_of(&verdict), &verdict);
+            output.line(text, || inspect::value_of(&inspection));
+            known = Some(state);
+        }
+        output.progress(inspection.verdict());
+    }
+}
+
+/// Returns what is worth a line: who has the lock, and not for how long.
+fn state_of(inspection: &Inspection) -> (std::mem::Discriminant<Verdict>, Vec<Holder>) {
+    let verdict = inspection.verdict();
+    (std::mem::discriminant(&verdict), inspection.holders())
+}

@@ -1,0 +1,145 @@
+//! The command ends with its lock, however either ends.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::process::{Bed, Pid, code, text};
+
+/// A command that ends when it is told to.
+const OBEYS: &str = "echo $$ > pid; exec sleep 60";
+
+/// A command that does not.
+const DEFIES: &str = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
+
+#[test]
+fn the_command_of_a_killed_program_ends_before_others_have_the_lock() {
+    for script in [OBEYS, DEFIES] {
+        let bed = Bed::new();
+        let options = "--ttl 2s --grace 500ms";
+        let mut program = bed.run(options, script).spawn().unwrap();
+        let command = bed.pid("pid");
+        let guardian = Pid::of(&program).children();
+        program.kill().unwrap();
+        program.wait().unwrap();
+        let killed = Instant::now();
+        // `date` is taken under the lock.
+        let next = bed.run("", "true").output().unwrap();
+        assert_eq!(code(&next), 0, "{}", text(&next.stderr));
+        assert!(!command.runs(), "it ran on beside the next one");
+        let ended = killed.elapsed();
+        assert!(ended < Duration::from_secs(10), "{ended:?}");
+        guardian.iter().for_each(|it| _ = it.wait_for_end());
+    }
+}
+
+#[test]
+fn the_command_of_a_stopped_program_ends_before_others_have_the_lock() {
+    let bed = Bed::new();
+    let mut program = bed.run("--ttl 2s --grace 500ms", DEFIES).spawn().unwrap();
+    let command = bed.pid("pid");
+    Pid::of(&program).signal("STOP");
+    let next = bed.run("", "true").output().unwrap();
+    assert_eq!(code(&next), 0, "{}", text(&next.stderr));
+    assert!(!command.runs(), "it ran on beside the next one");
+    Pid::of(&program).signal("CONT");
+    assert_eq!(program.wait().unwrap().code(), Some(76));
+}
+
+#[test]
+fn a_killed_command_frees_the_lock_at_once() {
+    let bed = Bed::new();
+    let mut program = bed.run("", OBEYS).spawn().unwrap();
+    bed.pid("pid").signal("KILL");
+    assert_eq!(program.wait().unwrap().code(), Some(137));
+    assert_eq!(code(&bed.redlock("try k").output().unwrap()), 0);
+}
+
+#[test]
+fn a_killed_guardian_ends_the_command() {
+    let bed = Bed::new();
+    let mut program = bed.run("", DEFIES).spawn().unwrap();
+    let command = bed.pid("pid");
+    let children = Pid::of(&program).children();
+    let guardian = children.into_iter().find(|it| *it != command).unwrap();
+    guardian.signal("KILL");
+    assert_eq!(program.wait().unwrap().code(), Some(76));
+    assert!(!command.runs());
+}
+
+#[test]
+fn an_outage_ends_the_command_within_the_validity() {
+    let bed = Bed::new();
+    let mut program = bed.run("--ttl 2s --grace 800ms", DEFIES).spawn().unwrap();
+    let command = bed.pid("pid");
+    bed.servers.get(0).freeze();
+    bed.servers.get(1).freeze();
+    let begin = Instant::now();
+    let ended = command.wait_for_end() - begin;
+    assert!(
+        ended < Duration::from_millis(2100),
+        "longer than the ttl: {ended:?}"
+    );
+    assert!(
+        ended > Duration::from_millis(1000),
+        "before it must: {ended:?}"
+    );
+    bed.servers.get(0).thaw();
+    bed.servers.get(1).thaw();
+    assert_eq!(program.wait().unwrap().code(), Some(76));
+}
+
+#[test]
+fn a_node_that_fails_ends_nothing() {
+    let bed = Bed::new();
+    bed.servers.get(2).kill();
+    let mut program = bed
+        .run("--ttl 1s --grace 300ms", "sleep 3; exit 5")
+        .spawn()
+        .unwrap();
+    assert_eq!(program.wait().unwrap().code(), Some(5));
+}
+
+#[test]
+fn what_the_command_leaves_behind_ends_with_it() {
+    let bed = Bed::new();
+    let script =
+        "sleep 60 & echo $! > left; setsid sleep 3 > /dev/null 2>&1 & echo $! > daemon; exit 6";
+    let mut program = bed.run("--grace 300ms", script).spawn().unwrap();
+    assert_eq!(program.wait().unwrap().code(), Some(6));
+    assert!(!bed.pid("left").runs());
+    assert!(bed.pid("daemon").runs(), "a daemon is on its own");
+}
+
+#[test]
+fn a_leader_that_is_killed_is_replaced_and_never_works_beside_the_next() {
+    let bed = Bed::new();
+    let elect = |name: &str| {
+        let mut command = bed.redlock("elect leader --ttl 2s --grace 500ms -- sh -c");
+        let folder = bed.path(".");
+        let script = format!("echo $$ > {name}; trap '' TERM; while :; do sleep 0.01; done");
+        command.arg(script).current_dir(folder).spawn().unwrap()
+    };
+    let mut first = elect("first");
+    let worker = bed.pid("first");
+    let mut second = elect("second");
+    thread::sleep(Duration::from_millis(300));
+    assert!(!bed.path("second").exists(), "there is one leader");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let next = bed.pid("second");
+    assert!(!worker.runs(), "it worked on beside the next one");
+    // The leadership is taken away, and won again.
+    std::fs::remove_file(bed.path("second")).unwrap();
+    assert_eq!(
+        code(&bed.redlock("unlock leader --yes").output().unwrap()),
+        0
+    );
+    assert!(bed.pid("second") != next && !next.runs());
+    let holder = Pid::of(&second);
+    let children = holder.children();
+    second.kill().unwrap();
+    second.wait().unwrap();
+    children.iter().for_each(|it| _ = it.wait_for_end());
+}

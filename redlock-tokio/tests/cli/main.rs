@@ -1,0 +1,7 @@
+//! The program `redlock` over real servers: as scripts see it, and on a terminal.
+
+mod commands;
+mod endings;
+mod process;
+mod scripts;
+mod terminal;

@@ -1,0 +1,156 @@
+//! How the tests start the program.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use redlock_tokio::test_util::RedisServers;
+use tempfile::TempDir;
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_redlock");
+
+/// How long to wait for what must happen.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Three servers, and a folder in which commands leave their traces.
+pub(crate) struct Bed {
+    pub(crate) servers: RedisServers,
+    folder: TempDir,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Self {
+        Self {
+            servers: RedisServers::spawn(3).unwrap(),
+            folder: TempDir::new().unwrap(),
+        }
+    }
+
+    /// Returns the program with these words as its arguments, over the servers.
+    pub(crate) fn redlock(&self, arguments: &str) -> Command {
+        let mut command = program(arguments.split_whitespace());
+        command.env("REDLOCK_NODES", self.servers.urls().join(","));
+        command
+    }
+
+    /// Returns the program, which runs a script of the shell under the lock `k`.
+    pub(crate) fn run(&self, options: &str, script: &str) -> Command {
+        let mut command = self.redlock(&format!("run {options} k -- sh -c"));
+        command.arg(script).current_dir(&self.folder);
+        command
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Waits for a command to write this file, and returns the text.
+    pub(crate) fn trace(&self, name: &str) -> String {
+        let path = self.path(name);
+        wait_for(&format!("{name} to be written"), || written(&path))
+    }
+
+    /// Waits for a command to write its process id into this file.
+    pub(crate) fn pid(&self, name: &str) -> Pid {
+        Pid(self.trace(name).trim().parse().unwrap())
+    }
+}
+
+/// Returns the program with these arguments.
+pub(crate) fn program<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(PROGRAM);
+    for variable in [
+        "NODES",
+        "NODES_FILE",
+        "CLUSTER",
+        "PREFIX",
+        "MAX_TTL",
+        "LABEL",
+    ] {
+        command.env_remove(format!("REDLOCK_{variable}"));
+    }
+    // The servers have just started, and have forgotten nothing.
+    command.env("REDLOCK_DURABILITY", "fsync-always");
+    command.args(["--node-timeout", "500ms"]).args(arguments);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn written(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    text.ends_with('\n').then_some(text)
+}
+
+/// Waits until there is a result.
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begin.elapsed() < LIMIT, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A process that is no child of the test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pid(pub(crate) i32);
+
+impl Pid {
+    pub(crate) fn of(child: &Child) -> Self {
+        Self(i32::try_from(child.id()).unwrap())
+    }
+
+    pub(crate) fn signal(self, signal: &str) {
+        let id = self.0.to_string();
+        let sent = Command::new("kill")
+            .args(["-s", signal, &id])
+            .status()
+            .unwrap();
+        assert!(sent.success(), "{signal} to {id}");
+    }
+
+    /// Returns the state, as `ps` names it, and the parent. `None` if there is no such process.
+    pub(crate) fn state(self) -> Option<(char, i32)> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).ok()?;
+        let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+        Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
+    }
+
+    /// Returns whether it runs. One that has ended, and waits for its parent to notice, does not.
+    pub(crate) fn runs(self) -> bool {
+        self.state().is_some_and(|(state, _)| state != 'Z')
+    }
+
+    pub(crate) fn wait_for_end(self) -> Instant {
+        wait_for(&format!("the end of {self:?}"), || {
+            (!self.runs()).then(Instant::now)
+        })
+    }
+
+    /// Returns the children of this process.
+    pub(crate) fn children(self) -> Vec<Self> {
+        let all = fs::read_dir("/proc").unwrap();
+        let ids = all.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok());
+        let is_child = |it: &Self| it.state().is_some_and(|(_, parent)| parent == self.0);
+        ids.map(Self).filter(is_child).collect()
+    }
+}
+
+/// The end of the program, for assertions.
+pub(crate) fn code(output: &Output) -> i32 {
+    output
+        .status
+        .code()
+        .expect("no signal has ended the program")
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}

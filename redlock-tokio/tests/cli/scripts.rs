@@ -1,0 +1,221 @@
+//! What scripts rely on: exit codes, the environment, signals, JSON.
+
+use std::{cell::RefCell, collections::BTreeSet, fs, process::Stdio};
+
+use serde_json::Value;
+
+use crate::process::{Bed, Pid, code, program, text, wait_for};
+
+const PAGE: &str = include_str!("../../CLI.md");
+
+/// Returns the codes in the table of the page.
+fn explained() -> BTreeSet<String> {
+    let table = PAGE.split("## Exit codes").nth(1).unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| "));
+    let codes = rows.filter_map(|row| row.split(" | ").next());
+    codes
+        .filter(|code| *code != "code")
+        .map(Into::into)
+        .collect()
+}
+
+#[test]
+fn each_exit_code_of_the_page_is_seen_and_no_other() {
+    let bed = Bed::new();
+    let seen = RefCell::new(BTreeSet::from(["76".to_owned()]));
+    let expect = |name: &str, mut command: std::process::Command| {
+        let output = command.output().unwrap();
+        let seen_code = code(&output).to_string();
+        assert_eq!(seen_code, name, "{}", text(&output.stderr));
+        seen.borrow_mut().insert(name.to_owned());
+    };
+    expect("0", bed.run("", "true"));
+    expect("3", bed.run("", "exit 3"));
+    expect("143", bed.run("", "kill -TERM $$"));
+    expect("64", bed.run("--wait never", "true"));
+    expect("64", bed.run("--grace 6s", "true"));
+    expect("64", program(["try", "k"]));
+    expect("64", bed.redlock("--max-ttl 1s try k --ttl 2s"));
+    expect("0", bed.redlock("--max-ttl 1s try k"));
+    expect("0", bed.redlock("help run"));
+    expect("126", bed.redlock("run k -- /etc/passwd"));
+    expect("127", bed.redlock("run k -- /no/such/command"));
+    let mut holder = bed.run("", "echo > held; exec sleep 60").spawn().unwrap();
+    bed.trace("held");
+    expect("75", bed.redlock("try k"));
+    expect("75", bed.run("--wait 50ms", "true"));
+    expect("9", bed.run("-n -E 9", "true"));
+    expect("0", bed.redlock("unlock k --yes"));
+    assert_eq!(holder.wait().unwrap().code(), Some(76));
+    bed.servers.get(0).kill();
+    bed.servers.get(1).kill();
+    expect("69", bed.redlock("try k"));
+    let mut seen = seen.into_inner();
+    // The codes of commands are theirs.
+    let own = ["3", "9"].map(String::from);
+    seen.retain(|it| !own.contains(it));
+    if seen.remove("143") {
+        seen.insert("128 + n".into());
+    }
+    assert_eq!(seen, explained());
+}
+
+#[test]
+fn the_command_knows_its_lock_and_its_fence_grows() {
+    let bed = Bed::new();
+    let script = "echo $REDLOCK_KEY $REDLOCK_TOKEN ${REDLOCK_FENCE-none}";
+    let run = |options: &str| {
+        let output = bed.run(options, script).output().unwrap();
+        assert_eq!(code(&output), 0);
+        let line = text(&output.stdout);
+        let words: Vec<_> = line.split_whitespace().map(String::from).collect();
+        <[String; 3]>::try_from(words).unwrap()
+    };
+    let [key, token, fence] = run("--prefix app:");
+    assert_eq!((&*key, token.len(), &*fence), ("app:k", 40, "none"));
+    let [_, first, low] = run("--fenced");
+    let [_, second, high] = run("--fenced");
+    assert_ne!(first, second);
+    assert!(low.parse::<u64>().unwrap() < high.parse::<u64>().unwrap());
+}
+
+#[test]
+fn signals_are_passed_on_and_nothing_is_left() {
+    let bed = Bed::new();
+    let script = "trap 'echo usr1 > usr1' USR1; trap 'exit 41' TERM; echo $$ > pid; while :; do sleep 0.01; done";
+    let mut program = bed.run("", script).spawn().unwrap();
+    let command = bed.pid("pid");
+    let holder = Pid::of(&program);
+    let both = holder.children();
+    assert_eq!(both.len(), 2, "the command and its guardian");
+    holder.signal("USR1");
+    bed.trace("usr1");
+    holder.signal("TERM");
+    assert_eq!(program.wait().unwrap().code(), Some(41));
+    assert!(!command.runs() && both.iter().all(|it| it.state().is_none()));
+    // The lock is free at once.
+    assert_eq!(code(&bed.redlock("try k").output().unwrap()), 0);
+}
+
+#[test]
+fn a_signal_ends_the_wait_without_the_command() {
+    let bed = Bed::new();
+    let mut holder = bed.run("", "echo > held; exec sleep 60").spawn().unwrap();
+    bed.trace("held");
+    let mut waiting = bed.run("", "echo > never").spawn().unwrap();
+    // It may be connecting still, or waiting.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    Pid::of(&waiting).signal("INT");
+    assert_eq!(waiting.wait().unwrap().code(), Some(130));
+    assert!(!bed.path("never").exists());
+    Pid::of(&holder).signal("TERM");
+    assert_eq!(holder.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn the_nodes_come_from_options_variables_and_files() {
+    let bed = Bed::new();
+    let urls = bed.servers.urls();
+    let file = bed.path("nodes");
+    fs::write(
+        &file,
+        format!("# ours\n{}\n{}\n\n{}\n", urls[0], urls[1], urls[2]),
+    )
+    .unwrap();
+    let list = urls.join(",");
+    let from = |arguments: &[&str], variable: Option<(&str, &str)>| {
+        let mut command = program(arguments.iter().chain(&["nodes", "--json"]));
+        command.envs(variable);
+        let output = command.output().unwrap();
+        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        text(&output.stdout).lines().count()
+    };
+    let path = file.to_str().unwrap();
+    assert_eq!(from(&["--nodes", &list], None), 3);
+    assert_eq!(from(&[], Some(("REDLOCK_NODES", &list))), 3);
+    assert_eq!(from(&["--nodes-file", path], None), 3);
+    assert_eq!(from(&[], Some(("REDLOCK_NODES_FILE", path))), 3);
+    let missing = program(["--nodes-file", "/no/such/file", "nodes"])
+        .output()
+        .unwrap();
+    assert_eq!(code(&missing), 64);
+}
+
+#[test]
+fn scripts_get_json() {
+    let bed = Bed::new();
+    let json = |arguments: &str| -> Vec<Value> {
+        let mut command = bed.redlock(arguments);
+        let output = command
+            .arg("--json")
+            .env("REDLOCK_LABEL", "web-3")
+            .output()
+            .unwrap();
+        let both = [output.stdout, output.stderr].concat();
+        let lines = text(&both);
+        lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let nodes = json("nodes");
+    assert_eq!(nodes.len(), 3);
+    for node in &nodes {
+        assert_eq!(node["state"], "voting");
+        assert!(node["version"].as_str().unwrap().contains('.'));
+        assert!(node["round_trip_seconds"].as_f64().unwrap() > 0.0);
+    }
+    let taken = &json("try k --for 5s")[0];
+    let inspection = &json("inspect k")[0];
+    assert_eq!(inspection["state"], "held");
+    assert_eq!(inspection["holders"][0]["label"], "web-3");
+    assert_eq!(inspection["holders"][0]["token"], taken["token"]);
+    assert_eq!(inspection["nodes"].as_array().unwrap().len(), 3);
+    assert_eq!(json("try k")[0]["error"], "contended");
+    assert_eq!(
+        json("unlock k --yes --holder other")[0]["holders"],
+        Value::Array(vec![])
+    );
+    assert_eq!(json("inspect k")[0]["state"], "held");
+    let unlocked = json("unlock k --yes --holder web-3");
+    let nodes = unlocked[1]["unlocked"].as_array().unwrap();
+    assert_eq!(nodes.iter().filter(|it| it["deleted"] == 1).count(), 3);
+    assert_eq!(json("inspect k")[0]["state"], "free");
+    let bench = &json("bench -n 20 --tasks 2")[0];
+    assert_eq!(bench["lock_seconds"]["count"], 20);
+    assert_eq!(bench["round_trip_seconds"].as_array().unwrap().len(), 3);
+    assert!(bench["diagnosis"][0].as_str().unwrap().contains("2 of 3"));
+}
+
+#[test]
+fn a_watch_writes_a_line_for_each_holder() {
+    let bed = Bed::new();
+    let output = fs::File::create(bed.path("lines")).unwrap();
+    let mut watch = bed.redlock("watch k --every 20ms --json");
+    let mut watch = watch.stdout(Stdio::from(output)).spawn().unwrap();
+    let states = || -> Vec<String> {
+        let lines = fs::read_to_string(bed.path("lines")).unwrap();
+        let lines = lines
+            .lines()
+            .filter_map(|it| serde_json::from_str::<Value>(it).ok());
+        lines
+            .map(|it| it["state"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let wait_for = |expected: &[&str]| {
+        wait_for("the next line", || {
+            let states = states();
+            // While the nodes change one after the other, they may differ.
+            let states: Vec<_> = states.iter().filter(|it| *it != "split").collect();
+            (states == expected).then_some(())
+        });
+    };
+    wait_for(&["free"]);
+    let mut holder = bed.run("", "exec sleep 60").spawn().unwrap();
+    wait_for(&["free", "held"]);
+    Pid::of(&holder).signal("TERM");
+    holder.wait().unwrap();
+    wait_for(&["free", "held", "free"]);
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}

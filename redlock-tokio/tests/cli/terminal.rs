@@ -1,0 +1,80 @@
+//! The program on a terminal, by `script` of util-linux.
+
+use std::process::{Command, Output, Stdio};
+
+use crate::process::{Bed, PROGRAM, Pid, text};
+
+/// Runs a line of the shell on a terminal of its own.
+fn on_terminal(bed: &Bed, line: &str) -> Output {
+    let mut command = Command::new("script");
+    let line = line.replace("redlock", &format!("{PROGRAM} --node-timeout 500ms"));
+    command.args([
+        "--quiet",
+        "--return",
+        "--echo",
+        "never",
+        "--command",
+        &line,
+        "/dev/null",
+    ]);
+    command.env("REDLOCK_NODES", bed.servers.urls().join(","));
+    command
+        .env("REDLOCK_DURABILITY", "fsync-always")
+        .env("REDLOCK_LABEL", "web-3");
+    command
+        .env_remove("NO_COLOR")
+        .current_dir(bed.path("."))
+        .stdin(Stdio::null());
+    command.output().expect("apt-get install bsdutils")
+}
+
+#[test]
+fn a_wait_shows_who_has_the_lock_and_leaves_no_trace() {
+    let bed = Bed::new();
+    let mut holder = bed
+        .run("--label job-1", "echo > held; exec sleep 60")
+        .spawn()
+        .unwrap();
+    bed.trace("held");
+    let output = on_terminal(&bed, "redlock run --wait 2s k -- true");
+    assert_eq!(output.status.code(), Some(75));
+    let shown = text(&output.stdout);
+    assert!(shown.contains("waiting for k for"), "{shown}");
+    assert!(shown.contains(": held by job-1 for another "), "{shown}");
+    let (_, end) = shown.rsplit_once("\r\x1b[K").expect("the line is removed");
+    assert!(end.starts_with("redlock: the lock is taken"), "{end}");
+    // Not in a file, and not if it is to be quiet.
+    let plain = bed.run("--wait 1s", "true").output().unwrap();
+    assert!(!text(&plain.stderr).contains("waiting"));
+    let quiet = on_terminal(&bed, "redlock run --quiet --wait 1s k -- true");
+    assert!(!text(&quiet.stdout).contains("waiting"));
+    Pid::of(&holder).signal("TERM");
+    holder.wait().unwrap();
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    let bed = Bed::new();
+    let colored = |output: Output| text(&output.stdout).contains("\x1b[32m");
+    assert!(colored(on_terminal(&bed, "redlock nodes")));
+    assert!(!colored(on_terminal(&bed, "NO_COLOR=1 redlock nodes")));
+    assert!(!colored(on_terminal(&bed, "redlock nodes --json")));
+    assert!(!colored(bed.redlock("nodes").output().unwrap()));
+    assert!(colored(
+        bed.redlock("nodes --color always").output().unwrap()
+    ));
+}
+
+#[test]
+fn the_command_has_the_terminal_and_gives_it_back() {
+    let bed = Bed::new();
+    // A process that is not in the foreground is stopped when it reads. The second `stty` would hang.
+    let line = "redlock run k -- sh -c 'stty size; stty -echo; stty echo; echo done'; stty echo; echo after";
+    let output = on_terminal(&bed, line);
+    let shown = text(&output.stdout);
+    assert!(shown.contains("done") && shown.contains("after"), "{shown}");
+    // Ctrl-Z cannot stop it.
+    let line = "redlock run k -- sh -c 'kill -STOP $$; echo goes on'";
+    let shown = text(&on_terminal(&bed, line).stdout);
+    assert!(shown.contains("goes on"), "{shown}");
+}
