@@ -104,9 +104,11 @@ fn a_node_that_fails_ends_nothing() {
 #[test]
 fn what_the_command_leaves_behind_ends_with_it() {
     let bed = Bed::new();
-    let script =
-        "sleep 60 & echo $! > left; setsid sleep 3 > /dev/null 2>&1 & echo $! > daemon; exit 6";
-    let mut program = bed.run("--grace 300ms", script).spawn().unwrap();
+    let daemon = "setsid sh -c 'echo $$ > daemon; exec sleep 3' > /dev/null 2>&1 &";
+    let script = format!(
+        "sleep 60 & echo $! > left; {daemon} while ! [ -s daemon ]; do sleep 0.01; done; exit 6"
+    );
+    let mut program = bed.run("--grace 300ms", &script).spawn().unwrap();
     assert_eq!(program.wait().unwrap().code(), Some(6));
     assert!(!bed.pid("left").runs());
     assert!(bed.pid("daemon").runs(), "a daemon is on its own");
