@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
+    time::UNIX_EPOCH,
 };
 
 use fastrand::Rng;
 use redlock_tokio::{
     Acquisition, Event, LockChange, LockEvent, LockOptions, LossReason, MemoryNode, NodeChange,
-    NodeState, Redlock, RedlockBuilder, Share,
+    NodeState, OnceOutcome, Redlock, RedlockBuilder, Share,
 };
 use tokio::{
     task::JoinSet,
@@ -112,6 +113,23 @@ async fn a_lock_that_goes_to_another_process_has_a_story_in_each() {
     ];
     let expected = expected.map(|end| [&begin, end].concat());
     assert_eq!(stories(&recorder.locks()), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_others_are_to_find_held_for_a_while_is_released_when_its_work_ends() {
+    // The longer work ends when others need not find the lock any more.
+    for work in [MS(0), MS(20_000)] {
+        let (nodes, recorder) = (three_nodes(), Recorder::default());
+        let builder = recorder.watch(over(&nodes)).wall_clock(|| MS(0));
+        let redlock = builder.build().await.unwrap();
+        let job = redlock.once("job", UNIX_EPOCH);
+        let outcome = job.run(async |_| sleep(work).await).await.unwrap();
+        assert_eq!(outcome, OnceOutcome::Ran(()));
+        settle().await;
+        let mut stories = stories(&recorder.locks());
+        stories[0].retain(|change| *change != "extended");
+        assert_eq!(stories, [["requested", "attempted", "granted", "released"]]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -257,6 +257,11 @@ impl CellState {
         generation: Generation,
         until: Timestamp,
     ) -> bool {
+        if until <= now {
+            let is_held = self.is_generation(generation) && self.lease.valid_until(now).is_some();
+            self.release(now, generation);
+            return is_held;
+        }
         let has_left = self.is_generation(generation) && self.lease.release_at(now, until);
         if has_left {
             self.observe_release(now, generation);
