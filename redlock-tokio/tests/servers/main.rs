@@ -10,6 +10,7 @@ mod fencing_counters;
 mod fleet;
 mod minimal_rights;
 mod node_redlock;
+mod once;
 mod operations;
 mod own_connections;
 #[path = "../../benches/shared/packages.rs"]
