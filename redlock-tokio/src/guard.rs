@@ -69,9 +69,11 @@ impl LockGuard {
         subject: Option<&Arc<Subject>>,
     ) -> bool {
         self.waited = waited;
-        let claim = subject.map(|subject| Claim {
-            subject: Arc::clone(subject),
-            acquisition: self.acquisition(),
+        let claim = subject.map(|subject| {
+            Box::new(Claim {
+                subject: Arc::clone(subject),
+                acquisition: self.acquisition(),
+            })
         });
         self.hold.held().claim(now, claim)
     }

@@ -262,16 +262,6 @@ impl Future for LockFuture {
     type Output = Result<LockGuard, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let result = ready!(self.poll_lock(cx));
-        if let Some(observed) = self.observed.take() {
-            observed.end(&result);
-        }
-        Poll::Ready(result)
-    }
-}
-
-impl LockFuture {
-    fn poll_lock(&mut self, cx: &mut Context<'_>) -> Poll<Result<LockGuard, LockError>> {
         loop {
             let next = match &mut self.state {
                 State::New(_) => match mem::replace(&mut self.state, State::Done) {
@@ -297,7 +287,7 @@ impl LockFuture {
                     let (outcome, since) = (ready!(guard.cell().poll_acquired(cx)), *since);
                     match mem::replace(&mut self.state, State::Done) {
                         State::Acquiring { guard, .. } => {
-                            let observed = self.observed.as_deref();
+                            let observed = &mut self.observed;
                             return Poll::Ready(conclude(guard, since, outcome, observed));
                         }
                         _ => return Poll::Pending,
@@ -307,7 +297,10 @@ impl LockFuture {
                 State::Done => return Poll::Pending,
             };
             self.state = State::Done;
-            self.state = next?;
+            self.state = match next {
+                Ok(next) => next,
+                Err(error) => return Poll::Ready(Err(observed::fail(&mut self.observed, error))),
+            };
         }
     }
 }

@@ -67,6 +67,7 @@ impl Observers {
         Self((!observers.is_empty()).then(|| observers.into()))
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }

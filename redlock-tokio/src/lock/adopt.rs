@@ -69,14 +69,11 @@ impl Adopt {
             return Err(AdoptError::Expired);
         }
         let since = client.clock.now();
-        let observed = ObservedRequest::begin(&client, &request, since);
+        let mut observed = ObservedRequest::begin(&client, &request, since);
         // Does not hold the lock yet, but already releases it when it is dropped.
         let guard = LockGuard::new(Hold::new(lease_cell::adopt(&client, &ticket, &request)));
         let outcome = poll_fn(|cx| guard.cell().poll_acquired(cx)).await;
-        let result = conclude(guard, since, outcome, observed.as_deref());
-        if let Some(observed) = observed {
-            observed.end(&result);
-        }
+        let result = conclude(guard, since, outcome, &mut observed);
         result.map_err(|error| match error {
             LockError::Contended(attempts) => AdoptError::Gone(attempts),
             LockError::TooSlow(_) if ticket.is_over(client.wall_clock.since_1970()) => {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use redlock_core::{AcquireFailure, LossReason, Timestamp};
 
-use super::observed::ObservedRequest;
+use super::observed::{self, ObservedRequest};
 use crate::{
     Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError, TakenBy,
     engine::{
@@ -20,32 +20,35 @@ pub(super) fn conclude(
     mut guard: LockGuard,
     since: Timestamp,
     outcome: Result<(), End>,
-    observed: Option<&ObservedRequest>,
+    observed: &mut Option<Box<ObservedRequest>>,
 ) -> Result<LockGuard, LockError> {
     let cell = Arc::clone(guard.cell());
     let request = Request::of_lease(&cell, since);
-    if let Err(end) = outcome {
-        return Err(request.failure(end));
-    }
-    // Without a runtime no lock is given out, and the nodes are not to blame.
-    if request.client.is_shut_down() {
-        return Err(LockError::ShutDown);
-    }
-    let now = request.now();
-    let subject = observed.map(|observed| &observed.subject);
-    if guard.claim(now, now.saturating_duration_since(since), subject) {
-        cell.log_acquisition();
-        request.client.outage.note_success();
-        return Ok(guard);
-    }
-    // The runtime has ended since the lock was acquired.
-    if cell.is_abandoned() {
-        #[cfg(all(test, redlock_shuttle))]
-        crate::threads::sometimes("the runtime ended before the claim", true);
-        return Err(LockError::ShutDown);
-    }
-    // The task was kept from running since the lock was acquired.
-    Err(LockError::TooSlow(request.attempts(cell.attempts())))
+    let error = match outcome {
+        Err(end) => request.failure(end),
+        // Without a runtime no lock is given out, and the nodes are not to blame.
+        Ok(()) if request.client.is_shut_down() => LockError::ShutDown,
+        Ok(()) => {
+            let now = request.now();
+            let waited = now.saturating_duration_since(since);
+            if guard.claim(now, waited, observed.as_deref().map(|it| &it.subject)) {
+                cell.log_acquisition();
+                request.client.outage.note_success();
+                observed::succeed(observed);
+                return Ok(guard);
+            }
+            if cell.is_abandoned() {
+                // The runtime has ended since the lock was acquired.
+                #[cfg(all(test, redlock_shuttle))]
+                crate::threads::sometimes("the runtime ended before the claim", true);
+                LockError::ShutDown
+            } else {
+                // The task was kept from running since the lock was acquired.
+                LockError::TooSlow(request.attempts(cell.attempts()))
+            }
+        }
+    };
+    Err(observed::fail(observed, error))
 }
 
 /// A request, for the errors that report on it.

@@ -3,7 +3,7 @@ use std::sync::{Arc, atomic::Ordering};
 use redlock_core::Timestamp;
 
 use crate::{
-    LockError, LockGuard,
+    LockError,
     engine::lease_cell::{Client, LeaseRequest},
     key::KeySet,
     observer::{Event, LockChange, Subject},
@@ -18,6 +18,7 @@ pub(super) struct ObservedRequest {
 }
 
 /// Returns how observers know a request, if there are any.
+#[inline]
 pub(super) fn subject(
     client: &Client,
     keys: &KeySet,
@@ -32,8 +33,31 @@ pub(super) fn subject(
     })
 }
 
+/// Ends a request that has its lock. The lease has told the observers.
+#[inline]
+pub(super) fn succeed(observed: &mut Option<Box<ObservedRequest>>) {
+    if let Some(mut observed) = observed.take() {
+        observed.is_over = true;
+    }
+}
+
+/// Tells the observers that a request has failed, if there are any. Returns the error.
+pub(super) fn fail(observed: &mut Option<Box<ObservedRequest>>, error: LockError) -> LockError {
+    if let Some(mut observed) = observed.take() {
+        observed.is_over = true;
+        let now = observed.client.clock.now();
+        let change = LockChange::Failed {
+            error: error.clone(),
+            waited: now.saturating_duration_since(observed.since),
+        };
+        observed.tell(now, change);
+    }
+    error
+}
+
 impl ObservedRequest {
     /// Tells the observers, if there are any.
+    #[inline]
     pub(super) fn begin(
         client: &Arc<Client>,
         request: &LeaseRequest,
@@ -48,19 +72,6 @@ impl ObservedRequest {
         });
         observed.tell(now, LockChange::Requested);
         Some(observed)
-    }
-
-    /// Tells the observers of a failure. The lease has told them of a success.
-    pub(super) fn end(mut self, result: &Result<LockGuard, LockError>) {
-        self.is_over = true;
-        if let Err(error) = result {
-            let now = self.client.clock.now();
-            let change = LockChange::Failed {
-                error: error.clone(),
-                waited: now.saturating_duration_since(self.since),
-            };
-            self.tell(now, change);
-        }
     }
 
     fn tell(&self, now: Timestamp, change: LockChange) {

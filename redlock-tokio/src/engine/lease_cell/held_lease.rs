@@ -55,7 +55,7 @@ impl HeldLease {
     }
 
     /// Notes that the holder has taken the lock, which is renewed from now on. Returns whether the lock is still held.
-    pub(crate) fn claim(&self, now: Timestamp, claim: Option<Claim>) -> bool {
+    pub(crate) fn claim(&self, now: Timestamp, claim: Option<Box<Claim>>) -> bool {
         let generation = self.generation;
         self.lease
             .update(now, |state| state.claim(now, generation, claim))

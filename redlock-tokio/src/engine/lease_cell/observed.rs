@@ -54,6 +54,7 @@ impl Observed {
     }
 
     /// Notes the end of some holds.
+    #[cold]
     fn end(
         &mut self,
         now: Timestamp,
@@ -70,6 +71,7 @@ impl Observed {
 
 impl CellState {
     /// Notes that a task has taken the lock.
+    #[cold]
     pub(super) fn observe_claim(&mut self, now: Timestamp, generation: Generation, claim: Claim) {
         let (token, fence) = (self.lease.token(), self.fence);
         if let Some(observed) = &mut self.observed {
@@ -92,33 +94,37 @@ impl CellState {
     }
 
     /// Notes that a holder gives the lock back. If the lock is lost, a [loss](Self::observe_loss) comes instead.
+    #[inline]
     pub(super) fn observe_release(&mut self, now: Timestamp, generation: Generation) {
-        let token = self.lease.token();
         if let Some(observed) = &mut self.observed
             && self.lease.valid_until(now).is_some()
         {
+            let token = self.lease.token();
             let is_over = |holder: &Holder| holder.generation == generation;
             observed.end(now, is_over, |held| LockChange::Released { token, held });
         }
     }
 
+    #[inline]
     pub(super) fn observe_handover(&mut self, now: Timestamp) {
-        let token = self.lease.token();
         if let Some(observed) = &mut self.observed {
+            let token = self.lease.token();
             observed.end(now, |_| true, |held| LockChange::HandedOver { token, held });
         }
     }
 
+    #[inline]
     pub(super) fn observe_gift(&mut self, now: Timestamp) {
-        let token = self.lease.token();
         if let Some(observed) = &mut self.observed {
+            let token = self.lease.token();
             observed.end(now, |_| true, |held| LockChange::GivenAway { token, held });
         }
     }
 
+    #[inline]
     pub(super) fn observe_loss(&mut self, now: Timestamp, reason: LossReason) {
-        let token = self.lease.token();
         if let Some(observed) = &mut self.observed {
+            let token = self.lease.token();
             let change = |held| LockChange::Lost {
                 token,
                 reason,
@@ -129,6 +135,7 @@ impl CellState {
     }
 
     /// Returns whether there are events that no task passes on.
+    #[inline]
     pub(super) fn has_events(&self) -> bool {
         let observed = self.observed.as_ref();
         observed.is_some_and(|observed| !observed.is_telling && !observed.events.is_empty())
@@ -148,11 +155,12 @@ impl CellState {
 
 impl LeaseCell {
     /// Notes how an extension has ended, for the holder that came last.
+    #[inline]
     pub(super) fn observe_extension(&self, state: &mut CellState, now: Timestamp, succeeded: bool) {
-        let token = state.lease.token();
         let Some(observed) = &mut state.observed else {
             return;
         };
+        let token = state.lease.token();
         let change = if succeeded {
             LockChange::Extended { token }
         } else {
@@ -166,6 +174,7 @@ impl LeaseCell {
     }
 
     /// Passes events on, unless another task does. Call this outside all locks.
+    #[cold]
     pub(super) fn tell_observers(&self) {
         let mut begins = true;
         loop {

@@ -222,7 +222,7 @@ impl CellState {
         &mut self,
         now: Timestamp,
         generation: Generation,
-        claim: Option<Claim>,
+        claim: Option<Box<Claim>>,
     ) -> bool {
         if !self.is_generation(generation) {
             return false;
@@ -230,7 +230,7 @@ impl CellState {
         self.lease.claim(now);
         let is_held = self.lease.valid_until(now).is_some();
         if let Some(claim) = claim.filter(|_| is_held) {
-            self.observe_claim(now, generation, claim);
+            self.observe_claim(now, generation, *claim);
         }
         is_held
     }
