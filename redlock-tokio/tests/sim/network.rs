@@ -59,6 +59,8 @@ pub(crate) struct Network {
     is_calm: bool,
     /// Whether requests of one connection arrive in the order in which they were sent.
     in_order: bool,
+    /// Servers agree to each adoption, and change nothing.
+    pub(crate) agrees_to_adoptions: bool,
     pub(crate) releases: Releases,
     changes: Changes,
     pub(crate) rng: Rng,
@@ -146,6 +148,7 @@ impl Network {
             weather,
             is_calm: false,
             in_order,
+            agrees_to_adoptions: false,
             releases: Releases::default(),
             changes: Changes::default(),
             rng,

@@ -87,6 +87,8 @@ pub(crate) enum Keys {
     Read,
     /// The same for a writer.
     Write,
+    /// One key whose holder has given its lock away.
+    Adopted,
 }
 
 /// A request that has not ended. It ends when this is dropped.

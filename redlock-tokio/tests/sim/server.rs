@@ -152,6 +152,28 @@ impl Server {
                     self.raise_counters(at, command, fence)
                 })
             }
+            Operation::Adopt {
+                giver,
+                token,
+                ttl,
+                fence,
+            } => {
+                let key = command.key();
+                if !self.has(now, key, giver) {
+                    return Ok(Vote::Denied);
+                }
+                let entry = Entry {
+                    token,
+                    expires_at: now + ttl.as_millis(),
+                    set_by: Some(from.service),
+                    set_at: at,
+                    ttl,
+                };
+                self.store.set(at, key, entry);
+                fence.map_or(Vote::Granted, |fence| {
+                    self.raise_counters(at, command, fence)
+                })
+            }
             Operation::Fence { token, fence } => {
                 if command.keys().all(|key| self.has(now, key, token)) {
                     self.raise_counters(at, command, fence)

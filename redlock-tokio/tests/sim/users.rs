@@ -12,6 +12,7 @@ mod read_write;
 mod rush;
 mod service;
 mod terms;
+mod transfers;
 mod user;
 mod view;
 mod work;

@@ -48,6 +48,10 @@ impl Network {
     pub(super) fn note_granted(&mut self, at: u64, server: usize, operation: Operation) {
         match operation {
             Operation::Acquire { token, .. } => self.releases.note_set(token, server),
+            Operation::Adopt { giver, token, .. } => {
+                self.releases.note_set(token, server);
+                self.releases.note_adopted(giver, server);
+            }
             Operation::Release { token } => self.releases.note_deleted(token, server),
             _ => {}
         }

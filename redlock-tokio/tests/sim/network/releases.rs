@@ -25,6 +25,10 @@ pub(crate) struct Releases {
     deleted: HashSet<(Token, usize)>,
     /// The servers on which an earlier request has set the key again after that.
     returned: HashSet<(Token, usize)>,
+    /// The servers on which a client has adopted the key with this token.
+    adopted: HashSet<(Token, usize)>,
+    /// The tokens that were set again on such a server after that.
+    came_back: HashSet<Token>,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -43,7 +47,9 @@ struct Requested {
 impl Releases {
     pub(super) fn note_sent(&mut self, now: u64, server: usize, operation: Operation) {
         match operation {
-            Operation::Acquire { token, .. } if self.released.contains(&(token, server)) => {
+            Operation::Acquire { token, .. } | Operation::Adopt { token, .. }
+                if self.released.contains(&(token, server)) =>
+            {
                 let text = format!(
                     "{} server {server} is asked to set {token}, which was released there before",
                     Seconds(now)
@@ -51,7 +57,9 @@ impl Releases {
                 let violation = Violation::new(Kind::LeftoverKey, text);
                 self.violations.push(violation);
             }
-            Operation::Acquire { token, .. } | Operation::Extend { token, .. } => {
+            Operation::Acquire { token, .. }
+            | Operation::Adopt { token, .. }
+            | Operation::Extend { token, .. } => {
                 self.requested(token, now).asked_at = now;
             }
             Operation::Release { token } => {
@@ -73,6 +81,20 @@ impl Releases {
         if self.deleted.contains(&(token, server)) {
             self.returned.insert((token, server));
         }
+        if self.adopted.contains(&(token, server)) {
+            self.came_back.insert(token);
+        }
+    }
+
+    /// Notes that a server has given the key of this token to a client that adopts it.
+    pub(super) fn note_adopted(&mut self, giver: Token, server: usize) {
+        self.adopted.insert((giver, server));
+    }
+
+    /// Returns whether a server had the token again after a client had adopted its key there: by a request of the giver on an
+    /// earlier connection.
+    pub(crate) fn came_back(&self, giver: Token) -> bool {
+        self.came_back.contains(&giver)
     }
 
     /// Returns whether an earlier request has set the key after its release had deleted it.
@@ -80,7 +102,7 @@ impl Releases {
         self.returned.contains(&(token, server))
     }
 
-    pub(super) fn settle(&mut self, token: Token) {
+    pub(crate) fn settle(&mut self, token: Token) {
         if let Some(requested) = self.tokens.get_mut(&token) {
             requested.is_settled = true;
         }

@@ -108,7 +108,10 @@ impl Network {
                 let mut answers = Vec::with_capacity(commands.len());
                 for command in commands {
                     let insists = self.would_insist(at, server, command);
-                    let answer = self.servers[server].execute(at, sender, command);
+                    let answer = match command.operation() {
+                        Operation::Adopt { .. } if self.agrees_to_adoptions => Ok(Vote::Granted),
+                        _ => self.servers[server].execute(at, sender, command),
+                    };
                     // A counter that is ahead does not keep a key from being set.
                     if matches!(answer, Ok(Vote::Granted | Vote::Outbid { .. })) {
                         self.note_granted(at, server, command.operation());
@@ -279,6 +282,7 @@ impl Network {
 fn seen_as(operation: Operation) -> Option<Seen> {
     match operation {
         Operation::Acquire { .. } => Some(Seen::SetCommand),
+        Operation::Adopt { .. } => Some(Seen::AdoptCommand),
         Operation::Fence { .. } => Some(Seen::FenceCommand),
         Operation::Extend { .. } => Some(Seen::ExtendCommand),
         Operation::Release { .. } => Some(Seen::ReleaseCommand),

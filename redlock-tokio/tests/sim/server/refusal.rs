@@ -51,8 +51,14 @@ impl Refusal {
     pub(crate) fn answer(self, command: &Command) -> Option<NodeError> {
         let is_write = !matches!(command.operation(), Operation::Probe { .. });
         let is_refused = match (self, command.operation()) {
-            (Self::Oom, Operation::Acquire { .. } | Operation::Fence { .. }) => true,
-            (Self::NoPerm, Operation::Extend { .. } | Operation::Release { .. }) => true,
+            (
+                Self::Oom,
+                Operation::Acquire { .. } | Operation::Adopt { .. } | Operation::Fence { .. },
+            ) => true,
+            (
+                Self::NoPerm,
+                Operation::Adopt { .. } | Operation::Extend { .. } | Operation::Release { .. },
+            ) => true,
             // A reader is added by a script.
             (Self::NoPerm, Operation::Acquire { .. }) => {
                 matches!(command.access(), Access::Reader { .. })

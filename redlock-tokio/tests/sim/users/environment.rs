@@ -14,7 +14,7 @@ use crate::{
     scale::Scale,
     seen::Seen,
     services::Services,
-    users::outliving::Outliving,
+    users::{outliving::Outliving, transfers::Tickets},
 };
 
 /// What all processes share, beside the network.
@@ -25,6 +25,7 @@ pub(crate) struct Records {
     pub(crate) services: Services,
     pub(crate) quiet: Quiet,
     pub(crate) outliving: Outliving,
+    pub(crate) tickets: Tickets,
 }
 
 /// Attempts with such a ttl may be too slow although each answer is in time.
@@ -50,6 +51,7 @@ impl Records {
             services: Services::default(),
             quiet: Quiet::new(),
             outliving: Outliving::default(),
+            tickets: Tickets::default(),
         }
     }
 

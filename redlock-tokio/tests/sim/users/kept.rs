@@ -1,7 +1,7 @@
 //! A guard in the hands of a user.
 
 use futures::FutureExt;
-use redlock_tokio::{DowngradeError, LockGuard, ReleaseOutcome};
+use redlock_tokio::{DowngradeError, LockGuard, LockTicket, ReleaseOutcome, TicketError};
 use tokio::task::AbortHandle;
 
 use super::{
@@ -76,6 +76,12 @@ impl Kept {
         let outcome = report.map(|it| it.outcome);
         self.view.check_release(outcome, was_valid);
         outcome
+    }
+
+    /// Gives the lock away.
+    pub(crate) fn give(mut self) -> Result<LockTicket, TicketError> {
+        let guard = self.take().expect("the guard is there until the end");
+        guard.into_ticket()
     }
 
     /// Moves the guard to a place that outlives the runtime.

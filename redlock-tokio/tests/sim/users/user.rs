@@ -70,7 +70,7 @@ impl User {
             };
         }
         let terms = Terms::draw(&mut self.rng, &scale);
-        match self.rng.u8(..20) {
+        match self.rng.u8(..21) {
             0..5 => {
                 let key = self.key();
                 self.lock_and_work(key, terms).await;
@@ -90,6 +90,7 @@ impl User {
                 self.lock_or_cancel(terms, cancel).await;
             }
             18 => self.get_ready().await,
+            19 => self.adopt_and_work().await,
             _ => self.lock_and_work(String::new(), terms).await,
         }
     }
@@ -127,8 +128,8 @@ impl User {
         let names = keys.to_vec();
         let requests = &environment.records.requests;
         let order = match kind {
-            // Several requests for permits have their turns at once.
-            Keys::Permit => Order::Unwatched,
+            // Several requests for permits have their turns at once, and an adoption waits for nobody.
+            Keys::Permit | Keys::Adopted => Order::Unwatched,
             Keys::Read => Order::Reader,
             Keys::Write => Order::Writer,
             _ => Order::Watched,

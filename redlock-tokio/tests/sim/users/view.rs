@@ -39,6 +39,8 @@ pub(crate) struct View {
     keys: Keys,
     /// Whether its writer has become a reader.
     is_downgraded: Arc<AtomicBool>,
+    /// Whether it was given away, so that nobody releases it.
+    is_given_away: Arc<AtomicBool>,
     /// How many of the nodes that have granted it are not needed. None of another's lock that was handed over.
     spare: usize,
     /// The earliest time from which `max_hold` may count, by the clock of the process: the start of the attempt that
@@ -82,6 +84,7 @@ impl View {
             service: asked.service.id,
             keys: asked.keys,
             is_downgraded: Arc::default(),
+            is_given_away: Arc::default(),
             spare: 0,
             since: asked.ticket.since(),
             held_since: asked.at.max(got_at.saturating_sub(asked.longest_attempt())),
@@ -338,7 +341,8 @@ impl View {
         });
         let keys = self.keys_on_servers().unwrap_or(0);
         let is_gone = self.is_quiet() && environment.now() > given_back.at + GONE;
-        if is_gone && keys > 0 && !self.may_be_handed_over() {
+        let may_stay = self.may_be_handed_over() || self.is_given_away.load(Relaxed);
+        if is_gone && keys > 0 && !may_stay {
             environment.fail(format_args!(
                 "{keys} servers have the key of {:?} after its end",
                 self.id
@@ -350,6 +354,11 @@ impl View {
     pub(super) fn share(&self) {
         self.is_downgraded.store(true, Relaxed);
         self.registry().share(self.id);
+    }
+
+    /// Notes that the lock was given away.
+    pub(super) fn note_given_away(&self) {
+        self.is_given_away.store(true, Relaxed);
     }
 
     /// Writes to the resource that the lock protects.
@@ -430,8 +439,17 @@ impl View {
         now.saturating_duration_since(self.held_since)
     }
 
+    /// Returns whether it is no lock of one key that nobody shares.
+    pub(super) fn is_shared(&self) -> bool {
+        let is_shared = matches!(self.keys, Keys::Read | Keys::Permit | Keys::Several);
+        is_shared || self.is_downgraded.load(Relaxed)
+    }
+
     /// Returns whether others of the process may keep the lock after its holder.
     fn may_be_handed_over(&self) -> bool {
+        if self.keys == Keys::Adopted {
+            return false;
+        }
         if self.keys == Keys::Read || self.is_downgraded.load(Relaxed) {
             return true;
         }

@@ -67,7 +67,7 @@ impl User {
             // Few users have a lock when the shutdown begins, and a lock that is forgotten then is to be seen.
             self.rng.pick(&[0, 7, 14])
         } else {
-            self.rng.u8(..16)
+            self.rng.u8(..17)
         };
         match how {
             0..7 => {
@@ -84,6 +84,7 @@ impl User {
                 self.environment.tell((self.id, format!("{outcome:?}")));
             }
             12 => self.panic_with(kept).await,
+            16 => self.give(kept).await,
             // These keep a lock for a long time.
             _ if self.environment.is_calm() => {}
             13 => {
