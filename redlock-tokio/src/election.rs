@@ -61,11 +61,11 @@ impl Redlock {
 /// than that of every earlier one. The lock is renewed for as long as the leader leads: [`max_hold`](LockOptions::max_hold)
 /// does not bound it.
 ///
-/// - A leader whose renewals fail is none from the end of the validity on, whatever it hears of the nodes. The work is
+/// - A leader whose renewals fail ceases to lead at the end of the validity, whatever it hears from the nodes. The work is
 ///   dropped at its current `await`.
-/// - A leader that is stopped (`SIGSTOP`, a paused machine) is none when it goes on after the end of the validity. The work is
-///   not polled any more, and [`Candidate::is_leader`] is false at once. Tasks that the work has spawned, and what a task does
-///   between two awaits, go on: check [`Hold::is_valid`] before a step that counts.
+/// - A leader that is stopped (`SIGSTOP`, a paused machine) until after the end of the validity does not lead when it goes on.
+///   The work is not polled any more, and [`Candidate::is_leader`] is false at once. Tasks that the work has spawned go on, and
+///   so does the step between two awaits that was interrupted: check [`Hold::is_valid`] before a step that counts.
 /// - If a leader dies, the others elect a new one within about one ttl. If it resigns, within some milliseconds.
 /// - A leader whose work hangs in an `await` keeps the leadership, because nothing tells such work from work that waits.
 ///   Put a [`timeout`](tokio::time::timeout) around each step.

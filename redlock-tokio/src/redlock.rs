@@ -290,7 +290,8 @@ impl Redlock {
     }
 
     /// Acquires the lock, runs `work` and releases the lock in the background. If the lock is lost, `work` is dropped
-    /// at its current `await`; what it has done remains. If `work` returns a `Result`, use `??`.
+    /// at its current `await`; what it has done remains. It is not polled after the end of the validity, even if the process
+    /// was stopped meanwhile. If `work` returns a `Result`, use `??`.
     ///
     /// The work gets a [`Hold`], which knows the [remaining time](Hold::remaining) and can [extend](Hold::extend) the
     /// lock. With options the call is `redlock.lock(key).ttl(..).with(work)`.
