@@ -44,8 +44,9 @@ impl Hold {
     /// Returns whether the lock is held now.
     ///
     /// Reads the clock and asks no node. So the answer is right even if the process was paused until after the lock
-    /// had expired. If another client deletes the key on the nodes, the next renewal notices that, by default within
-    /// a third of the ttl.
+    /// had expired. If another client deletes or changes the key on a majority of the nodes, servers report that within a round
+    /// trip, over RESP3 and from the first extension of the lock on. Otherwise the next renewal notices it, by default within a
+    /// third of the ttl.
     ///
     /// The answer can be out of date as soon as it is returned. A step that must not happen without the lock needs a
     /// [fencing token](Self::fencing_token).

@@ -140,6 +140,7 @@ impl Lease {
                 due: keep_alive.next_extension(acquired_at, acquired_at),
                 last: None,
             },
+            changes: None,
         };
         if self.is_reader() {
             // Readers that are in go on, whoever waits.

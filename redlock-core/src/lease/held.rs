@@ -26,6 +26,26 @@ pub(super) struct Held {
     pub(super) rests_on: Agreement,
     pub(super) fenced: Option<Box<Fenced>>,
     pub(super) extension: Extension,
+    /// Mostly there are none.
+    pub(super) changes: Option<Box<KeyChanges>>,
+}
+
+/// Reports that somebody else has changed or deleted the key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct KeyChanges {
+    /// The nodes that have reported one since the last extension began.
+    on: NodeSet,
+    /// Whether the last extension was made because of such reports.
+    were_checked: bool,
+}
+
+impl Default for KeyChanges {
+    fn default() -> Self {
+        Self {
+            on: NodeSet::EMPTY,
+            were_checked: false,
+        }
+    }
 }
 
 /// Who has a held lock.
@@ -222,6 +242,29 @@ impl Held {
         true
     }
 
+    /// Takes the report of a node that somebody else has changed or deleted the key. Once so many nodes have reported it that
+    /// no majority can have our key, an extension finds out whether the lock is lost.
+    ///
+    /// A lock whose renewal has ended is not extended for this. Reports that prove to be wrong lead to one extension for
+    /// each one that was due anyway, whatever somebody does to the key.
+    pub(super) fn handle_key_changed(&mut self, cx: &mut Context<'_>, node: NodeId) {
+        self.changes.get_or_insert_default().on.insert(node);
+        self.check_key(cx);
+    }
+
+    fn check_key(&mut self, cx: &mut Context<'_>) {
+        let Some(changes) = &self.changes else {
+            return;
+        };
+        let is_due = is_lost(cx.config.quorum, changes.on)
+            && !changes.were_checked
+            && cx.config.keep_alive.renews()
+            && matches!(self.extension, Extension::Idle { .. });
+        if is_due && self.extend(cx, cx.config.validity.ttl()) {
+            self.changes.get_or_insert_default().were_checked = true;
+        }
+    }
+
     /// Starts an extension, unless one for at least this ttl is under way. Returns whether one is now.
     pub(super) fn extend(&mut self, cx: &mut Context<'_>, ttl: Ttl) -> bool {
         let now = cx.now;
@@ -255,6 +298,7 @@ impl Held {
 
     fn start_extension(&mut self, cx: &mut Context<'_>, ttl: Ttl) {
         let (now, quorum) = (cx.now, cx.config.quorum);
+        self.changes = None;
         if self.was_never_extended() {
             self.repair(cx, self.rests_on.denied());
         }
@@ -401,6 +445,7 @@ impl Held {
                 cx.outbox.tell(Event::ExtendFailed { valid_until });
             }
         }
+        self.check_key(cx);
         None
     }
 

@@ -92,6 +92,20 @@ impl Lease {
         }
     }
 
+    /// Takes the report of a node that somebody else has changed or deleted a key of the held lock.
+    ///
+    /// Once so many nodes have reported it that no majority can have the key, a lock that is renewed is extended at once. The
+    /// replies show whether it is lost: within a round trip, and not at the next renewal. A report alone decides nothing,
+    /// since it may be about an earlier state of the key. Does nothing if the lock is not held.
+    pub fn handle_key_changed(&mut self, now: Timestamp, node: NodeId) {
+        self.expire(now);
+        if self.config.quorum.all().contains(node)
+            && let Some((held, mut cx)) = self.held(now)
+        {
+            held.handle_key_changed(&mut cx, node);
+        }
+    }
+
     /// Notes whether enough nodes for a quorum report when a probed key is gone. The lease then
     /// probes a taken key more and more rarely, up to once in one or two seconds, or in the delays of its
     /// [schedule](crate::RetrySchedule) if they are longer.

@@ -233,6 +233,11 @@ impl Session for MemoryNode {
                 (Operation::Release { .. } | Operation::Extend { .. }, _) => {
                     let keys = command.keys();
                     freed.extend(keys.filter_map(|key| store.take_freed(now, key)));
+                    if let (Operation::Extend { .. }, Some(notifier), false) =
+                        (command.operation(), &self.freed, command.is_readers())
+                    {
+                        store.watch(command, notifier);
+                    }
                 }
                 _ => {}
             }

@@ -69,8 +69,9 @@ impl Redlock {
     /// Deletes what the inspection found, for a holder that is gone and whose lock lives on: each key with the value that
     /// some node had for it, on all nodes, and nothing else. A lock that changed hands since the inspection is left alone.
     ///
-    /// **The holder is not asked.** If it still works, two work at once from now on, until it notices: at its next
-    /// extension, after a third of its ttl by default. Look for the process that the inspection names first.
+    /// **The holder is not asked.** If it still works, two work at once from now on, until it learns of it: within a
+    /// round trip if the servers [report](crate::Hold::is_valid) it, and otherwise at its next extension, after a third of its ttl by
+    /// default. Look for the process that the inspection names first.
     ///
     /// A node that does not answer is owed the release for as long as the key may live, as it is that of a lock. The log
     /// gets a warning with the [label](crate::RedlockBuilder::client_label) of this client and of each holder.

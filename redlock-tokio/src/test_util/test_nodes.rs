@@ -150,8 +150,8 @@ impl TestNodes {
         another.expect("three nodes in memory and the defaults make a lock")
     }
 
-    /// Deletes the keys of a held lock. The holder learns of the loss with the next extension: a third of the
-    /// ttl after the last one, or when the holder asks for one.
+    /// Deletes the keys of a held lock. The holder learns of the loss at once if the lock was extended before, and otherwise
+    /// with the first extension: after a third of the ttl, or when the holder asks for one.
     ///
     /// # Panics
     ///

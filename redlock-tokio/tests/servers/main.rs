@@ -8,6 +8,7 @@ mod extending;
 mod fencing;
 mod fencing_counters;
 mod fleet;
+mod learning;
 mod minimal_rights;
 mod node_redlock;
 mod once;

@@ -194,6 +194,7 @@ impl Server {
                         self.store.set(at, key, entry);
                     }
                 }
+                self.track(now, from.connection, command);
                 Vote::Extended {
                     remaining: Duration::from_millis(remaining),
                 }

@@ -305,3 +305,56 @@ fn keys_of_a_lock_that_was_left_are_not_deleted_before_its_time() {
         assert!(!driven.operations().iter().any(released));
     }
 }
+
+#[test]
+fn reports_that_no_majority_can_have_the_key_are_checked_at_once() {
+    let mut driven = Driven::held();
+    let report = |driven: &mut Driven, node| {
+        let node = NodeId::new(node).unwrap();
+        driven.run(|lease| lease.handle_key_changed(at(100), node));
+        driven.sent.len()
+    };
+    assert_eq!(report(&mut driven, 0), 0);
+    assert_eq!(report(&mut driven, 0), 0, "the same node");
+    assert_eq!(report(&mut driven, 1), 0, "three others are a majority");
+    assert_eq!(report(&mut driven, 2), 1);
+    driven.reply(at(101), &[Denied; 3]);
+    assert_eq!(driven.told, [Event::Lost(LossReason::KeysLost)]);
+    assert_eq!(report(&mut driven, 3), 2, "nothing but the release");
+}
+
+#[test]
+fn reports_that_prove_wrong_lead_to_one_extension_before_the_next_renewal() {
+    let mut driven = Driven::held();
+    let report_all = |driven: &mut Driven, now| {
+        for node in 0..5 {
+            let node = NodeId::new(node).unwrap();
+            driven.run(|lease| lease.handle_key_changed(at(now), node));
+        }
+        driven.sent.len()
+    };
+    assert_eq!(report_all(&mut driven, 100), 1);
+    // Those that come while it is under way may be about the same change.
+    assert_eq!(report_all(&mut driven, 101), 1);
+    driven.reply(at(102), &[Granted; 5]);
+    assert_eq!(report_all(&mut driven, 103), 1, "not again and again");
+    let due = driven.lease.poll_timeout().unwrap();
+    assert_eq!(due, at(400), "a renewal is due 300 ms after the extension");
+    driven.run(|lease| lease.handle_timeout(due));
+    assert_eq!(driven.sent.len(), 2);
+    assert_eq!(report_all(&mut driven, 401), 2);
+    driven.reply(at(402), &[Granted; 3]);
+    assert_eq!(driven.sent.len(), 3, "those are checked once it has ended");
+    assert!(driven.is_held(at(402)));
+}
+
+#[test]
+fn a_lock_that_is_not_renewed_is_not_extended_for_a_report() {
+    let mut driven = Driven::held();
+    driven.config().keep_alive = KeepAlive::on_demand(MS(5000));
+    for node in 0..5 {
+        let node = NodeId::new(node).unwrap();
+        driven.run(|lease| lease.handle_key_changed(at(100), node));
+    }
+    assert!(driven.sent.is_empty());
+}

@@ -76,7 +76,18 @@ impl LeaseCell {
             } else {
                 state.lease.handle_freed(now, node);
             }
+            // The key of readers changes whenever one of them comes, goes or is extended.
+            if !state.lease.is_reader() {
+                state.lease.handle_key_changed(now, node);
+            }
         });
+    }
+
+    /// Takes the news that all keys are gone from a node.
+    pub(crate) fn handle_flush(self: &Arc<Self>, node: NodeId) {
+        self.handle_freed(node);
+        let now = self.now();
+        self.update(now, |state| state.lease.handle_key_changed(now, node));
     }
 
     /// Takes the news that there is a new connection to a node.

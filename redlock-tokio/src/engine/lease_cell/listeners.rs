@@ -34,7 +34,7 @@ pub(crate) fn listeners(
                 }
                 None => {
                     for lease in queue.turns().filter_map(Contender::into_lease) {
-                        lease.handle_freed(node);
+                        lease.handle_flush(node);
                     }
                 }
             }

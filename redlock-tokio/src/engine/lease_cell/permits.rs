@@ -87,7 +87,12 @@ impl LeaseCell {
     /// Takes the news that a slot is gone from a node.
     pub(crate) fn handle_slot_freed(self: &Arc<Self>, node: NodeId, slot: Slot) {
         let now = self.now();
-        self.update(now, |state| state.lease.handle_slot_freed(now, node, slot));
+        self.update(now, |state| {
+            state.lease.handle_slot_freed(now, node, slot);
+            if state.lease.slot() == Some(slot) {
+                state.lease.handle_key_changed(now, node);
+            }
+        });
     }
 
     /// Returns the command that carries out a request. `None` if this driver does not know the access.

@@ -33,6 +33,8 @@ const MAX_SHARED: usize = 128 * 1024;
 /// A batch on its way to a server and back.
 pub(super) struct Request {
     encoder: Encoder,
+    /// Whether the server reports when somebody else changes a key that was tracked.
+    is_tracking: bool,
     batch: Vec<Command>,
     /// The answers so far, in the order of the batch.
     answers: Vec<Option<Answer>>,
@@ -43,20 +45,22 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Encodes a batch. `is_tracking` says whether the server reports when probed keys change.
+    /// Encodes a batch. `is_tracking` says whether the server reports when somebody else changes keys that were
+    /// probed or extended.
     pub(super) fn new(tag: &KeyTag, batch: &[Command], is_tracking: bool) -> Self {
         // A `PING` comes behind the commands.
         let parts = batch.len() + 1;
         let mut request = Self {
             encoder: Encoder::new(tag),
+            is_tracking,
             batch: batch.to_vec(),
             answers: vec![None; batch.len()],
             pipeline: Pipeline::with_capacity(parts),
             parts: Vec::with_capacity(batch.len()),
         };
         match batch {
-            [command] => request.push_command(0, command, is_tracking),
-            _ => request.push_in_groups(batch, is_tracking),
+            [command] => request.push_command(0, command),
+            _ => request.push_in_groups(batch),
         }
         request
     }
@@ -134,23 +138,23 @@ impl Request {
     }
 
     /// Encodes the batch, whose releases share a script, and whose extensions share another.
-    fn push_in_groups(&mut self, batch: &[Command], is_tracking: bool) {
+    fn push_in_groups(&mut self, batch: &[Command]) {
         let mut groups = Groups::default();
         for (position, command) in batch.iter().enumerate() {
             if !groups.admits(command) {
-                self.push_groups(mem::take(&mut groups), is_tracking);
+                self.push_groups(mem::take(&mut groups));
             }
             groups.push(position, command);
         }
-        self.push_groups(groups, is_tracking);
+        self.push_groups(groups);
     }
 
-    fn push_groups(&mut self, groups: Groups, is_tracking: bool) {
+    fn push_groups(&mut self, groups: Groups) {
         self.push_in_chunks(Shared::Extensions, groups.extensions);
         self.push_in_chunks(Shared::Releases, groups.releases);
         for position in groups.rest {
             let command = self.batch[position].clone();
-            self.push_unshared(position, &command, is_tracking);
+            self.push_unshared(position, &command);
         }
         self.push_in_chunks(Shared::Fences, groups.fences);
     }
@@ -177,6 +181,9 @@ impl Request {
 
     fn push_shared(&mut self, shared: Shared, by: Call, positions: impl Into<Positions>) {
         let positions = positions.into();
+        if let Shared::Extensions = shared {
+            self.track_next(positions.as_slice()[0]);
+        }
         let commands = positions
             .as_slice()
             .iter()
@@ -186,10 +193,10 @@ impl Request {
     }
 
     /// Encodes one command that shares no script with others.
-    fn push_command(&mut self, position: usize, command: &Command, is_tracking: bool) {
+    fn push_command(&mut self, position: usize, command: &Command) {
         let is_fenced = command.fence().is_some() && !command.has_several_keys();
         if !(is_fenced && matches!(command.operation(), Operation::Fence { .. })) {
-            self.push_unshared(position, command, is_tracking);
+            self.push_unshared(position, command);
         }
         if is_fenced {
             self.push_shared(Shared::Fences, Call::ByHash, position);
@@ -202,13 +209,13 @@ impl Request {
     }
 
     /// Encodes one command, but not the raising of the counter of a single key.
-    fn push_unshared(&mut self, position: usize, command: &Command, is_tracking: bool) {
+    fn push_unshared(&mut self, position: usize, command: &Command) {
         if let Some(sharing) = Sharing::of(command) {
             return self.push_sharing(sharing, Call::ByHash, position, command);
         }
         let has_several = command.has_several_keys();
         match command.operation() {
-            Operation::Probe { .. } => self.push_probe(position, command, is_tracking),
+            Operation::Probe { .. } => self.push_probe(position, command),
             Operation::Acquire { gathers, fence, .. } if has_several => {
                 let script = if gathers {
                     &script::GATHER
@@ -224,6 +231,7 @@ impl Request {
                 self.push(Ask::FenceAll, self.encoder.fence_all(command), position);
             }
             Operation::Extend { .. } if has_several => {
+                self.track_next(position);
                 self.push_all_keys(Ask::ExtendAll, &script::EXTEND_ALL, position, command);
             }
             Operation::Release { .. } if has_several => {
@@ -253,16 +261,14 @@ impl Request {
 
     /// Probes each key, and asks for a message when the key is gone. A reader asks whether the key is shared or marked, too,
     /// and a writer marks it.
-    fn push_probe(&mut self, position: usize, command: &Command, is_tracking: bool) {
+    fn push_probe(&mut self, position: usize, command: &Command) {
         if let Some(cmd) = sharing::mark(command, self.encoder.tag()) {
             self.push(Ask::Ignored, cmd, position);
         }
         let is_readers = command.is_readers();
         let mut slots = command.probed_slots();
         for key in command.keys() {
-            if is_tracking {
-                self.push(Ask::Ignored, encode::caching(), position);
-            }
+            self.track_next(position);
             if is_readers {
                 let cmd = self.encoder.value(key.as_bytes());
                 self.push(Ask::Value, cmd, position);
@@ -279,6 +285,13 @@ impl Request {
                 let cmd = self.encoder.mark_left(key.as_bytes());
                 self.push(Ask::Mark, cmd, position);
             }
+        }
+    }
+
+    /// Asks for a message when somebody else changes a key that the next command reads.
+    fn track_next(&mut self, position: usize) {
+        if self.is_tracking {
+            self.push(Ask::Ignored, encode::caching(), position);
         }
     }
 

@@ -55,6 +55,8 @@ pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
 /// Lets each key live for its ttl from now if its value is its token. Returns for each key the milliseconds that it had
 /// left (-1 for a key without an end, as `PTTL` does), or `-` if another client has it or it is gone, separated by
 /// commas. The script never shortens a life, so an extension that arrives late, after a longer one, does no harm.
+///
+/// It reads the keys once more at the end, because a server forgets that it tracks a key when the key changes.
 pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('MGET', unpack(KEYS)) \
@@ -71,6 +73,7 @@ pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
              answers[i] = '-' \
            end \
          end \
+         redis.call('MGET', unpack(KEYS)) \
          return table.concat(answers, ',')",
     )
 });
@@ -181,6 +184,7 @@ pub(super) static EXTEND_ALL: LazyLock<Script> = LazyLock::new(|| {
              least = left \
            end \
          end \
+         redis.call('MGET', unpack(KEYS)) \
          return tostring(least)",
     )
 });

@@ -1,0 +1,120 @@
+//! Holders learn that their keys are gone when the servers report it, and not only at the next renewal.
+
+use std::time::{Duration, Instant};
+
+use redlock_tokio::{LockGuard, LossReason, Redlock, test_util::RedisServers};
+
+use crate::support::{Cli, MS, eventually, trusting};
+
+/// So that the next renewal, after a third of it, is far away.
+const TTL: Duration = Duration::from_secs(60);
+
+struct Scene {
+    servers: RedisServers,
+    clis: Vec<Cli>,
+    redlock: Redlock,
+}
+
+impl Scene {
+    /// Five servers, and a client whose URLs end like this.
+    async fn new(url_end: &str) -> Self {
+        let servers = RedisServers::spawn(5).unwrap();
+        let urls = servers.urls().into_iter().map(|url| url + url_end);
+        let redlock = trusting(urls).ttl(TTL).max_hold(10 * TTL).build().await;
+        Self {
+            clis: servers.iter().map(Cli::of).collect(),
+            redlock: redlock.unwrap(),
+            servers,
+        }
+    }
+
+    /// Does this on a majority of the servers. Returns how long it took the holder to learn of it, if it did within two
+    /// seconds.
+    async fn after(&self, command: &[&str], guard: LockGuard) -> Option<Duration> {
+        for cli in &self.clis[..3] {
+            cli.run(command);
+        }
+        let changed = Instant::now();
+        let lost = tokio::time::timeout(MS(2000), guard.lost()).await;
+        let took = changed.elapsed();
+        let reason = lost.ok()?;
+        assert_eq!(reason, LossReason::KeysLost);
+        println!("{command:?}: known after {took:?}");
+        Some(took)
+    }
+
+    fn scripts_run(&self) -> u64 {
+        self.clis.iter().map(|cli| cli.calls("evalsha")).sum()
+    }
+}
+
+#[tokio::test]
+async fn a_holder_learns_of_a_loss_when_a_majority_of_servers_reports_it() {
+    let scene = Scene::new("?protocol=resp3").await;
+    for command in [
+        &["FLUSHALL"][..],
+        &["DEL", "k"],
+        &["SET", "k", "another client"],
+    ] {
+        let guard = scene.redlock.lock("k").await.unwrap();
+        guard.extend().await.unwrap();
+        assert!(scene.after(command, guard).await.is_some(), "{command:?}");
+        scene.clis.iter().for_each(|cli| _ = cli.run(&["DEL", "k"]));
+    }
+    let several = scene.redlock.lock_all(["a", "k", "z"]).await.unwrap();
+    several.extend().await.unwrap();
+    assert!(scene.after(&["DEL", "k"], several).await.is_some());
+
+    let permit = scene.redlock.semaphore("s", 1).acquire().await.unwrap();
+    permit.extend().await.unwrap();
+    assert!(scene.after(&["DEL", "s:slot:0"], permit).await.is_some());
+
+    let reader = scene.redlock.rw_lock("r").read().await.unwrap();
+    reader.extend().await.unwrap();
+    assert!(scene.after(&["FLUSHALL"], reader).await.is_some());
+}
+
+/// Without reports, or before the first extension, a holder learns of it when it extends the lock.
+#[tokio::test]
+async fn without_reports_a_holder_does_not_learn_of_a_loss_before_its_next_extension() {
+    let scene = Scene::new("?protocol=resp2").await;
+    let guard = scene.redlock.lock("k").await.unwrap();
+    guard.extend().await.unwrap();
+    assert_eq!(scene.after(&["DEL", "k"], guard).await, None, "RESP2");
+
+    let scene = Scene::new("?protocol=resp3").await;
+    let guard = scene.redlock.lock("k").await.unwrap();
+    assert_eq!(scene.after(&["DEL", "k"], guard).await, None, "short");
+}
+
+#[tokio::test]
+async fn the_loss_of_a_minority_ends_nothing_and_extensions_report_nothing_to_their_own_client() {
+    let scene = Scene::new("?protocol=resp3").await;
+    let guard = scene.redlock.lock("k").await.unwrap();
+    let other = scene.redlock.lock("other").await.unwrap();
+    for _ in 0..3 {
+        guard.extend().await.unwrap();
+        other.extend().await.unwrap();
+    }
+    // The slowest answers come after those of a majority.
+    eventually("all have answered", || scene.scripts_run() >= 30).await;
+    for cli in &scene.clis[..2] {
+        cli.run(&["DEL", "k"]);
+    }
+    tokio::time::sleep(MS(500)).await;
+    assert_eq!(scene.scripts_run(), 30, "no extension of its own");
+    assert!(guard.is_valid());
+    // The next extension puts the key back.
+    guard.extend().await.unwrap();
+    let value = guard.value();
+    let is_back = || {
+        scene
+            .clis
+            .iter()
+            .all(|cli| cli.get("k").as_ref() == Some(&value))
+    };
+    eventually("it is back", is_back).await;
+    drop((guard, other));
+    scene.redlock.shutdown().await;
+    drop(scene.servers);
+}
