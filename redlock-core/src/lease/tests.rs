@@ -289,5 +289,5 @@ fn no_token_is_used_twice_not_even_after_four_billion_attempts() {
 
 #[test]
 fn a_lease_is_small() {
-    assert!(size_of::<Lease>() <= 224, "{}", size_of::<Lease>());
+    assert!(size_of::<Lease>() <= 216, "{}", size_of::<Lease>());
 }
