@@ -78,6 +78,12 @@ impl Story<'_> {
             match entry.input {
                 Input::Acquire | Input::AcquireFenced(_) | Input::Adopt { .. } => {}
                 Input::Abandon => return self.lose(token, LossReason::Abandoned, left),
+                // At the end of time, a release is over as soon as it has begun.
+                Input::Timeout if left.is_some() && now == Timestamp::MAX => {
+                    self.release(token);
+                    self.tell(Event::Released(ReleaseVerdict::Unconfirmed));
+                    return Ok(());
+                }
                 // Everything else learns first that the time is over.
                 _ if left.is_some_and(|left| now >= left) => {
                     return self.releasing(token, now, longest);
