@@ -139,6 +139,9 @@ fn the_nodes_come_from_options_variables_and_files() {
         .output()
         .unwrap();
     assert_eq!(code(&missing), 64);
+    let mut two = program(["--cluster", "redis://a", "nodes"]);
+    let two = two.env("REDLOCK_NODES", &list).output().unwrap();
+    assert_eq!(code(&two), 64, "it would be a guess which is meant");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use redlock_tokio::{ClusterNodes, Durability, Lock, LockOptions, Redlock, Redloc
 
 use crate::{
     args::{self, Connection, LockArgs},
-    exit::{Exit, Failure},
+    exit::Failure,
 };
 
 impl Connection {
@@ -43,25 +43,31 @@ impl Connection {
     }
 
     fn nodes(&self) -> Result<RedlockBuilder, Failure> {
+        let is_set = |it: &&String| !it.is_empty();
+        let list = self.nodes.as_ref().filter(is_set);
+        let cluster = self.cluster.as_ref().filter(is_set);
+        let file = self.nodes_file.as_ref();
+        let file = file.filter(|it| !it.as_os_str().is_empty());
         let builder = Redlock::builder();
-        if let Some(list) = &self.nodes {
-            return Ok(builder.node_list(list));
+        match (list, file, cluster) {
+            (Some(list), None, None) => Ok(builder.node_list(list)),
+            (None, Some(file), None) => {
+                let text = fs::read_to_string(file)
+                    .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+                let lines = text
+                    .lines()
+                    .filter(|line| !line.trim_start().starts_with('#'));
+                Ok(builder.node_list(&lines.collect::<Vec<_>>().join("\n")))
+            }
+            (None, None, Some(seeds)) => Ok(builder.cluster(ClusterNodes::new(seeds.split(',')))),
+            (None, None, None) => Err(Failure::usage(
+                "there are no nodes: use --nodes, --nodes-file or --cluster, or set REDLOCK_NODES",
+            )),
+            _ => Err(Failure::usage(
+                "there are two lists of nodes: use one of --nodes, --nodes-file and --cluster, and one of \
+                 REDLOCK_NODES, REDLOCK_NODES_FILE and REDLOCK_CLUSTER",
+            )),
         }
-        if let Some(file) = &self.nodes_file {
-            let text = fs::read_to_string(file)
-                .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
-            let lines = text
-                .lines()
-                .filter(|line| !line.trim_start().starts_with('#'));
-            return Ok(builder.node_list(&lines.collect::<Vec<_>>().join("\n")));
-        }
-        if let Some(seeds) = &self.cluster {
-            return Ok(builder.cluster(ClusterNodes::new(seeds.split(','))));
-        }
-        Err(Failure::new(
-            Exit::Usage,
-            "there are no nodes: use --nodes, --nodes-file or --cluster, or set REDLOCK_NODES",
-        ))
     }
 }
 

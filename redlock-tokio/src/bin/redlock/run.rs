@@ -15,8 +15,8 @@ use crate::{
     signals::Signals,
 };
 
-/// How long the last releases may take.
-pub(crate) const SHUTDOWN: Duration = Duration::from_secs(5);
+/// How long the last releases may take. A majority has confirmed them by then, and a node that is down will not.
+pub(crate) const SHUTDOWN: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(
     nodes: &Connection,
@@ -31,7 +31,9 @@ pub(crate) async fn run(
         .wait(wait)
         .max_hold(args.max_hold.unwrap_or(Duration::MAX));
     let mut worker = Worker::start(nodes, &args.work, output).await?;
-    match worker.work(options).await {
+    let outcome = worker.work(options).await;
+    worker.end().await;
+    match outcome {
         Err(failure) if failure.exit == Exit::Contended => {
             output.failure(&failure);
             Ok(Exit::Of(args.conflict_exit_code))
@@ -59,7 +61,10 @@ pub(crate) async fn elect(
             Ok(Exit::Lost) => output.failure(&Failure::new(Exit::Lost, "the leadership was lost")),
             // An outage.
             Err(failure) if failure.exit == Exit::Unavailable => output.failure(&failure),
-            outcome => return outcome,
+            outcome => {
+                worker.end().await;
+                return outcome;
+            }
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -103,6 +108,13 @@ impl<'a> Worker<'a> {
             output,
             signals,
         })
+    }
+
+    /// Has the nodes get the last releases.
+    async fn end(self) {
+        if let Some(redlock) = self.redlock {
+            redlock.shutdown_within(SHUTDOWN).await;
+        }
     }
 
     /// Waits for the lock, and runs the command.
