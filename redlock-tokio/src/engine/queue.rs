@@ -27,7 +27,6 @@ use self::{
     past::Recent,
     reservation::{MultiKeyWaiter, ReservationRule},
     shared::SharedLines,
-    shared_line::SharedLine,
     wait_queue::WaitQueue,
 };
 pub(crate) use self::{
@@ -329,7 +328,7 @@ impl<T: Clone> Queue<T> {
     pub(crate) fn tables(&self) -> QueueTables {
         let queues = self.0.lock();
         let of_keys = queues.keys.by_key.values().map(WaitQueue::waiting);
-        let waiting = of_keys.chain(queues.shared.all().map(SharedLine::waiting));
+        let waiting = of_keys.chain(queues.shared.all().map(|it| it.waiting()));
         QueueTables {
             keys: queues.keys.by_key.len() + queues.shared.len(),
             waiting: queues.waiting,
