@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::process::{Bed, Pid, code, text};
+use crate::process::{Bed, Pid, code, is_in_any_command, text, wait_for};
 
 /// A command that ends when it is told to.
 const OBEYS: &str = "echo $$ > pid; exec sleep 60";
@@ -32,6 +32,29 @@ fn the_command_of_a_killed_program_ends_before_others_have_the_lock() {
         assert!(ended < Duration::from_secs(10), "{ended:?}");
         guardian.iter().for_each(|it| _ = it.wait_for_end());
     }
+}
+
+#[test]
+fn a_command_is_not_left_alone_at_whatever_moment_the_program_is_killed() {
+    let bed = Bed::new();
+    let tag = format!("the-test-{}", std::process::id());
+    let script = format!("trap '' TERM; echo $$ >> pids; while :; do sleep 0.01; done; : {tag}");
+    for moment in 0..30 {
+        let options = format!("--ttl 1s --grace 100ms --prefix {moment}:");
+        let mut program = bed.run(&options, &script).spawn().unwrap();
+        thread::sleep(Duration::from_millis(moment * 3));
+        program.kill().unwrap();
+        program.wait().unwrap();
+    }
+    // Those that were started by then end within the grace. No further ones are started.
+    thread::sleep(Duration::from_millis(500));
+    let pids = std::fs::read_to_string(bed.path("pids")).unwrap_or_default();
+    for pid in pids.lines() {
+        Pid(pid.parse().unwrap()).wait_for_end();
+    }
+    wait_for("the end of all of them", || {
+        (!is_in_any_command(&tag)).then_some(())
+    });
 }
 
 #[test]

@@ -143,6 +143,13 @@ impl Pid {
     }
 }
 
+/// Returns whether the arguments of any process contain this text.
+pub(crate) fn is_in_any_command(text: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut commands = processes.filter_map(|it| fs::read(it.path().join("cmdline")).ok());
+    commands.any(|it| String::from_utf8_lossy(&it).contains(text))
+}
+
 /// The end of the program, for assertions.
 pub(crate) fn code(output: &Output) -> i32 {
     output

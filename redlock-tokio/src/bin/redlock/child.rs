@@ -22,6 +22,7 @@ use tokio::{
 use crate::{
     exit::{Exit, Failure},
     guardian::Guardian,
+    launch,
     signals::Signals,
     terminal::Foreground,
 };
@@ -41,8 +42,10 @@ pub(crate) async fn run(
         .and_then(|id| i32::try_from(id).ok())
         .map(Pid::from_raw);
     let group = group.ok_or_else(|| io::Error::other("the command has no process id"))?;
+    launch::wait_for_stop(group)?;
     guardian.guard(group, hold.remaining()).await;
     let foreground = Foreground::give(group);
+    let _ = killpg(group, Signal::SIGCONT);
 
     let mut renewals = interval((hold.remaining() / 10).clamp(MIN_INTERVAL, MAX_INTERVAL));
     renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -83,25 +86,15 @@ pub(crate) async fn run(
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
-fn start(command: &[OsString], hold: &Hold) -> Result<tokio::process::Child, Failure> {
-    let [program, arguments @ ..] = command else {
-        return Err(Failure::usage("there is no command"));
-    };
-    let mut command = Command::new(program);
-    command.args(arguments).process_group(0);
+fn start(command: &[OsString], hold: &Hold) -> io::Result<tokio::process::Child> {
+    let mut command = Command::from(launch::launcher(command)?);
     command.env("REDLOCK_KEY", key_of(hold));
     command.env("REDLOCK_TOKEN", hold.token().to_string());
     command.env_remove("REDLOCK_FENCE");
     if let Some(fence) = hold.fencing_token() {
         command.env("REDLOCK_FENCE", fence.to_string());
     }
-    command.spawn().map_err(|error| {
-        let exit = match error.kind() {
-            io::ErrorKind::NotFound => Exit::NotFound,
-            _ => Exit::NotExecutable,
-        };
-        Failure::new(exit, format!("{}: {error}", program.display()))
-    })
+    command.spawn()
 }
 
 /// Returns the key, with the prefix.

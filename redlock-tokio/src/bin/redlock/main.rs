@@ -7,6 +7,7 @@ mod connection;
 mod exit;
 mod guardian;
 mod inspect;
+mod launch;
 mod nodes;
 mod output;
 mod run;
@@ -27,6 +28,9 @@ use self::{
 };
 
 fn main() -> ExitCode {
+    if let Some(exit) = launch::launch() {
+        return exit.into();
+    }
     if let Some(grace) = guardian::grace() {
         guardian::run(grace);
         return Exit::Ok.into();

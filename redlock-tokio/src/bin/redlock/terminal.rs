@@ -2,7 +2,7 @@ use std::io;
 
 use nix::{
     errno::Errno,
-    sys::signal::{SigSet, Signal, killpg},
+    sys::signal::{SigSet, Signal},
     unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp},
 };
 
@@ -16,8 +16,6 @@ impl Foreground {
     pub(crate) fn give(group: Pid) -> Option<Self> {
         (tcgetpgrp(io::stdin()) == Ok(getpgrp())).then_some(())?;
         set(group).ok()?;
-        // It may have stopped because it was too early.
-        let _ = killpg(group, Signal::SIGCONT);
         Some(Self(()))
     }
 }
