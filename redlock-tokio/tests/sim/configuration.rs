@@ -87,8 +87,6 @@ pub(crate) struct Configuration {
     pub(crate) is_crowded: bool,
     /// Requests of one connection never overtake each other.
     pub(crate) in_order: bool,
-    /// Servers agree to each adoption, and change nothing.
-    pub(crate) agrees_to_adoptions: bool,
     /// What names the masters, if their addresses do not.
     pub(crate) owners: Option<Owners>,
     /// In how many seeds, from the first one on, the violation is found that must be found.
@@ -179,7 +177,6 @@ pub(crate) const WITHIN: Configuration = Configuration {
     renews: true,
     is_crowded: false,
     in_order: true,
-    agrees_to_adoptions: false,
     owners: None,
     found_in: 12,
     is_rare: false,
@@ -378,14 +375,6 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         severity: 8,
         in_order: false,
         found_in: 60,
-        ..BEYOND
-    },
-    Configuration {
-        name: "control-blind-adoption",
-        about: "servers agree to each adoption, whatever they have: a ticket that is delivered twice has two holders",
-        expectation: Expectation::Violated(&[Kind::TwoHolders, Kind::Fencing, Kind::Statement]),
-        severity: 1,
-        agrees_to_adoptions: true,
         ..BEYOND
     },
 ];

@@ -107,7 +107,6 @@ fn two_holders_and_tokens_that_do_not_grow_and_leftover_keys_are_found() {
     find("without-settling", Kind::TwoHolders);
     find("beyond-wall-clocks", Kind::Fencing);
     find("control-overtaking", Kind::LeftoverKey);
-    find("control-blind-adoption", Kind::Statement);
 }
 
 fn configurations() -> impl Iterator<Item = &'static Configuration> {

@@ -59,8 +59,6 @@ pub(crate) struct Network {
     is_calm: bool,
     /// Whether requests of one connection arrive in the order in which they were sent.
     in_order: bool,
-    /// Servers agree to each adoption, and change nothing.
-    pub(crate) agrees_to_adoptions: bool,
     pub(crate) releases: Releases,
     changes: Changes,
     pub(crate) rng: Rng,
@@ -148,7 +146,6 @@ impl Network {
             weather,
             is_calm: false,
             in_order,
-            agrees_to_adoptions: false,
             releases: Releases::default(),
             changes: Changes::default(),
             rng,

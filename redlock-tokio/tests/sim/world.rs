@@ -146,7 +146,6 @@ impl World {
             .collect();
         let in_order = configuration.in_order;
         let mut network = Network::new(servers, weather, in_order, rng.fork(), Trace::new(print));
-        network.agrees_to_adoptions = configuration.agrees_to_adoptions;
         if let Some(owners) = owners {
             network.authorities = Authorities::new(owners, &mut rng);
         }

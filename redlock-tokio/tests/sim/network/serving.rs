@@ -108,10 +108,7 @@ impl Network {
                 let mut answers = Vec::with_capacity(commands.len());
                 for command in commands {
                     let insists = self.would_insist(at, server, command);
-                    let answer = match command.operation() {
-                        Operation::Adopt { .. } if self.agrees_to_adoptions => Ok(Vote::Granted),
-                        _ => self.servers[server].execute(at, sender, command),
-                    };
+                    let answer = self.servers[server].execute(at, sender, command);
                     // A counter that is ahead does not keep a key from being set.
                     if matches!(answer, Ok(Vote::Granted | Vote::Outbid { .. })) {
                         self.note_granted(at, server, command.operation());
