@@ -107,7 +107,7 @@ impl Encoder {
     }
 
     fn start(&self, command: &Command) -> Cmd {
-        Cmd::with_capacity(8, 80 + self.key(command).len())
+        Cmd::with_capacity(8, 40 + self.key(command).len() + command.value().len())
     }
 
     fn key<'a>(&'a self, command: &'a Command) -> WireKey<'a> {
