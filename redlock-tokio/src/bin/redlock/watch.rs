@@ -1,4 +1,8 @@
-use std::os::unix::ffi::OsStrExt;
+use std::{
+    iter,
+    mem::{self, Discriminant},
+    os::unix::ffi::OsStrExt,
+};
 
 use redlock_tokio::{Holder, Inspection, Verdict};
 
@@ -32,8 +36,18 @@ pub(crate) async fn run(
     }
 }
 
-/// Returns what is worth a line: who has the lock, and not for how long.
-fn state_of(inspection: &Inspection) -> (std::mem::Discriminant<Verdict>, Vec<Holder>) {
-    let verdict = inspection.verdict();
-    (std::mem::discriminant(&verdict), inspection.holders())
+/// Returns what is worth a line: who has the lock or its permits, and not for how long. What a minority of the nodes has, as
+/// while a client sets one after the other, is not.
+fn state_of(inspection: &Inspection) -> (Discriminant<Verdict>, Vec<Holder>) {
+    let (verdict, permits) = (inspection.verdict(), inspection.permits());
+    let all = iter::once(&verdict).chain(permits.values());
+    (mem::discriminant(&verdict), all.flat_map(holders).collect())
+}
+
+fn holders(verdict: &Verdict) -> Vec<Holder> {
+    match verdict {
+        Verdict::Held { by, .. } => vec![by.clone()],
+        Verdict::Shared { readers } => readers.iter().map(|(it, _)| it.clone()).collect(),
+        _ => Vec::new(),
+    }
 }
