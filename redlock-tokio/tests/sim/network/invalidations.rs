@@ -15,6 +15,11 @@ impl Network {
         for id in trackers {
             self.invalidate(at, id, Some(key));
         }
+        self.plan_expiry(at, server, key);
+    }
+
+    /// Plans to send word of a key that somebody asked for when it expires.
+    pub(crate) fn plan_expiry(&mut self, at: u64, server: usize, key: &Key) {
         if let Some(left) = self.servers[server].expires_in(at, key) {
             let key = key.clone();
             self.queue.push(at + left, Event::Expire { server, key });

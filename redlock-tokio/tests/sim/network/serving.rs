@@ -136,8 +136,14 @@ impl Network {
                         }
                     }
                     answers.push(answer);
+                    // A look changes nothing that a server would send word of.
+                    let is_look = matches!(command.operation(), Operation::Probe { .. });
                     for key in command.keys() {
-                        self.notify_of(at, server, key);
+                        if is_look {
+                            self.plan_expiry(at, server, key);
+                        } else {
+                            self.notify_of(at, server, key);
+                        }
                     }
                 }
                 Response::Executed(answers)
