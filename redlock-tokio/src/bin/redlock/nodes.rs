@@ -17,16 +17,16 @@ pub(crate) async fn run(
 ) -> Result<Exit, Failure> {
     let redlock = nodes.look().await?;
     loop {
-        measure(&redlock).await;
-        let nodes = redlock.nodes();
-        show(&nodes, output);
-        let votes = nodes
+        measure(&redlock, nodes.node_timeout).await;
+        let status = redlock.nodes();
+        show(&status, output);
+        let votes = status
             .iter()
             .filter(|it| it.state == NodeState::Voting)
             .count();
         let Some(pause) = args.watch else {
             redlock.shutdown_within(SHUTDOWN).await;
-            let has_majority = votes > nodes.len() / 2;
+            let has_majority = votes > status.len() / 2;
             return Ok(if has_majority {
                 Exit::Ok
             } else {
@@ -38,13 +38,13 @@ pub(crate) async fn run(
 }
 
 /// Has each node answer a request, which takes and releases a lock that nobody else wants.
-async fn measure(redlock: &Redlock) {
+async fn measure(redlock: &Redlock, node_timeout: Duration) {
     let key = format!("redlock-nodes:{}", std::process::id());
     if let Ok(guard) = redlock.lock(key).wait(Duration::ZERO).await {
         guard.release().await;
     }
-    // The others answer in this time, or not at all.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // A majority has answered. The others do so in this time, or count as silent.
+    tokio::time::sleep(node_timeout).await;
 }
 
 fn show(nodes: &[NodeStatus], output: &Output) {
