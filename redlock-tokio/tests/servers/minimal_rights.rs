@@ -129,6 +129,7 @@ async fn try_out(
     keys: &[&str],
     feature: Use,
 ) -> Result<(), String> {
+    let sends_scripts = matches!(feature, Use::OneKey) && commands.contains(&"eval");
     let server = servers.get(0);
     let commands = commands.iter().map(|it| format!("+{it}"));
     let keys = keys.iter().map(|it| format!("~{it}"));
@@ -146,6 +147,11 @@ async fn try_out(
         .map_err(|it| it.to_string())?;
     let guard = acquire(&redlock, feature).await?;
     guard.extend().await.map_err(|it| it.to_string())?;
+    if sends_scripts {
+        // It needs no more, unless readers are to be seen.
+        let inspection = redlock.inspect("app:a").await.unwrap();
+        assert_eq!(inspection.holders().len(), 1, "{inspection}");
+    }
     match guard.release().await.outcome {
         ReleaseOutcome::Released => Ok(()),
         outcome => Err(format!("{outcome:?}")),
