@@ -113,7 +113,7 @@ impl Election {
     /// Campaigns, and does the work as the leader, again and again until the work returns. Then resigns and returns its result.
     ///
     /// The work is begun anew each time this process becomes the leader. It is dropped at its current `await` when the
-    /// leadership is lost, or when the candidate [resigns](Candidate::resign). What it has done remains. A result that comes
+    /// leadership is lost, or when the candidate [resigns](Candidate::resign). Its effects remain. A result that comes
     /// after the loss does not count, and the process campaigns again.
     ///
     /// In an outage the process campaigns on.
@@ -285,7 +285,7 @@ impl fmt::Debug for Candidate {
     }
 }
 
-/// What a process is in an [`Election`].
+/// The part of a process in an [`Election`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Candidacy {

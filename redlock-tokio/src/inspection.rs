@@ -12,7 +12,7 @@ use crate::{
     node::{KeyState, Occupant},
 };
 
-/// What the nodes had for a key when they were asked. Made by [`Redlock::inspect`](crate::Redlock::inspect).
+/// The answers of all nodes to the question who has a key. Made by [`Redlock::inspect`](crate::Redlock::inspect).
 ///
 /// All of it is advice: a lock may have changed hands since then. `Display` shows it in several lines.
 #[derive(Clone, Debug)]
@@ -22,17 +22,17 @@ pub struct Inspection {
     nodes: Vec<InspectedNode>,
 }
 
-/// What one node had for a key.
+/// The answer of one node.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InspectedNode {
     /// The node's address, without credentials.
     pub address: Arc<str>,
-    /// What the node had, or why it did not answer.
+    /// The state of the key there, or why the node did not answer.
     pub state: Result<KeyState, NodeError>,
 }
 
-/// What the answers of all nodes together say of a key, or of one permit.
+/// The state of a key, or of one permit, according to all nodes together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -114,8 +114,8 @@ impl Inspection {
         holders.into_iter().collect()
     }
 
-    /// Keeps only what the nodes have for these clients. What is left is what
-    /// [`force_unlock`](crate::Redlock::force_unlock) deletes.
+    /// Keeps only what the nodes have for these clients. [`force_unlock`](crate::Redlock::force_unlock) then deletes nothing
+    /// else.
     pub fn retain(&mut self, mut keep: impl FnMut(&Holder) -> bool) {
         let mut keep = |it: &Occupant| it.holder.as_ref().is_some_and(&mut keep);
         for node in &mut self.nodes {
@@ -205,7 +205,7 @@ impl Inspection {
     }
 }
 
-/// What a client has on some node.
+/// Something that a client has on a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Found {
     pub(crate) place: Place,

@@ -38,7 +38,7 @@ use crate::foreign;
 /// # }
 /// ```
 ///
-/// # What is promised
+/// # Promises
 ///
 /// - The code runs in the tasks of callers and of connections, one after the other with their work, so it must return
 ///   soon and must not block. Send the event over a channel if there is more to do: an event owns its data, and cloning

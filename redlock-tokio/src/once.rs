@@ -154,7 +154,7 @@ impl fmt::Debug for Once {
     }
 }
 
-/// What has become of a [job](crate::Redlock::once), as this host knows.
+/// The outcome of a [job](crate::Redlock::once), as this host knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum OnceOutcome<T> {

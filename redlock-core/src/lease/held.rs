@@ -48,7 +48,7 @@ impl Default for KeyChanges {
     }
 }
 
-/// Who has a held lock.
+/// The holder of a held lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Holder {
     /// A holder that has not taken the lock yet. Renewal starts when it does.

@@ -127,7 +127,7 @@ impl Setup {
         world.clients[client].left_until = left_until;
     }
 
-    /// The driver ends. What it sends last may still arrive.
+    /// The driver ends. Its last messages may still arrive.
     fn end_after_leaving(&self, world: &mut World, client: usize) {
         self.drive(world, client, |lease, now| {
             if self.mutation == Some(Mutation::LeftLockReleased) {

@@ -42,7 +42,7 @@ impl Holder {
     pub fn label(&self) -> Option<&str> {
         self.token()?;
         let label = self.0[Token::LEN..].strip_prefix(&[ClientLabel::SEPARATOR])?;
-        // What another program has written there may be anything.
+        // Another program may have written anything there.
         let label = str::from_utf8(label).ok()?;
         ClientLabel::new(label).is_ok().then_some(label)
     }

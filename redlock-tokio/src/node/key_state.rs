@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::Holder;
 
-/// What a node has for a key, at one moment. See [`Session::look_up`](super::Session::look_up).
+/// The state of a key on one node, at one moment. See [`Session::look_up`](super::Session::look_up).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyState {
@@ -21,7 +21,7 @@ impl KeyState {
     pub const MAX_READERS: usize = 100;
 }
 
-/// What is under one name on a node.
+/// The value of one name on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Occupant {

@@ -4,7 +4,7 @@ use redlock_core::{FencingToken, LossReason, Share, Timestamp, Token};
 
 use crate::{Acquisition, Key, LockError, NodeReports, NodeState, key::KeySet};
 
-/// What an [`Observer`](crate::Observer) is told.
+/// An event, for an [`Observer`](crate::Observer).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -41,7 +41,7 @@ impl Event {
 pub struct LockEvent {
     /// The time, by the [clock](crate::RedlockBuilder::clock) of the client.
     pub at: Timestamp,
-    /// What happened.
+    /// The event itself.
     pub change: LockChange,
     subject: Arc<Subject>,
 }
@@ -96,7 +96,7 @@ impl fmt::Debug for LockEvent {
     }
 }
 
-/// What happened to a request for a lock, or to the lock that it got.
+/// A change of a request for a lock, or of the lock that it got.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LockChange {
@@ -110,11 +110,11 @@ pub enum LockChange {
     },
     /// The task has the lock.
     Acquired {
-        /// The value that the key has on the nodes. It stays the same in a handover.
+        /// The [token](crate::Hold::token) of the lock, which stays the same in a handover.
         token: Token,
         /// The [fencing token](crate::Hold::fencing_token), if one was asked for.
         fence: Option<FencingToken>,
-        /// Who granted the lock, and after what time.
+        /// The nodes that granted the lock, or the holder before, and the time that it took.
         acquisition: Acquisition,
     },
     /// The task did not get the lock.
@@ -131,12 +131,12 @@ pub enum LockChange {
     },
     /// A majority of the nodes has extended the lock. Readers of one process share a lock, and one of them has the event.
     Extended {
-        /// The value that the key has on the nodes.
+        /// The [token](crate::Hold::token) of the lock.
         token: Token,
     },
     /// An extension failed. The lock is still held, and the extension is tried again.
     ExtensionFailed {
-        /// The value that the key has on the nodes.
+        /// The [token](crate::Hold::token) of the lock.
         token: Token,
         /// The nodes that did not agree, with their reasons.
         nodes: NodeReports,
@@ -145,28 +145,28 @@ pub enum LockChange {
     /// only the last one releases it on the nodes. A lock that is [released
     /// later](crate::LockGuard::release_after) stays taken until then.
     Released {
-        /// The value that the key had on the nodes.
+        /// The [token](crate::Hold::token) of the lock.
         token: Token,
         /// How long the task had the lock.
         held: Duration,
     },
     /// The holder has given the lock back, and the next waiter of this process has it. No node was asked.
     HandedOver {
-        /// The value that the key has on the nodes.
+        /// The [token](crate::Hold::token) of the lock.
         token: Token,
         /// How long the task had the lock.
         held: Duration,
     },
     /// The holder has given the lock away, for another process to [adopt](crate::Redlock::adopt). It is not released.
     GivenAway {
-        /// The value that the key has on the nodes.
+        /// The [token](crate::Hold::token) of the lock.
         token: Token,
         /// How long the task had the lock.
         held: Duration,
     },
     /// The lock was lost. Its holder may still be at work.
     Lost {
-        /// The value that the key had on the nodes.
+        /// The [token](crate::Hold::token) of the lock.
         token: Token,
         /// Why.
         reason: LossReason,
@@ -183,11 +183,11 @@ pub struct NodeEvent {
     pub at: Timestamp,
     /// The address of the node, without credentials.
     pub address: Arc<str>,
-    /// What happened.
+    /// The event itself.
     pub change: NodeChange,
 }
 
-/// What happened to a node.
+/// A change of a node, as this client sees it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum NodeChange {

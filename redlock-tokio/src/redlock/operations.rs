@@ -1,4 +1,4 @@
-//! What people on call need: who holds a lock, what this process holds, and how to free a lock whose holder is gone.
+//! For people on call: who holds a lock, what this process holds, and how to free a lock whose holder is gone.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     node::{Command, Vote},
 };
 
-/// How long a node may take to say what it has. Longer than for a lock, since a person asks, who suspects the nodes.
+/// How long a node may take to say what it has: longer than for a lock, since a person who asks may suspect the nodes.
 const LOOK_UP_LIMIT: Duration = Duration::from_secs(1);
 
 /// For how long a node is owed the release of a key without an end.
@@ -175,7 +175,7 @@ fn release_of(key: &Key, found: &Found, remaining: Duration) -> Option<(Command,
     Some((Command::forced_release(key, &found.holder, access), ttl))
 }
 
-/// What each node did for [`Redlock::force_unlock`]. `Display` has one line for each node.
+/// The answer of each node to [`Redlock::force_unlock`]. `Display` has one line for each node.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UnlockReport {
@@ -183,7 +183,7 @@ pub struct UnlockReport {
     pub nodes: Vec<UnlockedNode>,
 }
 
-/// What one node did.
+/// The answer of one node.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UnlockedNode {

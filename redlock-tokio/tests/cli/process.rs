@@ -93,7 +93,10 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         if let Some(found) = look() {
             return found;
         }
-        assert!(begin.elapsed() < LIMIT, "waited in vain for {what}");
+        assert!(
+            begin.elapsed() < LIMIT,
+            "{what} did not come within {LIMIT:?}"
+        );
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,4 +1,4 @@
-//! What scripts rely on: exit codes, the environment, signals, JSON.
+//! For scripts: exit codes, the environment, signals, JSON.
 
 use std::{cell::RefCell, collections::BTreeSet, fs, process::Stdio};
 

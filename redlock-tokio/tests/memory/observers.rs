@@ -1,4 +1,4 @@
-//! What an observer is told. Over nodes in memory, by tokio's clock.
+//! The events that an observer gets. Over nodes in memory, by tokio's clock.
 
 use std::{
     collections::BTreeMap,

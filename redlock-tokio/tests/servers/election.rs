@@ -71,7 +71,7 @@ impl Notes {
     }
 }
 
-/// What a process is told by its role.
+/// The part of a process, as its parent sets it.
 struct Settings {
     urls: Vec<String>,
     notes: PathBuf,
@@ -238,14 +238,14 @@ impl Drop for Process {
     }
 }
 
-/// What happens to the leader in a round.
+/// The fault of a round, which hits the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     /// SIGSTOP, for longer than its lock lives.
     Stop,
     /// `kill -9`.
     Kill,
-    /// It reaches no server. What it has sent arrives later.
+    /// It reaches no server. Its earlier messages arrive later.
     CutOff,
     /// All servers restart without their keys.
     Restart,

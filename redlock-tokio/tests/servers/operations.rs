@@ -1,4 +1,4 @@
-//! What people on call see of a lock, and how they free it, over real servers and in memory.
+//! The view of people on call: who has a lock, and how to free it, over real servers and in memory.
 
 use std::{
     collections::BTreeMap,

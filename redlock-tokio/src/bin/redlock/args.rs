@@ -117,7 +117,7 @@ pub(crate) enum Command {
     Man,
 }
 
-/// What is locked, and how.
+/// The kind of the lock.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LockArgs {
     /// Take a fencing token.

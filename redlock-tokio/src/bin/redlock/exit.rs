@@ -20,7 +20,7 @@ pub(crate) enum Exit {
     NotExecutable,
     /// There is no such command.
     NotFound,
-    /// What the command has returned, or 128 and the signal that has ended it.
+    /// The code of the command, or 128 and the signal that has ended it.
     Of(u8),
 }
 

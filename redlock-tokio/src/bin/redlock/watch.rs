@@ -36,8 +36,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Returns what is worth a line: who has the lock or its permits, and not for how long. What a minority of the nodes has, as
-/// while a client sets one after the other, is not.
+/// Returns what is worth a line: who has the lock or its permits, and not for how long. A client that sets its key on one
+/// node after the other is not there before a majority has it.
 fn state_of(inspection: &Inspection) -> (Discriminant<Verdict>, Vec<Holder>) {
     let (verdict, permits) = (inspection.verdict(), inspection.permits());
     let all = iter::once(&verdict).chain(permits.values());

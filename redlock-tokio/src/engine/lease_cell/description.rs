@@ -11,7 +11,7 @@ use crate::Key;
 pub struct LocalLock {
     /// The keys, with their prefix. Of a permit, the key of its semaphore.
     pub keys: Vec<Key>,
-    /// What the lock is [for](crate::LockOptions::label).
+    /// The [purpose](crate::LockOptions::label) of the lock.
     pub label: Option<&'static str>,
     /// How it is held. `None` while the nodes are asked for it.
     pub hold: Option<LocalHold>,

@@ -1,4 +1,4 @@
-//! What observers are told of a lease. Nothing of it exists if there are none.
+//! The events of a lease, for observers. None of this exists if there are no observers.
 
 use std::{mem, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a server has for a key, for people to see.
+//! The state of a key on a server, for people to see.
 
 use std::{iter, time::Duration};
 
