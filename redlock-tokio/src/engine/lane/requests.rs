@@ -109,7 +109,8 @@ impl Requests {
     pub(super) fn refuse(&mut self, cause: &NodeError) {
         self.receive_waiting();
         for look_up in self.look_ups.drain(..) {
-            let _ = look_up.answer.send(Err(cause.clone()));
+            // An error means that nobody waits for the answer.
+            let _ = foreign::call(|| look_up.answer.send(Err(cause.clone())));
         }
         for (command, origin) in self.backlog.take_all() {
             self.counters.note_taken(&command);
