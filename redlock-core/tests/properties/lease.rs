@@ -308,6 +308,15 @@ fn each_attempt_has_a_fresh_token_and_asks_every_node() {
     });
 }
 
+/// Returns whether the holder has left the lock, and the lease ended before the time of the release: its keys are to stay.
+fn has_left_its_keys(driven: &Driven) -> bool {
+    let mut log = driven.log.iter();
+    let left =
+        |it: &Entry| matches!(it.input, Input::ReleaseAfter(_)) && it.extending == Some(true);
+    let ended = Event::Released(ReleaseVerdict::Unconfirmed);
+    log.any(left) && log.any(|it| it.told.contains(&ended) && !is_released(it))
+}
+
 #[test]
 fn every_token_is_released_last_and_once() {
     check_lives(400, |driven| {
@@ -331,7 +340,10 @@ fn every_token_is_released_last_and_once() {
                 );
             }
         }
-        prop_assert!(open.is_empty(), "a lease that ended owes nothing");
+        prop_assert!(
+            open.is_empty() || has_left_its_keys(driven),
+            "a lease that ended owes nothing"
+        );
         Ok(())
     });
 }
