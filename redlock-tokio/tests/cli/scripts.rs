@@ -175,10 +175,9 @@ fn scripts_get_json() {
     assert_eq!(inspection["holders"][0]["token"], taken["token"]);
     assert_eq!(inspection["nodes"].as_array().unwrap().len(), 3);
     assert_eq!(json("try k")[0]["error"], "contended");
-    assert_eq!(
-        json("unlock k --yes --holder other")[0]["holders"],
-        Value::Array(vec![])
-    );
+    let refused = json("unlock k --yes --holder other");
+    assert_eq!(refused[0]["holders"][0]["label"], "web-3");
+    assert_eq!(refused[1]["error"], "contended");
     assert_eq!(json("inspect k")[0]["state"], "held");
     let unlocked = json("unlock k --yes --holder web-3");
     let nodes = unlocked[1]["unlocked"].as_array().unwrap();
@@ -188,6 +187,21 @@ fn scripts_get_json() {
     assert_eq!(bench["lock_seconds"]["count"], 20);
     assert_eq!(bench["round_trip_seconds"].as_array().unwrap().len(), 3);
     assert!(bench["diagnosis"][0].as_str().unwrap().contains("2 of 3"));
+}
+
+#[test]
+fn a_lock_that_looks_free_may_have_a_prefix() {
+    let bed = Bed::new();
+    let hint = |arguments: &str| text(&bed.redlock(arguments).output().unwrap().stderr);
+    let taken = bed
+        .redlock("--prefix app: try k --for 5s")
+        .output()
+        .unwrap();
+    assert_eq!(code(&taken), 0);
+    assert!(hint("inspect k").contains("--prefix"));
+    assert!(hint("unlock k --yes").contains("--prefix"));
+    assert_eq!(hint("inspect app:k"), "");
+    assert_eq!(hint("--prefix app: inspect other"), "");
 }
 
 #[test]

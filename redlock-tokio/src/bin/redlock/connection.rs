@@ -30,6 +30,11 @@ impl Connection {
             args::Durability::FsyncAlways => Durability::FsyncAlways,
             args::Durability::LosslessFailovers => Durability::LosslessFailovers,
         };
+        if ttl > self.max_ttl {
+            let max = self.max_ttl;
+            let message = format!("the ttl of {ttl:?} is longer than --max-ttl, which is {max:?}");
+            return Err(Failure::usage(message));
+        }
         let mut builder = self.nodes()?;
         if let Some(label) = &self.label {
             builder = builder.client_label(label);

@@ -16,7 +16,7 @@ pub(crate) async fn run(
 ) -> Result<Exit, Failure> {
     let redlock = nodes.look().await?;
     let inspection = redlock.inspect(args.key.as_bytes()).await?;
-    show(&inspection, output);
+    show(&inspection, nodes, output);
     Ok(exit_of(&inspection))
 }
 
@@ -28,11 +28,15 @@ pub(crate) fn exit_of(inspection: &Inspection) -> Exit {
     }
 }
 
-pub(crate) fn show(inspection: &Inspection, output: &Output) {
+pub(crate) fn show(inspection: &Inspection, nodes: &Connection, output: &Output) {
     let text = inspection.to_string();
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
-    let first = output.paint(color_of(&inspection.verdict()), first);
+    let verdict = inspection.verdict();
+    let first = output.paint(color_of(&verdict), first);
     output.line(format_args!("{first}\n{rest}"), || value_of(inspection));
+    if matches!(verdict, Verdict::Free) && nodes.prefix.is_empty() {
+        output.hint("if the services use a prefix, their lock has another key: set --prefix");
+    }
 }
 
 pub(crate) const fn color_of(verdict: &Verdict) -> Color {

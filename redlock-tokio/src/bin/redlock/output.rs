@@ -66,6 +66,13 @@ impl Output {
         };
     }
 
+    /// Writes a line that only people need.
+    pub(crate) fn hint(&self, text: impl Display) {
+        if !self.is_json {
+            let _ = writeln!(io::stderr(), "redlock: {text}");
+        }
+    }
+
     pub(crate) fn paint(&self, color: Color, text: impl Display) -> String {
         if self.has_colors {
             format!("\x1b[{}m{text}\x1b[0m", color as u8)

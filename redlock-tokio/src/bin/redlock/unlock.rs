@@ -21,15 +21,23 @@ pub(crate) async fn run(
 ) -> Result<Exit, Failure> {
     let redlock = nodes.look().await?;
     let mut inspection = redlock.inspect(args.key.as_bytes()).await?;
-    if let Some(name) = &args.holder {
-        inspection.retain(|holder| is_named(holder, name));
+    let holders = inspection.holders();
+    let is_meant = |it: &Holder| args.holder.as_ref().is_none_or(|name| is_named(it, name));
+    let has_meant = holders.iter().any(is_meant);
+    if args.holder.is_some() && has_meant {
+        inspection.retain(is_meant);
     }
-    inspect::show(&inspection, output);
-    if inspection.holders().is_empty() {
+    inspect::show(&inspection, nodes, output);
+    if holders.is_empty() {
         return Ok(inspect::exit_of(&inspection));
     }
+    if !has_meant {
+        let message = "nothing was changed: others have the lock, and not this holder";
+        return Err(Failure::new(Exit::Contended, message));
+    }
     if !args.yes && !confirm()? {
-        return Err(Failure::usage("nothing was changed"));
+        let message = "nothing was changed: only the whole word `yes` confirms";
+        return Err(Failure::usage(message));
     }
     let report = redlock.force_unlock(&inspection).await;
     let done = report.nodes.iter().filter(|it| it.deleted.is_ok()).count();
