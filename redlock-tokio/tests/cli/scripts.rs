@@ -1,6 +1,13 @@
 //! For scripts: exit codes, the environment, signals, JSON.
 
-use std::{cell::RefCell, collections::BTreeSet, fs, process::Stdio};
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    process::Stdio,
+};
 
 use serde_json::Value;
 
@@ -202,6 +209,19 @@ fn a_lock_that_looks_free_may_have_a_prefix() {
     assert!(hint("unlock k --yes").contains("--prefix"));
     assert_eq!(hint("inspect app:k"), "");
     assert_eq!(hint("--prefix app: inspect other"), "");
+}
+
+#[test]
+fn a_holder_of_another_program_is_named_as_it_is_shown() {
+    let bed = Bed::new();
+    for url in bed.servers.urls() {
+        let mut server = TcpStream::connect(url.trim_start_matches("redis://")).unwrap();
+        server.write_all(b"SET k theirs PX 60000\r\n").unwrap();
+        server.read_exact(&mut [0; 5]).unwrap();
+    }
+    let mut unlock = bed.redlock("unlock k --yes --holder theirs");
+    assert_eq!(code(&unlock.output().unwrap()), 0);
+    assert_eq!(code(&bed.redlock("try k").output().unwrap()), 0);
 }
 
 #[test]

@@ -186,7 +186,7 @@ pub(crate) struct InspectArgs {
 pub(crate) struct UnlockArgs {
     /// The name of the lock.
     pub(crate) key: OsString,
-    /// Only what this holder has: its label or its token.
+    /// Only what this holder has: its name, as `inspect` shows it, or its token.
     #[arg(long, value_name = "NAME")]
     pub(crate) holder: Option<String>,
     /// Do not ask.

@@ -61,7 +61,7 @@ pub(crate) async fn run(
 }
 
 fn is_named(holder: &Holder, name: &str) -> bool {
-    holder.label() == Some(name) || holder.token().is_some_and(|it| it.to_string() == name)
+    holder.to_string() == name || holder.token().is_some_and(|it| it.to_string() == name)
 }
 
 /// Asks the person at the terminal.
