@@ -1,5 +1,10 @@
 //! Functions that the example programs share.
 
+#[cfg(feature = "page")]
+mod light;
+#[cfg(feature = "page")]
+pub mod page;
+
 use std::{
     env,
     io::{self, IsTerminal},
@@ -21,6 +26,9 @@ use tracing_subscriber::{
     layer::SubscriberExt,
     util::SubscriberInitExt,
 };
+
+#[cfg(feature = "page")]
+pub use self::light::Light;
 
 /// A third of the shortest ttl that a program uses.
 const CONFIRMATION_WINDOW: Duration = Duration::from_millis(200);

@@ -19,11 +19,10 @@
 //!
 //! The modules, from the outside in: [`routes`] has the pages and their state, [`seat`] sells seats, [`request`]
 //! checks requests, and [`refusal`] has the errors. [`rush`] is the demonstration. [`office`] and [`event`] hold
-//! the state: [`mod@line`] the people in line, [`store`] the sales, [`light`] the states of the lock nodes. [`snapshot`]
-//! puts it together, and [`live`] sends it to open pages.
+//! the state: [`mod@line`] the people in line, [`store`] the sales. [`snapshot`] puts it together with the
+//! states of the lock nodes, and [`live`] sends it to open pages.
 
 mod event;
-mod light;
 mod line;
 mod live;
 mod office;

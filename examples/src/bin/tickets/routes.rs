@@ -43,7 +43,7 @@ pub(crate) fn router(office: Arc<BoxOffice>, terms: Terms) -> Router {
         .merge(sales)
         .merge(rushes)
         .merge(page::assets());
-    page::with_headers(router)
+    redlock_examples::page::with_headers(router)
 }
 
 async fn first_event(State(office): State<Arc<BoxOffice>>) -> Result<Redirect, Refusal> {

@@ -1,10 +1,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use redlock_examples::Light;
 use serde::Serialize;
 
 use crate::{
     event::{Event, Sales},
-    light::Light,
     line::{Person, now},
     office::BoxOffice,
     store::StoreError,

@@ -1,9 +1,9 @@
-use redlock_axum::redlock_tokio::NodeState;
+use redlock_tokio::NodeState;
 use serde::Serialize;
 
 /// The state of a lock node, for people to see. A public page would leave the address and the reason out.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Light {
+pub struct Light {
     address: String,
     state: &'static str,
     /// The time until the node votes, rounded up, if it started too recently.
@@ -15,7 +15,9 @@ pub(crate) struct Light {
 }
 
 impl Light {
-    pub(crate) fn new(address: &str, state: &NodeState) -> Self {
+    /// Describes the state.
+    #[must_use]
+    pub fn new(address: &str, state: &NodeState) -> Self {
         let (name, seconds, has_reason) = match state {
             NodeState::Voting => ("voting", None, false),
             NodeState::Quarantined { remaining } => {
@@ -40,7 +42,7 @@ impl Light {
 mod tests {
     use std::time::Duration;
 
-    use redlock_axum::redlock_tokio::NodeError;
+    use redlock_tokio::NodeError;
     use serde_json::{json, to_value};
 
     use super::*;

@@ -1,0 +1,268 @@
+//! An embedded node that can be stopped, hung, slowed down and restarted, behind links that can be cut.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, pending},
+};
+use redlock_axum::redlock_tokio::{
+    Holder, Key, MemoryNode, NodeError, ServerInfo,
+    node::{Answer, Command, FreedNotifier, KeyState, Node, RunId, Server, Session},
+};
+use redlock_examples::lock;
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::{Mutex, watch},
+    time::{Instant, sleep},
+};
+
+/// How late a slow node answers: later than a lock waits for one node (50 ms).
+const LATE: Duration = Duration::from_millis(200);
+
+/// How long a restart takes.
+const RESTART: Duration = Duration::from_millis(500);
+
+/// For how long the nodes have been up when the program starts, so that they vote at once.
+const UP_BEFORE: Duration = Duration::from_secs(86_400);
+
+/// How a node behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Mode {
+    Up,
+    Slow,
+    Hung,
+    Stopped,
+}
+
+/// What a user does to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Act {
+    Start,
+    Stop,
+    Hang,
+    Slow,
+    Restart,
+    Flush,
+}
+
+/// A node whose behaviour a user sets. Clones are the same node.
+#[derive(Clone)]
+pub(crate) struct StagedNode(Arc<Inner>);
+
+struct Inner {
+    memory: MemoryNode,
+    mode: watch::Sender<Mode>,
+    process: std::sync::Mutex<Process>,
+}
+
+/// A server process, from its start to its end.
+struct Process {
+    number: u8,
+    started: Instant,
+    /// Added to the time since the start.
+    up_before: Duration,
+}
+
+impl StagedNode {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Inner {
+            memory: MemoryNode::new(),
+            mode: watch::Sender::new(Mode::Up),
+            process: std::sync::Mutex::new(Process {
+                number: 0,
+                started: Instant::now(),
+                up_before: UP_BEFORE,
+            }),
+        }))
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        Node::address(&self.0.memory)
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        *self.0.mode.borrow()
+    }
+
+    /// Returns who has a key here, even while the node answers nobody.
+    pub(crate) fn holder(&self, key: &str) -> Option<Holder> {
+        self.0.memory.value(key).map(Holder::new)
+    }
+
+    /// Carries out what a user wants.
+    pub(crate) async fn act(&self, act: Act) {
+        match act {
+            Act::Start => self.set(Mode::Up),
+            Act::Stop => self.set(Mode::Stopped),
+            Act::Hang => self.set(Mode::Hung),
+            Act::Slow => self.set(Mode::Slow),
+            Act::Flush => self.0.memory.clear(),
+            Act::Restart => {
+                self.set(Mode::Stopped);
+                self.0.memory.clear();
+                sleep(RESTART).await;
+                {
+                    let mut process = lock(&self.0.process);
+                    process.number = process.number.wrapping_add(1);
+                    process.started = Instant::now();
+                    process.up_before = Duration::ZERO;
+                }
+                self.set(Mode::Up);
+            }
+        }
+    }
+
+    /// Returns the node as a client reaches it, until the link is cut.
+    pub(crate) fn behind(&self, link: Link) -> LinkedNode {
+        LinkedNode {
+            node: self.clone(),
+            link,
+        }
+    }
+
+    fn set(&self, mode: Mode) {
+        self.0.memory.set_down(mode == Mode::Stopped);
+        self.0.mode.send_replace(mode);
+    }
+
+    fn server(&self) -> Server {
+        let process = lock(&self.0.process);
+        let uptime = process.up_before + process.started.elapsed();
+        let mut digits = [b'0'; RunId::LEN];
+        for (digit, bit) in digits.iter_mut().zip(0..u8::BITS) {
+            *digit += (process.number >> bit) & 1;
+        }
+        Server::Known(ServerInfo::new(RunId::new(digits), uptime))
+    }
+
+    /// Resolves once the node does not hang.
+    async fn answers(&self) {
+        let mut mode = self.0.mode.subscribe();
+        // The sender is in the node.
+        let _ = mode.wait_for(|it| *it != Mode::Hung).await;
+    }
+}
+
+/// The way from one client to all nodes. Clones are the same link.
+#[derive(Clone)]
+pub(crate) struct Link(Arc<watch::Sender<bool>>);
+
+impl Link {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(true)))
+    }
+
+    /// Lets no message through any more, in either direction.
+    pub(crate) fn cut(&self) {
+        self.0.send_replace(false);
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        !*self.0.borrow()
+    }
+
+    /// Never resolves once the link is cut.
+    async fn carry(&self) {
+        if self.is_cut() {
+            pending::<()>().await;
+        }
+    }
+}
+
+/// A node behind the link of a client.
+pub(crate) struct LinkedNode {
+    node: StagedNode,
+    link: Link,
+}
+
+impl Node for LinkedNode {
+    fn address(&self) -> &str {
+        self.node.address()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        async {
+            self.link.carry().await;
+            self.node.answers().await;
+            let session = self.node.0.memory.connect().await?;
+            Ok(Box::new(LinkedSession {
+                session: Arc::new(Mutex::new(session)),
+                server: self.node.server(),
+                node: self.node.clone(),
+                link: self.link.clone(),
+            }) as Box<dyn Session>)
+        }
+        .boxed()
+    }
+}
+
+/// A session with such a node. The mutex is fair, so requests reach the node in their order even if it hangs meanwhile.
+struct LinkedSession {
+    session: Arc<Mutex<Box<dyn Session>>>,
+    server: Server,
+    node: StagedNode,
+    link: Link,
+}
+
+impl LinkedSession {
+    /// Asks the node, as soon as it takes requests, and returns its answer, as late as the node is slow.
+    fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut dyn Session) -> BoxFuture<'static, Result<T, NodeError>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, NodeError>> {
+        let (node, link, session) = (
+            self.node.clone(),
+            self.link.clone(),
+            Arc::clone(&self.session),
+        );
+        async move {
+            let answer = {
+                let mut session = session.lock().await;
+                node.answers().await;
+                link.carry().await;
+                ask(&mut **session).await
+            };
+            if node.mode() == Mode::Slow {
+                sleep(LATE).await;
+            }
+            link.carry().await;
+            answer
+        }
+        .boxed()
+    }
+}
+
+impl Session for LinkedSession {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        let batch = batch.to_vec();
+        self.ask(move |session| session.execute(&batch))
+    }
+
+    fn server(&self) -> Server {
+        self.server.clone()
+    }
+
+    fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
+        let key = key.clone();
+        self.ask(move |session| session.look_up(&key))
+    }
+
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
+        // No request uses the session yet.
+        self.session
+            .try_lock()
+            .is_ok_and(|mut session| session.watch(freed))
+    }
+
+    fn closed(&mut self) -> BoxFuture<'static, NodeError> {
+        let mut mode = self.node.0.mode.subscribe();
+        async move {
+            let _ = mode.wait_for(|it| *it == Mode::Stopped).await;
+            NodeError::Disconnected("the node is down".into())
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,105 @@
+//! Looks at the keys of real nodes, and notes who holds them. Changes nothing.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::future::join_all;
+use redlock_axum::redlock_tokio::{Inspection, Redlock, Verdict};
+use redlock_examples::lock;
+use tokio::time::sleep;
+
+use crate::{
+    journal::{Journal, Kind, Request},
+    name::Name,
+    refusal::Refusal,
+};
+
+/// The time between two looks. A look costs each server about 75 us for each key.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// How many keys are looked at.
+const KEYS: usize = 12;
+
+/// The keys of real nodes.
+pub(crate) struct Onlooker {
+    pub(crate) redlock: Redlock,
+    pub(crate) journal: Journal,
+    /// The keys, with what the last look found.
+    pub(crate) keys: Mutex<BTreeMap<Name, Option<Inspection>>>,
+}
+
+impl Onlooker {
+    /// Looks at these keys for as long as the process runs.
+    pub(crate) fn start(redlock: Redlock, keys: Vec<Name>) -> Arc<Self> {
+        let keys = keys.into_iter().map(|key| (key, None)).collect();
+        let onlooker = Arc::new(Self {
+            redlock,
+            journal: Journal::new(),
+            keys: Mutex::new(keys),
+        });
+        tokio::spawn({
+            let onlooker = Arc::clone(&onlooker);
+            async move {
+                loop {
+                    onlooker.look().await;
+                    sleep(INTERVAL).await;
+                }
+            }
+        });
+        onlooker
+    }
+
+    /// Adds a key.
+    pub(crate) fn add(&self, key: Name) -> Result<(), Refusal> {
+        let mut keys = lock(&self.keys);
+        if keys.len() >= KEYS && !keys.contains_key(&key) {
+            return Err(Refusal::Keys(KEYS));
+        }
+        keys.entry(key).or_default();
+        Ok(())
+    }
+
+    async fn look(&self) {
+        let keys: Vec<_> = lock(&self.keys).keys().cloned().collect();
+        let looks = keys.into_iter().map(async |key| {
+            let found = self.redlock.inspect(key.as_str()).await;
+            (key, found)
+        });
+        for (key, found) in join_all(looks).await {
+            // A name is an allowed key, unless the prefix is too long for it.
+            let Ok(found) = found else { continue };
+            let before = lock(&self.keys).insert(key.clone(), Some(found.clone()));
+            self.note(&key, before.flatten().as_ref(), &found);
+        }
+    }
+
+    /// Notes a new holder, and the end of the one before.
+    fn note(&self, key: &Name, before: Option<&Inspection>, now: &Inspection) {
+        let held = |inspection: &Inspection| match inspection.verdict() {
+            Verdict::Held { by, .. } => Some(by),
+            _ => None,
+        };
+        let (before, now) = (before.and_then(held), held(now));
+        if before == now {
+            return;
+        }
+        let request = |client: String| Request {
+            client,
+            key: key.to_string(),
+            request: 0,
+        };
+        if let Some(holder) = before {
+            let text = format!("{holder} does not hold {key} any more.");
+            let request = request(holder.to_string());
+            self.journal.add(Kind::Released, Some(request), Some(text));
+        }
+        if let Some(holder) = now {
+            let text = format!("{holder} holds {key}.");
+            let request = request(holder.to_string());
+            self.journal.add(Kind::Acquired, Some(request), Some(text));
+        }
+    }
+}
