@@ -135,7 +135,7 @@ fn describe(client: &Name, event: &LockEvent) -> Option<(Kind, Option<String>)> 
             } => {
                 let votes = granted_by.len();
                 let text = format!(
-                    "{client} got {key} with {votes} of {nodes_total} votes, after {waited:.1?}."
+                    "{client} got {key}, as soon as {votes} of {nodes_total} nodes had voted for it, after {waited:.1?}."
                 );
                 (Kind::Acquired, Some(text))
             }

@@ -1,6 +1,12 @@
 //! An embedded node that can be stopped, hung, slowed down and restarted, behind links that can be cut.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{
     FutureExt,
@@ -60,10 +66,27 @@ struct Inner {
 
 /// A server process, from its start to its end.
 struct Process {
-    number: u8,
+    run_id: RunId,
     started: Instant,
     /// Added to the time since the start.
     up_before: Duration,
+}
+
+impl Process {
+    /// Starts a process that claims to have been up for some time. No other has its id.
+    fn start(up_before: Duration) -> Self {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let mut digits = [b'0'; RunId::LEN];
+        let number = STARTED.fetch_add(1, Ordering::Relaxed).to_string();
+        digits[..number.len()].copy_from_slice(number.as_bytes());
+        // So that no number is the beginning of another one.
+        digits[number.len()] = b'f';
+        Self {
+            run_id: RunId::new(digits),
+            started: Instant::now(),
+            up_before,
+        }
+    }
 }
 
 impl StagedNode {
@@ -71,11 +94,7 @@ impl StagedNode {
         Self(Arc::new(Inner {
             memory: MemoryNode::new(),
             mode: watch::Sender::new(Mode::Up),
-            process: std::sync::Mutex::new(Process {
-                number: 0,
-                started: Instant::now(),
-                up_before: UP_BEFORE,
-            }),
+            process: std::sync::Mutex::new(Process::start(UP_BEFORE)),
         }))
     }
 
@@ -104,12 +123,7 @@ impl StagedNode {
                 self.set(Mode::Stopped);
                 self.0.memory.clear();
                 sleep(RESTART).await;
-                {
-                    let mut process = lock(&self.0.process);
-                    process.number = process.number.wrapping_add(1);
-                    process.started = Instant::now();
-                    process.up_before = Duration::ZERO;
-                }
+                *lock(&self.0.process) = Process::start(Duration::ZERO);
                 self.set(Mode::Up);
             }
         }
@@ -131,11 +145,7 @@ impl StagedNode {
     fn server(&self) -> Server {
         let process = lock(&self.0.process);
         let uptime = process.up_before + process.started.elapsed();
-        let mut digits = [b'0'; RunId::LEN];
-        for (digit, bit) in digits.iter_mut().zip(0..u8::BITS) {
-            *digit += (process.number >> bit) & 1;
-        }
-        Server::Known(ServerInfo::new(RunId::new(digits), uptime))
+        Server::Known(ServerInfo::new(process.run_id, uptime))
     }
 
     /// Resolves once the node does not hang.
@@ -243,6 +253,11 @@ impl Session for LinkedSession {
 
     fn server(&self) -> Server {
         self.server.clone()
+    }
+
+    fn inspect(&mut self) -> BoxFuture<'static, Result<Server, NodeError>> {
+        let node = self.node.clone();
+        self.ask(move |_| async move { Ok(node.server()) }.boxed())
     }
 
     fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {

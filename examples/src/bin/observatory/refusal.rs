@@ -42,11 +42,9 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = match &self {
             Self::NoNode(_) | Self::NoClient(_) => StatusCode::NOT_FOUND,
-            Self::Known(_)
-            | Self::Crowd(_)
-            | Self::Keys(_)
-            | Self::OnlyLooks
-            | Self::OfClients => StatusCode::CONFLICT,
+            Self::Known(_) | Self::Crowd(_) | Self::Keys(_) | Self::OnlyLooks | Self::OfClients => {
+                StatusCode::CONFLICT
+            }
             Self::Tasks(_) | Self::Hold(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Pages(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Body(rejection) => rejection.status(),

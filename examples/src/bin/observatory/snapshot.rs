@@ -82,9 +82,7 @@ impl Snapshot {
                 remaining_ms: None,
             };
             let nodes = nodes.iter();
-            nodes
-                .map(|it| it.holder(key.as_str()).map(token))
-                .collect()
+            nodes.map(|it| it.holder(key.as_str()).map(token)).collect()
         };
         Self {
             nodes: views(&stage.onlooker.nodes()),

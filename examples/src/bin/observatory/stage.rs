@@ -25,13 +25,13 @@ const CLIENTS: usize = 12;
 const TASKS: u8 = 8;
 const HOLD_MS: u64 = 60_000;
 
-/// Who is there at the start: contention between processes, a handover between two tasks, and a lock that is held long
-/// enough to be extended.
+/// Who is there at the start: contention between processes, and a lock that is held long enough to be
+/// extended and then handed over between two tasks.
 const CAST: [(&str, &str, u8, u64); 4] = [
-    ("ann", "order:42", 2, 1_500),
+    ("ann", "order:42", 1, 1_500),
     ("ben", "order:42", 1, 1_500),
     ("cleo", "order:42", 1, 1_000),
-    ("dan", "report", 1, 8_000),
+    ("dan", "report", 2, 6_000),
 ];
 
 /// The nodes and the clients.

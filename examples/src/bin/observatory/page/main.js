@@ -15,10 +15,16 @@ let ahead = null;
 /** The number of the last entry in the log. */
 let logged = -1;
 
+/** What happened last to each client under each key. */
+const last = new Map();
+
 function log(entries) {
-  for (const { number, at_ms: time, kind, text } of entries) {
+  for (const { number, at_ms: time, kind, text, client, key } of entries) {
     logged = number;
-    if (text === null) continue;
+    const before = last.get(`${client} ${key}`);
+    last.set(`${client} ${key}`, kind);
+    // A failed extension is tried again several times a second.
+    if (text === null || (kind === "extension-failed" && kind === before)) continue;
     const line = make("li", "", { "data-kind": kind });
     line.append(make("time", `${(time / 1000).toFixed(1)} s`), text);
     at("log").prepend(line);

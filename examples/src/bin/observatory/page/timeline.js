@@ -51,6 +51,9 @@ function take({ kind, at_ms: time, client, key, request }) {
     case "extended":
       here.marks.push({ time, mark: "◆" });
       break;
+    case "extension-failed":
+      here.marks.push({ time, mark: "◇" });
+      break;
     case "failed":
       endWait();
       open.delete(id);
@@ -126,6 +129,7 @@ export function draw(now) {
   const span = width < 600 ? 12_000 : 24_000;
   const from = now - span;
   const x = (time) => LEFT + (Math.max(time, from) - from) / span * (width - LEFT);
+  const rules = [];
   const shapes = [];
   let y = 0;
   const keys = [...new Set([...lanes.values()].map((it) => it.key))].sort();
@@ -135,7 +139,7 @@ export function draw(now) {
     const here = [...lanes.values()].filter((it) => it.key === key).sort((a, b) => a.client < b.client ? -1 : 1);
     for (const it of here) {
       shapes.push(shape("text", { x: 8, y: y + 17, class: "client" }, it.client.slice(0, 8)));
-      shapes.push(shape("line", { x1: LEFT, x2: width, y1: y + ROW, y2: y + ROW, class: "rule" }));
+      rules.push(shape("line", { x1: LEFT, x2: width, y1: y + ROW, y2: y + ROW, class: "rule" }));
       for (const { start, end = now } of it.waits) {
         if (end < from) continue;
         shapes.push(shape("line", { x1: x(start), x2: x(end), y1: y + 20, y2: y + 20, class: "wait" }));
@@ -156,11 +160,11 @@ export function draw(now) {
   }
   for (let second = Math.ceil(from / 4000) * 4000; second <= now; second += 4000) {
     if (second < 0) continue;
-    shapes.push(shape("line", { x1: x(second), x2: x(second), y1: 0, y2: y, class: "rule" }));
+    rules.push(shape("line", { x1: x(second), x2: x(second), y1: 0, y2: y, class: "rule" }));
     shapes.push(shape("text", { x: x(second) + 3, y: y + 10, class: "second" }, `${second / 1000} s`));
   }
   const svg = at("timeline").firstElementChild ?? at("timeline").appendChild(shape("svg", {}));
   svg.setAttribute("width", width);
   svg.setAttribute("height", y + 14);
-  svg.replaceChildren(...shapes);
+  svg.replaceChildren(...rules, ...shapes);
 }
