@@ -1,10 +1,11 @@
-//! The page of the box office in real browsers: people want the same seat at the same time, at
-//! different server processes.
+//! Pages in real browsers: the observatory, and here that of the box office, where people want the same seat at the
+//! same time, at different server processes.
 //!
 //! Needs `chromium` and `chromedriver`, which `make browser` installs. The environment variables
 //! `CHROMIUM` and `CHROMEDRIVER` name others.
 
 mod driver;
+mod observatory;
 mod page;
 #[path = "../support/mod.rs"]
 mod support;

@@ -63,7 +63,8 @@ pub trait Session: Send {
     ///
     /// # Errors
     ///
-    /// An error means that the session is broken.
+    /// An error means that the session is broken. Fail if the server does not answer for a while: otherwise a node that
+    /// hangs seems to vote until the next lock is asked for.
     fn inspect(&mut self) -> BoxFuture<'static, Result<Server, NodeError>> {
         let server = self.server();
         async { Ok(server) }.boxed()

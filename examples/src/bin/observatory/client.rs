@@ -19,6 +19,9 @@ pub(crate) const TTL: Duration = Duration::from_secs(5);
 /// How long a task waits for the lock before it asks again.
 const WAIT: Duration = Duration::from_secs(20);
 
+/// How long the tasks of a client may hand the lock over among them: long enough to see it.
+const TURN: Duration = Duration::from_millis(2_500);
+
 /// How long a task does something else between two locks, and after an error.
 const REST: Duration = Duration::from_millis(400);
 
@@ -161,6 +164,7 @@ async fn connect(
         .clock(Clock::tokio())
         .durability(surroundings.durability)
         .client_label(name.as_str())
+        .handover_for(TURN)
         .ttl(TTL)
         .wait(WAIT)
         .observer(observer)

@@ -20,11 +20,14 @@ use redlock_examples::lock;
 use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{Mutex, watch},
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 /// How late a slow node answers: later than a lock waits for one node (50 ms).
 const LATE: Duration = Duration::from_millis(200);
+
+/// How long a client waits for a node to describe itself.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a restart takes.
 const RESTART: Duration = Duration::from_millis(500);
@@ -257,7 +260,12 @@ impl Session for LinkedSession {
 
     fn inspect(&mut self) -> BoxFuture<'static, Result<Server, NodeError>> {
         let node = self.node.clone();
-        self.ask(move |_| async move { Ok(node.server()) }.boxed())
+        let server = self.ask(move |_| async move { Ok(node.server()) }.boxed());
+        async {
+            let in_time = timeout(PATIENCE, server).await;
+            in_time.unwrap_or(Err(NodeError::TimedOut(PATIENCE)))
+        }
+        .boxed()
     }
 
     fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {

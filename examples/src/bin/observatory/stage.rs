@@ -31,7 +31,7 @@ const CAST: [(&str, &str, u8, u64); 4] = [
     ("ann", "order:42", 1, 1_500),
     ("ben", "order:42", 1, 1_500),
     ("cleo", "order:42", 1, 1_000),
-    ("dan", "report", 2, 6_000),
+    ("dan", "report", 2, 2_000),
 ];
 
 /// The nodes and the clients.

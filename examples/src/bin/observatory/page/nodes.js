@@ -13,7 +13,7 @@ const ACTS = { stop: "Stop", hang: "Hang", slow: "Slow", restart: "Restart", flu
 const OF_MODE = { stopped: "stop", hung: "hang", slow: "slow" };
 
 const describe = ({ state, seconds }) =>
-  state === "quarantined" ? `has just started, votes in ${seconds} s` : WORDS[state] ?? "is in an unknown state";
+  state === "quarantined" ? `has restarted, votes in ${seconds} s` : WORDS[state] ?? "is in an unknown state";
 
 function create(node, index, isStaged) {
   const item = make("li");

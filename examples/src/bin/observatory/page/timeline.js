@@ -90,6 +90,9 @@ export function read(entries, now) {
   }
 }
 
+/** Returns the lanes of a key, in the order of the clients' names. */
+const lanesOf = (key) => [...lanes.values()].filter((it) => it.key === key).sort((a, b) => a.client < b.client ? -1 : 1);
+
 const isOpen = ({ end }) => end === undefined;
 
 /** Returns what a client does at this moment. */
@@ -105,7 +108,7 @@ const list = (names) => names.length < 2 ? names.join("") : `${names.slice(0, -1
 /** Says for each key who has it, in words. */
 export function drawHolders(keys, isStaged) {
   match(at("holders"), keys, ({ name }) => name, () => make("li"), (item, key) => {
-    const here = [...lanes.values()].filter((it) => it.key === key.name);
+    const here = lanesOf(key.name);
     const holders = here.filter((it) => it.holds.some(isOpen)).map((it) => it.client);
     const waiters = here.filter((it) => it.waits.some(isOpen) && !holders.includes(it.client)).map((it) => it.client);
     const votes = key.nodes.filter((token) => token !== null && token.holder === holders[0]).length;
@@ -136,8 +139,7 @@ export function draw(now) {
   for (const key of keys) {
     shapes.push(shape("text", { x: 0, y: y + 14, class: "key" }, key));
     y += HEAD;
-    const here = [...lanes.values()].filter((it) => it.key === key).sort((a, b) => a.client < b.client ? -1 : 1);
-    for (const it of here) {
+    for (const it of lanesOf(key)) {
       shapes.push(shape("text", { x: 8, y: y + 17, class: "client" }, it.client.slice(0, 8)));
       rules.push(shape("line", { x1: LEFT, x2: width, y1: y + ROW, y2: y + ROW, class: "rule" }));
       for (const { start, end = now } of it.waits) {
