@@ -13,6 +13,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
      connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Returns the answer with a page.
+#[must_use]
 pub fn html(text: &'static str) -> Response {
     Html(text).into_response()
 }
