@@ -8,7 +8,7 @@ use std::{
 use redlock_core::Quorum;
 
 use crate::{
-    Holder, Key, NodeError,
+    Holder, Key, NodeError, key,
     node::{KeyState, Occupant},
 };
 
@@ -258,12 +258,7 @@ impl fmt::Display for Verdict {
 
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {}",
-            self.key.as_bytes().escape_ascii(),
-            self.verdict()
-        )?;
+        write!(f, "{}: {}", key::shown(self.key.as_bytes()), self.verdict())?;
         for (slot, verdict) in self.permits() {
             write!(f, "\npermit {slot}: {verdict}")?;
         }

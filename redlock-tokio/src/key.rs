@@ -148,6 +148,14 @@ impl Key {
     }
 }
 
+/// Returns bytes as people read them: text as it is, unless a control character could garble a terminal.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    match str::from_utf8(bytes) {
+        Ok(text) if !text.contains(char::is_control) => text.to_owned(),
+        _ => bytes.escape_ascii().to_string(),
+    }
+}
+
 impl Borrow<[u8]> for Key {
     fn borrow(&self) -> &[u8] {
         &self.0

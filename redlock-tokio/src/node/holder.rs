@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use redlock_core::Token;
 
-use crate::client_label::ClientLabel;
+use crate::{client_label::ClientLabel, key::shown};
 
 /// A client that has a key, as far as the key's value tells.
 ///
@@ -58,8 +58,8 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.label() {
             Some(label) => f.write_str(label),
-            None if self.0.len() <= Self::SHOWN => self.0.escape_ascii().fmt(f),
-            None => write!(f, "{}..", self.0[..Self::SHOWN].escape_ascii()),
+            None if self.0.len() <= Self::SHOWN => f.write_str(&shown(&self.0)),
+            None => write!(f, "{}..", shown(&self.0[..Self::SHOWN])),
         }
     }
 }
