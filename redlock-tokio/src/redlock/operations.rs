@@ -10,7 +10,7 @@ use crate::{
     Inspection, Key, KeyError, LocalLock, NodeError,
     engine::{forced_release::forced_release, lane::LaneHandle, lease_cell::Contender},
     inspection::{Found, InspectedNode, Place},
-    key::SlotKeys,
+    key::{KeySet, SlotKeys},
     log,
     node::{Command, Vote},
 };
@@ -97,10 +97,13 @@ impl Redlock {
     /// The releases are on their way after the first poll. Dropping the future then loses only the report.
     pub async fn force_unlock(&self, inspection: &Inspection) -> UnlockReport {
         let found = inspection.found();
+        let keys = self.client.logs_keys;
+        let keys = keys.then(|| KeySet::from(inspection.key().clone()).for_log());
         for Found { holder, .. } in found.keys() {
             log::warn!(
                 target: "redlock",
-                keys = self.client.logs_keys.then(|| tracing::field::debug(inspection.key())),
+                keys = keys.as_ref().map(tracing::field::debug),
+                token = holder.token().map(tracing::field::display),
                 %holder,
                 by = %self.client.label,
                 "a lock is released by force"

@@ -374,3 +374,24 @@ async fn a_lock_that_was_handed_over_is_logged_with_the_label_of_its_last_holder
     check_count(&log, "a lock was lost label=\"second\"", 1);
     check_count(&log, "label=\"first\"", 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_release_is_logged_with_who_did_it_and_whose_lock_it_was() {
+    let (log, _guard) = Log::start();
+    let nodes = [(); 3].map(|()| MemoryNode::with_clock(Clock::tokio()));
+    let labelled = |label| {
+        let builder = Redlock::builder().custom_nodes(nodes.to_vec());
+        let builder = builder.clock(Clock::tokio()).log_keys();
+        builder.client_label(label).build()
+    };
+    let (web, bastion) = (labelled("web-3").await, labelled("bastion").await);
+    let (web, bastion) = (web.unwrap(), bastion.unwrap());
+    let guard = web.lock("order:42").await.unwrap();
+    let inspection = bastion.inspect("order:42").await.unwrap();
+    bastion.force_unlock(&inspection).await;
+    let line = format!(
+        "a lock is released by force keys=[\"order:42\"] token={} holder=web-3 by=bastion",
+        guard.token()
+    );
+    check_count(&log, &line, 1);
+}
