@@ -2,6 +2,7 @@
 
 mod commands;
 mod endings;
+mod on_call;
 mod process;
 mod scripts;
 mod terminal;

@@ -53,6 +53,16 @@ fn each_exit_code_of_the_page_is_seen_and_no_other() {
     expect("75", bed.run("--wait 50ms", "true"));
     expect("9", bed.run("-n -E 9", "true"));
     expect("0", bed.redlock("unlock k --yes"));
+    let mut full = program(["man"]);
+    full.stdout(
+        fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap(),
+    );
+    expect("70", full);
+    bed.command("SET word theirs");
+    expect("65", bed.redlock("unlock word --yes"));
     assert_eq!(holder.wait().unwrap().code(), Some(76));
     bed.servers.get(0).kill();
     bed.servers.get(1).kill();

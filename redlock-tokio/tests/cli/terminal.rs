@@ -42,7 +42,10 @@ fn a_wait_shows_who_has_the_lock_and_leaves_no_trace() {
     assert!(shown.contains("waiting for k for"), "{shown}");
     assert!(shown.contains(": held by job-1 for another "), "{shown}");
     let (_, end) = shown.rsplit_once("\r\x1b[K").expect("the line is removed");
-    assert!(end.starts_with("redlock: the lock is taken"), "{end}");
+    assert!(
+        end.starts_with("redlock: k is taken: held by job-1"),
+        "{end}"
+    );
     // Not in a file, and not if it is to be quiet.
     let plain = bed.run("--wait 1s", "true").output().unwrap();
     assert!(!text(&plain.stderr).contains("waiting"));

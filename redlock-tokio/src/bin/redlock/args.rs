@@ -9,7 +9,8 @@ use clap_complete::Shell;
 #[derive(Debug, Parser)]
 #[command(name = "redlock", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 done, 64 wrong arguments, 69 no quorum, 75 somebody else has the lock, \
+    after_help = "Exit codes: 0 done, 64 wrong arguments, 65 not a lock, 69 no quorum, \
+    70 an error of the system, 75 somebody else has the lock, \
     76 the lock was lost, 126 and 127 the command could not be started, 128+n ended by signal n. \
     `run` and `elect` return the code of their command otherwise."
 )]

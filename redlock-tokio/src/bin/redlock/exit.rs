@@ -1,6 +1,7 @@
 use std::{fmt, process::ExitCode};
 
 use redlock_tokio::{BuildError, LockError};
+use serde_json::Value;
 
 /// How the program ends. `CLI.md` has the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(crate) enum Exit {
     Unavailable,
     /// The arguments are wrong.
     Usage,
+    /// What is to be freed is not a lock.
+    NotALock,
     /// This program cannot go on.
     Internal,
     /// The command cannot be executed.
@@ -35,6 +38,7 @@ impl Exit {
         match self {
             Self::Ok => 0,
             Self::Usage => 64,
+            Self::NotALock => 65,
             Self::Unavailable => 69,
             Self::Internal => 70,
             Self::Contended => 75,
@@ -50,6 +54,7 @@ impl Exit {
         match self {
             Self::Ok => "ok",
             Self::Usage => "usage",
+            Self::NotALock => "not_a_lock",
             Self::Unavailable => "unavailable",
             Self::Internal => "internal",
             Self::Contended => "contended",
@@ -72,6 +77,8 @@ impl From<Exit> for ExitCode {
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
+    /// What the nodes had, for scripts. Null if they were not asked.
+    pub(crate) seen: Value,
 }
 
 impl Failure {
@@ -79,6 +86,7 @@ impl Failure {
         Self {
             exit,
             message: message.to_string(),
+            seen: Value::Null,
         }
     }
 

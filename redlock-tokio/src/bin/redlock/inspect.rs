@@ -1,12 +1,12 @@
-use std::{os::unix::ffi::OsStrExt, time::Duration};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, time::Duration};
 
-use redlock_tokio::{Holder, Inspection, KeyError, Verdict};
+use redlock_tokio::{Holder, Inspection, KeyError, LockError, Redlock, Verdict};
 use serde_json::{Value, json};
 
 use crate::{
     args::{Connection, InspectArgs},
     exit::{Exit, Failure},
-    output::{Color, Output},
+    output::{Color, Output, shown},
 };
 
 pub(crate) async fn run(
@@ -39,6 +39,30 @@ pub(crate) fn show(inspection: &Inspection, nodes: &Connection, output: &Output)
     }
 }
 
+/// Returns why there is no lock, and who has it. A request that may not wait has not looked.
+pub(crate) async fn failure(redlock: &Redlock, key: &OsStr, error: LockError) -> Failure {
+    let LockError::Contended(attempts) = &error else {
+        return error.into();
+    };
+    let Ok(inspection) = redlock.inspect(key.as_bytes()).await else {
+        return error.into();
+    };
+    let key = shown(inspection.key().as_bytes());
+    let permits = inspection.permits().into_iter();
+    let permits: Vec<_> = permits
+        .map(|(slot, verdict)| format!("permit {slot} {verdict}"))
+        .collect();
+    let message = match inspection.verdict() {
+        _ if !permits.is_empty() => format!("{key} is taken: {} ({attempts})", permits.join(", ")),
+        Verdict::Free => format!("{key} was taken, and is free now ({attempts})"),
+        verdict => format!("{key} is taken: {verdict} ({attempts})"),
+    };
+    Failure {
+        seen: value_of(&inspection),
+        ..Failure::new(Exit::Contended, message)
+    }
+}
+
 pub(crate) const fn color_of(verdict: &Verdict) -> Color {
     match verdict {
         Verdict::Free => Color::Green,
@@ -68,7 +92,7 @@ pub(crate) fn value_of(inspection: &Inspection) -> Value {
             "error": error,
         })
     });
-    value["key"] = json!(inspection.key().as_bytes().escape_ascii().to_string());
+    value["key"] = json!(shown(inspection.key().as_bytes()));
     value["permits"] = permits.collect();
     value["waiting_writer"] = json!(inspection.has_waiting_writer());
     value["nodes"] = nodes.collect();
@@ -101,7 +125,7 @@ fn value_of_holder(holder: &Holder) -> Value {
     json!({
         "label": holder.label(),
         "token": holder.token().map(|it| it.to_string()),
-        "value": holder.value().escape_ascii().to_string(),
+        "value": shown(holder.value()),
     })
 }
 

@@ -17,7 +17,7 @@ mod try_lock;
 mod unlock;
 mod watch;
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use clap::{CommandFactory, Parser};
 
@@ -58,7 +58,10 @@ fn execute(cli: Cli, output: &Output) -> Result<Exit, Failure> {
     match cli.command {
         Command::Completions { shell } => {
             let name = Cli::command().get_name().to_owned();
-            clap_complete::generate(shell, &mut Cli::command(), name, &mut std::io::stdout());
+            // It would panic if the output could not be written.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), name, &mut script);
+            std::io::stdout().write_all(&script)?;
             return Ok(Exit::Ok);
         }
         Command::Man => {

@@ -19,21 +19,32 @@ pub(crate) async fn run(
     loop {
         measure(&redlock, nodes.node_timeout).await;
         let status = redlock.nodes();
-        show(&status, output);
-        let votes = status
-            .iter()
-            .filter(|it| it.state == NodeState::Voting)
-            .count();
+        let (votes, needed) = (votes(&status), status.len() / 2 + 1);
+        show(&status, votes as i64 - needed as i64, output);
+        let total = status.len();
+        if votes < needed {
+            let s = if votes == 1 { "s" } else { "" };
+            output.hint(format_args!(
+                "an outage: {votes} of {total} nodes vote{s}, and a lock needs {needed}"
+            ));
+        } else if votes == needed && votes < total {
+            output.hint(format_args!(
+                "no reserve: {votes} of {total} nodes vote, and a lock needs {needed}: the next failure is an outage"
+            ));
+        }
         let Some(pause) = args.watch else {
             redlock.shutdown_within(SHUTDOWN).await;
-            let has_majority = votes > status.len() / 2;
-            return Ok(if has_majority {
+            return Ok(if votes >= needed {
                 Exit::Ok
             } else {
                 Exit::Unavailable
             });
         };
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            biased;
+            () = output.closed() => return Ok(Exit::Ok),
+            () = tokio::time::sleep(pause) => {}
+        }
     }
 }
 
@@ -47,7 +58,13 @@ async fn measure(redlock: &Redlock, node_timeout: Duration) {
     tokio::time::sleep(node_timeout).await;
 }
 
-fn show(nodes: &[NodeStatus], output: &Output) {
+fn votes(nodes: &[NodeStatus]) -> usize {
+    let voting = nodes.iter().filter(|it| it.state == NodeState::Voting);
+    voting.count()
+}
+
+/// Shows each node. `reserve` is how many more may fail.
+fn show(nodes: &[NodeStatus], reserve: i64, output: &Output) {
     let width = nodes
         .iter()
         .map(|it| it.address.len())
@@ -89,6 +106,7 @@ fn show(nodes: &[NodeStatus], output: &Output) {
                 "reason": (node.state != NodeState::Voting).then(|| node.state.to_string()),
                 "version": version,
                 "round_trip_seconds": node.round_trip.map(|it| it.as_secs_f64()),
+                "reserve": reserve,
                 "quarantine_seconds": quarantine.map(|it| it.as_secs_f64()),
             })
         });

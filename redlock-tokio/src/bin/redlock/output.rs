@@ -1,9 +1,12 @@
 use std::{
     fmt::Display,
     io::{self, IsTerminal, Write},
+    os::fd::AsFd,
+    time::Duration,
 };
 
 use clap::ColorChoice;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
@@ -56,10 +59,28 @@ impl Output {
         };
     }
 
+    /// Waits until nobody reads stdout any more, as after `| head -1`.
+    pub(crate) async fn closed(&self) {
+        let mut looks = tokio::time::interval(Duration::from_millis(200));
+        loop {
+            looks.tick().await;
+            let stdout = io::stdout();
+            // No event is asked for: errors are always reported.
+            let mut stdout = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+            let closed = PollFlags::POLLERR | PollFlags::POLLHUP;
+            let is_reported = poll(&mut stdout, PollTimeout::ZERO).is_ok();
+            if is_reported && stdout[0].revents().is_some_and(|it| it.intersects(closed)) {
+                return;
+            }
+        }
+    }
+
     pub(crate) fn failure(&self, failure: &Failure) {
         let mut stderr = io::stderr().lock();
         let _ = if self.is_json {
-            let value = json!({"error": failure.exit.name(), "message": failure.message});
+            let mut value = failure.seen.clone();
+            value["error"] = json!(failure.exit.name());
+            value["message"] = json!(failure.message);
             writeln!(stderr, "{value}")
         } else {
             writeln!(stderr, "redlock: {}", failure.message)
@@ -88,5 +109,13 @@ impl Output {
             let _ = write!(stderr, "\r\x1b[K{text}");
             let _ = stderr.flush();
         }
+    }
+}
+
+/// Returns bytes as people read them, like the `Display` of an inspection.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    match str::from_utf8(bytes) {
+        Ok(text) if !text.contains(char::is_control) => text.to_owned(),
+        _ => bytes.escape_ascii().to_string(),
     }
 }

@@ -11,7 +11,8 @@ use crate::{
     args::{Connection, ElectArgs, RunArgs, Work},
     child,
     exit::{Exit, Failure},
-    output::Output,
+    inspect,
+    output::{Output, shown},
     signals::Signals,
 };
 
@@ -163,13 +164,18 @@ async fn acquire(
         .lock(redlock, &work.key)
         .options(options)
         .into_future();
-    if !output.is_live() || work.quiet {
-        return Ok(acquired.await?);
-    }
-    tokio::select! {
-        biased;
-        acquired = acquired => Ok(acquired?),
-        never = show(redlock, &work.key, output) => match never {},
+    let acquired = if !output.is_live() || work.quiet {
+        acquired.await
+    } else {
+        tokio::select! {
+            biased;
+            acquired = acquired => acquired,
+            never = show(redlock, &work.key, output) => match never {},
+        }
+    };
+    match acquired {
+        Ok(guard) => Ok(guard),
+        Err(error) => Err(inspect::failure(redlock, &work.key, error).await),
     }
 }
 
@@ -194,7 +200,7 @@ async fn show(redlock: &Redlock, key: &OsStr, output: &Output) -> std::convert::
         let waited = since.elapsed().as_secs_f64();
         output.progress(format_args!(
             "waiting for {} for {waited:.1} s{seen}",
-            key.display()
+            shown(key.as_bytes())
         ));
     }
     std::future::pending().await

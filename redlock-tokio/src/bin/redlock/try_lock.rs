@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::{
     args::{Connection, TryArgs},
     exit::{Exit, Failure},
+    inspect,
     output::{Color, Output},
     run::SHUTDOWN,
 };
@@ -17,9 +18,10 @@ pub(crate) async fn run(
 ) -> Result<Exit, Failure> {
     let redlock = nodes.connect(nodes.ttl(args.ttl)).await?;
     let lock = args.lock.lock(&redlock, &args.key);
-    let guard = lock
-        .options(LockOptions::new().wait(Duration::ZERO))
-        .await?;
+    let guard = match lock.options(LockOptions::new().wait(Duration::ZERO)).await {
+        Ok(guard) => guard,
+        Err(error) => return Err(inspect::failure(&redlock, &args.key, error).await),
+    };
     let (token, fence) = (guard.token().to_string(), guard.fencing_token());
     let fence = fence.map(|it| it.get());
     let acquisition = guard.acquisition();

@@ -1,16 +1,18 @@
 use std::{
+    collections::BTreeSet,
     io::{self, IsTerminal, Write},
     os::unix::ffi::OsStrExt,
 };
 
-use redlock_tokio::Holder;
+use nix::unistd::{Uid, User, gethostname};
+use redlock_tokio::{Holder, Inspection, Verdict, node::Occupant};
 use serde_json::json;
 
 use crate::{
     args::{Connection, UnlockArgs},
     exit::{Exit, Failure},
     inspect,
-    output::Output,
+    output::{Output, shown},
     run::SHUTDOWN,
 };
 
@@ -22,12 +24,24 @@ pub(crate) async fn run(
     let redlock = nodes.look().await?;
     let mut inspection = redlock.inspect(args.key.as_bytes()).await?;
     let holders = inspection.holders();
-    let is_meant = |it: &Holder| args.holder.as_ref().is_none_or(|name| is_named(it, name));
+    // A value without an end may be anything: it is deleted only if it is named.
+    let locks = locks(&inspection);
+    let is_meant = |it: &Holder| match &args.holder {
+        Some(name) => is_named(it, name),
+        None => locks.contains(it),
+    };
+    let is_not_a_lock = match &args.holder {
+        Some(_) => holders.is_empty() && inspection.verdict() == Verdict::NotALock,
+        None => locks.is_empty() && has_anything(&inspection),
+    };
     let has_meant = holders.iter().any(is_meant);
-    if args.holder.is_some() && has_meant {
+    if has_meant {
         inspection.retain(is_meant);
     }
     inspect::show(&inspection, nodes, output);
+    if is_not_a_lock {
+        return Err(not_a_lock(&holders));
+    }
     if holders.is_empty() {
         return Ok(inspect::exit_of(&inspection));
     }
@@ -41,7 +55,12 @@ pub(crate) async fn run(
     }
     let report = redlock.force_unlock(&inspection).await;
     let done = report.nodes.iter().filter(|it| it.deleted.is_ok()).count();
-    output.line(&report, || {
+    let by = person(nodes);
+    let key = shown(inspection.key().as_bytes());
+    let freed: Vec<_> = inspection.holders().iter().map(described).collect();
+    let freed = freed.join(", ");
+    let text = format!("{key}: released by force by {by}: held by {freed}\n{report}");
+    output.line(text, || {
         let nodes = report.nodes.iter().map(|node| {
             json!({
                 "node": *node.address,
@@ -49,7 +68,7 @@ pub(crate) async fn run(
                 "error": node.deleted.as_ref().err().map(ToString::to_string),
             })
         });
-        json!({"unlocked": nodes.collect::<Vec<_>>()})
+        json!({"unlocked": nodes.collect::<Vec<_>>(), "by": by})
     });
     redlock.shutdown_within(SHUTDOWN).await;
     let has_majority = done > report.nodes.len() / 2;
@@ -58,6 +77,56 @@ pub(crate) async fn run(
     } else {
         Exit::Unavailable
     })
+}
+
+/// Returns those that have something with an end on some node, as each lock does.
+fn locks(inspection: &Inspection) -> BTreeSet<Holder> {
+    let with_end = occupants(inspection).filter(|it| it.remaining.is_some());
+    with_end.filter_map(|it| it.holder.clone()).collect()
+}
+
+fn has_anything(inspection: &Inspection) -> bool {
+    occupants(inspection).next().is_some()
+}
+
+fn occupants(inspection: &Inspection) -> impl Iterator<Item = &Occupant> {
+    let states = inspection
+        .nodes()
+        .iter()
+        .filter_map(|it| it.state.as_ref().ok());
+    states.flat_map(|it| it.lock.iter().chain(&it.readers).chain(it.permits.values()))
+}
+
+/// Returns the refusal to delete what no client has locked.
+fn not_a_lock(holders: &[Holder]) -> Failure {
+    let advice = if holders.is_empty() {
+        "the nodes have a key of another type, which `redis-cli DEL` on each node deletes"
+    } else {
+        "the value has no end, so another program may need it; --holder VALUE deletes it"
+    };
+    Failure::new(
+        Exit::NotALock,
+        format!("nothing was changed: this is not a lock: {advice}"),
+    )
+}
+
+/// Returns who runs this program, and where, or as what.
+fn person(nodes: &Connection) -> String {
+    let user = User::from_uid(Uid::current()).ok().flatten();
+    let user = user.map_or_else(|| Uid::current().to_string(), |it| it.name);
+    let place = nodes
+        .label
+        .clone()
+        .or_else(|| gethostname().ok()?.into_string().ok());
+    format!("{user}@{}", place.unwrap_or_default())
+}
+
+/// Names a holder, with the token that is in its log.
+fn described(holder: &Holder) -> String {
+    match holder.token() {
+        Some(token) => format!("{holder} with token {token}"),
+        None => holder.to_string(),
+    }
 }
 
 fn is_named(holder: &Holder, name: &str) -> bool {

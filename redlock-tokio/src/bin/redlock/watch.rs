@@ -22,7 +22,11 @@ pub(crate) async fn run(
     let mut known = None;
     let mut looks = tokio::time::interval(args.every);
     loop {
-        looks.tick().await;
+        tokio::select! {
+            biased;
+            () = output.closed() => return Ok(Exit::Ok),
+            _ = looks.tick() => {}
+        }
         let inspection = redlock.inspect(args.key.as_bytes()).await?;
         let state = state_of(&inspection);
         output.progress("");

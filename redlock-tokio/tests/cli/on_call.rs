@@ -1,0 +1,216 @@
+//! What somebody on call must be told, without being asked for it.
+
+use std::{
+    collections::BTreeSet,
+    fs::OpenOptions,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    process::{Output, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::process::{Bed, code, program, text, wait_for};
+
+const PAGE: &str = include_str!("../../CLI.md");
+const CODES: &str = include_str!("../../src/bin/redlock/exit.rs");
+
+impl Bed {
+    fn output(&self, arguments: &str) -> Output {
+        self.redlock(arguments).output().unwrap()
+    }
+
+    /// Has each server carry out a command.
+    pub(crate) fn command(&self, command: &str) {
+        for url in self.servers.urls() {
+            let mut server = TcpStream::connect(url.trim_start_matches("redis://")).unwrap();
+            write!(server, "{command}\r\n").unwrap();
+            server.read_exact(&mut [0; 4]).unwrap();
+        }
+    }
+}
+
+fn value(output: &Output) -> Value {
+    let both = [&output.stdout[..], &output.stderr].concat();
+    let text = text(&both);
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn a_refusal_names_the_key_and_the_holder() {
+    let bed = Bed::new();
+    let holder = "--label web-3 --prefix app:";
+    for keep in ["order:42", "--permits 1 jobs"] {
+        let output = bed.output(&format!("{holder} try {keep} --for 9s"));
+        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    }
+    let refusals = [
+        ("try order:42", "app:order:42 is taken: held by web-3 for"),
+        ("run -n order:42 -- true", "app:order:42 is taken: held by"),
+        (
+            "run -w 50ms order:42 -- true",
+            "app:order:42 is taken: held",
+        ),
+        (
+            "try --permits 1 jobs",
+            "app:jobs is taken: permit 0 held by web-3",
+        ),
+    ];
+    for (arguments, expected) in refusals {
+        let output = bed.output(&format!("--prefix app: {arguments}"));
+        let shown = text(&output.stderr);
+        assert_eq!(code(&output), 75, "{shown}");
+        assert!(shown.contains(expected), "{arguments}: {shown}");
+        let value = value(&bed.output(&format!("--json --prefix app: {arguments}")));
+        assert_eq!(value["error"], "contended", "{value}");
+        let permit = &value["permits"][0];
+        let holder = if permit.is_null() { &value } else { permit };
+        assert_eq!(holder["holders"][0]["label"], "web-3", "{value}");
+        assert!(holder["holders"][0]["remaining_seconds"].as_f64() > Some(0.0));
+    }
+}
+
+/// Returns the codes in the source.
+fn written() -> BTreeSet<String> {
+    let codes = CODES.split("fn code(self)").nth(1).unwrap();
+    let codes = codes.split("fn ").next().unwrap().lines();
+    let codes = codes.filter_map(|it| it.trim().strip_prefix("Self::")?.split(" => ").nth(1));
+    let codes = codes.map(|it| it.trim_end_matches(',').to_owned());
+    codes.filter(|it| it.parse::<u8>().is_ok()).collect()
+}
+
+#[test]
+fn each_exit_code_of_the_source_is_on_the_page_and_in_the_help() {
+    let output = program(["--help"]).output().unwrap();
+    let help = text(&output.stdout).replace(',', " ");
+    let help: BTreeSet<_> = help.split_whitespace().collect();
+    let written = written();
+    assert!(written.contains("0") && written.len() > 7, "{written:?}");
+    for code in written {
+        assert!(PAGE.contains(&format!("\n| {code} | ")), "{code}");
+        assert!(help.contains(&*code), "{code}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    for arguments in [&["man"][..], &["completions", "bash"]] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = program(arguments).stdout(full).output().unwrap();
+        assert_eq!(code(&output), 70, "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn what_is_not_a_lock_is_deleted_only_if_its_value_is_named() {
+    let bed = Bed::new();
+    bed.command("RPUSH list a");
+    bed.command("SET word theirs");
+    for (key, reason) in [("list", "of another type"), ("word", "--holder")] {
+        let output = bed.output(&format!("unlock {key} --yes"));
+        let shown = text(&output.stderr);
+        assert_eq!(code(&output), 65, "{shown}");
+        assert!(
+            shown.contains("not a lock") && shown.contains(reason),
+            "{shown}"
+        );
+        let value = value(&bed.output(&format!("unlock {key} --yes --json")));
+        assert_eq!(value["error"], "not_a_lock");
+        assert_eq!(code(&bed.output(&format!("try {key}"))), 75);
+    }
+    assert_eq!(code(&bed.output("unlock word --yes --holder theirs")), 0);
+    assert_eq!(code(&bed.output("try word")), 0);
+}
+
+#[test]
+fn a_word_without_an_end_on_one_node_stays_when_the_lock_is_freed() {
+    let bed = Bed::new();
+    bed.servers.get(2).kill();
+    assert_eq!(code(&bed.output("--label web-3 try k --for 9s")), 0);
+    bed.servers.get(2).restart().unwrap();
+    let url = &bed.servers.urls()[2];
+    let mut server = TcpStream::connect(url.trim_start_matches("redis://")).unwrap();
+    server.write_all(b"SET k theirs\r\n").unwrap();
+    server.read_exact(&mut [0; 5]).unwrap();
+    let output = bed.output("unlock k --yes");
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let inspection = value(&bed.output("inspect k --json"));
+    assert_eq!(inspection["nodes"][2]["holder"]["value"], "theirs");
+    assert_eq!(inspection["nodes"][0]["holder"], Value::Null);
+}
+
+#[test]
+fn nodes_say_when_the_reserve_is_gone() {
+    let bed = Bed::new();
+    let look = || {
+        let (plain, json) = (bed.output("nodes"), bed.output("nodes --json"));
+        assert_eq!(code(&plain), code(&json));
+        (
+            code(&plain),
+            text(&plain.stderr),
+            value(&json)["reserve"].as_i64(),
+        )
+    };
+    assert_eq!(look(), (0, String::new(), Some(1)));
+    bed.servers.get(0).kill();
+    let (code, shown, reserve) = look();
+    assert_eq!((code, reserve), (0, Some(0)));
+    assert!(shown.contains("no reserve: 2 of 3 nodes vote"), "{shown}");
+    bed.servers.get(1).kill();
+    let (code, shown, reserve) = look();
+    assert_eq!((code, reserve), (69, Some(-1)));
+    assert!(shown.contains("an outage: 1 of 3 nodes votes"), "{shown}");
+}
+
+#[test]
+fn what_repeats_ends_when_nobody_reads_it() {
+    let bed = Bed::new();
+    for arguments in ["watch k --every 1h", "nodes --watch 1h"] {
+        let mut command = bed.redlock(arguments);
+        let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut lines = BufReader::new(watch.stdout.take().unwrap());
+        lines.read_line(&mut line).unwrap();
+        assert!(watch.try_wait().unwrap().is_none(), "{arguments}");
+        drop(lines);
+        let ended = wait_for(arguments, || watch.try_wait().unwrap());
+        assert_eq!(ended.code(), Some(0));
+    }
+}
+
+#[test]
+fn unlock_says_who_has_freed_what() {
+    let bed = Bed::new();
+    let taken = value(&bed.output("--label web-3 try k --for 9s --json"));
+    let token = taken["token"].as_str().unwrap();
+    let output = bed.output("--label bastion unlock k --yes");
+    let shown = text(&output.stdout);
+    let freed = shown
+        .lines()
+        .find(|it| it.starts_with("k: released by force by "));
+    let freed = freed.unwrap_or_else(|| panic!("{shown}"));
+    assert!(freed.contains("@bastion: "), "{freed}");
+    assert!(
+        freed.ends_with(&format!("held by web-3 with token {token}")),
+        "{freed}"
+    );
+    bed.output("--label web-3 try k --for 9s");
+    let freed = value(&bed.output("--label bastion unlock k --yes --json"));
+    assert!(
+        freed["by"].as_str().unwrap().ends_with("@bastion"),
+        "{freed}"
+    );
+}
+
+#[test]
+fn keys_are_shown_as_people_write_them() {
+    let bed = Bed::new();
+    for (key, shown) in [("заказ:42", "заказ:42"), ("a\tb", r"a\tb")] {
+        let mut command = bed.redlock("inspect");
+        let output = command.arg(key).output().unwrap();
+        let first = format!("{shown}: free\n");
+        assert!(text(&output.stdout).starts_with(&first), "{output:?}");
+        let output = command.arg("--json").output().unwrap();
+        assert_eq!(value(&output)["key"], shown);
+    }
+}
