@@ -18,13 +18,15 @@ pub fn html(text: &'static str) -> Response {
     Html(text).into_response()
 }
 
-/// Returns the routes of the style sheet and the scripts of a page.
+/// Returns the routes of the style sheets and the scripts of a page.
 pub fn assets<S: Clone + Send + Sync + 'static>(
     style: &'static str,
     scripts: &[(&'static str, &'static str)],
 ) -> Router<S> {
-    let style = async move || as_type("text/css", style);
-    let router = Router::new().route("/style.css", get(style));
+    let css = |text| get(async move || as_type("text/css", text));
+    let router = Router::new()
+        .route("/base.css", css(include_str!("page/base.css")))
+        .route("/style.css", css(style));
     scripts.iter().fold(router, |router, &(path, text)| {
         router.route(path, get(async move || as_type("text/javascript", text)))
     })
