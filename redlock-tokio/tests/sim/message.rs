@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redlock_tokio::{
-    NodeError, Token,
-    node::{Answer, Command, Operation, Server as Described},
+    Key, NodeError, Token,
+    node::{Answer, Command, KeyState, Operation, Server as Described},
 };
 
 use crate::{clock::MILLI, requests::ServiceId};
@@ -21,6 +21,7 @@ pub(crate) struct ConnectionId(pub(crate) u64);
 pub(crate) enum Request {
     Describe,
     Execute(Vec<Command>),
+    LookUp(Key),
     HistoryAge,
     TenureAge { epoch: u64 },
 }
@@ -49,6 +50,7 @@ impl Request {
 pub(crate) enum Response {
     Described(Described),
     Executed(Vec<Answer>),
+    Found(KeyState),
     Age(Duration),
     /// The server, or the session, refuses the question.
     Refused(NodeError),

@@ -10,8 +10,8 @@ use futures::{
 };
 use redlock_core::Tenure;
 use redlock_tokio::{
-    NodeError,
-    node::{Answer, Command, FreedNotifier, Node, Server, Session},
+    Key, NodeError,
+    node::{Answer, Command, FreedNotifier, KeyState, Node, Server, Session},
 };
 use tokio::{sync::oneshot, time::timeout};
 
@@ -169,6 +169,18 @@ impl Session for SimulatedSession {
     ) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
         let epoch = tenure.epoch;
         self.age(Request::TenureAge { epoch })
+    }
+
+    fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
+        let reply = self.connection.ask(Request::LookUp(key.clone()));
+        async {
+            match reply.await? {
+                Response::Found(state) => Ok(state),
+                Response::Refused(error) => Err(error),
+                other => Err(unexpected(&other)),
+            }
+        }
+        .boxed()
     }
 
     fn watch(&mut self, freed: FreedNotifier) -> bool {

@@ -2,14 +2,17 @@
 //! judge, and watches that a hold that is lost before the end of its validity is told at once, and never becomes valid
 //! again.
 
+mod forced;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use redlock_tokio::{FencingToken, Hold, Key};
+use redlock_tokio::{FencingToken, Hold, Key, Token};
 
+use self::forced::Forced;
 use crate::{
     clock::MILLI,
     host::Host,
@@ -33,6 +36,7 @@ struct Entries {
     judge: Judge,
     open: BTreeMap<HoldId, Open>,
     over: Vec<Over>,
+    forced: Forced,
     /// The processes that stand still, and since when the judge does not know it.
     stopped: BTreeMap<String, u64>,
     /// When a process stood still for the last time.
@@ -87,6 +91,7 @@ impl Registry {
             judge: Judge::new(TOLERANCE),
             open: BTreeMap::new(),
             over: Vec::new(),
+            forced: Forced::default(),
             stopped: BTreeMap::new(),
             stood_still: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -117,6 +122,7 @@ impl Registry {
             is_shared,
             watches: is_watched,
         });
+        entries.forced.note_hold(id, hold.token());
         entries.open.insert(
             id,
             Open {
@@ -151,6 +157,30 @@ impl Registry {
         let mut shares = elsewhere.filter_map(|it| it.share).collect::<Vec<_>>();
         shares.sort_by_key(|it| *it != Share::Downgraded);
         shares.first().copied()
+    }
+
+    /// Returns the valid holds of a key or of its permits, with their tokens.
+    pub(crate) fn holders(&self, key: &str) -> BTreeMap<HoldId, Token> {
+        let entries = self.lock();
+        let is_meant = |name: &String| {
+            let rest = name.strip_prefix(key);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(":slot:"))
+        };
+        let holders = entries
+            .open
+            .iter()
+            .filter(|(_, it)| it.is_valid() && keys_on_nodes(&it.hold).iter().any(is_meant));
+        holders.map(|(id, it)| (*id, it.hold.token())).collect()
+    }
+
+    /// Notes that a lock is released by force from now on. Its holder may learn of it later.
+    pub(crate) fn force(&self, token: Token, at: u64) {
+        self.lock().forced.order(token, at);
+    }
+
+    /// Returns whether a lock may have been released by force.
+    pub(crate) fn was_forced(&self, token: Token) -> bool {
+        self.lock().forced.contains(token)
     }
 
     /// Notes that a user gives a lock back, or no longer relies on it.
@@ -256,8 +286,8 @@ impl Registry {
             return Write::Taken;
         }
         let largest = *largest;
-        let is_valid = entries.open.get(&id).is_some_and(Open::is_valid);
-        if is_valid {
+        let open = entries.open.get(&id).filter(|it| it.is_valid());
+        if open.is_some_and(|it| !entries.forced.contains(it.hold.token())) {
             let text = format!(
                 "{key} refuses a write by its valid holder: {token} is smaller than {largest}"
             );
@@ -305,7 +335,8 @@ impl Registry {
     pub(crate) fn violations(&self) -> Vec<Violation> {
         let entries = self.lock();
         let judged = entries.judge.violations();
-        let judged = judged.iter().map(Violation::from);
+        let judged = judged.iter().filter(|it| !entries.forced.excuses(it));
+        let judged = judged.map(Violation::from);
         judged.chain(entries.failures.iter().cloned()).collect()
     }
 

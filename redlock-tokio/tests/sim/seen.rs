@@ -169,6 +169,19 @@ seen! {
         RefusedAsInvalid = "requests refused as invalid",
         ServedAfterFaults = "users served after the faults",
     }
+    "operations" {
+        InspectedFree = "inspections of a free key",
+        InspectedHeld = "inspections of a lock",
+        InspectedShared = "inspections of a key that readers share",
+        InspectedPermits = "inspections of permits",
+        InspectedWithoutMajority = "inspections in which nothing had a majority",
+        Forced = "locks released by force",
+        ForcedTooLate = "forced releases of what was gone",
+        ForcedUnconfirmed = "forced releases that some node did not confirm",
+        ForcedCancelled = "forced releases cancelled",
+        LostByForce = "losses by a forced release that the holder learned of in time",
+        SurvivedForce = "locks that the forced release of an earlier one left alone",
+    }
     "holds" {
         Downgraded = "downgrades",
         DowngradeCancelled = "downgrades cancelled",

@@ -3,6 +3,7 @@
 mod faults;
 mod foreign;
 mod identity;
+mod look_up;
 mod owned;
 mod readers;
 mod refusal;

@@ -5,6 +5,7 @@ mod calls;
 mod cancel;
 mod environment;
 mod kept;
+mod operations;
 mod outliving;
 pub(crate) mod panics;
 mod program;

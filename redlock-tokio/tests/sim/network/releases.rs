@@ -29,6 +29,8 @@ pub(crate) struct Releases {
     adopted: HashSet<(Token, usize)>,
     /// The tokens that were set again on such a server after that.
     came_back: HashSet<Token>,
+    /// The tokens that others may release by force, while their process extends and repairs them.
+    forced: HashSet<Token>,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -48,7 +50,7 @@ impl Releases {
     pub(super) fn note_sent(&mut self, now: u64, server: usize, operation: Operation) {
         match operation {
             Operation::Acquire { token, .. } | Operation::Adopt { token, .. }
-                if self.released.contains(&(token, server)) =>
+                if self.released.contains(&(token, server)) && !self.forced.contains(&token) =>
             {
                 let text = format!(
                     "{} server {server} is asked to set {token}, which was released there before",
@@ -102,6 +104,11 @@ impl Releases {
         self.returned.contains(&(token, server))
     }
 
+    /// Notes that somebody else than its process may release a token from now on.
+    pub(crate) fn force(&mut self, token: Token) {
+        self.forced.insert(token);
+    }
+
     pub(crate) fn settle(&mut self, token: Token) {
         if let Some(requested) = self.tokens.get_mut(&token) {
             requested.is_settled = true;
@@ -109,7 +116,7 @@ impl Releases {
     }
 
     /// Returns when the release was sent to the first server.
-    pub(super) fn released_at(&self, token: Token) -> Option<u64> {
+    pub(crate) fn released_at(&self, token: Token) -> Option<u64> {
         self.tokens.get(&token)?.released_at
     }
 
@@ -119,6 +126,7 @@ impl Releases {
         let requested = self.tokens.get(&key.token);
         requested.is_some_and(|it| {
             it.is_settled
+                || self.forced.contains(&key.token)
                 || it
                     .released_at
                     .is_some_and(|released_at| key.set_at > released_at)
@@ -127,6 +135,9 @@ impl Releases {
 
     /// Returns when a key was released that should be gone by now.
     pub(super) fn overdue(&self, key: &Owned, prompt_since: u64, now: u64) -> Option<u64> {
+        if self.forced.contains(&key.token) {
+            return None;
+        }
         let requested = self.tokens.get(&key.token).filter(|it| !it.is_settled)?;
         let released_at = requested.released_at?;
         let due = prompt_since.max(released_at).max(key.set_at) + DELIVERY;

@@ -100,6 +100,10 @@ impl Network {
                 self.trace.note(at, (server, age), text);
                 Response::Age(age)
             }
+            Request::LookUp(key) => match refusal.and_then(Refusal::of_look_up) {
+                Some(error) => Response::Refused(error),
+                None => Response::Found(self.servers[server].look_up(at, key)),
+            },
             Request::Execute(commands) => {
                 let sender = Sender {
                     connection: arrival.connection,

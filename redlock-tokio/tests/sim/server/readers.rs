@@ -147,7 +147,7 @@ impl Server {
         self.store.get(name).filter(|it| now < it.expires_at)
     }
 
-    fn mark_left(&self, now: u64, key: &Key) -> Option<Duration> {
+    pub(super) fn mark_left(&self, now: u64, key: &Key) -> Option<Duration> {
         let mark = self.marks.get(key).filter(|it| now < it.expires_at)?;
         Some(Duration::from_millis(mark.expires_at - now))
     }

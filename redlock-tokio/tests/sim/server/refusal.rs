@@ -64,10 +64,15 @@ impl Refusal {
                 matches!(command.access(), Access::Reader { .. })
             }
             (Self::Oom | Self::NoPerm, _) => false,
-            (Self::Busy | Self::Loading | Self::NoAuth | Self::MasterDown, _) => true,
-            (Self::ReadOnly | Self::MisConf | Self::NoReplicas, _) => is_write,
+            (it, _) if it.is_of_reads() => true,
+            (_, _) => is_write,
         };
         is_refused.then(|| self.error())
+    }
+
+    /// Returns the answer to the question what a key has, if the server refuses it.
+    pub(crate) fn of_look_up(self) -> Option<NodeError> {
+        self.is_of_reads().then(|| self.error())
     }
 
     /// Returns why the server does not say what it is, if it refuses that, too.
@@ -99,6 +104,13 @@ impl Refusal {
             Self::MasterDown => Seen::RefusedMasterDown,
             Self::NoReplicas => Seen::RefusedNoReplicas,
         }
+    }
+
+    fn is_of_reads(self) -> bool {
+        matches!(
+            self,
+            Self::Busy | Self::Loading | Self::NoAuth | Self::MasterDown
+        )
     }
 
     fn error(self) -> NodeError {

@@ -2,6 +2,8 @@
 
 use std::{fmt, hash::Hash, sync::Arc, time::Duration};
 
+use redlock_tokio::Token;
+
 use crate::{
     clock::SECOND,
     host::Host,
@@ -130,6 +132,12 @@ impl Environment {
     pub(crate) fn has_senseless_answers(&self) -> bool {
         let weather = self.network.lock().weather;
         weather.rubbish > 0 || weather.out_of_step > 0
+    }
+
+    /// Notes that a lock is released by force from now on.
+    pub(crate) fn force(&self, token: Token) {
+        self.records.registry.force(token, self.now());
+        self.network.lock().releases.force(token);
     }
 
     pub(crate) fn is_calm(&self) -> bool {

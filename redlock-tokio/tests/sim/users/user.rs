@@ -70,7 +70,7 @@ impl User {
             };
         }
         let terms = Terms::draw(&mut self.rng, &scale);
-        match self.rng.u8(..21) {
+        match self.rng.u8(..23) {
             0..5 => {
                 let key = self.key();
                 self.lock_and_work(key, terms).await;
@@ -91,6 +91,8 @@ impl User {
             }
             18 => self.get_ready().await,
             19 => self.adopt_and_work().await,
+            20 => self.inspect().await,
+            21 => self.force_alone().await,
             _ => self.lock_and_work(String::new(), terms).await,
         }
     }
@@ -145,12 +147,16 @@ impl User {
     }
 
     async fn lock_and_work(&mut self, key: String, terms: Terms) {
-        let asked = self.ask(std::slice::from_ref(&key), terms);
-        let lock = self.service.redlock.lock(key).options(terms.options);
-        let outcome = lock.await;
-        if let Some(kept) = self.keep(asked, outcome) {
+        if let Some(kept) = self.lock_key(&key, terms).await {
             self.work_under(kept).await;
         }
+    }
+
+    pub(super) async fn lock_key(&mut self, key: &str, terms: Terms) -> Option<Kept> {
+        let asked = self.ask(&[key.to_owned()], terms);
+        let lock = self.service.redlock.lock(key).options(terms.options);
+        let outcome = lock.await;
+        self.keep(asked, outcome)
     }
 
     /// Makes a request, and may give it up at any moment.
@@ -230,15 +236,9 @@ impl User {
 
     /// Locks a key that nobody else wants. In quiet times that succeeds at once, again and again.
     async fn lock_alone(&mut self, terms: Terms) {
-        let UserId { process, user } = self.id;
-        let life = self.environment.host.life;
-        // A new one each time, so that nothing of the one before is needed any more.
-        let key = format!("alone-{process}-{life}-{user}-{}", self.rng.u32(..));
+        let key = self.unshared_key();
         for _ in 0..3 {
-            let asked = self.ask(std::slice::from_ref(&key), terms);
-            let lock = self.service.redlock.lock(&key).options(terms.options);
-            let outcome = lock.await;
-            let Some(kept) = self.keep(asked, outcome) else {
+            let Some(kept) = self.lock_key(&key, terms).await else {
                 return;
             };
             self.environment.note(Seen::LockedAlone);
@@ -246,6 +246,13 @@ impl User {
                 kept.release(Cancel::Never).await;
             }
         }
+    }
+
+    /// Returns a key that nobody else wants: a new one each time, so that nothing of the one before is needed any more.
+    pub(super) fn unshared_key(&mut self) -> String {
+        let UserId { process, user } = self.id;
+        let life = self.environment.host.life;
+        format!("alone-{process}-{life}-{user}-{}", self.rng.u32(..))
     }
 
     /// Waits for the end of a request, or gives it up. Returns the lock, if there is one.

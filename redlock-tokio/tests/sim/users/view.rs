@@ -421,7 +421,8 @@ impl View {
             ..
         } = *self;
         let ttl = self.terms.ttl;
-        self.environment.nodes_may_fail(service, spare, ttl, since)
+        let was_forced = self.registry().was_forced(self.hold.token());
+        was_forced || self.environment.nodes_may_fail(service, spare, ttl, since)
     }
 
     fn is_quiet(&self) -> bool {
