@@ -25,6 +25,9 @@ use crate::{
 /// tick once in a millisecond, and round up.
 const TOLERANCE: Duration = Duration::from_millis(2);
 
+/// How long after its time a lock that was left is released at the latest.
+const PROMPT: u64 = 50 * MILLI;
+
 /// The judge forgets, and holds that are over are looked at, once in so many looks.
 const RARELY: u64 = 64;
 
@@ -37,6 +40,8 @@ struct Entries {
     open: BTreeMap<HoldId, Open>,
     over: Vec<Over>,
     forced: Forced,
+    /// The processes whose users have left locks, and when these have ended at the latest.
+    left: Vec<(String, u64)>,
     /// The processes that stand still, and since when the judge does not know it.
     stopped: BTreeMap<String, u64>,
     /// When a process stood still for the last time.
@@ -92,6 +97,7 @@ impl Registry {
             open: BTreeMap::new(),
             over: Vec::new(),
             forced: Forced::default(),
+            left: Vec::new(),
             stopped: BTreeMap::new(),
             stood_still: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -190,6 +196,26 @@ impl Registry {
         if let Some(at) = at {
             entries.end(id, End::Released, at);
         }
+    }
+
+    /// Notes that a user is done with a lock, which nobody else has before the first time, and which ends by the second.
+    pub(crate) fn leave(&self, id: HoldId, until: u64, end: u64) {
+        let mut entries = self.lock();
+        let client = entries.open.get(&id).map(|it| it.host.name());
+        if let Some(client) = client {
+            entries.judge.extended(id, until);
+            entries.end(id, End::Released, until);
+            entries.left.push((client, end));
+        }
+    }
+
+    /// Returns how many locks that a process has left may not have ended.
+    pub(crate) fn left_by(&self, host: &Host) -> usize {
+        let (client, now, resumed_at) = (host.name(), host.now(), host.resumed_at());
+        let entries = self.lock();
+        let of_client = entries.left.iter().filter(|(it, _)| *it == client);
+        let open = of_client.filter(|(_, end)| now < resumed_at.max(*end) + PROMPT);
+        open.count()
     }
 
     /// The same, of a lock that others may keep for longer.

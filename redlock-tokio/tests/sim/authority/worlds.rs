@@ -101,7 +101,7 @@ pub(crate) const CONTROLS: [Configuration; 3] = [
         name: "without-all-members",
         about: "the members that answer are taken for all: both sides of a split have a majority",
         owners: without(Rule::AllMembers, SENTINEL),
-        found_in: 8,
+        found_in: 24,
         ..CONTROL
     },
 ];

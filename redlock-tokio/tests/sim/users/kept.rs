@@ -1,7 +1,11 @@
 //! A guard in the hands of a user.
 
+use std::time::Duration;
+
 use futures::FutureExt;
-use redlock_tokio::{DowngradeError, LockGuard, LockTicket, ReleaseOutcome, TicketError};
+use redlock_tokio::{
+    DowngradeError, LockGuard, LockTicket, ReleaseAfterError, ReleaseOutcome, TicketError,
+};
 use tokio::task::AbortHandle;
 
 use super::{
@@ -76,6 +80,35 @@ impl Kept {
         let outcome = report.map(|it| it.outcome);
         self.view.check_release(outcome, was_valid);
         outcome
+    }
+
+    /// Leaves the lock, which is released when this time has passed since it was taken.
+    pub(crate) async fn leave(mut self, time: Duration, cancel: Cancel) {
+        let Some(guard) = self.guard.take() else {
+            return;
+        };
+        let environment = self.view.environment().clone();
+        match cancel.run(guard.release_after(time)).await {
+            Some(Ok(())) => self.view.note_left(time),
+            Some(Err(error)) => {
+                environment.note(Seen::NotLeft);
+                match &error {
+                    ReleaseAfterError::Reader { guard } if guard.is_reader() => {}
+                    ReleaseAfterError::NotExtended { cause, .. } => {
+                        // The drift allowance comes on top.
+                        let ttl = time + Duration::from_millis(1);
+                        self.view.check_extension(Some(ttl), cause);
+                    }
+                    _ => environment.fail(format_args!("not left: {error}")),
+                }
+                self.guard = Some(error.into_guard());
+            }
+            None => {
+                environment.note(Seen::LeaveCancelled);
+                self.view.note_cut_off();
+            }
+        }
+        self.stop_watching();
     }
 
     /// Gives the lock away.

@@ -7,8 +7,13 @@ use redlock_tokio::{LockError, ShutdownReport};
 use tokio::time::sleep;
 
 use super::{
-    calls::Counter, cancel::Cancel, environment::Environment, outliving::Forgotten,
-    service::Service, terms::around, user::User,
+    calls::Counter,
+    cancel::Cancel,
+    environment::{Environment, Records},
+    outliving::Forgotten,
+    service::Service,
+    terms::around,
+    user::User,
 };
 use crate::{
     clock::{MILLI, SECOND},
@@ -155,15 +160,15 @@ async fn shut_down_early(environment: &Environment, service: &Service, rng: &mut
 async fn shut_down_promptly(environment: &Environment, service: &Service) -> ShutdownReport {
     let since = environment.now();
     // A lock that ends meanwhile is released, and that release is waited for, too.
-    let may_release_more = environment
-        .records
-        .outliving
-        .forgotten(&environment.host)
-        .all
-        > 0;
+    let Records {
+        outliving,
+        registry,
+        ..
+    } = &environment.records;
+    let forgotten = outliving.forgotten(&environment.host).all;
+    let may_release_more = forgotten + registry.left_by(&environment.host) > 0;
     let report = service.redlock.shutdown().await;
     let passed = environment.now() - since;
-    let registry = &environment.records.registry;
     let is_late = passed > environment.max_ttl() + PROMPT && !may_release_more;
     if is_late && !registry.stood_still_since(&environment.host, since) {
         environment.fail(format_args!("the last shutdown took {passed} ns"));
@@ -171,7 +176,7 @@ async fn shut_down_promptly(environment: &Environment, service: &Service) -> Shu
     report
 }
 
-/// Waits until the locks of forgotten guards have ended by themselves, and shuts down again.
+/// Waits until the locks of forgotten guards have ended by themselves, and those that were left, and shuts down again.
 async fn outwait_forgotten(
     environment: &Environment,
     service: &Service,
@@ -179,19 +184,22 @@ async fn outwait_forgotten(
 ) -> ShutdownReport {
     let (outliving, host) = (&environment.records.outliving, &environment.host);
     let Forgotten { held, all } = outliving.forgotten(host);
-    if all == 0 {
+    let left = || environment.records.registry.left_by(host);
+    let most = all + left();
+    if most == 0 {
         return report;
     }
     // A lock whose end the timers have not noticed yet still counts.
-    if !(held..=all).contains(&report.held) {
-        let text = format_args!("{held} of {all} forgotten locks are held: {report:?}");
+    if !(held..=most).contains(&report.held) {
+        let text =
+            format_args!("{held} of {all} forgotten locks are held, of {most} in all: {report:?}");
         environment.fail(text);
     }
     if held > 0 {
         environment.note(Seen::ShutdownWhileForgotten);
     }
     environment.tell(("forgotten", held, all));
-    while outliving.forgotten(host).all > 0 {
+    while outliving.forgotten(host).all + left() > 0 {
         sleep(GLANCE).await;
         for guard in outliving.take_ended(host) {
             environment.note(Seen::ForgottenEnded);

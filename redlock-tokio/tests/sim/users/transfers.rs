@@ -7,7 +7,7 @@ use std::{
 
 use redlock_tokio::{AdoptError, LockError, LockGuard, LockTicket, TicketError};
 
-use super::{asked::Asked, kept::Kept, terms::Terms, user::User};
+use super::{asked::Asked, cancel::Cancel, kept::Kept, terms::Terms, user::User};
 use crate::{requests::Keys, seen::Seen};
 
 /// The tickets that are under way between users. Clones are handles of the same.
@@ -101,7 +101,11 @@ impl User {
             terms = terms.fenced();
         }
         let asked = self.ask_as(Keys::Adopted, std::slice::from_ref(&sent.key), terms);
-        let cancel = self.cancel_sometimes();
+        // A lock that nobody adopts outlives the processes.
+        let cancel = match environment.is_calm() {
+            true => Cancel::Never,
+            false => self.cancel_sometimes(),
+        };
         let adoption = self.service.redlock.adopt(sent.ticket.clone());
         let adoption = adoption.options(terms.options);
         sent.tries += 1;

@@ -70,7 +70,7 @@ impl User {
             };
         }
         let terms = Terms::draw(&mut self.rng, &scale);
-        match self.rng.u8(..23) {
+        match self.rng.u8(..24) {
             0..5 => {
                 let key = self.key();
                 self.lock_and_work(key, terms).await;
@@ -93,6 +93,7 @@ impl User {
             19 => self.adopt_and_work().await,
             20 => self.inspect().await,
             21 => self.force_alone().await,
+            22 => self.leave_alone().await,
             _ => self.lock_and_work(String::new(), terms).await,
         }
     }

@@ -57,8 +57,9 @@ pub(crate) struct View {
 #[derive(Clone, Copy, Debug)]
 struct GivenBack {
     was_valid: bool,
-    /// In true time.
+    /// In true time. If the lock was left, it is released then at the latest.
     at: u64,
+    was_left: bool,
 }
 
 /// Extensions and timers are this much apart from what a user computes, at most.
@@ -302,7 +303,48 @@ impl View {
         let _ = self.given_back.set(GivenBack {
             was_valid: self.hold.is_valid(),
             at: self.environment.now(),
+            was_left: false,
         });
+    }
+
+    /// Notes that the guard is left now, until this time has passed since the lock was taken.
+    pub(super) fn note_left(&self, time: Duration) {
+        let (environment, host) = (&self.environment, &self.environment.host);
+        let [until, end] =
+            [self.held_since, self.got_at].map(|since| host.when(since.saturating_add(time)));
+        let is_over = until <= environment.now();
+        environment.tell(("left", self.id, time));
+        environment.note(if is_over {
+            Seen::LeftTooLate
+        } else {
+            Seen::Left
+        });
+        let _ = self.given_back.set(GivenBack {
+            was_valid: true,
+            at: end.max(environment.now()),
+            was_left: !is_over,
+        });
+        if is_over {
+            self.registry().release(self.id);
+        } else {
+            self.registry().leave(self.id, until, end);
+        }
+    }
+
+    /// Notes that the guard was dropped just now, in the middle of a call.
+    pub(super) fn note_cut_off(&self) {
+        let _ = self.given_back.set(GivenBack {
+            was_valid: self.hold.lost().now_or_never().is_none(),
+            at: self.environment.now(),
+            was_left: false,
+        });
+        self.registry().release(self.id);
+    }
+
+    /// Returns how long it is until a lock that was left has been released, by the clock of the process.
+    pub(super) fn left_for(&self, time: Duration) -> Duration {
+        let end = self.got_at.saturating_add(time);
+        end.saturating_duration_since(self.environment.host.timestamp())
     }
 
     /// Returns whether the lock was valid when its guard was dropped.
@@ -341,7 +383,8 @@ impl View {
         });
         let keys = self.keys_on_servers().unwrap_or(0);
         let is_gone = self.is_quiet() && environment.now() > given_back.at + GONE;
-        let may_stay = self.may_be_handed_over() || self.is_given_away.load(Relaxed);
+        let is_handed_over = self.may_be_handed_over() && !given_back.was_left;
+        let may_stay = is_handed_over || self.is_given_away.load(Relaxed);
         if is_gone && keys > 0 && !may_stay {
             environment.fail(format_args!(
                 "{keys} servers have the key of {:?} after its end",

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use redlock_tokio::{Hold, WithLockError};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{
-    asked,
+    asked::{self, LAST_ATTEMPT},
     cancel::Cancel,
     kept::Kept,
     outliving::Fate,
@@ -67,7 +67,7 @@ impl User {
             // Few users have a lock when the shutdown begins, and a lock that is forgotten then is to be seen.
             self.rng.pick(&[0, 7, 14])
         } else {
-            self.rng.u8(..17)
+            self.rng.u8(..18)
         };
         match how {
             0..7 => {
@@ -85,6 +85,7 @@ impl User {
             }
             12 => self.panic_with(kept).await,
             16 => self.give(kept).await,
+            17 => self.leave(kept).await,
             // These keep a lock for a long time.
             _ if self.environment.is_calm() => {}
             13 => {
@@ -103,6 +104,41 @@ impl User {
             15 => {
                 self.environment.note(Seen::MovedOut);
                 kept.outlive(Fate::MovedOut);
+            }
+            _ => {}
+        }
+    }
+
+    /// Leaves a lock for others to find held, sometimes for too long.
+    async fn leave(&mut self, kept: Kept) {
+        let scale = self.environment.scale;
+        let time = if self.environment.is_calm() {
+            self.environment.work() * 2
+        } else {
+            scale.max_ttl * self.rng.pick(&[2, 5, 9, 10]) / 10
+        };
+        let cancel = self.cancel_sometimes();
+        kept.leave(time, cancel).await;
+    }
+
+    /// Leaves a lock that nobody else wants, and locks the key again. In quiet times that is possible soon after the time,
+    /// and never before.
+    pub(super) async fn leave_alone(&mut self) {
+        let environment = self.environment.clone();
+        let is_quiet = environment.records.quiet.since(environment.now());
+        let (key, terms) = (self.unshared_key(), Terms::usual(&environment.scale));
+        let Some(kept) = self.lock_key(&key, terms).await else {
+            return;
+        };
+        let (view, time) = (kept.view().clone(), terms.ttl / self.rng.u32(2..=8));
+        kept.leave(time, Cancel::Never).await;
+        let limit = view.left_for(time) + LAST_ATTEMPT;
+        let again = self.lock_key(&key, terms.wait(terms.ttl));
+        let in_time = timeout(limit, again).await;
+        match in_time {
+            Ok(Some(_)) => environment.note(Seen::LeftAndLockedAgain),
+            Err(_) if is_quiet => {
+                environment.fail(format_args!("{key} is not free after {limit:?}"))
             }
             _ => {}
         }
