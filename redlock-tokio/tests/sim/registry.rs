@@ -6,11 +6,11 @@ mod forced;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
 
-use redlock_tokio::{FencingToken, Hold, Key, Token};
+use redlock_tokio::{Candidate, FencingToken, Hold, Key, Token};
 
 use self::forced::Forced;
 use crate::{
@@ -42,6 +42,7 @@ struct Entries {
     forced: Forced,
     /// The processes whose users have left locks, and when these have ended at the latest.
     left: Vec<(String, u64)>,
+    candidates: Vec<Weak<Candidate>>,
     /// The processes that stand still, and since when the judge does not know it.
     stopped: BTreeMap<String, u64>,
     /// When a process stood still for the last time.
@@ -98,6 +99,7 @@ impl Registry {
             over: Vec::new(),
             forced: Forced::default(),
             left: Vec::new(),
+            candidates: Vec::new(),
             stopped: BTreeMap::new(),
             stood_still: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -198,15 +200,23 @@ impl Registry {
         }
     }
 
-    /// Notes that a user is done with a lock, which nobody else has before the first time, and which ends by the second.
-    pub(crate) fn leave(&self, id: HoldId, until: u64, end: u64) {
+    /// Notes that a user is done with a lock, which nobody else has before this time.
+    pub(crate) fn leave(&self, id: HoldId, until: u64) {
         let mut entries = self.lock();
-        let client = entries.open.get(&id).map(|it| it.host.name());
-        if let Some(client) = client {
+        if entries.open.contains_key(&id) {
             entries.judge.extended(id, until);
             entries.end(id, End::Released, until);
-            entries.left.push((client, end));
         }
+    }
+
+    /// Notes that a process keeps a lock until this time, though none of its users has it.
+    pub(crate) fn keep(&self, host: &Host, end: u64) {
+        self.lock().left.push((host.name(), end));
+    }
+
+    /// Notes a candidate of the one election that there is.
+    pub(crate) fn campaign(&self, candidate: &Arc<Candidate>) {
+        self.lock().candidates.push(Arc::downgrade(candidate));
     }
 
     /// Returns how many locks that a process has left may not have ended.
@@ -337,6 +347,7 @@ impl Registry {
     pub(crate) fn look(&self, at: u64) {
         let mut entries = self.lock();
         entries.look(|_| true);
+        entries.count_leaders();
         entries.looks += 1;
         let forgotten = if entries.looks.is_multiple_of(RARELY) {
             entries.look_back(at)
@@ -414,6 +425,16 @@ impl Entries {
         }
         for (id, at) in ended {
             self.end(id, End::Released, at);
+        }
+    }
+
+    fn count_leaders(&mut self) {
+        self.candidates.retain(|it| it.strong_count() > 0);
+        let candidates = self.candidates.iter().filter_map(Weak::upgrade);
+        let leaders = candidates.filter(|it| it.is_leader()).count();
+        if leaders > 1 {
+            let text = format!("{leaders} processes lead at one instant");
+            self.failures.push(Violation::new(Kind::TwoHolders, text));
         }
     }
 

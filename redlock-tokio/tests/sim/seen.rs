@@ -182,6 +182,14 @@ seen! {
         LostByForce = "losses by a forced release that the holder learned of in time",
         SurvivedForce = "locks that the forced release of an earlier one left alone",
     }
+    "jobs and elections" {
+        RanOnce = "jobs run at their fire time",
+        RunElsewhere = "jobs run by another process",
+        RunMissed = "jobs missed",
+        Led = "terms of leaders",
+        Resigned = "leaders that resigned",
+        CampaignCancelled = "candidates that left",
+    }
     "holds" {
         Downgraded = "downgrades",
         DowngradeCancelled = "downgrades cancelled",

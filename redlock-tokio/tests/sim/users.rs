@@ -4,6 +4,7 @@ mod asked;
 mod calls;
 mod cancel;
 mod environment;
+mod fleet;
 mod kept;
 mod operations;
 mod outliving;

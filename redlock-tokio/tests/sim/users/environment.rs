@@ -16,7 +16,7 @@ use crate::{
     scale::Scale,
     seen::Seen,
     services::Services,
-    users::{outliving::Outliving, transfers::Tickets},
+    users::{fleet::Runs, outliving::Outliving, transfers::Tickets},
 };
 
 /// What all processes share, beside the network.
@@ -28,6 +28,7 @@ pub(crate) struct Records {
     pub(crate) quiet: Quiet,
     pub(crate) outliving: Outliving,
     pub(crate) tickets: Tickets,
+    pub(crate) runs: Runs,
 }
 
 /// Attempts with such a ttl may be too slow although each answer is in time.
@@ -54,6 +55,7 @@ impl Records {
             quiet: Quiet::new(),
             outliving: Outliving::default(),
             tickets: Tickets::default(),
+            runs: Runs::default(),
         }
     }
 

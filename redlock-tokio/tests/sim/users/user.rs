@@ -70,7 +70,7 @@ impl User {
             };
         }
         let terms = Terms::draw(&mut self.rng, &scale);
-        match self.rng.u8(..24) {
+        match self.rng.u8(..26) {
             0..5 => {
                 let key = self.key();
                 self.lock_and_work(key, terms).await;
@@ -94,6 +94,8 @@ impl User {
             20 => self.inspect().await,
             21 => self.force_alone().await,
             22 => self.leave_alone().await,
+            23 => self.run_once().await,
+            24 => self.campaign().await,
             _ => self.lock_and_work(String::new(), terms).await,
         }
     }

@@ -327,8 +327,9 @@ impl View {
         if is_over {
             self.registry().release(self.id);
         } else {
-            self.registry().leave(self.id, until, end);
+            self.registry().leave(self.id, until);
         }
+        self.registry().keep(host, end);
     }
 
     /// Notes that the guard was dropped just now, in the middle of a call.

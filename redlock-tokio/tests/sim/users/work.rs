@@ -138,7 +138,7 @@ impl User {
         match in_time {
             Ok(Some(_)) => environment.note(Seen::LeftAndLockedAgain),
             Err(_) if is_quiet => {
-                environment.fail(format_args!("{key} is not free after {limit:?}"))
+                environment.fail(format_args!("{key} is not free after {limit:?}"));
             }
             _ => {}
         }
@@ -172,10 +172,7 @@ impl User {
         let mut view = None;
         let with = lock.with(async |hold: &Hold| {
             let has = view.insert(View::new(hold, &asked, true)).clone();
-            let mark = WorkMark {
-                view: has,
-                is_done: false,
-            };
+            let mark = WorkMark::new(has);
             sleep(work).await;
             mark.end();
         });
@@ -208,13 +205,20 @@ impl User {
 }
 
 /// Notes when the work under a lock ends or is dropped.
-struct WorkMark {
+pub(super) struct WorkMark {
     view: View,
     is_done: bool,
 }
 
 impl WorkMark {
-    fn end(mut self) {
+    pub(super) fn new(view: View) -> Self {
+        Self {
+            view,
+            is_done: false,
+        }
+    }
+
+    pub(super) fn end(mut self) {
         self.is_done = true;
     }
 }
