@@ -70,8 +70,9 @@ impl User {
             if is_second && ahead(&environment) == begun {
                 environment.fail(format_args!("fire time {number} is run again"));
             }
-            let end = environment.now() + environment.max_ttl();
-            environment.records.registry.keep(&environment.host, end);
+            let host = &environment.host;
+            let end = host.when(host.timestamp().saturating_add(period));
+            environment.records.registry.keep(host, end);
             // It is kept for as long as it is valid, and expires by itself then.
             environment.network.lock().releases.settle(hold.token());
             async move {
