@@ -203,8 +203,8 @@ impl LeaseCell {
 
     // For the modules of this folder.
 
-    fn wake_on_change(&self, waker: Option<std::task::Waker>) {
-        self.state().wake_on_change(waker);
+    fn wake_on_change(&self, waker: Option<std::task::Waker>) -> Option<std::task::Waker> {
+        self.state().wake_on_change(waker)
     }
 
     /// Waits until the state is as wanted.

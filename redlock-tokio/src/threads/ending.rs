@@ -8,10 +8,9 @@ use super::{
 };
 use crate::{LockError, LockOptions, LossReason, ShutdownReport};
 
-#[test]
-fn shutdown_against_join() {
-    let reached = &["some are served", "none is served"];
-    explore("shutdown_against_join", reached, || {
+const SHUTDOWN_AGAINST_JOIN: Scenario = Scenario {
+    name: "shutdown_against_join",
+    run: || {
         let world = World::new();
         let visits = [0; 3].map(|_| world.visit("k", LockOptions::new()));
         let redlock = world.redlock.clone();
@@ -27,7 +26,22 @@ fn shutdown_against_join() {
             world.visit("k", LockOptions::new()).join().unwrap()
         ));
         world.end();
-    });
+    },
+    sometimes: &["some are served", "none is served"],
+};
+
+#[test]
+fn shutdown_against_join() {
+    SHUTDOWN_AGAINST_JOIN.explore();
+}
+
+/// A schedule in which a shutdown stops a lease after the queue knows it, and before it knows the task that waits for it.
+const STOP_BEFORE_TASK: &str = "91049501c084b385a9f6d4a37500000000104010000000c0188000000000059802ce010881940042002584d452eaa47410520a25a596426829a4904208a185d24a2b25b4923a2b2995ce4268adb312526b9d7516426ba594125a09ad84105a082d84124869a59456026b01";
+
+#[test]
+fn a_task_whose_turn_a_shutdown_stops_as_it_begins_is_woken() {
+    let moment = "a turn was stopped before its task was known";
+    SHUTDOWN_AGAINST_JOIN.replay_up_to(moment, STOP_BEFORE_TASK);
 }
 
 /// The whole shutdown, while waiters come and the holder releases its lock. The report may count a release that was

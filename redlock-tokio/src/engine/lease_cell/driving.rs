@@ -337,10 +337,13 @@ pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) ->
     while let Some(next) = follow_ups.pop_front() {
         let (cell, changes) = match next {
             FollowUp::StartTurn { waiter, backs_off } => {
-                let Some((cell, deadline)) = waiter.waiter().and_then(|it| it.start_turn()) else {
+                let Some(turn) = waiter.waiter().and_then(|it| it.start_turn()) else {
                     continue;
                 };
-                let begin = |state: &mut CellState| cell.begin(state, now, deadline, backs_off);
+                wake_ups.0.extend(turn.waker.map(WakeUp::Waiter));
+                let cell = turn.lease;
+                let begin =
+                    |state: &mut CellState| cell.begin(state, now, turn.deadline, backs_off);
                 let ((), changes) = cell.step(now, begin);
                 (cell, changes)
             }

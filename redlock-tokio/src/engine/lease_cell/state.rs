@@ -121,11 +121,16 @@ impl CellState {
         }
     }
 
-    /// Wakes this task when it need not wait any longer, unless the task has waited here itself.
-    pub(super) fn wake_on_change(&mut self, waker: Option<Waker>) {
-        if self.stage.is_pending() && self.waker.is_none() {
+    /// Wakes this task when it need not wait any longer, unless the task has waited here itself. If it need not wait
+    /// already, returns the waker, for the caller to wake the task outside of all locks.
+    pub(super) fn wake_on_change(&mut self, waker: Option<Waker>) -> Option<Waker> {
+        if !self.stage.is_pending() {
+            return waker;
+        }
+        if self.waker.is_none() {
             self.waker = waker;
         }
+        None
     }
 
     // Events of the lease.

@@ -65,6 +65,15 @@ pub(crate) struct WaitingTask {
     is_over: bool,
 }
 
+/// A turn that has come.
+pub(super) struct StartedTurn {
+    pub(super) lease: Arc<LeaseCell>,
+    /// When the time to wait is over.
+    pub(super) deadline: Timestamp,
+    /// The task, if the lease has ended already.
+    pub(super) waker: Option<Waker>,
+}
+
 /// The holder that comes next, and its task.
 pub(super) struct Successor {
     pub(super) label: Option<&'static str>,
@@ -146,8 +155,8 @@ impl Waiter {
         self.request.could_join(&lease.terms)
     }
 
-    /// Begins the turn. Returns the lease, unless the waiter has given up. The queue has given it the turn already.
-    pub(super) fn start_turn(&self) -> Option<(Arc<LeaseCell>, Timestamp)> {
+    /// Begins the turn, unless the waiter has given up. The queue has given it the turn already.
+    pub(super) fn start_turn(&self) -> Option<StartedTurn> {
         if !self.is_waiting() {
             return None;
         }
@@ -155,8 +164,18 @@ impl Waiter {
         let contender = Contender::Lease(Arc::clone(&lease));
         self.place().replace_turn(&contender);
         let successor = self.serve(HeldLease::first(Arc::clone(&lease)))?;
-        lease.wake_on_change(successor.waker);
-        Some((lease, self.deadline))
+        // Since the lease is in the queue, a shutdown may have stopped it, and then there was nobody to wake.
+        let waker = lease.wake_on_change(successor.waker);
+        #[cfg(all(test, redlock_shuttle))]
+        crate::threads::sometimes(
+            "a turn was stopped before its task was known",
+            waker.is_some(),
+        );
+        Some(StartedTurn {
+            lease,
+            deadline: self.deadline,
+            waker,
+        })
     }
 
     /// Notes what the waiter waited for: a lease of its own, or the lock of its predecessor. Returns `None` if it does not
