@@ -103,7 +103,7 @@ impl Redlock {
             log::warn!(
                 target: "redlock",
                 keys = keys.as_ref().map(tracing::field::debug),
-                token = holder.token().map(tracing::field::display),
+                token = holder.token().map(|it| it.to_string()),
                 %holder,
                 by = %self.client.label,
                 "a lock is released by force"

@@ -43,6 +43,14 @@ pub(crate) enum Mode {
     Slow,
     Hung,
     Stopped,
+    Restarting,
+}
+
+impl Mode {
+    /// Returns whether the node refuses connections.
+    fn is_down(self) -> bool {
+        matches!(self, Self::Stopped | Self::Restarting)
+    }
 }
 
 /// What a user does to a node.
@@ -123,11 +131,14 @@ impl StagedNode {
             Act::Slow => self.set(Mode::Slow),
             Act::Flush => self.0.memory.clear(),
             Act::Restart => {
-                self.set(Mode::Stopped);
+                self.set(Mode::Restarting);
                 self.0.memory.clear();
-                sleep(RESTART).await;
                 *lock(&self.0.process) = Process::start(Duration::ZERO);
-                self.set(Mode::Up);
+                sleep(RESTART).await;
+                // Another act may have come meanwhile.
+                if self.mode() == Mode::Restarting {
+                    self.set(Mode::Up);
+                }
             }
         }
     }
@@ -141,7 +152,7 @@ impl StagedNode {
     }
 
     fn set(&self, mode: Mode) {
-        self.0.memory.set_down(mode == Mode::Stopped);
+        self.0.memory.set_down(mode.is_down());
         self.0.mode.send_replace(mode);
     }
 
@@ -283,7 +294,7 @@ impl Session for LinkedSession {
     fn closed(&mut self) -> BoxFuture<'static, NodeError> {
         let mut mode = self.node.0.mode.subscribe();
         async move {
-            let _ = mode.wait_for(|it| *it == Mode::Stopped).await;
+            let _ = mode.wait_for(|it| it.is_down()).await;
             NodeError::Disconnected("the node is down".into())
         }
         .boxed()
