@@ -121,6 +121,15 @@ async fn three_nodes_that_restart_let_nobody_in() {
     page.shows("#quorum", "5 of 5 vote").await;
     wait_for_grants(&page).await;
     page.shows("#overlaps", "never so far").await;
+
+    // A stop during a restart is the last word.
+    press(&page, 0, "restart").await;
+    press(&page, 0, "stop").await;
+    page.find("#nodes > li:nth-child(1)[data-mode=stopped]")
+        .await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await; // longer than a restart
+    page.find("#nodes > li:nth-child(1)[data-mode=stopped]")
+        .await;
 }
 
 /// The control: nodes that vote at once after a restart give the lock away a second time, and the page notices.

@@ -100,10 +100,11 @@ impl Redlock {
         let keys = self.client.logs_keys;
         let keys = keys.then(|| KeySet::from(inspection.key().clone()).for_log());
         for Found { holder, .. } in found.keys() {
+            let token = holder.token().map(tracing::field::display);
             log::warn!(
                 target: "redlock",
                 keys = keys.as_ref().map(tracing::field::debug),
-                token = holder.token().map(|it| it.to_string()),
+                token,
                 %holder,
                 by = %self.client.label,
                 "a lock is released by force"

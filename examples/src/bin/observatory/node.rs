@@ -122,8 +122,8 @@ impl StagedNode {
         self.0.memory.value(key).map(Holder::new)
     }
 
-    /// Carries out what a user wants.
-    pub(crate) async fn act(&self, act: Act) {
+    /// Carries out what a user wants. A restart goes on for a while, unless another act ends it.
+    pub(crate) fn act(&self, act: Act) {
         match act {
             Act::Start => self.set(Mode::Up),
             Act::Stop => self.set(Mode::Stopped),
@@ -134,11 +134,13 @@ impl StagedNode {
                 self.set(Mode::Restarting);
                 self.0.memory.clear();
                 *lock(&self.0.process) = Process::start(Duration::ZERO);
-                sleep(RESTART).await;
-                // Another act may have come meanwhile.
-                if self.mode() == Mode::Restarting {
-                    self.set(Mode::Up);
-                }
+                let node = self.clone();
+                tokio::spawn(async move {
+                    sleep(RESTART).await;
+                    if node.mode() == Mode::Restarting {
+                        node.set(Mode::Up);
+                    }
+                });
             }
         }
     }

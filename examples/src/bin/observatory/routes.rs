@@ -178,7 +178,7 @@ async fn act(
     index: InPath<usize>,
     deed: Body<Deed>,
 ) -> Result<(), Refusal> {
-    observatory.stage()?.act(index?.0, deed?.0.act).await
+    observatory.stage()?.act(index?.0, deed?.0.act)
 }
 
 async fn add_client(

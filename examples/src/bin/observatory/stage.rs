@@ -81,7 +81,7 @@ impl Stage {
     }
 
     /// Does something to a node.
-    pub(crate) async fn act(&self, index: usize, act: Act) -> Result<(), Refusal> {
+    pub(crate) fn act(&self, index: usize, act: Act) -> Result<(), Refusal> {
         let nodes = &self.surroundings.nodes;
         let node = nodes.get(index).ok_or(Refusal::NoNode(nodes.len()))?;
         let done = match act {
@@ -94,7 +94,7 @@ impl Stage {
         };
         let text = format!("{} {done}.", node.address());
         self.surroundings.journal.add(Kind::Act, None, Some(text));
-        node.act(act).await;
+        node.act(act);
         Ok(())
     }
 
