@@ -35,6 +35,8 @@ pub(crate) struct StandIn {
     orders: UnboundedReceiver<Order>,
     eligibility: Eligibility,
     on_withdrawal: OnWithdrawal,
+    /// Whether the session has failed since the last request.
+    is_broken: bool,
 }
 
 impl StandIn {
@@ -58,6 +60,7 @@ impl StandIn {
             orders,
             eligibility: Eligibility::ALWAYS,
             on_withdrawal,
+            is_broken: false,
         };
         (handle, lane)
     }
@@ -86,8 +89,7 @@ impl StandIn {
             for batch in broken.into_batches() {
                 answers.deliver_error(batch, &error);
             }
-            // As in a real lane, they go ahead of all requests on the next session.
-            answers.owed_releases.become_due();
+            self.is_broken = true;
         }
     }
 
@@ -110,6 +112,12 @@ impl StandIn {
     }
 
     async fn handle_requests(&mut self) {
+        if mem::take(&mut self.is_broken) {
+            // As on a new session of a real lane, the owed releases go ahead of all requests.
+            let owed_releases = &mut self.requests.answers.owed_releases;
+            owed_releases.become_due();
+            owed_releases.send_due(&mut self.in_flight, &mut *self.session);
+        }
         if self.in_flight.is_silent() {
             self.requests.refuse(&NodeError::Silent);
         } else {
