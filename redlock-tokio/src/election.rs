@@ -118,6 +118,9 @@ impl Election {
     ///
     /// In an outage the process campaigns on.
     ///
+    /// In a spawned task, let the closure own what it uses: `async move |leadership| ..`. If it borrows, the compiler fails
+    /// to see that the task is `Send`, and says that the implementation "is not general enough".
+    ///
     /// A leader costs what a held lock costs. A candidate that waits costs what a request for a taken lock costs.
     ///
     /// # Cancel safety
