@@ -121,7 +121,8 @@ impl Redlock {
     ///
     /// # Promises
     ///
-    /// - At most one client holds the lock at a time, whatever happens to the ticket and of late messages of the giver.
+    /// - At most one client holds the lock at a time, whatever happens to the ticket, and even if messages of the giver
+    ///   arrive late.
     /// - A ticket is adopted at most once. (Where a connection of the giver broke before a request to set the key was
     ///   answered, that request may arrive late. Then a second adoption can succeed after the first adopter has released.)
     /// - No other client held the lock between the giver and the adopter, if the wall clocks of the two differ by less than

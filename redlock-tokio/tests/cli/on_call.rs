@@ -1,4 +1,4 @@
-//! What somebody on call must be told, without being asked for it.
+//! The program tells a person on call what matters, without being asked.
 
 use std::{
     collections::BTreeSet,

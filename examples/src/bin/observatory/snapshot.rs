@@ -5,12 +5,7 @@ use redlock_examples::{Light, lock};
 use serde::Serialize;
 
 use crate::{
-    client::{Plan, TTL},
-    journal::millis,
-    name::Name,
-    node::Mode,
-    onlooker::Onlooker,
-    stage::Stage,
+    client::Plan, journal::millis, name::Name, node::Mode, onlooker::Onlooker, stage::Stage,
 };
 
 /// The nodes, the keys and the clients.
@@ -25,7 +20,6 @@ pub(crate) struct Snapshot {
 /// What there is in the embedded mode alone.
 #[derive(Debug, Serialize)]
 struct Staged {
-    ttl_ms: u64,
     modes: Vec<Mode>,
     clients: Vec<ClientView>,
     /// How often two clients were at work under one key.
@@ -42,8 +36,9 @@ struct NodeView {
 #[derive(Debug, Serialize)]
 struct KeyView {
     name: Name,
-    /// Who has it on each node, and what all nodes together say if nobody holds it.
+    /// The token on each node.
     nodes: Vec<Option<TokenView>>,
+    /// The judgement of all nodes together. `None` before the first look, and over embedded nodes.
     verdict: Option<String>,
 }
 
@@ -95,7 +90,6 @@ impl Snapshot {
                 })
                 .collect(),
             stage: Some(Staged {
-                ttl_ms: millis(TTL),
                 modes: nodes.iter().map(|it| it.mode()).collect(),
                 clients,
                 overlaps: stage.surroundings.sections.overlaps(),

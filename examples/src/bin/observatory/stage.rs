@@ -25,7 +25,7 @@ const CLIENTS: usize = 12;
 const TASKS: u8 = 8;
 const HOLD_MS: u64 = 60_000;
 
-/// Who is there at the start: contention between processes, and a lock that is held long enough to be
+/// The clients at the start: contention between processes, and a lock that is held long enough to be
 /// extended and then handed over between two tasks.
 const CAST: [(&str, &str, u8, u64); 4] = [
     ("ann", "order:42", 1, 1_500),

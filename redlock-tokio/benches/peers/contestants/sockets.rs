@@ -159,7 +159,7 @@ async fn write(
     let mut requests = Vec::with_capacity(MOST);
     let mut bytes = Vec::new();
     while queue.recv_many(&mut requests, MOST).await > 0 {
-        // Whoever can run now may ask as well: with larger batches it is half as much again.
+        // Tasks that can run now may ask as well: larger batches make it half as fast again.
         tokio::task::yield_now().await;
         while let Ok(request) = queue.try_recv() {
             requests.push(request);
