@@ -4,7 +4,7 @@ use super::{RedisServer, SpawnError};
 use crate::{Durability, Redlock, RedlockBuilder};
 
 /// On a busy machine a healthy server can exceed the default of 50 ms.
-const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Several independent `redis-server` processes on free ports of the loopback interface.
 ///
@@ -68,7 +68,7 @@ impl RedisServers {
 
     /// Returns a builder for a lock over these servers. The servers may vote although they have just come up.
     ///
-    /// Each answer may take half a second, since the servers share a busy machine with the tests. Set a shorter
+    /// Each answer may take two seconds, since the servers share a busy machine with the tests. Set a shorter
     /// [`node_timeout`](RedlockBuilder::node_timeout) to test servers that do not answer.
     pub fn builder(&self) -> RedlockBuilder {
         Redlock::builder()
