@@ -149,4 +149,4 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps
-	RUSTFLAGS="--cfg redlock_shuttle -D warnings" cargo check -p redlock-tokio --lib --profile test --target-dir target/threads
+	RUSTC_WORKSPACE_WRAPPER=.ci/rustc-shuttle cargo check --workspace --all-features --lib --profile test
