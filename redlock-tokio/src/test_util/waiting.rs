@@ -7,8 +7,8 @@ use std::{
 use super::error::TopologyError;
 
 /// How long servers may take to reach a state. On a busy machine they are many times slower than on an idle
-/// one.
-const LIMIT: Duration = Duration::from_secs(60);
+/// one, and a sentinel that was held up for two seconds starts no failover in the next thirty.
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// The pause between two looks at the servers.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -41,7 +41,7 @@ fn a_command_is_not_left_alone_at_whatever_moment_the_program_is_killed() {
     let tag = format!("the-test-{}", std::process::id());
     let script = format!("kill -KILL $PPID; trap '' TERM; while :; do sleep 0.01; done; : {tag}");
     let programs = (0..60).map(|number| {
-        let options = format!("--ttl 1s --grace 100ms --prefix {number}:");
+        let options = format!("--ttl 10s --grace 100ms --prefix {number}:");
         bed.run(&options, &script).spawn().unwrap()
     });
     // All at once, so that the processor is busy.
@@ -89,20 +89,16 @@ fn a_killed_guardian_ends_the_command() {
 #[test]
 fn an_outage_ends_the_command_within_the_validity() {
     let bed = Bed::new();
-    let mut program = bed.run("--ttl 2s --grace 800ms", DEFIES).spawn().unwrap();
+    // A busy machine may be seconds late. A grace that began with the end of the validity would be later still.
+    let (ttl, grace) = (Duration::from_secs(8), Duration::from_secs(4));
+    let mut program = bed.run("--ttl 8s --grace 4s", DEFIES).spawn().unwrap();
     let command = bed.pid("pid");
     bed.servers.get(0).freeze();
     bed.servers.get(1).freeze();
     let begin = Instant::now();
     let ended = command.wait_for_end() - begin;
-    assert!(
-        ended < Duration::from_millis(2100),
-        "longer than the ttl: {ended:?}"
-    );
-    assert!(
-        ended > Duration::from_millis(1000),
-        "before it must: {ended:?}"
-    );
+    assert!(ended < ttl + grace / 2, "longer than the ttl: {ended:?}");
+    assert!(ended > ttl / 2, "before it must: {ended:?}");
     bed.servers.get(0).thaw();
     bed.servers.get(1).thaw();
     assert_eq!(program.wait().unwrap().code(), Some(76));
@@ -113,7 +109,7 @@ fn a_node_that_fails_ends_nothing() {
     let bed = Bed::new();
     bed.servers.get(2).kill();
     let mut program = bed
-        .run("--ttl 1s --grace 300ms", "sleep 3; exit 5")
+        .run("--ttl 4s --grace 1s", "sleep 9; exit 5")
         .spawn()
         .unwrap();
     assert_eq!(program.wait().unwrap().code(), Some(5));

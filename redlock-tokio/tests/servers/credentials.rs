@@ -157,7 +157,7 @@ async fn a_lock_is_kept_while_passwords_change() {
     let vault = Vault::default();
     vault.rotate(servers.iter(), "0");
     let redlock = over(servers.iter().map(|it| vault.node(it)));
-    let redlock = redlock.ttl(MS(3000)).build().await.unwrap();
+    let redlock = redlock.ttl(MS(6000)).build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
     for round in 1..=5 {
         vault.rotate(servers.iter(), &round.to_string());
@@ -166,7 +166,7 @@ async fn a_lock_is_kept_while_passwords_change() {
         })
         .await;
         // Time for a renewal. The rounds together are longer than the ttl.
-        tokio::time::sleep(MS(1000)).await;
+        tokio::time::sleep(MS(2000)).await;
     }
     assert!(guard.is_valid(), "renewed over new connections");
 }

@@ -7,9 +7,9 @@ use redlock_tokio::{
     test_util::{Cluster, ClusterBuilder},
 };
 
-use super::{Cli, MS, eventually};
+use super::{Cli, eventually};
 
-/// A busy machine holds up a cluster's nodes for longer than their usual timeout.
+/// A busy machine holds up a cluster's nodes, and their answers, for longer than the usual timeouts.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn cluster() -> ClusterBuilder {
@@ -30,7 +30,7 @@ pub(crate) fn trusting(nodes: ClusterNodes) -> RedlockBuilder {
 pub(crate) fn strict(nodes: ClusterNodes) -> RedlockBuilder {
     Redlock::builder()
         .cluster(nodes)
-        .node_timeout(MS(500))
+        .node_timeout(NODE_TIMEOUT)
         .connect_timeout(Duration::from_secs(10))
 }
 

@@ -29,8 +29,9 @@ const DOWN_AFTER: Duration = Duration::from_millis(700);
 /// Longer than an answer takes on a busy machine.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long something may take that must happen in the end, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// How long something may take that must happen in the end, on a busy machine. There, sentinels that were held up start no
+/// failover for half a minute, and maybe once more.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A group with two replicas and three sentinels, and clients that contend for one key.
 struct Scene {
@@ -221,7 +222,7 @@ async fn row_43_clients_that_do_not_wait_after_a_failover_are_two_holders() {
     let scene = Scene::new().await;
     // A lock that outlives the failover, and a master that cannot pass it on.
     let hasty = || {
-        let builder = builder(scene.node()).ttl(Duration::from_secs(40));
+        let builder = builder(scene.node()).ttl(2 * PATIENCE);
         builder.durability(Durability::AssumedForTests).build()
     };
     let (first, second) = (hasty().await.unwrap(), hasty().await.unwrap());
@@ -231,7 +232,7 @@ async fn row_43_clients_that_do_not_wait_after_a_failover_are_two_holders() {
     scene.group.cut_off(&[0], &[0]);
     let options = LockOptions::new().no_renewal();
     let guard = first.lock("k").options(options).await.unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
     let granted = loop {
         match second.try_lock("k").await {
             Ok(granted) => break granted,
