@@ -105,6 +105,7 @@ pub struct Lease {
     attempts: u32,
     /// Whether a probe or a notification has shown another client.
     saw_others: bool,
+    missed: u8,
     /// Whether the nodes report when a probed key is gone.
     is_notified: bool,
     /// Whether the lock has several keys, which the lease may gather.
@@ -155,6 +156,7 @@ impl Lease {
             nonce,
             attempts: 0,
             saw_others: false,
+            missed: 0,
             is_notified: false,
             has_several_keys: false,
             slots: None,
@@ -445,6 +447,12 @@ impl Lease {
     #[must_use]
     pub fn was_contended(&self) -> bool {
         self.attempts > 1 || self.saw_others
+    }
+
+    /// Returns how often the lock was free before the lease had it, and another client was faster: at most 255.
+    #[must_use]
+    pub fn missed(&self) -> u32 {
+        self.missed.into()
     }
 
     /// Returns whether the lease has ended. Only requests and events that are already queued can still

@@ -120,11 +120,13 @@ impl Lease {
             ..
         } = *self.config;
         let Won {
+            missed,
             acquired_at,
             valid_until,
             rests_on,
             fenced,
         } = won;
+        self.missed = u8::try_from(missed).unwrap_or(u8::MAX);
         self.outbox.tell(Event::Acquired {
             valid_until,
             fence: fenced.as_deref().map(Fenced::fence),

@@ -6,9 +6,6 @@ use alloc::{vec, vec::Vec};
 use super::RoundId;
 use crate::{NodeId, NodeSet, Permits, Quorum, Reply, Slot, SlotSet, Timestamp};
 
-/// How often a waiter that has just begun to wait probes a free key again before it tries.
-const MAX_RECHECKS: u32 = 3;
-
 /// Everything that nodes have said about the key since the last attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct KeyWatch {
@@ -43,8 +40,8 @@ pub(super) struct KeyWatch {
 }
 
 impl KeyWatch {
-    /// Starts to watch with the probe of this round, for a waiter that has `missed` the key this often.
-    pub(super) fn new(id: RoundId, quorum: Quorum, missed: u32) -> Self {
+    /// Starts to watch with the probe of this round. `rechecks` is how often a free key is probed again before the attempt.
+    pub(super) fn new(id: RoundId, quorum: Quorum, rechecks: u32) -> Self {
         Self {
             id,
             quorum,
@@ -56,27 +53,24 @@ impl KeyWatch {
             doubted: SlotSet::EMPTY,
             marked: NodeSet::EMPTY,
             insists: false,
-            rechecks: rechecks_after(missed),
+            rechecks,
             has_news: false,
             was_scheduled: false,
             was_free: false,
         }
     }
 
-    /// Starts to watch for a client that backs off. It assumes that others have the key until then, and rechecks more
-    /// often than any waiter whether the key is still free. If no other client came before, it rechecks once: one that
-    /// comes now is faster after it has missed a few openings.
+    /// Starts to watch for a client that backs off. It assumes that others have the key until then.
     pub(super) fn after_others(
         id: RoundId,
         quorum: Quorum,
         until: Timestamp,
-        others_came: bool,
+        rechecks: u32,
     ) -> Self {
         Self {
             free_from: vec![Some(until); quorum.nodes()],
             asked: NodeSet::EMPTY,
-            rechecks: if others_came { MAX_RECHECKS + 1 } else { 1 },
-            ..Self::new(id, quorum, 0)
+            ..Self::new(id, quorum, rechecks)
         }
     }
 
@@ -230,9 +224,9 @@ impl KeyWatch {
         core::mem::take(&mut self.was_free)
     }
 
-    /// Notes how often another client was faster by now.
-    pub(super) fn handle_missed(&mut self, missed: u32) {
-        self.rechecks = rechecks_after(missed);
+    /// Sets how often to probe a free key again before trying.
+    pub(super) fn set_rechecks(&mut self, rechecks: u32) {
+        self.rechecks = rechecks;
     }
 
     /// Returns whether a notification came since the last scheduled probe.
@@ -376,16 +370,6 @@ impl KeyWatch {
     }
 }
 
-/// Returns how often a waiter that has `missed` the key this often probes a free key again before it
-/// tries.
-///
-/// In the round trip of each probe others may be faster, so the number falls as a waiter waits longer.
-/// Otherwise one client would win again and again, since servers notify their clients in a fixed order.
-/// So up to four waiters that come in turn are told apart. Among more of them, chance decides.
-const fn rechecks_after(missed: u32) -> u32 {
-    MAX_RECHECKS.saturating_sub(missed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,7 +388,7 @@ mod tests {
 
     /// A watch of five nodes that has heard these replies, of node 0 and so on.
     fn key_watch(replies: &[Reply]) -> KeyWatch {
-        let mut key_watch = KeyWatch::new(RoundId(1), Quorum::majority(5).unwrap(), 4);
+        let mut key_watch = KeyWatch::new(RoundId(1), Quorum::majority(5).unwrap(), 0);
         for (index, reply) in replies.iter().enumerate() {
             key_watch.handle_reply(node(index), *reply);
         }
@@ -462,11 +446,5 @@ mod tests {
         assert!(key_watch.is_taken(at(1)));
         assert!(key_watch.take_was_free());
         assert!(!key_watch.take_was_free());
-    }
-
-    #[test]
-    fn a_waiter_confirms_less_the_longer_it_has_waited() {
-        let rechecks = [0, 1, 2, 3, 4, u32::MAX].map(rechecks_after);
-        assert_eq!(rechecks, [3, 2, 1, 0, 0, 0]);
     }
 }

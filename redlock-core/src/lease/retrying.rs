@@ -9,6 +9,9 @@ use crate::{AcquireFailure, RetrySchedule, Timestamp};
 /// milliseconds, and the reply takes some time.
 const EXPIRY_TOLERANCE: Duration = Duration::from_millis(5);
 
+/// How many other clients a client reckons with that knows nothing of them.
+const USUAL_RIVALS: u32 = 3;
+
 /// The things that a lease remembers from one attempt to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RetryState {
@@ -22,6 +25,8 @@ pub(super) struct RetryState {
     pub(super) probes: u32,
     /// How often the key was free, and another client was faster.
     pub(super) missed: u32,
+    /// How many other clients to reckon with.
+    pub(super) rivals: u32,
     pub(super) unseen: UnseenOpenings,
     /// When to gather the keys, if the lock has several.
     pub(super) gathering: Option<GatheringPlan>,
@@ -67,6 +72,7 @@ impl RetryState {
             collisions: 0,
             probes: 0,
             missed: 0,
+            rivals: USUAL_RIVALS,
             unseen: UnseenOpenings {
                 count: 0,
                 last: None,
@@ -117,6 +123,16 @@ impl RetryState {
     /// client would back off for longer the longer it waits, and clients that come later would overtake it.
     pub(super) fn handle_taken(&mut self) {
         self.collisions = 0;
+    }
+
+    /// Returns how often to probe a free key again before trying.
+    ///
+    /// In the round trip of each probe others may be faster. Each time that they were, there is one probe less, so the
+    /// client that has waited longest comes first. Otherwise one client would win again and again, since servers notify
+    /// their clients in a fixed order. Clients are told apart if there are no more of them than rivals; among more of them,
+    /// chance decides.
+    pub(super) fn rechecks(&self) -> u32 {
+        self.rivals.saturating_sub(self.missed)
     }
 
     /// Counts an opening in which another client was faster.
@@ -247,7 +263,7 @@ impl Backoff {
             self.retry.handle_taken();
             if key_watch.take_was_free() {
                 self.retry.handle_missed();
-                key_watch.handle_missed(self.retry.missed);
+                key_watch.set_rechecks(self.retry.rechecks());
             }
         }
         if let Some(key_watch) = self.key_watch.as_ref().filter(|_| self.retry.looks_once) {
@@ -360,6 +376,8 @@ pub struct Pause {
     pub until: Timestamp,
     /// The clients that it is for.
     pub others: Others,
+    /// How many other clients to reckon with: so many can come first, those that have waited longest before the others.
+    pub rivals: u32,
 }
 
 /// The other clients that may want a lock.
@@ -375,10 +393,20 @@ pub enum Others {
 }
 
 impl Pause {
-    /// Creates a pause for these clients.
+    /// Creates a pause for these clients, three at most.
     #[must_use]
     pub const fn new(until: Timestamp, others: Others) -> Self {
-        Self { until, others }
+        Self {
+            until,
+            others,
+            rivals: USUAL_RIVALS,
+        }
+    }
+
+    /// Returns the same pause for up to so many other clients. Each costs a round trip before the attempt.
+    #[must_use]
+    pub const fn for_rivals(self, rivals: u32) -> Self {
+        Self { rivals, ..self }
     }
 
     /// Returns whether more time is left after the pause than the pause takes.
@@ -399,7 +427,7 @@ mod tests {
         let retry = RetrySchedule::new(MS(20)..=MS(200)).unwrap();
         let node = NodeId::new(0).unwrap();
         let watch = |until| {
-            let mut key_watch = KeyWatch::new(RoundId(1), Quorum::majority(1).unwrap(), 4);
+            let mut key_watch = KeyWatch::new(RoundId(1), Quorum::majority(1).unwrap(), 0);
             key_watch.handle_reply(node, Reply::Taken { until });
             key_watch
         };
@@ -415,11 +443,23 @@ mod tests {
     }
 
     #[test]
+    fn a_waiter_rechecks_less_the_longer_it_has_waited() {
+        let rechecks_after = |missed| {
+            let mut retry = RetryState::new(Timestamp::MAX, None);
+            retry.missed = missed;
+            retry.rechecks()
+        };
+        let rechecks = [0, 1, 2, 3, 4, u32::MAX].map(rechecks_after);
+        assert_eq!(rechecks, [3, 2, 1, 0, 0, 0]);
+    }
+
+    #[test]
     fn a_pause_leaves_as_much_time_as_it_takes() {
         let at = |millis| Timestamp::ZERO.saturating_add(MS(millis));
         let pause = Pause {
             until: at(22),
             others: Others::Notified,
+            rivals: USUAL_RIVALS,
         };
         assert!(pause.fits(at(20), at(25)) && !pause.fits(at(20), at(24)));
     }

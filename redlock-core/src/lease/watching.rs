@@ -24,7 +24,7 @@ impl Lease {
         let id = self
             .outbox
             .look(quorum.all(), SlotSet::ALL, token, now, until);
-        let key_watch = KeyWatch::new(id, quorum, retry.missed);
+        let key_watch = KeyWatch::new(id, quorum, retry.rechecks());
         self.state = State::Backoff(Box::new(Backoff {
             until,
             not_before: now.saturating_add(backoff).min(until),
@@ -40,6 +40,13 @@ impl Lease {
     pub(super) fn watch_first(&mut self, now: Timestamp, pause: Pause, mut retry: RetryState) {
         let quorum = self.config.quorum;
         let not_before = pause.until;
+        retry.rivals = pause.rivals;
+        // More often than any waiter. If no other client came before, once: one that comes now is faster after it has
+        // missed a few openings.
+        let rechecks = match pause.others {
+            Others::None => 1,
+            Others::Notified | Others::Polling => pause.rivals + 1,
+        };
         let next = self.config.retry.next_probe(
             retry.deadline,
             self.attempts,
@@ -47,8 +54,7 @@ impl Lease {
             self.jitter_of_round(),
         );
         let last = self.outbox.last_round();
-        let mut key_watch =
-            KeyWatch::after_others(last, quorum, not_before, pause.others != Others::None);
+        let mut key_watch = KeyWatch::after_others(last, quorum, not_before, rechecks);
         if pause.others == Others::Polling {
             let id = self.outbox.probe(quorum.all(), self.token());
             key_watch.await_recheck(id, SlotSet::ALL);

@@ -35,13 +35,14 @@ impl TurnTable {
         key: &Key,
         now: Timestamp,
         was_contended: bool,
+        missed: u32,
         length: TurnLength,
     ) -> Duration {
         let mut table = self.0.lock();
         let Some(turns) = table.get_mut(key) else {
             return length.usual;
         };
-        turns.start(now, was_contended);
+        turns.start(now, was_contended, missed);
         turns.length(length)
     }
 }

@@ -31,6 +31,12 @@ const LONGEST_TURN: Duration = Duration::from_secs(1);
 /// by longer turns, and a process that comes rarely has to wait for their end.
 const LONGEST_LENGTHENED: Duration = Duration::from_millis(100);
 
+/// The fewest other clients that a process reckons with.
+const FEWEST_RIVALS: u32 = 3;
+
+/// The most of them. For each, it probes the free lock once more before it tries.
+const MOST_RIVALS: u32 = 8;
+
 /// The length of the turns of a process: the usual one, and the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TurnLength {
@@ -69,6 +75,7 @@ pub(crate) struct Turns {
     long: Allowance,
     /// After how many turns in a row no other client came.
     unused: u32,
+    rivals: Rivals,
     last: Kind,
 }
 
@@ -133,12 +140,15 @@ impl Turns {
             (Kind::None, Duration::ZERO)
         };
         self.last = kind;
-        Some(Pause::new(now.saturating_add(time), kind.others()))
+        let pause = Pause::new(now.saturating_add(time), kind.others());
+        Some(pause.for_rivals(self.rivals.estimate()))
     }
 
-    /// Starts the turn after a pause. `was_contended` says whether another client came in the pause; see
-    /// [`Lease::was_contended`](redlock_core::Lease::was_contended).
-    pub(crate) fn start(&mut self, now: Timestamp, was_contended: bool) {
+    /// Starts the turn after a pause. `was_contended` says whether another client came in the pause, and `missed` how often
+    /// another one was faster; see [`Lease::was_contended`](redlock_core::Lease::was_contended) and
+    /// [`Lease::missed`](redlock_core::Lease::missed).
+    pub(crate) fn start(&mut self, now: Timestamp, was_contended: bool, missed: u32) {
+        self.rivals.note(missed);
         let count = |unused: &mut u32| {
             *unused = if was_contended {
                 0
@@ -153,6 +163,37 @@ impl Turns {
         }
         count(&mut self.unused);
         self.since = Some(now);
+    }
+}
+
+/// An estimate of how many other clients want the lock: the mean number of turns that they had between two turns of this
+/// process, over about eight of these, and one more.
+///
+/// If all clients have equally many turns, the mean is their number, in whatever order they come. A client whose estimate
+/// is too low tries too early, meets those that have waited for longer, and loses to some of them. So its estimate grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Rivals {
+    sixteenths: u32,
+}
+
+impl Default for Rivals {
+    fn default() -> Self {
+        Self {
+            sixteenths: 16 * (FEWEST_RIVALS - 1),
+        }
+    }
+}
+
+impl Rivals {
+    fn note(&mut self, missed: u32) {
+        // One long wait is no crowd.
+        let last = 16 * missed.min(2 * MOST_RIVALS);
+        self.sixteenths = (7 * self.sixteenths + last + 4) / 8;
+    }
+
+    fn estimate(self) -> u32 {
+        let mean = (self.sixteenths + 8) / 16;
+        (mean + 1).clamp(FEWEST_RIVALS, MOST_RIVALS)
     }
 }
 
@@ -219,7 +260,7 @@ mod tests {
                     minute.now = pause.until;
                     last = minute.now;
                 }
-                minute.turns.start(minute.now, is_used);
+                minute.turns.start(minute.now, is_used, 0);
             }
             minute
         }
@@ -271,19 +312,19 @@ mod tests {
             minute.longest_without
         );
         let mut turns = minute.turns;
-        turns.start(minute.now, true);
+        turns.start(minute.now, true, 0);
         assert_eq!(turns.length(turn(TURN)), TURN, "somebody came");
     }
 
     #[test]
     fn a_turn_that_is_not_over_goes_on() {
         let mut turns = Turns::default();
-        turns.start(Timestamp::ZERO, true);
+        turns.start(Timestamp::ZERO, true, 0);
         let at = |millis| Timestamp::ZERO.saturating_add(MS(millis));
         assert_eq!(turns.end(at(19), turn(TURN), DEFAULT_SHARE), None);
         let pause = turns.end(at(20), turn(TURN), DEFAULT_SHARE).unwrap();
         assert_eq!((pause.others, pause.until), (Others::Notified, at(22)));
-        turns.start(at(22), false);
+        turns.start(at(22), false, 0);
         let none = turns.end(at(200), turn(TURN), 0).unwrap();
         assert_eq!((none.others, none.until), (Others::None, at(200)));
     }
@@ -296,7 +337,7 @@ mod tests {
         };
         assert_eq!(longest(&turns, 5000, 4000), MS(2000));
         for _ in 0..9 {
-            turns.start(Timestamp::ZERO, false);
+            turns.start(Timestamp::ZERO, false, 0);
         }
         let cases = [(20, 10_000), (80, 10_000), (1000, 10_000), (60_000, 10_000)];
         let lengths = cases.map(|(usual, ttl)| longest(&turns, usual, ttl));
@@ -304,5 +345,19 @@ mod tests {
         assert_eq!(longest(&turns, 20, 100), MS(50));
         turns.unused = u32::MAX;
         assert_eq!(longest(&turns, 20, 10_000), MS(100), "nothing overflows");
+    }
+    #[test]
+    fn the_other_clients_are_counted_by_their_turns() {
+        let rivals_after = |missed: [u32; 2]| {
+            let mut turns = Turns::default();
+            for count in missed.into_iter().cycle().take(40) {
+                turns.start(Timestamp::ZERO, true, count);
+            }
+            turns.end(Timestamp::MAX, turn(TURN), 0).unwrap().rivals
+        };
+        assert_eq!(Turns::default().rivals.estimate(), FEWEST_RIVALS);
+        assert_eq!([[0, 0], [3, 3], [5, 5]].map(rivals_after), [3, 4, 6]);
+        assert_eq!(rivals_after([2, 8]), 6, "whatever the order");
+        assert_eq!(rivals_after([u32::MAX; 2]), MOST_RIVALS);
     }
 }

@@ -377,7 +377,8 @@ impl Contention {
         self.turns += u64::from(is_new || self.clients[client].backed_off);
         let (at, it) = (self.at, &mut self.clients[client]);
         if it.backed_off {
-            it.schedule.start(now, it.lease.was_contended());
+            it.schedule
+                .start(now, it.lease.was_contended(), it.lease.missed());
         }
         if is_new || it.backed_off {
             it.turn = Some(at);

@@ -214,8 +214,9 @@ impl LeaseCell {
             return None;
         };
         let was_contended = state.lease.was_contended();
+        let missed = state.lease.missed();
         let (turns, key) = (&self.client.turns, self.keys().first());
-        Some(turns.start(key, now, was_contended, self.terms.turn_length))
+        Some(turns.start(key, now, was_contended, missed, self.terms.turn_length))
     }
 
     /// Has the timers call back when something is due. Abandons the lease if they have ended.
