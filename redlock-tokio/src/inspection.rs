@@ -36,7 +36,7 @@ pub struct InspectedNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// A majority does not have the key.
+    /// A majority has the key for nobody, neither for one client nor for readers.
     Free,
     /// A majority has the key for this client.
     Held {
@@ -50,10 +50,10 @@ pub enum Verdict {
         /// The readers, with the time for which a majority will know them.
         readers: Vec<(Holder, Duration)>,
     },
-    /// The nodes differ, so that nobody has a majority. Clients that ask at the same moment cause this for a moment, and
-    /// nodes that restart, until the keys expire.
+    /// The nodes differ, so that nobody has a majority, not even together with the nodes that did not answer. Clients that
+    /// ask at the same moment cause this for a moment, and nodes that restart, until the keys expire.
     Split,
-    /// Too many nodes did not answer to tell.
+    /// Too many nodes did not answer to tell: a client may have a majority together with them.
     Unreachable,
     /// So many nodes have something under this name that is no lock (of another type, or without an end) that no client can
     /// lock it.
@@ -82,7 +82,7 @@ impl Inspection {
     pub fn verdict(&self) -> Verdict {
         let readers = self.readers();
         if readers.is_empty() {
-            self.judge(|state| state.lock.as_ref())
+            self.judge(|state| state.lock.iter().chain(&state.readers))
         } else {
             Verdict::Shared { readers }
         }
@@ -92,7 +92,7 @@ impl Inspection {
     #[must_use]
     pub fn permits(&self) -> BTreeMap<usize, Verdict> {
         let slots: BTreeSet<_> = self.states().flat_map(|it| it.permits.keys()).collect();
-        let verdict = |slot| self.judge(|state| state.permits.get(slot));
+        let verdict = |slot| self.judge(|state| state.permits.get(slot).into_iter());
         slots
             .into_iter()
             .map(|slot| (*slot, verdict(slot)))
@@ -166,20 +166,28 @@ impl Inspection {
     }
 
     /// Judges what each node has.
-    fn judge(&self, of: impl Fn(&KeyState) -> Option<&Occupant>) -> Verdict {
-        let found: Vec<_> = self.states().map(of).collect();
+    fn judge<'a, I>(&'a self, of: impl Fn(&'a KeyState) -> I) -> Verdict
+    where
+        I: Iterator<Item = &'a Occupant>,
+    {
         let mut times: BTreeMap<&Holder, Vec<Duration>> = BTreeMap::new();
-        let (mut free, mut blocked) = (0, 0);
-        for occupant in &found {
-            match occupant {
-                None => free += 1,
-                Some(Occupant {
-                    holder: Some(holder),
-                    remaining: Some(remaining),
-                }) => times.entry(holder).or_default().push(*remaining),
-                Some(_) => blocked += 1,
+        let (mut answers, mut free, mut blocked) = (0, 0, 0);
+        for state in self.states() {
+            answers += 1;
+            let mut is_free = true;
+            for occupant in of(state) {
+                is_free = false;
+                match (&occupant.holder, occupant.remaining) {
+                    (Some(holder), Some(remaining)) => {
+                        times.entry(holder).or_default().push(remaining);
+                    }
+                    _ => blocked += 1,
+                }
             }
+            free += usize::from(is_free);
         }
+        let most = times.values().map(Vec::len).max().unwrap_or(0);
+        let unanswered = self.nodes.len() - answers;
         let votes = self.quorum.votes();
         let held = times.into_iter().find_map(|(holder, times)| {
             let remaining = self.majority_of(times.into_iter())?;
@@ -192,7 +200,7 @@ impl Inspection {
             Some(held) => held,
             None if free >= votes => Verdict::Free,
             None if blocked > self.nodes.len() - votes => Verdict::NotALock,
-            None if found.len() < votes => Verdict::Unreachable,
+            None if answers < votes || most + unanswered >= votes => Verdict::Unreachable,
             None => Verdict::Split,
         }
     }
@@ -301,4 +309,69 @@ fn show(f: &mut fmt::Formatter<'_>, state: &KeyState) -> fmt::Result {
         f.write_str("nothing")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIME: Duration = Duration::from_secs(9);
+
+    /// What three nodes say. `None` does not answer.
+    fn inspection(states: [Option<KeyState>; 3]) -> Inspection {
+        let nodes = states.map(|state| InspectedNode {
+            address: "node".into(),
+            state: state.ok_or(NodeError::TimedOut(TIME)),
+        });
+        Inspection::new(
+            Key::new("key").unwrap(),
+            Quorum::majority(3).unwrap(),
+            nodes.into(),
+        )
+    }
+
+    fn locked_by(name: &str) -> Option<KeyState> {
+        Some(KeyState {
+            lock: Some(Occupant::new(
+                Some(Holder::new(name.as_bytes())),
+                Some(TIME),
+            )),
+            ..KeyState::default()
+        })
+    }
+
+    fn shared_by(name: &str) -> Option<KeyState> {
+        Some(KeyState {
+            readers: vec![Occupant::new(
+                Some(Holder::new(name.as_bytes())),
+                Some(TIME),
+            )],
+            ..KeyState::default()
+        })
+    }
+
+    fn nothing() -> Option<KeyState> {
+        Some(KeyState::default())
+    }
+
+    #[test]
+    fn a_lock_that_may_rest_on_a_node_without_an_answer_is_unknown() {
+        for seen in [locked_by("one"), shared_by("one")] {
+            let of = |another, last| inspection([seen.clone(), another, last]).verdict();
+            assert_eq!(of(nothing(), None), Verdict::Unreachable);
+            assert_eq!(of(locked_by("two"), None), Verdict::Unreachable);
+            assert_eq!(of(locked_by("two"), locked_by("three")), Verdict::Split);
+            assert_eq!(of(nothing(), nothing()), Verdict::Free);
+        }
+        assert_eq!(
+            inspection([nothing(), nothing(), None]).verdict(),
+            Verdict::Free
+        );
+    }
+
+    #[test]
+    fn a_key_with_a_different_reader_on_each_node_is_not_free() {
+        let differ = [shared_by("one"), shared_by("two"), nothing()];
+        assert_eq!(inspection(differ).verdict(), Verdict::Split);
+    }
 }
