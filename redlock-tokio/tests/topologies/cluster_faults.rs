@@ -74,10 +74,7 @@ async fn a_shard_fails_over(full_coverage: bool) {
     let outage = voted_again(start);
     let after = load.during("after", || std::thread::sleep(2 * SECOND));
 
-    // Where all refuse meanwhile, a failover of a busy machine takes longer than the lock is valid.
-    if !full_coverage || failover < TTL / 2 {
-        assert!(long.is_valid(), "a held lock needs two voters of three");
-    }
+    assert!(long.is_valid(), "a held lock needs two voters of three");
     drop(long);
     let (holds, lost) = load.judge().await;
     println!("a shard of three fails over, full coverage {full_coverage}:");
