@@ -105,6 +105,7 @@ pub struct Lease {
     attempts: u32,
     /// Whether a probe or a notification has shown another client.
     saw_others: bool,
+    /// How often the lock was free before, and another client was faster.
     missed: u8,
     /// Whether the nodes report when a probed key is gone.
     is_notified: bool,

@@ -10,7 +10,7 @@ use crate::{AcquireFailure, RetrySchedule, Timestamp};
 const EXPIRY_TOLERANCE: Duration = Duration::from_millis(5);
 
 /// How many other clients a client reckons with that knows nothing of them.
-const USUAL_RIVALS: u32 = 3;
+const USUAL_COMPETITORS: u32 = 3;
 
 /// The things that a lease remembers from one attempt to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +26,7 @@ pub(super) struct RetryState {
     /// How often the key was free, and another client was faster.
     pub(super) missed: u32,
     /// How many other clients to reckon with.
-    pub(super) rivals: u32,
+    pub(super) competitors: u32,
     pub(super) unseen: UnseenOpenings,
     /// When to gather the keys, if the lock has several.
     pub(super) gathering: Option<GatheringPlan>,
@@ -72,7 +72,7 @@ impl RetryState {
             collisions: 0,
             probes: 0,
             missed: 0,
-            rivals: USUAL_RIVALS,
+            competitors: USUAL_COMPETITORS,
             unseen: UnseenOpenings {
                 count: 0,
                 last: None,
@@ -129,10 +129,10 @@ impl RetryState {
     ///
     /// In the round trip of each probe others may be faster. Each time that they were, there is one probe less, so the
     /// client that has waited longest comes first. Otherwise one client would win again and again, since servers notify
-    /// their clients in a fixed order. Clients are told apart if there are no more of them than rivals; among more of them,
+    /// their clients in a fixed order. Clients are told apart if there are no more of them than competitors; among more of them,
     /// chance decides.
     pub(super) fn rechecks(&self) -> u32 {
-        self.rivals.saturating_sub(self.missed)
+        self.competitors.saturating_sub(self.missed)
     }
 
     /// Counts an opening in which another client was faster.
@@ -377,7 +377,7 @@ pub struct Pause {
     /// The clients that it is for.
     pub others: Others,
     /// How many other clients to reckon with: so many can come first, those that have waited longest before the others.
-    pub rivals: u32,
+    pub competitors: u32,
 }
 
 /// The other clients that may want a lock.
@@ -399,14 +399,17 @@ impl Pause {
         Self {
             until,
             others,
-            rivals: USUAL_RIVALS,
+            competitors: USUAL_COMPETITORS,
         }
     }
 
     /// Returns the same pause for up to so many other clients. Each costs a round trip before the attempt.
     #[must_use]
-    pub const fn for_rivals(self, rivals: u32) -> Self {
-        Self { rivals, ..self }
+    pub const fn for_competitors(self, competitors: u32) -> Self {
+        Self {
+            competitors,
+            ..self
+        }
     }
 
     /// Returns whether more time is left after the pause than the pause takes.
@@ -459,7 +462,7 @@ mod tests {
         let pause = Pause {
             until: at(22),
             others: Others::Notified,
-            rivals: USUAL_RIVALS,
+            competitors: USUAL_COMPETITORS,
         };
         assert!(pause.fits(at(20), at(25)) && !pause.fits(at(20), at(24)));
     }

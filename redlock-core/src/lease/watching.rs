@@ -40,12 +40,12 @@ impl Lease {
     pub(super) fn watch_first(&mut self, now: Timestamp, pause: Pause, mut retry: RetryState) {
         let quorum = self.config.quorum;
         let not_before = pause.until;
-        retry.rivals = pause.rivals;
+        retry.competitors = pause.competitors;
         // More often than any waiter. If no other client came before, once: one that comes now is faster after it has
         // missed a few openings.
         let rechecks = match pause.others {
             Others::None => 1,
-            Others::Notified | Others::Polling => pause.rivals + 1,
+            Others::Notified | Others::Polling => pause.competitors + 1,
         };
         let next = self.config.retry.next_probe(
             retry.deadline,

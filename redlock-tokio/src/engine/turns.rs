@@ -32,10 +32,10 @@ const LONGEST_TURN: Duration = Duration::from_secs(1);
 const LONGEST_LENGTHENED: Duration = Duration::from_millis(100);
 
 /// The fewest other clients that a process reckons with.
-const FEWEST_RIVALS: u32 = 3;
+const FEWEST_COMPETITORS: u32 = 3;
 
 /// The most of them. For each, it probes the free lock once more before it tries.
-const MOST_RIVALS: u32 = 8;
+const MOST_COMPETITORS: u32 = 8;
 
 /// The length of the turns of a process: the usual one, and the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,7 +75,7 @@ pub(crate) struct Turns {
     long: Allowance,
     /// After how many turns in a row no other client came.
     unused: u32,
-    rivals: Rivals,
+    competitors: Competitors,
     last: Kind,
 }
 
@@ -141,14 +141,14 @@ impl Turns {
         };
         self.last = kind;
         let pause = Pause::new(now.saturating_add(time), kind.others());
-        Some(pause.for_rivals(self.rivals.estimate()))
+        Some(pause.for_competitors(self.competitors.estimate()))
     }
 
     /// Starts the turn after a pause. `was_contended` says whether another client came in the pause, and `missed` how often
     /// another one was faster; see [`Lease::was_contended`](redlock_core::Lease::was_contended) and
     /// [`Lease::missed`](redlock_core::Lease::missed).
     pub(crate) fn start(&mut self, now: Timestamp, was_contended: bool, missed: u32) {
-        self.rivals.note(missed);
+        self.competitors.note(missed);
         let count = |unused: &mut u32| {
             *unused = if was_contended {
                 0
@@ -172,28 +172,28 @@ impl Turns {
 /// If all clients have equally many turns, the mean is their number, in whatever order they come. A client whose estimate
 /// is too low tries too early, meets those that have waited for longer, and loses to some of them. So its estimate grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Rivals {
+struct Competitors {
     sixteenths: u32,
 }
 
-impl Default for Rivals {
+impl Default for Competitors {
     fn default() -> Self {
         Self {
-            sixteenths: 16 * (FEWEST_RIVALS - 1),
+            sixteenths: 16 * (FEWEST_COMPETITORS - 1),
         }
     }
 }
 
-impl Rivals {
+impl Competitors {
     fn note(&mut self, missed: u32) {
         // One long wait is no crowd.
-        let last = 16 * missed.min(2 * MOST_RIVALS);
+        let last = 16 * missed.min(2 * MOST_COMPETITORS);
         self.sixteenths = (7 * self.sixteenths + last + 4) / 8;
     }
 
     fn estimate(self) -> u32 {
         let mean = (self.sixteenths + 8) / 16;
-        (mean + 1).clamp(FEWEST_RIVALS, MOST_RIVALS)
+        (mean + 1).clamp(FEWEST_COMPETITORS, MOST_COMPETITORS)
     }
 }
 
@@ -346,18 +346,22 @@ mod tests {
         turns.unused = u32::MAX;
         assert_eq!(longest(&turns, 20, 10_000), MS(100), "nothing overflows");
     }
+
     #[test]
     fn the_other_clients_are_counted_by_their_turns() {
-        let rivals_after = |missed: [u32; 2]| {
+        let competitors_after = |missed: [u32; 2]| {
             let mut turns = Turns::default();
             for count in missed.into_iter().cycle().take(40) {
                 turns.start(Timestamp::ZERO, true, count);
             }
-            turns.end(Timestamp::MAX, turn(TURN), 0).unwrap().rivals
+            turns
+                .end(Timestamp::MAX, turn(TURN), 0)
+                .unwrap()
+                .competitors
         };
-        assert_eq!(Turns::default().rivals.estimate(), FEWEST_RIVALS);
-        assert_eq!([[0, 0], [3, 3], [5, 5]].map(rivals_after), [3, 4, 6]);
-        assert_eq!(rivals_after([2, 8]), 6, "whatever the order");
-        assert_eq!(rivals_after([u32::MAX; 2]), MOST_RIVALS);
+        assert_eq!(Turns::default().competitors.estimate(), FEWEST_COMPETITORS);
+        assert_eq!([[0, 0], [3, 3], [5, 5]].map(competitors_after), [3, 4, 6]);
+        assert_eq!(competitors_after([2, 8]), 6, "whatever the order");
+        assert_eq!(competitors_after([u32::MAX; 2]), MOST_COMPETITORS);
     }
 }

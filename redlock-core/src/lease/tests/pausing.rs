@@ -11,7 +11,7 @@ fn pause() -> Pause {
     Pause {
         until: at(102),
         others: Others::Notified,
-        rivals: 3,
+        competitors: 3,
     }
 }
 
@@ -95,7 +95,7 @@ fn another_client_is_noticed_during_a_pause() {
     let pause = Pause {
         until: at(108),
         others: Others::Polling,
-        rivals: 3,
+        competitors: 3,
     };
     let mut driven = probing(config().retry);
     driven.run(|lease| {
