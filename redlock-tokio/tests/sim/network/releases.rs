@@ -31,6 +31,8 @@ pub(crate) struct Releases {
     came_back: HashSet<Token>,
     /// The tokens that others may release by force, while their process extends and repairs them.
     forced: HashSet<Token>,
+    /// The tokens of locks that their holders have left.
+    left: HashSet<Token>,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -109,6 +111,12 @@ impl Releases {
         self.forced.insert(token);
     }
 
+    /// Notes that the holder has left its lock. If the lock is lost before its time, nobody releases what is left of its
+    /// keys, so that they block other clients.
+    pub(crate) fn leave(&mut self, token: Token) {
+        self.left.insert(token);
+    }
+
     pub(crate) fn settle(&mut self, token: Token) {
         if let Some(requested) = self.tokens.get_mut(&token) {
             requested.is_settled = true;
@@ -120,16 +128,16 @@ impl Releases {
         self.tokens.get(&token)?.released_at
     }
 
-    /// Returns whether a key may be there although its release was delivered: a request on another connection may
-    /// come after the release.
+    /// Returns whether a key may be there although all releases were delivered: a request on another connection may
+    /// come after the release, and a lost lock that was left has none.
     pub(super) fn excuses(&self, key: &Owned) -> bool {
         let requested = self.tokens.get(&key.token);
         requested.is_some_and(|it| {
-            it.is_settled
-                || self.forced.contains(&key.token)
-                || it
-                    .released_at
-                    .is_some_and(|released_at| key.set_at > released_at)
+            let may_stay = match it.released_at {
+                Some(released_at) => key.set_at > released_at,
+                None => self.left.contains(&key.token),
+            };
+            may_stay || it.is_settled || self.forced.contains(&key.token)
         })
     }
 

@@ -330,6 +330,7 @@ impl View {
             self.registry().leave(self.id, until);
         }
         self.registry().keep(host, end);
+        environment.network.lock().releases.leave(self.hold.token());
     }
 
     /// Notes that the guard was dropped just now, in the middle of a call.
