@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser python servers model sim-driver controls threads cost soak mutants mutants-driver bounds imports api lint oldest-rust deny
+.PHONY: run test redis browser python servers model sim-driver controls threads cost soak mutants mutants-driver bounds imports api lint deny
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
@@ -120,8 +120,8 @@ mutants-driver:
 		--output target/mutants-driver $(MUTANTS) \
 		|| test $$? = 3 && test ! -s target/mutants-driver/mutants.out/missed.txt
 
-# Whether the libraries compile with the oldest dependencies that their manifests allow, and with every set of
-# features.
+# Whether the libraries compile with the oldest dependencies and the oldest Rust that their manifests allow, and with
+# every set of features.
 bounds: python
 	@.ci/check-bounds
 
@@ -135,18 +135,15 @@ imports: python
 api: python
 	@.ci/check-api --renew
 
-# Whether the libraries compile with the oldest Rust that they promise.
-oldest-rust:
-	@.ci/check-oldest-rust
-
 # Whether the licences and the sources of all dependencies are allowed (see .deny.toml).
 deny:
 	@if command -v cargo-deny >/dev/null; then cargo deny check licenses bans sources; \
 	else echo "NOT RUN: cargo install --locked cargo-deny"; fi
 
-# These must be clean before a commit.
+# These must be clean before a commit. With `--examples` the dependencies of the documentation have the features that the
+# tests give them, and are not compiled again.
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --lib --bins --examples
 	RUSTC_WORKSPACE_WRAPPER=.ci/rustc-shuttle cargo check --workspace --all-features --lib --profile test
