@@ -140,8 +140,8 @@ deny:
 	@if command -v cargo-deny >/dev/null; then cargo deny check licenses bans sources; \
 	else echo "NOT RUN: cargo install --locked cargo-deny"; fi
 
-# These must be clean before a commit. With `--examples` the dependencies of the documentation have the features that the
-# tests give them, and are not compiled again.
+# These must be clean before a commit. There are no examples, but with `--examples` the development dependencies count, so
+# that the documentation needs the same dependencies as clippy, and none is compiled again.
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings

@@ -194,13 +194,13 @@ async fn row_41_a_client_whose_connection_moves_to_the_replica_gives_up_the_lock
         .unwrap();
     promote(endpoint.replica());
     // For up to a second the client takes the votes for those of the server that it knew. If it inspects the
-    // server too early, it notices the change before the lock. Then the address moves to the other server, in another
-    // part of the second: the quarantine may always end shortly before an inspection.
+    // server too early, it notices the change before the lock. Then the address moves to the other server. The quarantine
+    // can end just before an inspection each time, so each move waits for longer than the last: nine cover a second.
     let servers = [endpoint.replica(), endpoint.master()];
     let mut moves = servers.into_iter().cycle().zip(0..9);
     let (second, server) = loop {
-        let (server, earlier) = moves.next().expect("it cannot be early every time");
-        tokio::time::sleep(MS(130) * earlier).await;
+        let (server, moved) = moves.next().expect("a move comes after an inspection");
+        tokio::time::sleep(MS(130) * moved).await;
         endpoint.front.reroute_all(server.address()).unwrap();
         if let Ok(second) = other.try_lock("other").await {
             break (second, server);

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each process has a paused runtime of its own, which the [`World`] steps. One thread runs one world, so a seed gives
-//! the same run each time. Each seed is run twice and must leave the same trace.
+//! the same run each time. Each seed is run twice (once in `make test`) and must leave the same trace.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -88,7 +88,7 @@ fn the_driver_keeps_its_promises() {
 }
 
 #[test]
-fn a_seed_is_one_run_and_another_seed_another() {
+fn two_runs_of_a_seed_are_equal_and_another_seed_differs() {
     let run = |seed| World::new(CONFIGURATIONS[0], seed, &Reduction::none(), false).run();
     let first = run(0).hash;
     assert_eq!(first, run(0).hash);

@@ -31,7 +31,7 @@ pub(crate) struct Releases {
     came_back: HashSet<Token>,
     /// The tokens that others may release by force, while their process extends and repairs them.
     forced: HashSet<Token>,
-    /// The tokens of locks that their holders have left.
+    /// The tokens of locks that their holders have left, and that may be lost before their time.
     left: HashSet<Token>,
     pub(crate) violations: Vec<Violation>,
 }
@@ -111,8 +111,8 @@ impl Releases {
         self.forced.insert(token);
     }
 
-    /// Notes that the holder has left its lock. If the lock is lost before its time, nobody releases what is left of its
-    /// keys, so that they block other clients.
+    /// Notes that a lock was left that may be lost before its time. The driver sends no release then, and the keys stay until
+    /// they expire.
     pub(crate) fn leave(&mut self, token: Token) {
         self.left.insert(token);
     }
@@ -129,7 +129,8 @@ impl Releases {
     }
 
     /// Returns whether a key may be there although all releases were delivered: a request on another connection may
-    /// come after the release, and a lost lock that was left has none.
+    /// come after the release, and no release is sent for a lock that was left and then lost. Whether it was lost is not
+    /// known here.
     pub(super) fn excuses(&self, key: &Owned) -> bool {
         let requested = self.tokens.get(&key.token);
         requested.is_some_and(|it| {

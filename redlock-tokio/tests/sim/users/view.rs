@@ -330,7 +330,10 @@ impl View {
             self.registry().leave(self.id, until);
         }
         self.registry().keep(host, end);
-        environment.network.lock().releases.leave(self.hold.token());
+        // After its time it is released or handed over at once, and without faults no lock is lost.
+        if end > environment.now() && !self.is_quiet() {
+            environment.network.lock().releases.leave(self.hold.token());
+        }
     }
 
     /// Notes that the guard was dropped just now, in the middle of a call.
