@@ -67,9 +67,8 @@ controls: python
 # MINUTES=10`. SEED replays the faults of an earlier run. First come short runs that must find
 # something: without the lock, with foreign clients that do not lock, with nodes that forget or that vote too
 # soon, with leaks, and with holders that learn of no loss. A few failovers need not make two holders, so a run that finds
-# none is followed by a longer one. The runs over a Sentinel group and over a cluster,
-# whose masters fail over, share the time of the main run. The foreign clients are fetched with npm and pip; a line says
-# NOT RUN where that is not possible.
+# none is followed by a longer one. The runs over a Sentinel group and over a cluster, whose masters fail over, share the
+# time of the main run. The foreign clients are fetched with npm and pip; a line says NOT RUN where that is not possible.
 MINUTES ?= 1
 TOPOLOGIES = sentinel cluster
 SOAK = cargo test --workspace --all-features --test soak
