@@ -1,7 +1,11 @@
 //! Addresses that lead to two authorities, and authorities whose epochs begin anew.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::ToSocketAddrs,
+    time::{Duration, Instant},
+};
 
+use futures::future::join_all;
 use redlock_tokio::{
     BuildError, ClusterNodes, Durability, LockOptions, RedisNode, Redlock, RedlockBuilder,
     test_util::{Cluster, Proxy, RedisServers, Sentinels},
@@ -100,6 +104,58 @@ async fn sentinels_of_two_groups_with_one_name_are_refused_by_name() {
     let is_named = |it: &String| error.to_string().contains(it);
     assert!(ours.iter().any(is_named), "{error}");
     assert!(theirs.iter().any(is_named), "{error}");
+}
+
+/// Returns lists of three addresses, of which each answers later than the one before it. One or two of them lead to
+/// the other authority, in each place.
+fn mixed<A: ToSocketAddrs>(one: &[A], other: &[A]) -> Vec<Vec<Proxy>> {
+    let mut lists = Vec::new();
+    for (odd, pair) in [(one, other), (other, one)] {
+        for place in 0..3 {
+            let mut targets = vec![&pair[0], &pair[1]];
+            targets.insert(place, &odd[0]);
+            let list = (0..).zip(targets).map(|(place, target)| {
+                let proxy = Proxy::spawn(target).unwrap();
+                proxy.replies().delay(place * MS(30));
+                proxy
+            });
+            lists.push(list.collect());
+        }
+    }
+    lists
+}
+
+/// Builds all of these at the same time, and returns which of them were not refused.
+async fn not_refused(builders: impl Iterator<Item = RedlockBuilder>) -> Vec<usize> {
+    // Longer than all answers take.
+    let builds = builders.map(|it| it.connect_timeout(2 * SECOND).build());
+    let outcomes = join_all(builds).await.into_iter().enumerate();
+    let refused = |it: &_| matches!(it, Err(BuildError::Refused { .. }));
+    outcomes
+        .filter_map(|(place, it)| (!refused(&it)).then_some(place))
+        .collect()
+}
+
+#[tokio::test]
+async fn clusters_are_not_taken_for_one_another_in_whatever_order_their_nodes_answer() {
+    let [one, other] = [(); 2].map(|()| cluster().replicas(0).spawn().unwrap());
+    let [ours, theirs] = [&one, &other].map(|it| [0, 1].map(|node| it.node(node).address()));
+    let lists = mixed(&ours, &theirs);
+    let seeds = |list: &Vec<Proxy>| ClusterNodes::new(list.iter().map(Proxy::url));
+    let builders = lists.iter().map(|list| trusting(seeds(list)));
+    assert_eq!(not_refused(builders).await, [0; 0]);
+}
+
+#[tokio::test]
+async fn groups_are_not_taken_for_one_another_in_whatever_order_their_sentinels_answer() {
+    let [one, other] = [(); 2].map(|()| three_sentinels());
+    let lists = mixed(&one.addresses(), &other.addresses());
+    let sentinels = |list: &Vec<Proxy>| list.iter().map(|it| it.address().to_string()).collect();
+    let builders = lists.iter().map(|list| {
+        let list: Vec<_> = sentinels(list);
+        over_group(one.name(), &list).durability(Durability::AssumedForTests)
+    });
+    assert_eq!(not_refused(builders).await, [0; 0]);
 }
 
 /// Lets all sentinels forget the group and watch this server under its name. The epoch begins anew.
