@@ -205,13 +205,23 @@ impl Electorate {
     }
 
     /// Takes what a member of a node's authority reports. `now` must be read *after* the report came.
-    /// Returns whether another [tenure](Self::tenure) was confirmed, so that the driver must close the
-    /// connection to the earlier owner.
+    /// Returns whether the [tenure](Self::tenure) has changed, so that the driver must close the connection to the
+    /// earlier owner.
     pub fn handle_report(&mut self, now: Timestamp, node: NodeId, report: MemberReport) -> bool {
         let watch = &mut self.member(node).watch;
         watch
             .as_mut()
             .is_some_and(|watch| watch.handle_report(now, report))
+    }
+
+    /// Notes that each configured address of a node's authority was asked at `asked_at` or later, and has answered or
+    /// is taken as silent: see [`OwnerWatch::handle_roll_call`]. Returns whether an owner was confirmed. Without roll
+    /// calls none ever is.
+    pub fn handle_roll_call(&mut self, now: Timestamp, node: NodeId, asked_at: Timestamp) -> bool {
+        let watch = &mut self.member(node).watch;
+        watch
+            .as_mut()
+            .is_some_and(|watch| watch.handle_roll_call(now, asked_at))
     }
 
     /// Notes that some client had a confirmation of this tenure of the node `age` ago, by a
@@ -229,7 +239,8 @@ impl Electorate {
         }
     }
 
-    /// Returns the tenure of a node that its authority has confirmed last: the server to connect to.
+    /// Returns the tenure of a node that its authority has confirmed last: the server to connect to. There may be none
+    /// any more, if two authorities report: see [`OwnerWatch`].
     #[must_use]
     pub fn tenure(&self, node: NodeId) -> Option<&Tenure> {
         self.members.get(&node)?.watch.as_ref()?.tenure()

@@ -72,6 +72,23 @@ use crate::{
 /// members are the same as at the last confirmation, or if the owner is the same. Without one of these, another
 /// authority is not followed, even if nobody else answers.
 ///
+/// A watch without an owner follows whichever authority agrees. So the order of the reports must not decide:
+///
+/// - It confirms an owner only at the end of a [roll call](Self::handle_roll_call), which comes after one report from
+///   each configured address that answers. If the addresses lead to two authorities, both are known by then, however
+///   the reports were ordered. After an interruption the old reports are forgotten, and the next roll call decides
+///   again.
+/// - An address may answer after all, when it was taken as silent. If it shows a rival within one window of the first
+///   confirmation, the watch gives up the owner. An answer to a question from before that confirmation comes in this
+///   time, or is too old to count.
+///
+/// From then on the watch belongs to its authority, and a rival only keeps it from confirming again. One stale report
+/// does that for one window at most, and takes no owner away. A failover is no rivalry: the old and the new owner are
+/// named by members of one circle.
+///
+/// One case is left. If no address of the right authority answers during the roll call, the watch knows of the other
+/// one only, and a vote may count before the first answer of the right one comes.
+///
 /// # Epochs that begin anew
 ///
 /// A group of sentinels can be told to watch another server, and then the first one again, all in one epoch. Then two
@@ -111,6 +128,8 @@ struct Confirmed {
     members: MemberList,
     /// A time by which a majority had reported the tenure.
     since: Timestamp,
+    /// When the watch confirmed its first tenure, of which this one is a successor.
+    first_at: Timestamp,
     /// The date of the last confirmation.
     at: Timestamp,
     /// Whether the tenure before had the same epoch or a later one.
@@ -158,18 +177,39 @@ impl OwnerWatch {
         }
     }
 
-    /// Takes the report of a member. `now` must be read *after* the report came. Returns whether another
-    /// tenure was confirmed: connections to the earlier owner are of no use any more.
+    /// Takes the report of a member. `now` must be read *after* the report came. Returns whether the
+    /// [tenure](Self::tenure) has changed: connections to the earlier owner are of no use any more.
     ///
-    /// Reports may come late and in any order. A report that is older than one window changes nothing.
+    /// Reports may come late and in any order. A report that is older than one window changes nothing. A watch without
+    /// an owner only keeps the report, until a [roll call](Self::handle_roll_call) is over.
     pub fn handle_report(&mut self, now: Timestamp, mut report: MemberReport) -> bool {
         self.latest = self.latest.max(now);
         // So that most members report equal lists.
         report.members.insert(report.member);
         self.note(report);
-        self.forget_old_reports();
-        let (agreement, rivals) = self.judge();
-        self.rivals = rivals;
+        let agreement = self.judge();
+        let is_new = |current: &mut Confirmed| {
+            self.latest <= current.first_at.saturating_add(self.rule.window())
+        };
+        if self.rivals.is_some() && self.current.take_if(is_new).is_some() {
+            return true;
+        }
+        let agreement = agreement.filter(|_| self.current.is_some());
+        agreement.is_some_and(|agreement| self.confirm(agreement))
+    }
+
+    /// Notes that a roll call is over: each configured address was asked at `asked_at` or later, and what it answered
+    /// was [reported](Self::handle_report), or it was found silent then or later. Returns whether an owner was
+    /// confirmed. A watch that has an owner needs no roll call, and one that is older than a window changes nothing.
+    ///
+    /// A driver calls this whenever it is true. Without it, a watch never confirms an owner.
+    pub fn handle_roll_call(&mut self, now: Timestamp, asked_at: Timestamp) -> bool {
+        self.latest = self.latest.max(now);
+        let is_old = self.latest > asked_at.saturating_add(self.rule.window());
+        if self.current.is_some() || is_old {
+            return false;
+        }
+        let agreement = self.judge();
         agreement.is_some_and(|agreement| self.confirm(agreement))
     }
 
@@ -187,7 +227,8 @@ impl OwnerWatch {
         }
     }
 
-    /// Returns the tenure that was confirmed last: the server to connect to.
+    /// Returns the tenure that was confirmed last: the server to connect to. There is none before the first confirmation,
+    /// nor after one that was given up because of [rivals](Self::rivals).
     #[must_use]
     pub fn tenure(&self) -> Option<&Tenure> {
         self.current.as_ref().map(|current| &current.tenure)
@@ -224,10 +265,14 @@ impl OwnerWatch {
         }
     }
 
-    fn forget_old_reports(&mut self) {
+    /// Returns what a majority of the authority reports, unless members of two authorities report. Notes these.
+    fn judge(&mut self) -> Option<Agreement> {
         let (latest, window) = (self.latest, self.rule.window());
         self.reports
             .retain(|_, report| latest <= report.asked_at.saturating_add(window));
+        let (agreement, rivals) = self.compare();
+        self.rivals = rivals;
+        agreement
     }
 
     /// Notes a confirmation. Returns whether it is the first one of its tenure.
@@ -254,8 +299,10 @@ impl OwnerWatch {
             }
             current => {
                 let is_back = |before: &Confirmed| before.tenure.epoch >= tenure.epoch;
+                let first_at = current.as_ref().map(|before| before.first_at);
                 *current = Some(Confirmed {
                     is_epoch_back: current.as_ref().is_some_and(is_back),
+                    first_at: first_at.unwrap_or(self.latest),
                     tenure,
                     members,
                     since,
@@ -267,7 +314,7 @@ impl OwnerWatch {
     }
 
     /// Returns what a majority of the authority reports. If members of two authorities report, returns them instead.
-    fn judge(&self) -> (Option<Agreement>, Option<Rivals>) {
+    fn compare(&self) -> (Option<Agreement>, Option<Rivals>) {
         let circles = Circle::all_of(self.reports.values());
         let agreement = |circle: &Circle<'_>| circle.agreement(self.rule);
         let mut agreements: Vec<_> = circles.iter().map(agreement).collect();

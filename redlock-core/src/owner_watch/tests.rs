@@ -38,17 +38,34 @@ fn report(letter: u8, asked_at: Timestamp, tenure: &Tenure) -> MemberReport {
     }
 }
 
+/// Takes a report of an address that was the only one to be asked. Returns whether the owner has changed.
+fn hear(watch: &mut OwnerWatch, now: Timestamp, report: MemberReport) -> bool {
+    let asked_at = report.asked_at;
+    let has_changed = watch.handle_report(now, report);
+    watch.handle_roll_call(now, asked_at) || has_changed
+}
+
+/// A watch that has known this owner for long.
+fn watch_of(owner: &Tenure) -> OwnerWatch {
+    let mut watch = watch();
+    let long_ago = Timestamp::ZERO;
+    for letter in *b"abc" {
+        hear(&mut watch, long_ago, report(letter, long_ago, owner));
+    }
+    watch
+}
+
 #[test]
 fn an_owner_votes_when_a_majority_has_named_it_for_long_enough() {
     let mut watch = watch();
     let first = tenure("m", 1);
-    assert!(!watch.handle_report(at(0), report(b'a', at(0), &first)));
+    assert!(!hear(&mut watch, at(0), report(b'a', at(0), &first)));
     assert_eq!(watch.tenure(), None, "one of three");
-    assert!(watch.handle_report(at(1), report(b'b', at(1), &first)));
+    assert!(hear(&mut watch, at(1), report(b'b', at(1), &first)));
     let eligibility = watch.eligibility(&first);
     assert_eq!(eligibility.starts_at(), at(1 + 13));
     assert_eq!(eligibility.ends_at(), at(3), "the older report counts");
-    assert!(!watch.handle_report(at(2), report(b'c', at(2), &first)));
+    assert!(!hear(&mut watch, at(2), report(b'c', at(2), &first)));
     assert_eq!(watch.eligibility(&first).starts_at(), at(14));
     assert_eq!(watch.eligibility(&first).ends_at(), at(1 + 3));
 }
@@ -58,16 +75,16 @@ fn an_interruption_does_not_restart_the_watch_and_another_tenure_does() {
     let mut watch = watch();
     let first = tenure("m", 1);
     for letter in [b'a', b'b'] {
-        watch.handle_report(at(0), report(letter, at(0), &first));
+        hear(&mut watch, at(0), report(letter, at(0), &first));
     }
-    watch.handle_report(at(60), report(b'a', at(60), &first));
+    hear(&mut watch, at(60), report(b'a', at(60), &first));
     assert!(!watch.eligibility(&first).covers(at(60)));
-    watch.handle_report(at(61), report(b'b', at(61), &first));
+    hear(&mut watch, at(61), report(b'b', at(61), &first));
     assert!(watch.eligibility(&first).covers(at(61)));
     let second = tenure("r", 2);
-    watch.handle_report(at(62), report(b'a', at(62), &second));
+    hear(&mut watch, at(62), report(b'a', at(62), &second));
     assert!(watch.eligibility(&first).covers(at(62)));
-    assert!(watch.handle_report(at(62), report(b'b', at(62), &second)));
+    assert!(hear(&mut watch, at(62), report(b'b', at(62), &second)));
     assert_eq!(watch.eligibility(&first), Eligibility::NEVER);
     assert_eq!(watch.eligibility(&second).starts_at(), at(62 + 13));
 }
@@ -75,7 +92,7 @@ fn an_interruption_does_not_restart_the_watch_and_another_tenure_does() {
 /// Members a, b and c name it at this second.
 fn all_report(watch: &mut OwnerWatch, second: u64, tenure: &Tenure) {
     for letter in [b'a', b'b', b'c'] {
-        watch.handle_report(at(second), report(letter, at(second), tenure));
+        hear(watch, at(second), report(letter, at(second), tenure));
     }
 }
 
@@ -83,8 +100,8 @@ fn all_report(watch: &mut OwnerWatch, second: u64, tenure: &Tenure) {
 fn a_time_that_is_earlier_than_the_last_one_makes_no_owner_older() {
     let mut watch = watch();
     let first = tenure("m", 1);
-    watch.handle_report(at(9), report(b'a', at(8), &first));
-    watch.handle_report(at(8), report(b'b', at(7), &first));
+    hear(&mut watch, at(9), report(b'a', at(8), &first));
+    hear(&mut watch, at(8), report(b'b', at(7), &first));
     assert_eq!(watch.eligibility(&first).starts_at(), at(9 + 13));
 }
 
@@ -96,7 +113,7 @@ fn a_member_that_has_forgotten_the_others_is_no_majority_of_itself() {
             members: MemberList::default(),
             ..report(b'z', at(0), &tenure("m", 0))
         };
-        watch.handle_report(at(0), report)
+        hear(&mut watch, at(0), report)
     };
     let rule = watch().rule;
     assert!(alone(rule));
@@ -129,11 +146,11 @@ fn foreign(letter: u8, known: &[u8], second: u64, tenure: &Tenure) -> MemberRepo
 
 #[test]
 fn an_address_that_leads_to_a_larger_authority_is_not_followed() {
-    let mut watch = watch();
     let [own, theirs] = [tenure("m", 1), tenure("n", 9)];
+    let mut watch = watch_of(&own);
     all_report(&mut watch, 0, &own);
     // One that claims to name the owner later is enough.
-    watch.handle_report(at(1), foreign(b'v', b"vwxyz", 1, &theirs));
+    hear(&mut watch, at(1), foreign(b'v', b"vwxyz", 1, &theirs));
     let rivals = watch.rivals().expect("two authorities");
     assert_eq!((rivals.member, rivals.other), (member(b'a'), member(b'v')));
     all_report(&mut watch, 2, &own);
@@ -143,11 +160,19 @@ fn an_address_that_leads_to_a_larger_authority_is_not_followed() {
         "not confirmed again"
     );
     for letter in *b"wxyz" {
-        assert!(!watch.handle_report(at(2), foreign(letter, b"vwxyz", 2, &theirs)));
+        assert!(!hear(
+            &mut watch,
+            at(2),
+            foreign(letter, b"vwxyz", 2, &theirs)
+        ));
     }
     // Its own authority does not answer any more.
     for letter in *b"vwxyz" {
-        assert!(!watch.handle_report(at(50), foreign(letter, b"vwxyz", 50, &theirs)));
+        assert!(!hear(
+            &mut watch,
+            at(50),
+            foreign(letter, b"vwxyz", 50, &theirs)
+        ));
     }
     assert_eq!(watch.tenure(), Some(&own));
     assert_eq!(watch.rivals().map(|it| it.other), Some(member(b'v')));
@@ -161,32 +186,118 @@ fn a_client_that_starts_between_two_authorities_believes_neither() {
     let mut watch = watch();
     let [one, other] = [tenure("m", 1), tenure("n", 1)];
     for letter in *b"abc" {
-        watch.handle_report(at(0), foreign(letter, b"abc", 0, &one));
+        hear(&mut watch, at(0), foreign(letter, b"abc", 0, &one));
     }
     let mut late = self::watch();
-    late.handle_report(at(0), foreign(b'x', b"xyz", 0, &other));
+    hear(&mut late, at(0), foreign(b'x', b"xyz", 0, &other));
     for letter in *b"abc" {
-        late.handle_report(at(0), foreign(letter, b"abc", 0, &one));
+        hear(&mut late, at(0), foreign(letter, b"abc", 0, &one));
         assert_eq!(late.tenure(), None);
         assert!(late.rivals().is_some());
     }
-    watch.handle_report(at(1), foreign(b'x', b"xyz", 1, &other));
+    hear(&mut watch, at(1), foreign(b'x', b"xyz", 1, &other));
     assert!(watch.rivals().is_some());
+}
+
+/// All orders of these.
+fn orders(all: &[u8]) -> Vec<Vec<u8>> {
+    let Some((first, rest)) = all.split_first() else {
+        return alloc::vec![Vec::new()];
+    };
+    let with_first = |order: Vec<u8>| {
+        (0..=order.len()).map(move |place| {
+            let mut order = order.clone();
+            order.insert(place, *first);
+            order
+        })
+    };
+    orders(rest).into_iter().flat_map(with_first).collect()
+}
+
+#[test]
+fn a_client_that_starts_judges_the_reports_of_a_roll_call_together_in_whatever_order_they_come() {
+    let [one, other] = [tenure("m", 1), tenure("n", 1)];
+    for (list, agrees) in [
+        (&b"ax"[..], false),
+        (b"axy", false),
+        (b"abx", false),
+        (b"abxyz", false),
+        (b"abcxy", false),
+        (b"ab", true),
+        (b"abc", true),
+    ] {
+        for order in orders(list) {
+            let mut watch = OwnerWatch::new(watch().rule.with_fewest_members(list.len()));
+            for letter in &order {
+                let report = if *letter < b'x' {
+                    foreign(*letter, b"abc", 0, &one)
+                } else {
+                    foreign(*letter, b"xyz", 0, &other)
+                };
+                assert!(!watch.handle_report(at(0), report));
+                assert_eq!(watch.tenure(), None, "{order:?}");
+            }
+            assert_eq!(watch.handle_roll_call(at(0), at(0)), agrees, "{order:?}");
+            assert_eq!(watch.rivals().is_some(), !agrees, "{order:?}");
+        }
+    }
+}
+
+/// The client stood still for so long that the old reports count no more.
+#[test]
+fn a_client_without_an_owner_waits_for_the_next_roll_call_after_an_interruption() {
+    let [one, other] = [tenure("m", 1), tenure("n", 1)];
+    let mut watch = watch();
+    let mut ask = |letter, second| {
+        let report = match letter {
+            b'a' => foreign(letter, b"abc", second, &one),
+            _ => foreign(letter, b"xyz", second, &other),
+        };
+        watch.handle_report(at(second), report);
+        watch.handle_roll_call(at(second), at(0))
+    };
+    for letter in *b"axy" {
+        ask(letter, 0);
+    }
+    assert!(!ask(b'x', 10) && !ask(b'y', 10), "a may answer next");
+    assert!(!ask(b'a', 10));
+    assert!(!watch.handle_roll_call(at(10), at(10)));
+    assert!(watch.rivals().is_some());
+}
+
+#[test]
+fn a_rival_takes_away_an_owner_that_was_first_confirmed_at_most_one_window_ago() {
+    let [own, later, theirs] = [tenure("m", 1), tenure("r", 2), tenure("n", 1)];
+    for (second, is_taken) in [(3, true), (4, false)] {
+        let mut watch = watch();
+        all_report(&mut watch, 0, &own);
+        // A failover does not make the authority a new one.
+        all_report(&mut watch, 2, &later);
+        let rival = foreign(b'x', b"xyz", second, &theirs);
+        assert_eq!(watch.handle_report(at(second), rival), is_taken);
+        assert_eq!(watch.tenure().is_none(), is_taken);
+        assert_eq!(watch.eligibility(&later) == Eligibility::NEVER, is_taken);
+        assert!(watch.rivals().is_some());
+        // The address leads to its own authority again.
+        all_report(&mut watch, 9, &later);
+        assert_eq!(watch.tenure(), Some(&later));
+        assert_eq!(watch.eligibility(&later).ends_at(), at(9 + 3));
+    }
 }
 
 /// It keeps its id, and the others of its old authority still list it.
 #[test]
 fn a_member_that_has_moved_does_not_join_two_authorities() {
-    let mut watch = watch();
     let [own, theirs] = [tenure("m", 1), tenure("n", 1)];
+    let mut watch = watch_of(&own);
     all_report(&mut watch, 0, &own);
     for letter in *b"cxyz" {
-        watch.handle_report(at(1), foreign(letter, b"cxyz", 1, &theirs));
+        hear(&mut watch, at(1), foreign(letter, b"cxyz", 1, &theirs));
     }
     assert_eq!(watch.tenure(), Some(&own));
     assert!(watch.rivals().is_some());
     for letter in *b"cxyz" {
-        watch.handle_report(at(20), foreign(letter, b"cxyz", 20, &theirs));
+        hear(&mut watch, at(20), foreign(letter, b"cxyz", 20, &theirs));
     }
     assert_eq!(
         watch.tenure(),
@@ -203,7 +314,11 @@ fn members_that_are_replaced_one_by_one_stay_the_authority() {
     for (second, group) in groups.into_iter().enumerate() {
         let second = 10 * second as u64;
         for letter in group {
-            watch.handle_report(at(second), foreign(*letter, group, second, &own));
+            hear(
+                &mut watch,
+                at(second),
+                foreign(*letter, group, second, &own),
+            );
         }
         assert!(
             watch.eligibility(&own).ends_at() == at(second + 3),
@@ -213,7 +328,7 @@ fn members_that_are_replaced_one_by_one_stay_the_authority() {
     // Sentinels that are all set up anew at once, and name the same master.
     let another = tenure("m", 0);
     for letter in *b"xyz" {
-        watch.handle_report(at(50), foreign(letter, b"xyz", 50, &another));
+        hear(&mut watch, at(50), foreign(letter, b"xyz", 50, &another));
     }
     assert_eq!(watch.tenure(), Some(&another));
     assert_eq!(watch.eligibility(&another).starts_at(), at(50 + 13));
@@ -226,7 +341,7 @@ fn a_single_member_that_the_others_do_not_know_is_no_rival() {
     for known in [&b"abcd"[..], b"d"] {
         let mut watch = OwnerWatch::new(watch().rule.with_fewest_members(3));
         all_report(&mut watch, 0, &own);
-        watch.handle_report(at(1), foreign(b'd', known, 1, &old));
+        hear(&mut watch, at(1), foreign(b'd', known, 1, &old));
         assert_eq!(watch.rivals(), None);
         all_report(&mut watch, 2, &own);
         assert_eq!(watch.eligibility(&own).ends_at(), at(2 + 3));
@@ -254,7 +369,7 @@ fn a_tenure_that_was_not_confirmed_for_long_begins_anew_if_epochs_do() {
         for letter in *b"abc" {
             let age = 100 * SECOND;
             let report = report(letter, at(50), &first);
-            watch.handle_report(at(50), MemberReport { age, ..report });
+            hear(&mut watch, at(50), MemberReport { age, ..report });
         }
         assert!(watch.eligibility(&first).covers(at(50)));
     }
@@ -286,7 +401,7 @@ fn members_that_have_not_turned_yet_are_no_rivals() {
     all_report(&mut watch, 0, &tenure("m", 1));
     let second = tenure("r", 2);
     for letter in *b"ab" {
-        watch.handle_report(at(1), report(letter, at(1), &second));
+        hear(&mut watch, at(1), report(letter, at(1), &second));
     }
     assert_eq!(watch.rivals(), None);
     assert_eq!(watch.tenure(), Some(&second));
@@ -296,7 +411,7 @@ fn members_that_have_not_turned_yet_are_no_rivals() {
 fn a_list_that_several_members_know_is_kept_once() {
     let mut watch = watch();
     for letter in *b"abc" {
-        watch.handle_report(at(0), report(letter, at(0), &tenure("m", 1)));
+        hear(&mut watch, at(0), report(letter, at(0), &tenure("m", 1)));
     }
     let lists: Vec<_> = watch.reports.values().map(|it| &it.members).collect();
     assert!(lists.iter().all(|it| it.is_clone_of(lists[0])));

@@ -29,6 +29,10 @@ fn a_watch_says_what_the_reports_come_to() {
                     let is_other = watch.handle_report(*now, report.clone());
                     prop_assert_eq!(is_other, watch.tenure() != before.as_ref());
                 }
+                Input::RollCall(asked_at) => {
+                    let is_first = watch.handle_roll_call(*now, *asked_at);
+                    prop_assert_eq!(is_first, watch.tenure() != before.as_ref());
+                }
                 Input::Marker(tenure, age) => watch.handle_marker(*now, tenure, *age),
             }
             let log = &story.log[..=index];

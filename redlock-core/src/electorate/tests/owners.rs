@@ -42,7 +42,8 @@ fn name(electorate: &mut Electorate, second: u64, tenure: &Tenure, age: u64) -> 
         tenure: Some(tenure.clone()),
         age: Duration::from_secs(age),
     };
-    electorate.handle_report(at(second), node(0), report)
+    let has_changed = electorate.handle_report(at(second), node(0), report);
+    electorate.handle_roll_call(at(second), node(0), at(second)) || has_changed
 }
 
 /// An electorate whose node 0 is a group with an owner that votes, and was connected to.

@@ -109,7 +109,11 @@ impl Council {
         for (time, ask) in arrivals {
             let now = at(time);
             let client = &mut clients[ask.client];
-            client.watch.handle_report(now, self.answer(ask));
+            let report = self.answer(ask);
+            let asked_at = report.asked_at;
+            client.watch.handle_report(now, report);
+            // As if it had no other address.
+            client.watch.handle_roll_call(now, asked_at);
             if let Some(tenure) = client.watch.tenure().cloned() {
                 let marked_at = *marked_at.entry(tenure.clone()).or_insert(now);
                 if ask.reads_marker {

@@ -70,7 +70,11 @@ impl Disturbed {
                 tenure: tenure.map(|it| tenures()[it].clone()),
                 age: millis(heard.age),
             };
+            let asked_at = report.asked_at;
             watch.handle_report(at(time), report);
+            if is_loyal {
+                watch.handle_roll_call(at(time), asked_at);
+            }
             if is_loyal {
                 verdicts.push(Verdict::of(&watch));
             }

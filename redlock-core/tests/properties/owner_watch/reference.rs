@@ -49,6 +49,14 @@ pub(super) enum Mistake {
     RivalsIgnored,
     /// Any authority is followed, whichever was confirmed before.
     AnyAuthorityFollowed,
+    /// A first owner is confirmed between two roll calls.
+    NoRollCall,
+    /// A roll call counts, however old it is.
+    OldRollCall,
+    /// A rival does not take away an owner that is new.
+    NewOwnerKept,
+    /// A rival takes away any owner.
+    EveryOwnerTaken,
     /// A confirmation has the date of the newest report.
     DateOfTheNewest,
     DateOfTheAnswer,
@@ -67,10 +75,17 @@ pub(super) enum Mistake {
 /// What a majority says, and when that was heard.
 struct Confirmation<'a> {
     index: usize,
+    heard_at: Timestamp,
     tenure: &'a Tenure,
     members: BTreeSet<MemberId>,
     since: Timestamp,
     at: Timestamp,
+}
+
+/// What the reports come to.
+enum Judgement<'a> {
+    Confirmed(Confirmation<'a>),
+    Rivals { now: Timestamp },
 }
 
 /// Reports of members that know each other, and all members that they know.
@@ -84,8 +99,19 @@ pub(super) fn verdict(log: &Log, fewest: usize, mistake: Option<Mistake>) -> Ver
     let is = |it| mistake == Some(it);
     let mut heard = Vec::new();
     for index in 0..log.len() {
-        let next = confirmation(log, index, fewest, heard.last(), mistake);
-        heard.extend(next);
+        match judgement(log, index, fewest, heard.last(), mistake) {
+            Some(Judgement::Confirmed(next)) => heard.push(next),
+            Some(Judgement::Rivals { now }) => {
+                let first: Option<&Confirmation<'_>> = heard.first();
+                let is_new =
+                    |it: &Confirmation<'_>| it.heard_at.saturating_add(millis(WINDOW)) >= now;
+                let is_taken = is(Mistake::EveryOwnerTaken) || first.is_some_and(is_new);
+                if is_taken && !is(Mistake::NewOwnerKept) {
+                    heard.clear();
+                }
+            }
+            None => {}
+        }
     }
     let Some(last) = heard.last() else {
         return Verdict {
@@ -132,24 +158,30 @@ pub(super) fn verdict(log: &Log, fewest: usize, mistake: Option<Mistake>) -> Ver
     }
 }
 
-/// Returns what a majority says when the report at this position has come.
-fn confirmation<'a>(
+/// Returns what the reports come to when the input at this position has come.
+fn judgement<'a>(
     log: &'a Log,
     index: usize,
     fewest: usize,
     last: Option<&Confirmation<'_>>,
     mistake: Option<Mistake>,
-) -> Option<Confirmation<'a>> {
+) -> Option<Judgement<'a>> {
     let is = |it| mistake == Some(it);
     let log = &log[..=index];
-    let (_, Input::Report(_)) = log.last()? else {
-        return None;
+    let dated = log
+        .iter()
+        .filter(|(_, it)| !matches!(it, Input::Marker(..)));
+    let now = dated.map(|(now, _)| *now).max()?;
+    let may_confirm = match log.last()?.1 {
+        Input::Report(_) => last.is_some() || is(Mistake::NoRollCall),
+        Input::RollCall(_) if last.is_some() => return None,
+        Input::RollCall(at) => at.saturating_add(millis(WINDOW)) >= now || is(Mistake::OldRollCall),
+        Input::Marker(..) => return None,
     };
     let reports = log.iter().filter_map(|(now, input)| match input {
         Input::Report(report) => Some((*now, report)),
-        Input::Marker(..) => None,
+        Input::RollCall(_) | Input::Marker(..) => None,
     });
-    let now = reports.clone().map(|(now, _)| now).max()?;
     let mut newest = BTreeMap::<MemberId, &MemberReport>::new();
     for (_, report) in reports {
         let last = newest.entry(report.member).or_insert(report);
@@ -181,17 +213,26 @@ fn confirmation<'a>(
     };
     let own = circles
         .iter()
-        .position(|it| agreed(it).is_some_and(|tenure| is_own(it, tenure)))?;
-    let (circle, tenure) = (&circles[own], agreed(&circles[own])?);
-    let is_rival = |other: &Circle<'a>| {
-        let is_apart = other.members.is_disjoint(&circle.members);
-        let could_agree = agreed(other).is_some() || is_apart && other.members.len() >= majority(0);
-        could_agree && other.tenures().any(|it| it.owner != tenure.owner)
+        .position(|it| agreed(it).is_some_and(|tenure| is_own(it, tenure)));
+    let agreeing = own.and_then(|own| Some((&circles[own], agreed(&circles[own])?)));
+    let (members, owner) = match (agreeing, last) {
+        (Some((circle, tenure)), _) => (&circle.members, &tenure.owner),
+        (None, Some(last)) => (&last.members, &last.tenure.owner),
+        (None, None) => return None,
     };
-    let mut others = circles.iter().enumerate().filter(|(it, _)| *it != own);
+    let is_rival = |other: &Circle<'a>| {
+        let is_apart = other.members.is_disjoint(members);
+        let could_agree = agreed(other).is_some() || is_apart && other.members.len() >= majority(0);
+        could_agree && other.tenures().any(|it| it.owner != *owner)
+    };
+    let mut others = circles
+        .iter()
+        .enumerate()
+        .filter(|(it, _)| Some(*it) != own);
     if !is(Mistake::RivalsIgnored) && others.any(|(_, it)| is_rival(it)) {
-        return None;
+        return Some(Judgement::Rivals { now });
     }
+    let (circle, tenure) = agreeing.filter(|_| may_confirm)?;
     let majority = majority(circle.members.len());
     let named_by = |tenure: &Tenure| circle.named_by(tenure);
     let least_of_majority = |of: fn(&MemberReport) -> Duration, is_largest: bool| {
@@ -209,8 +250,9 @@ fn confirmation<'a>(
     } else {
         now
     };
-    Some(Confirmation {
+    Some(Judgement::Confirmed(Confirmation {
         index,
+        heard_at: now,
         tenure,
         members: circle.members.clone(),
         since: told_at.saturating_sub(age),
@@ -219,7 +261,7 @@ fn confirmation<'a>(
         } else {
             asked
         },
-    })
+    }))
 }
 
 /// Sorts the reports by which members know each other.
@@ -269,7 +311,7 @@ impl<'a> Circle<'a> {
 }
 
 impl Mistake {
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::LastToComeCounts,
         Self::NothingIsForgotten,
         Self::AnsweringMembersOnly,
@@ -277,6 +319,10 @@ impl Mistake {
         Self::StrangersCounted,
         Self::RivalsIgnored,
         Self::AnyAuthorityFollowed,
+        Self::NoRollCall,
+        Self::OldRollCall,
+        Self::NewOwnerKept,
+        Self::EveryOwnerTaken,
         Self::DateOfTheNewest,
         Self::DateOfTheAnswer,
         Self::LargestAge,

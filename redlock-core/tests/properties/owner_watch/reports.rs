@@ -22,6 +22,8 @@ pub(super) struct Story {
 #[derive(Clone, Debug)]
 pub(super) enum Input {
     Report(MemberReport),
+    /// The roll call of this date is over.
+    RollCall(Timestamp),
     Marker(Tenure, Duration),
 }
 
@@ -46,6 +48,10 @@ enum What {
     },
     /// An earlier report comes again.
     Again(Index),
+    RollCall {
+        /// How long ago it began.
+        ago: u64,
+    },
     Marker {
         tenure: usize,
         age: u64,
@@ -99,10 +105,12 @@ pub(super) fn stories() -> impl Strategy<Value = Story> {
         delay,
         age,
     });
+    let ago = prop_oneof![4 => Just(0), 1 => 0..=WINDOW + 2];
     let marker = (tenure, 0..30_u64).prop_map(|(tenure, age)| What::Marker { tenure, age });
     let what = prop_oneof![
         12 => report,
         2 => any::<Index>().prop_map(What::Again),
+        4 => ago.prop_map(|ago| What::RollCall { ago }),
         4 => marker,
     ];
     let pause = prop_oneof![12 => Just(0), 8 => 1..=2_u64, 1 => 3..20_u64];
@@ -139,6 +147,7 @@ fn story(fewest: usize, steps: Vec<Step>) -> Story {
             }
             What::Again(_) if reports.is_empty() => continue,
             What::Again(index) => Input::Report(index.get(&reports).clone()),
+            What::RollCall { ago } => Input::RollCall(at(time - wait - ago)),
             What::Marker { tenure, age } => Input::Marker(tenures()[tenure].clone(), millis(age)),
         };
         log.push((now, input));
