@@ -23,6 +23,13 @@ pub use redlock_core::{
     SlotSet, Tenure,
 };
 
+pub(crate) use self::{
+    authority::News,
+    command::reply_of,
+    error::{CounterDefect, NodeError},
+    redis::{ClusterAuthority, RedisNode},
+    server_info::{Role, ServerInfo},
+};
 pub use self::{
     authority::{Authority, AuthorityKind, NamedBy, Reports},
     command::{Answer, Command, Vote},
@@ -31,12 +38,6 @@ pub use self::{
     key_state::{KeyState, Occupant},
     server_info::Server,
     session::Session,
-};
-pub(crate) use self::{
-    command::reply_of,
-    error::{CounterDefect, NodeError},
-    redis::{ClusterAuthority, RedisNode},
-    server_info::{Role, ServerInfo},
 };
 
 /// One of the independent masters that vote on who holds a lock.

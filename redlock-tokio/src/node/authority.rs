@@ -14,6 +14,8 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 /// A [`Redlock`](crate::Redlock) passes each report to an [`OwnerWatch`](redlock_core::OwnerWatch), which decides
 /// which server is the master, and when its votes count. An authority only asks its members and passes on what
 /// they say. Implement the trait to test with members that lag, restart, or disagree.
+///
+/// No master is confirmed before the first [`Reports::end_roll_call`].
 pub trait Authority: Send + Sync + 'static {
     /// Asks each member about once a second, until the future is dropped, and passes on each answer.
     ///
@@ -79,7 +81,16 @@ pub enum AuthorityKind {
 pub struct Reports {
     clock: Clock,
     interval: Duration,
-    deliver: Arc<dyn Fn(usize, MemberReport) + Send + Sync>,
+    deliver: Arc<dyn Fn(News) + Send + Sync>,
+}
+
+/// What an authority passes on.
+#[derive(Clone, Debug)]
+pub(crate) enum News {
+    /// A report on the node at this position.
+    Report(usize, MemberReport),
+    /// The end of the roll call with this date.
+    RollCall(Timestamp),
 }
 
 impl AuthorityKind {
@@ -115,12 +126,11 @@ impl NamedBy {
 }
 
 impl Reports {
-    /// Creates reports that go to `deliver`, with the position of the node in question. A confirmation counts for
-    /// `window`.
+    /// Creates reports that go to `deliver`. A confirmation counts for `window`.
     pub(crate) fn new(
         clock: Clock,
         window: Duration,
-        deliver: impl Fn(usize, MemberReport) + Send + Sync + 'static,
+        deliver: impl Fn(News) + Send + Sync + 'static,
     ) -> Self {
         Self {
             clock,
@@ -145,7 +155,15 @@ impl Reports {
 
     /// Passes on what a member says about the node at `index`.
     pub fn deliver(&self, index: usize, report: MemberReport) {
-        (self.deliver)(index, report);
+        (self.deliver)(News::Report(index, report));
+    }
+
+    /// Says that a roll call is over: each configured address was asked at `asked_at` or later, and its answer was
+    /// [delivered](Self::deliver), or it does not answer. A master is first confirmed when this is called. So an
+    /// authority calls this again and again, and in time: a roll call whose `asked_at` is one
+    /// [window](crate::RedlockBuilder::confirmation_window) ago counts for nothing.
+    pub fn end_roll_call(&self, asked_at: Timestamp) {
+        (self.deliver)(News::RollCall(asked_at));
     }
 }
 

@@ -8,6 +8,7 @@
 mod answering;
 mod calm;
 mod council;
+mod detour;
 mod failovers;
 mod layout;
 mod machine;

@@ -56,7 +56,7 @@ pub(crate) struct Network {
     links: BTreeMap<Route, Link>,
     pub(crate) weather: Weather,
     /// The faults are over, so that all ways are short, even those that are used later for the first time.
-    is_calm: bool,
+    pub(crate) is_calm: bool,
     /// Whether requests of one connection arrive in the order in which they were sent.
     in_order: bool,
     pub(crate) releases: Releases,

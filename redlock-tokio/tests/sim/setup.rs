@@ -107,7 +107,15 @@ impl Setup {
         let builder = match self.configuration.owners {
             Some(owners) => {
                 let is_first_start = self.host.life == 1 && !self.has_tried_to_start;
-                let seats = Seat::all(owners, is_first_start, client, &self.host, &self.network);
+                let seats = Seat::all(
+                    owners,
+                    is_first_start,
+                    client,
+                    &self.host,
+                    &self.network,
+                    &mut self.rng,
+                    self.scale.max_ttl,
+                );
                 let builder = Redlock::builder().custom_nodes(seats);
                 owners.configure(builder, self.scale.max_ttl)
             }

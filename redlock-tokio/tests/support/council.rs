@@ -224,6 +224,7 @@ impl State {
 
     fn report(&self, reports: &Reports) {
         self.panic_if_told();
+        let asked_at = reports.now();
         let all = self.members.lock().unwrap().clone();
         for (index, member) in all.iter().enumerate() {
             if member.is_silent {
@@ -231,7 +232,7 @@ impl State {
             }
             for (node, tenure) in &member.tenures {
                 let report = MemberReport {
-                    asked_at: reports.now(),
+                    asked_at,
                     member: member_id(index),
                     members: (0..all.len()).map(member_id).collect(),
                     tenure: Some(tenure.clone()),
@@ -240,6 +241,7 @@ impl State {
                 reports.deliver(*node, report);
             }
         }
+        reports.end_roll_call(asked_at);
     }
 }
 

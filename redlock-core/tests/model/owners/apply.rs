@@ -1,13 +1,13 @@
 //! What each step does to a world with an authority.
 
-use std::{mem, time::Duration};
+use std::time::Duration;
 
 use redlock_core::Lease;
 
 use super::{
     setup::{Failovers, Mutation, OwnerSetup},
     steps::OwnerStep,
-    world::{Member, Members, OwnerWorld, Phase, Reign},
+    world::{Member, Members, OwnerWorld, Phase, Reign, RollCall, node},
 };
 
 impl OwnerSetup {
@@ -49,10 +49,9 @@ impl OwnerSetup {
                 members,
                 late,
             } => self.poll(world, client, members, late),
-            OwnerStep::Hear(client) => {
-                for report in mem::take(&mut world.clients[client].late_answers) {
-                    self.hear(world, client, report);
-                }
+            OwnerStep::Hear { client, answer } => {
+                let (member, report) = world.clients[client].late_answers.remove(answer);
+                self.hear(world, client, member, report);
             }
             OwnerStep::Begin { client, late } => {
                 world.faults.late_sets -= u8::from(late);
@@ -122,13 +121,21 @@ impl OwnerSetup {
     fn poll(&self, world: &mut OwnerWorld, client: usize, members: Members, is_late: bool) {
         world.clients[client].has_polled = true;
         let asked = members.iter().filter(|&it| !self.is_left_out(world, it));
-        let reports: Vec<_> = asked.map(|it| self.report(world, client, it)).collect();
+        let reports = asked.map(|it| (it, self.report(world, client, it)));
+        let reports: Vec<_> = reports.collect();
+        let asked_at = world.local(client);
+        let it = &mut world.clients[client];
+        // An owner that is known needs no roll call.
+        it.roll_call = it.electorate.tenure(node()).is_none().then(|| RollCall {
+            asked_at,
+            unheard: self.lists[client].to_vec(),
+        });
         if is_late {
-            world.faults.late_answers -= 1;
+            world.faults.late_answers -= u8::from(!self.scatters[client]);
             world.clients[client].late_answers = reports;
         } else {
-            for report in reports {
-                self.hear(world, client, report);
+            for (member, report) in reports {
+                self.hear(world, client, member, report);
             }
         }
     }

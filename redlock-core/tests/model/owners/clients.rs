@@ -15,13 +15,24 @@ use super::{
 impl OwnerSetup {
     /// A client has heard of the first owner long ago, from all members that it asks.
     pub(super) fn watch_from_the_beginning(&self, world: &mut OwnerWorld, client: usize) {
-        let own = self.lists[client]
-            .iter()
-            .filter(|it| !self.is_stranger(**it));
-        for &member in own {
-            let report = self.report(world, client, member);
-            let age = LONG;
-            self.hear(world, client, MemberReport { age, ..report });
+        let long_ago = Timestamp::ZERO;
+        for asked_at in [long_ago, world.local(client)] {
+            let own = self.lists[client]
+                .iter()
+                .filter(|it| !self.is_stranger(**it));
+            for &member in own {
+                let report = MemberReport {
+                    age: LONG,
+                    asked_at,
+                    ..self.report(world, client, member)
+                };
+                let electorate = &mut world.clients[client].electorate;
+                electorate.handle_report(asked_at, node(), report);
+            }
+            let electorate = &mut world.clients[client].electorate;
+            if electorate.handle_roll_call(asked_at, node(), asked_at) {
+                self.connect(world, client, world.local(client));
+            }
         }
     }
 
@@ -74,21 +85,56 @@ impl OwnerSetup {
             .collect()
     }
 
-    /// A client takes a report, and connects to the owner if that is another one.
-    pub(super) fn hear(&self, world: &mut OwnerWorld, client: usize, mut report: MemberReport) {
+    /// A client takes the report of a member, and connects to the owner if that is another one.
+    pub(super) fn hear(
+        &self,
+        world: &mut OwnerWorld,
+        client: usize,
+        member: usize,
+        mut report: MemberReport,
+    ) {
         let now = world.local(client);
         if self.mutation == Some(Mutation::DatedByTheAnswer) {
             report.asked_at = now;
         }
-        let it = &mut world.clients[client];
-        if it.electorate.handle_report(now, node(), report) {
+        let over = self.end_roll_call(world, client, member);
+        let electorate = &mut world.clients[client].electorate;
+        let mut has_changed = electorate.handle_report(now, node(), report);
+        if let Some(asked_at) = over {
+            has_changed |= electorate.handle_roll_call(now, node(), asked_at);
+        }
+        if has_changed {
             self.connect(world, client, now);
         }
     }
 
+    /// Notes that a client hears a member. Returns the date of the roll call if it is over by that.
+    fn end_roll_call(
+        &self,
+        world: &mut OwnerWorld,
+        client: usize,
+        member: usize,
+    ) -> Option<Timestamp> {
+        let it = &mut world.clients[client];
+        let roll_call = it.roll_call.as_mut()?;
+        let asked_at = roll_call.asked_at;
+        roll_call.unheard.retain(|it| *it != member);
+        if roll_call.unheard.is_empty() {
+            it.roll_call = None;
+            it.seen.roll_call |= self.mutation == Some(Mutation::OneRollCall);
+            return Some(asked_at);
+        }
+        let is_over = self.mutation == Some(Mutation::JudgedOneByOne) || it.seen.roll_call;
+        is_over.then_some(asked_at)
+    }
+
     fn connect(&self, world: &mut OwnerWorld, client: usize, now: Timestamp) {
         let it = &mut world.clients[client];
-        let tenure = it.electorate.tenure(node()).expect("it was confirmed");
+        let Some(tenure) = it.electorate.tenure(node()) else {
+            // It was given up because of another authority.
+            it.server = None;
+            return;
+        };
         let (tenure, reign) = (tenure.clone(), Reign::of(tenure));
         let is_kept = self.mutation == Some(Mutation::ConnectionKept) && client == 0;
         if !is_kept || it.server.is_none() {

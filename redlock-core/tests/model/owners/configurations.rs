@@ -143,6 +143,19 @@ const STRANGERS_AT_THE_START: OwnerSetup = OwnerSetup {
     ..STRANGERS
 };
 
+/// The same when the answers come one by one, in any order and at any time. Two addresses lead to the other
+/// authority, and one of them to the own one.
+const START: OwnerSetup = OwnerSetup {
+    name: "owners: a start between two authorities, answers in any order",
+    members: 6,
+    strangers: 3,
+    lists: [&[0, 1, 2], &[0, 3, 4]],
+    polls: [&[2], &[3]],
+    scatters: [false, true],
+    ages: true,
+    ..STRANGERS_AT_THE_START
+};
+
 /// One client lists members 1 to 3, and the other 2 to 4.
 const LISTS: OwnerSetup = OwnerSetup {
     name: "owners: other lists, four members",
@@ -206,6 +219,39 @@ fn worlds() -> Vec<OwnerSetup> {
         ANEW_MARKED,
         STRANGERS,
         STRANGERS_AT_THE_START,
+        START,
+        OwnerSetup {
+            name: "owners: the same with a list of two",
+            members: 4,
+            strangers: 1,
+            lists: [&[0, 1, 2], &[0, 3]],
+            polls: [&[2]; 2],
+            ..START
+        },
+        OwnerSetup {
+            name: "owners: the same with a list of five",
+            lists: [&[0, 1, 2], &[0, 1, 3, 4, 5]],
+            polls: [&[2], &[5]],
+            ..START
+        },
+        OwnerSetup {
+            name: "owners: addresses that lead to another authority, answers in any order",
+            lists: [&[0, 1, 2], &[0, 1, 3, 4, 5]],
+            polls: [&[2], &[5]],
+            watched: [true, true],
+            reaches: &[
+                "two authorities were heard",
+                "voted beside another authority",
+            ],
+            ..START
+        },
+        OwnerSetup {
+            name: "owners: a start during a failover, answers in any order",
+            scatters: [false, true],
+            begin_by: [2, 3],
+            faults: ONE,
+            ..AGES
+        },
         OwnerSetup {
             name: "owners: two failovers, epochs that collide",
             servers: 3,
@@ -279,6 +325,14 @@ fn negative_controls() -> Vec<OwnerSetup> {
             "owners: NOT: members of two authorities counted together",
         ),
         STRANGERS_AT_THE_START.broken(StrangersCounted, "owners: NOT: the same at the start"),
+        START.broken(
+            JudgedOneByOne,
+            "owners: NOT: the first majority that answers is believed",
+        ),
+        START.broken(
+            OneRollCall,
+            "owners: NOT: the same after the first roll call",
+        ),
         OwnerSetup {
             lists: [&[0, 2], &[1, 3]],
             polls: [&[2]; 2],

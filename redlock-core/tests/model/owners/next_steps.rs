@@ -81,14 +81,21 @@ impl OwnerSetup {
                     members,
                     late,
                 };
+                if self.scatters[client] {
+                    if it.late_answers.is_empty() {
+                        steps.push(poll(true));
+                    }
+                    continue;
+                }
                 steps.push(poll(false));
                 if client == 0 && world.faults.late_answers > 0 && it.late_answers.is_empty() {
                     steps.push(poll(true));
                 }
             }
         }
-        if watches && !it.late_answers.is_empty() {
-            steps.push(OwnerStep::Hear(client));
+        if watches {
+            let late = 0..it.late_answers.len();
+            steps.extend(late.map(|answer| OwnerStep::Hear { client, answer }));
         }
         if it.late_set.is_some() {
             steps.push(OwnerStep::Arrive(client));

@@ -11,7 +11,7 @@ use crate::check::Checked;
 
 type Condition = fn(&OwnerSetup, &OwnerWorld) -> bool;
 
-const SOMETIMES: [(&str, Condition); 10] = [
+const SOMETIMES: [(&str, Condition); 11] = [
     ("the old owner has voted after the failover", |_, world| {
         let has_turned = world.members.iter().any(|it| it.reign.epoch > 1);
         has_turned && is_held(world, |client| client.server == Some(0))
@@ -33,6 +33,9 @@ const SOMETIMES: [(&str, Condition); 10] = [
     ("two authorities were heard", |_, world| {
         let has_rivals = |client: &Client| client.electorate.rivals(node()).is_some();
         world.clients.iter().any(has_rivals)
+    }),
+    ("voted beside another authority", |_, world| {
+        is_held(world, |client| client.electorate.rivals(node()).is_some())
     }),
     ("a confirmation expired", |_, world| {
         world.clients.iter().any(|client| client.seen.expired)

@@ -24,6 +24,8 @@ pub(crate) struct OwnerSetup {
     pub(super) lists: [&'static [usize]; 2],
     /// How many of them each client may ask in a tick. Which ones differs from tick to tick.
     pub(super) polls: [&'static [usize]; 2],
+    /// Whether the answers to each client come one by one, in any order and at any time.
+    pub(super) scatters: [bool; 2],
     /// Whether each client has confirmed the first owner long ago.
     pub(super) watched: [bool; 2],
     pub(super) failovers: Failovers,
@@ -100,6 +102,10 @@ pub(super) enum Mutation {
     MarkerWithoutEpoch,
     /// A marker is written by a client that has heard of the owner from one member.
     MarkedTooSoon,
+    /// A client that starts confirms an owner when the first majority has answered.
+    JudgedOneByOne,
+    /// The same after its first roll call.
+    OneRollCall,
     /// The first client takes its connection to the first owner for one to each later owner.
     ConnectionKept,
 }
@@ -116,6 +122,7 @@ impl OwnerSetup {
         are_alike: true,
         lists: [&[0, 1, 2]; 2],
         polls: [&[2]; 2],
+        scatters: [false; 2],
         watched: [true; 2],
         failovers: Failovers::LoseKeys,
         settles: true,
@@ -260,6 +267,7 @@ impl OwnerSetup {
             server: None,
             has_polled: false,
             late_answers: Vec::new(),
+            roll_call: None,
             late_set: None,
             seen: Seen::default(),
         }

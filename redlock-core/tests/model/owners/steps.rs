@@ -26,14 +26,17 @@ pub(crate) enum OwnerStep {
     Return(usize),
     /// A client that is not modelled writes the marker of a tenure on its owner.
     Mark(Reign),
-    /// A client asks the members of a set, which answer. Late answers are heard later.
+    /// A client asks the members of a set, which answer. Late answers are heard later, one by one.
     Poll {
         client: usize,
         members: Members,
         late: bool,
     },
-    /// A client hears the late answers.
-    Hear(usize),
+    /// A client hears one of the late answers.
+    Hear {
+        client: usize,
+        answer: usize,
+    },
     /// A client begins to acquire. A late SET arrives later.
     Begin {
         client: usize,

@@ -36,7 +36,7 @@ pub(super) struct Faults {
     pub(super) renewals: u8,
     /// A member goes back to the first owner, as from a backup.
     pub(super) returns: u8,
-    /// Answers of members to the first client that come when they like.
+    /// Answers of members to the first client that come when they like, in any order.
     pub(super) late_answers: u8,
     /// A SET of the first client that arrives when it likes.
     pub(super) late_sets: u8,
@@ -94,11 +94,20 @@ pub(super) struct Client {
     pub(super) server: Option<usize>,
     /// Whether it has asked members in this tick.
     pub(super) has_polled: bool,
-    /// Answers that are late.
-    pub(super) late_answers: Vec<MemberReport>,
+    /// Answers that are late, and the members that gave them.
+    pub(super) late_answers: Vec<(usize, MemberReport)>,
+    /// The roll call of a client without an owner, since it has asked last.
+    pub(super) roll_call: Option<RollCall>,
     /// A SET that is late, and the server that it is for.
     pub(super) late_set: Option<(usize, RoundId, Operation)>,
     pub(super) seen: Seen,
+}
+
+/// The members on a client's list that it has not heard, since it has asked at this time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct RollCall {
+    pub(super) asked_at: Timestamp,
+    pub(super) unheard: Vec<usize>,
 }
 
 /// What has happened to a client that its state does not show any more.
@@ -112,6 +121,8 @@ pub(super) struct Seen {
     pub(super) settling: bool,
     /// Its lock was extended when a member had turned to another owner.
     pub(super) extended: bool,
+    /// A roll call was over before. Noted for the driver that needs no other one.
+    pub(super) roll_call: bool,
     /// A marker showed that the owner had been confirmed before the client heard of it.
     pub(super) marked: bool,
 }

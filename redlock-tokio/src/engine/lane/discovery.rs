@@ -7,7 +7,7 @@ use tokio::{runtime::Handle, task::AbortHandle, time::sleep};
 use super::vetting::Vetting;
 use crate::{
     Clock, NodeError, log,
-    node::{Authority, AuthorityKind, NamedBy, Node, Reports},
+    node::{Authority, AuthorityKind, NamedBy, News, Node, Reports},
 };
 
 /// How long an authority is left alone whose watch has ended.
@@ -66,7 +66,16 @@ impl NamedNodes {
         let (now, vetting) = (clock.clone(), Arc::clone(vetting));
         let nodes: Vec<_> = self.nodes.iter().map(|(id, by)| (*id, by.index)).collect();
         let authority = Arc::clone(&self.authority);
-        Reports::new(clock.clone(), rule.window(), move |index, report| {
+        Reports::new(clock.clone(), rule.window(), move |news| {
+            let (index, report) = match news {
+                News::Report(index, report) => (index, report),
+                News::RollCall(asked_at) => {
+                    for (id, _) in &nodes {
+                        vetting.handle_roll_call(*id, now.now(), asked_at);
+                    }
+                    return;
+                }
+            };
             for (id, _) in nodes.iter().filter(|(_, it)| *it == index) {
                 if let Some(rivals) = vetting.handle_report(*id, now.now(), report.clone()) {
                     let error = two_authorities(&*authority, rivals);

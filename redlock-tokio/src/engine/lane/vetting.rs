@@ -128,10 +128,24 @@ impl Vetting {
     ) -> Option<Rivals> {
         let mut electorate = self.electorate.lock();
         let had_rivals = electorate.rivals(node).is_some();
-        let is_new = electorate.handle_report(now, node, report);
-        let rivals = electorate.rivals(node).filter(|_| !had_rivals);
+        let has_changed = electorate.handle_report(now, node, report);
+        self.pass_tenure(node, &electorate, has_changed);
+        electorate.rivals(node).filter(|_| !had_rivals)
+    }
+
+    /// Notes that each address of the node's authority was asked at `asked_at` or later, and has answered or is taken
+    /// as silent.
+    pub(crate) fn handle_roll_call(&self, node: NodeId, now: Timestamp, asked_at: Timestamp) {
+        let mut electorate = self.electorate.lock();
+        if electorate.handle_roll_call(now, node, asked_at) {
+            self.pass_tenure(node, &electorate, true);
+        }
+    }
+
+    /// Tells the lane which server is the owner. The electorate is locked, so that the last value is the last tenure.
+    fn pass_tenure(&self, node: NodeId, electorate: &Electorate, has_changed: bool) {
         let tenure = electorate.tenure(node).cloned();
-        if is_new && let Some(Tenure { owner, epoch }) = &tenure {
+        if has_changed && let Some(Tenure { owner, epoch }) = &tenure {
             let node = &self.addresses[node.index()];
             log::info!(
                 target: "redlock",
@@ -139,9 +153,7 @@ impl Vetting {
                 "a majority of the sentinels, or of the cluster's nodes, names this server as the master"
             );
         }
-        // While the electorate is locked, so that the last value is the last tenure.
         self.tenures[node.index()].send_replace(tenure);
-        rivals
     }
 
     /// Returns members of two authorities that report on the node, if there are any.

@@ -18,6 +18,8 @@ pub(crate) struct Owners {
     pub(crate) without: Option<Rule>,
     /// Nothing goes wrong but failovers, one at a time, so that their outages can be measured.
     pub(crate) only_failovers: bool,
+    /// The first group has the only vote, and addresses of its sentinels lead to those of the second one for a while.
+    pub(crate) has_detours: bool,
 }
 
 impl Owners {
@@ -32,7 +34,7 @@ impl Owners {
             work: max_ttl / rng.pick(&[2, 8, 30]),
             ..scale
         };
-        if self.without.is_none() {
+        if self.without.is_none() && !self.has_detours {
             return scale;
         }
         // Locks that are held to the last, and wanted by all.

@@ -16,10 +16,11 @@ use redlock_tokio::{
     NodeError,
     node::{Authority, AuthorityKind, NamedBy, Node, Reports, Session},
 };
-use tokio::time::sleep;
+use tokio::{sync::oneshot, time::sleep};
 
 use super::{
     council::{Reign, Word, member_id},
+    detour::Detour,
     layout::Layout,
     owners::Owners,
     rule::{Kind, Rule},
@@ -29,6 +30,7 @@ use crate::{
     host::Host,
     network::SharedNetwork,
     node::{Client, SimulatedNode},
+    rng::Rng,
     seen::Seen,
 };
 
@@ -48,6 +50,7 @@ struct SimulatedAuthority {
     layout: Layout,
     council: usize,
     seats: Vec<usize>,
+    detour: Option<Detour>,
     client: Client,
     host: Arc<Host>,
     network: SharedNetwork,
@@ -69,8 +72,13 @@ impl Seat {
         client: Client,
         host: &Arc<Host>,
         network: &SharedNetwork,
+        rng: &mut Rng,
+        max_ttl: Duration,
     ) -> Vec<Self> {
         let layout = Layout::new(owners.kind);
+        let detour = owners
+            .has_detours
+            .then(|| Detour::draw(rng, host, max_ttl.as_nanos() as u64));
         let mut all = Vec::new();
         for (council, seats) in layout.councils().into_iter().enumerate() {
             let authority = Arc::new(SimulatedAuthority {
@@ -81,6 +89,7 @@ impl Seat {
                 layout,
                 council,
                 seats: seats.clone(),
+                detour: detour.clone(),
                 client,
                 host: Arc::clone(host),
                 network: network.clone(),
@@ -91,7 +100,7 @@ impl Seat {
                 authority: Arc::clone(&authority),
             }));
         }
-        if owners.without == Some(Rule::Replicas) {
+        if owners.without == Some(Rule::Replicas) || owners.has_detours {
             // One slot has the only vote, so that one mistake is enough.
             all.truncate(1);
         }
@@ -161,10 +170,28 @@ impl Authority for SimulatedAuthority {
     }
 }
 
+impl SimulatedAuthority {
+    /// Asks the member at an address of the authority. Returns which authority it is of.
+    fn ask(&self, member: usize) -> (usize, oneshot::Receiver<Vec<Word>>) {
+        let mut network = self.network.lock();
+        let at = self.host.now();
+        let detour = self.detour.as_ref().filter(|_| !network.is_calm);
+        let is_astray = detour.is_some_and(|it| it.leads_astray(at, member));
+        let council = if is_astray {
+            network.seen.note(Seen::Astray);
+            self.council + 1
+        } else {
+            self.council
+        };
+        (council, network.ask_member(&self.host, council, member))
+    }
+}
+
 impl Clone for SimulatedAuthority {
     fn clone(&self) -> Self {
         Self {
             seats: self.seats.clone(),
+            detour: self.detour.clone(),
             host: Arc::clone(&self.host),
             network: self.network.clone(),
             ..*self
@@ -194,29 +221,41 @@ impl Watch {
             if self.authority.owners.without == Some(Rule::Window) {
                 // As if the member had just said that again.
                 for word in last.values() {
-                    self.deliver(asked_at, member, word);
+                    self.deliver(asked_at, self.authority.council, member, word);
                 }
             }
-            let authority = &self.authority;
-            let answer =
-                authority
-                    .network
-                    .lock()
-                    .ask_member(&authority.host, authority.council, member);
-            answers.push(async move { (asked_at, answer.await) });
+            let (council, answer) = self.authority.ask(member);
+            answers.push(async move { (asked_at, council, answer.await) });
             let mut pause = Box::pin(sleep(self.reports.interval()));
             loop {
                 tokio::select! {
                     biased;
-                    Some((asked_at, words)) = answers.next() => {
-                        for word in words.into_iter().flatten() {
-                            self.deliver(asked_at, member, &word);
+                    Some((asked_at, council, words)) = answers.next() => {
+                        let Ok(words) = words else { continue };
+                        for word in words {
+                            self.deliver(asked_at, council, member, &word);
                             last.insert(word.seat, word);
                         }
+                        self.call_the_roll(asked_at, member);
                     }
                     () = &mut pause => break,
                 }
             }
+        }
+    }
+
+    /// Ends the roll call, if what another member says next cannot matter. Where addresses may lead to another
+    /// authority, that takes an answer from each of them, and none counts as silent: nobody could know of it.
+    fn call_the_roll(&self, asked_at: Timestamp, member: usize) {
+        let mut answered = self.answered.lock().expect("nobody panics with it");
+        answered.insert(member, asked_at);
+        if self.authority.detour.is_none() {
+            return self.reports.end_roll_call(asked_at);
+        }
+        if self.members_to_ask().all(|it| answered.contains_key(&it)) {
+            let oldest = answered.values().min();
+            self.reports
+                .end_roll_call(*oldest.expect("there are members"));
         }
     }
 
@@ -230,10 +269,10 @@ impl Watch {
         recent.map(|(member, _)| *member).collect()
     }
 
-    fn deliver(&self, asked_at: Timestamp, member: usize, word: &Word) {
+    fn deliver(&self, asked_at: Timestamp, council: usize, member: usize, word: &Word) {
         let SimulatedAuthority {
             owners,
-            council,
+            council: own,
             seats,
             ..
         } = &*self.authority;
@@ -250,12 +289,13 @@ impl Watch {
         };
         let report = MemberReport {
             asked_at,
-            member: member_id(*council, member),
-            members: members.iter().map(|it| member_id(*council, *it)).collect(),
+            member: member_id(council, member),
+            members: members.iter().map(|it| member_id(council, *it)).collect(),
             tenure: Some(word.reign.tenure()),
             age,
         };
-        let index = seats.iter().position(|it| *it == word.seat);
+        let seat = if council == *own { word.seat } else { seats[0] };
+        let index = seats.iter().position(|it| *it == seat);
         self.reports
             .deliver(index.expect("a seat of the authority"), report);
     }

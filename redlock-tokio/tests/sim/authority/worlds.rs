@@ -21,6 +21,7 @@ const SENTINEL: Owners = Owners {
     kind: Kind::Sentinels { groups: 1 },
     without: None,
     only_failovers: false,
+    has_detours: false,
 };
 
 const SENTINELS: Owners = Owners {
@@ -34,7 +35,7 @@ const CLUSTER: Owners = Owners {
 };
 
 /// The worlds in which each rule holds.
-pub(crate) const WITHIN: [Configuration; 4] = [
+pub(crate) const WITHIN: [Configuration; 5] = [
     Configuration {
         name: "within-sentinel",
         about: "one group of sentinels has the only vote, and failovers lose keys",
@@ -54,6 +55,17 @@ pub(crate) const WITHIN: [Configuration; 4] = [
         about: "three slots of a cluster vote, shards fail over, and slots move",
         faults: &[USUAL, AUTHORITIES, &[Fault::SlotMove]],
         owners: Some(CLUSTER),
+        ..crate::configuration::WITHIN
+    },
+    Configuration {
+        name: "within-detours",
+        about: "one group of sentinels has the only vote, and some of its addresses lead to another group for a while",
+        faults: &[USUAL, &[Fault::Failover, Fault::Flapping, Fault::Split]],
+        owners: Some(Owners {
+            kind: Kind::Sentinels { groups: 2 },
+            has_detours: true,
+            ..SENTINEL
+        }),
         ..crate::configuration::WITHIN
     },
     Configuration {

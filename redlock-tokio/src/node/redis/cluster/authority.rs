@@ -13,6 +13,7 @@ use crate::node::{
         connect::ConnectionSettings,
         key_slot::KeySlot,
         key_tag::KeyTag,
+        roll_call::RollCall,
         session::RedisSession,
     },
 };
@@ -83,6 +84,7 @@ impl Authority for ClusterAuthority {
     fn watch(&self, reports: Reports) -> BoxFuture<'static, ()> {
         let (directory, slots) = (Arc::clone(&self.directory), Arc::clone(&self.slots));
         let settings = self.settings.clone();
+        let roll_call = Arc::new(RollCall::new(directory.seeds()));
         async move {
             let mut asked = BTreeSet::new();
             let mut members = FuturesUnordered::new();
@@ -93,6 +95,7 @@ impl Authority for ClusterAuthority {
                             endpoint,
                             settings: settings.clone(),
                             directory: Arc::clone(&directory),
+                            roll_call: Arc::clone(&roll_call),
                             slots: Arc::clone(&slots),
                             reports: reports.clone(),
                         };

@@ -15,7 +15,6 @@ use crate::{
         redis::{
             address::{AddressMap, Endpoint},
             key_slot::KeySlot,
-            roll_call::RollCall,
         },
     },
     sync::Mutex,
@@ -38,7 +37,6 @@ pub(super) struct Directory {
     heard: Mutex<Heard>,
     /// Notified when there may be other addresses to ask.
     changed: Notify,
-    pub(super) roll_call: RollCall,
 }
 
 /// The owners of some slots.
@@ -105,7 +103,6 @@ struct Places {
 impl Directory {
     pub(super) fn new(seeds: Vec<Endpoint>, uses_tls: bool, map: Option<AddressMap>) -> Self {
         Self {
-            roll_call: RollCall::new(&seeds),
             seeds,
             uses_tls,
             map,
@@ -119,6 +116,11 @@ impl Directory {
         let heard = self.heard.lock();
         let seeds = self.seeds.iter();
         seeds.chain(&heard.announced).cloned().collect()
+    }
+
+    /// Returns the addresses that were configured.
+    pub(super) fn seeds(&self) -> &[Endpoint] {
+        &self.seeds
     }
 
     /// Returns whether an address must be asked.
@@ -135,7 +137,6 @@ impl Directory {
     pub(super) fn note_answer(&self, from: &Endpoint, layout: &Arc<Layout>) -> Standing {
         // Before the lock, since a function of the user may be called.
         let places = self.places_in(from, layout);
-        self.roll_call.note(from);
         let mut heard = self.heard.lock();
         if !self.seeds.contains(from) && !heard.is_member(layout.myself) {
             return Standing::Unknown;
@@ -168,7 +169,6 @@ impl Directory {
 
     /// Notes why an address gave no answer. Returns whether that is news.
     pub(super) fn note_failure(&self, from: &Endpoint, error: NodeError) -> bool {
-        self.roll_call.note(from);
         let mut heard = self.heard.lock();
         let earlier = heard.failures.insert(from.clone(), error.clone());
         earlier != Some(error)

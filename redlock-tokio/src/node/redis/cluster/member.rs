@@ -16,6 +16,7 @@ use crate::{
             address::Endpoint,
             connect::ConnectionSettings,
             key_slot::KeySlot,
+            roll_call::RollCall,
             server_error::{connect_error, needs_password, refusal},
         },
     },
@@ -29,6 +30,7 @@ pub(super) struct Member {
     pub(super) endpoint: Endpoint,
     pub(super) settings: ConnectionSettings,
     pub(super) directory: Arc<Directory>,
+    pub(super) roll_call: Arc<RollCall>,
     /// The slots of the voters.
     pub(super) slots: Arc<[KeySlot]>,
     pub(super) reports: Reports,
@@ -71,8 +73,6 @@ impl Member {
             let text = format!("a node that no other knows is at this address: {member}");
             return Err(NodeError::Unreachable(text.into()));
         }
-        let limit = self.reports.interval();
-        self.directory.roll_call.complete(limit).await;
         let members: MemberList = layout.members().collect();
         for (index, slot) in self.slots.iter().enumerate() {
             let report = MemberReport {
@@ -85,6 +85,7 @@ impl Member {
             };
             self.reports.deliver(index, report);
         }
+        self.roll_call.note(&self.reports, &self.endpoint, asked_at);
         if standing == Standing::Foreign {
             let text = format!("a node of another cluster is at this address: {member}");
             return Err(NodeError::Misconfigured(text.into()));
@@ -121,6 +122,8 @@ impl Member {
     }
 
     fn note_failure(&self, error: NodeError) {
+        let now = self.reports.now();
+        self.roll_call.note(&self.reports, &self.endpoint, now);
         let text = error.to_string();
         if self.directory.note_failure(&self.endpoint, error) {
             log::warn!(

@@ -223,11 +223,12 @@ impl GroupWatch {
             let turn = self.turn(&endpoint, &mut connection, &mut memory);
             let late = || Err(NodeError::TimedOut(self.limit()));
             let outcome = timeout(self.limit(), turn).await.unwrap_or_else(|_| late());
-            self.roll_call.note(&endpoint);
+            let mut asked_at = self.reports.now();
             if let Ok(report) = &outcome {
-                self.roll_call.complete(interval).await;
+                asked_at = report.asked_at;
                 self.reports.deliver(0, report.clone());
             }
+            self.roll_call.note(&self.reports, &endpoint, asked_at);
             self.note(&endpoint, outcome.as_ref().err());
             if outcome.is_err() {
                 connection = None;
