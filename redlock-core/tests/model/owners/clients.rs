@@ -43,7 +43,10 @@ impl OwnerSetup {
             _ if it.is_alone => Vec::new(),
             Some(Mutation::ListedMembersOnly) => self.lists[client].to_vec(),
             Some(Mutation::MastersOnly) => self.masters(world, member),
-            Some(Mutation::StrangersCounted) if client == 1 => (0..world.members.len()).collect(),
+            // A client that watches from the beginning has known its own authority before.
+            Some(Mutation::StrangersCounted) if client == 1 && world.now > 0 => {
+                (0..world.members.len()).collect()
+            }
             _ => {
                 let is_known = |it: &usize| self.is_stranger(*it) == self.is_stranger(member);
                 (0..world.members.len()).filter(is_known).collect()
@@ -119,13 +122,11 @@ impl OwnerSetup {
         let roll_call = it.roll_call.as_mut()?;
         let asked_at = roll_call.asked_at;
         roll_call.unheard.retain(|it| *it != member);
-        if roll_call.unheard.is_empty() {
+        let is_over = roll_call.unheard.is_empty();
+        if is_over {
             it.roll_call = None;
-            it.seen.roll_call |= self.mutation == Some(Mutation::OneRollCall);
-            return Some(asked_at);
         }
-        let is_over = self.mutation == Some(Mutation::JudgedOneByOne) || it.seen.roll_call;
-        is_over.then_some(asked_at)
+        (is_over || self.mutation == Some(Mutation::JudgedOneByOne)).then_some(asked_at)
     }
 
     fn connect(&self, world: &mut OwnerWorld, client: usize, now: Timestamp) {

@@ -329,10 +329,6 @@ fn negative_controls() -> Vec<OwnerSetup> {
             JudgedOneByOne,
             "owners: NOT: the first majority that answers is believed",
         ),
-        START.broken(
-            OneRollCall,
-            "owners: NOT: the same after the first roll call",
-        ),
         OwnerSetup {
             lists: [&[0, 2], &[1, 3]],
             polls: [&[2]; 2],

@@ -104,8 +104,6 @@ pub(super) enum Mutation {
     MarkedTooSoon,
     /// A client that starts confirms an owner when the first majority has answered.
     JudgedOneByOne,
-    /// The same after its first roll call.
-    OneRollCall,
     /// The first client takes its connection to the first owner for one to each later owner.
     ConnectionKept,
 }

@@ -121,8 +121,6 @@ pub(super) struct Seen {
     pub(super) settling: bool,
     /// Its lock was extended when a member had turned to another owner.
     pub(super) extended: bool,
-    /// A roll call was over before. Noted for the driver that needs no other one.
-    pub(super) roll_call: bool,
     /// A marker showed that the owner had been confirmed before the client heard of it.
     pub(super) marked: bool,
 }
