@@ -39,12 +39,13 @@ impl OwnerSetup {
     /// What a driver makes of a member's answer: the truth, unless it is broken.
     pub(super) fn report(&self, world: &OwnerWorld, client: usize, member: usize) -> MemberReport {
         let it = &world.members[member];
+        // A client that watches from the beginning knows its own authority before it makes mistakes.
+        let is_first = self.watched[client] && world.clients[client].server.is_none();
         let known: Vec<usize> = match self.mutation {
             _ if it.is_alone => Vec::new(),
             Some(Mutation::ListedMembersOnly) => self.lists[client].to_vec(),
             Some(Mutation::MastersOnly) => self.masters(world, member),
-            // A client that watches from the beginning has known its own authority before.
-            Some(Mutation::StrangersCounted) if client == 1 && world.now > 0 => {
+            Some(Mutation::StrangersCounted) if client == 1 && !is_first => {
                 (0..world.members.len()).collect()
             }
             _ => {
