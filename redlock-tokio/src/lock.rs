@@ -133,6 +133,8 @@ impl Lock {
     pub async fn with<T>(self, work: impl AsyncFnOnce(&Hold) -> T) -> Result<T, WithLockError> {
         let guard = self.await?;
         let outcome = guard.protect(work(&guard)).await;
+        // The next step of the caller, here or in another process, finds the lock free.
+        guard.release().await;
         outcome.map_err(WithLockError::Lost)
     }
 

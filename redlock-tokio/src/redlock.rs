@@ -290,9 +290,13 @@ impl Redlock {
         self.lock(key).wait(Duration::ZERO).await
     }
 
-    /// Acquires the lock, runs `work` and releases the lock in the background. If the lock is lost, `work` is dropped
+    /// Acquires the lock, runs `work` and releases the lock. If the lock is lost, `work` is dropped
     /// at its current `await`; what it has done remains. It is not polled after the end of the validity, even if the process
     /// was stopped meanwhile. If `work` returns a `Result`, use `??`.
+    ///
+    /// Returns when a majority of the nodes has confirmed the release, or when a waiter of this process has got the lock. So
+    /// whoever learns of the result finds the lock free. That costs one round trip to the majority. Nodes that do not answer
+    /// cost a [`node_timeout`](crate::RedlockBuilder::node_timeout) at most, and get the release later.
     ///
     /// The work gets a [`Hold`], which knows the [remaining time](Hold::remaining) and can [extend](Hold::extend) the
     /// lock. With options the call is `redlock.lock(key).ttl(..).with(work)`.
@@ -310,7 +314,8 @@ impl Redlock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work, and releases the lock in the background.
+    /// Dropping the future drops the work, and releases the lock in the background. If the work is done and only the release
+    /// is awaited, its result is dropped, and the release goes on.
     ///
     /// # Errors
     ///

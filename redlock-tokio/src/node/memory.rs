@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use futures::{
@@ -131,7 +132,7 @@ impl MemoryNode {
         };
         let mut store = self.store();
         let existed = store.remove(now, &key);
-        let freed = store.take_freed(now, &key);
+        let freed = store.take_freed(now, &key, None);
         drop(store);
         if let Some(freed) = freed {
             freed.notify();
@@ -140,8 +141,8 @@ impl MemoryNode {
     }
 
     /// Loses the key the next time that a client sets it. The node grants the request and forgets the
-    /// key at once, so the client learns of the loss with its next extension. A key that exists now is
-    /// not touched.
+    /// key at once. A millisecond later it reports that to the client, as a server reports the change of a key by somebody
+    /// else. A key that exists now is not touched.
     pub fn lose_next(&self, key: impl AsRef<[u8]>) {
         if let Ok(key) = Key::new(key) {
             self.store().doom(key);
@@ -220,6 +221,11 @@ impl Session for MemoryNode {
         let mut answers = Vec::with_capacity(batch.len());
         for command in batch {
             let answer = store.execute(now, command);
+            if store.take_loss()
+                && let Some(notifier) = &self.freed
+            {
+                tokio::spawn(report_loss(notifier.clone(), command.clone()));
+            }
             match (command.operation(), &answer) {
                 (
                     Operation::Probe { .. },
@@ -231,8 +237,8 @@ impl Session for MemoryNode {
                 }
                 // The extension may be the downgrade of a writer, which lets readers in.
                 (Operation::Release { .. } | Operation::Extend { .. }, _) => {
-                    let keys = command.keys();
-                    freed.extend(keys.filter_map(|key| store.take_freed(now, key)));
+                    let (keys, by) = (command.keys(), self.freed.as_ref());
+                    freed.extend(keys.filter_map(|key| store.take_freed(now, key, by)));
                     if let (Operation::Extend { .. }, Some(notifier), false) =
                         (command.operation(), &self.freed, command.is_readers())
                     {
@@ -266,10 +272,20 @@ impl Session for MemoryNode {
     }
 }
 
+/// Reports that the keys of a command are gone, once its client has had time to learn that it has them.
+async fn report_loss(freed: FreedNotifier, command: Command) {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    if command.is_readers() {
+        // A change of a key that readers share need not concern all of them.
+        return freed.every_key();
+    }
+    for key in command.keys() {
+        freed.key(key.as_bytes());
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use redlock_core::{Access, FencingToken, Nonce, Token};
 
     use super::*;

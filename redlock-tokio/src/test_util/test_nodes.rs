@@ -165,8 +165,8 @@ impl TestNodes {
         self.nodes.iter().for_each(|node| _ = node.remove(&key));
     }
 
-    /// Makes the next holder lose the lock as soon as it is acquired. That holder learns of the loss as after
-    /// [`lose_held`](Self::lose_held).
+    /// Makes the next holder lose the lock as soon as it is acquired. The holder learns of the loss a millisecond later,
+    /// unless its lock is [not renewed](crate::LockOptions::no_renewal).
     ///
     /// The present holder keeps the lock. So call this method if a guard was dropped a moment ago and its
     /// release may still be on its way.

@@ -2,22 +2,26 @@
 //! extension, and work under the lock.
 
 use std::{
+    future::pending,
+    pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
 };
 
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Clock, ExtendError, LockOptions, LossReason, MemoryNode, Redlock, Timestamp, Ttl,
-    WithLockError, test_util::TestNodes,
+    Clock, ExtendError, LockOptions, LossReason, MemoryNode, NodeError, Redlock, Timestamp, Ttl,
+    WithLockError,
+    node::{Answer, Command, Session},
+    test_util::TestNodes,
 };
 
 use crate::support::{
     MS,
-    in_memory::{all_empty, five_nodes_and_lock, over, three_nodes},
+    in_memory::{Opens, all_empty, five_nodes_and_lock, over, settle, three_nodes},
 };
 
 fn ttl(duration: Duration) -> Ttl {
@@ -112,6 +116,66 @@ async fn with_lock_does_the_work_and_releases() {
     assert!(all_empty(&nodes));
 }
 
+/// So that another process, which may be told by the result, finds it free.
+#[tokio::test(start_paused = true)]
+async fn a_majority_of_the_nodes_is_free_when_with_returns() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let catalogue = redlock.rw_lock("k");
+    for lock in [
+        redlock.lock("k"),
+        redlock.lock_all(["a", "k"]),
+        redlock.semaphore("k", 2).acquire(),
+        catalogue.read(),
+        catalogue.write(),
+    ] {
+        assert_eq!(lock.with(async |_| 7).await.unwrap(), 7);
+        let free = nodes.iter().filter(|it| it.is_empty()).count();
+        assert!(free >= 3, "{free} of 5");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_waits_for_nodes_that_do_not_answer_for_a_node_timeout_at_most() {
+    for hangs in [true, false] {
+        let switch = Arc::new(AtomicBool::new(false));
+        let nodes = three_nodes();
+        let sessions = nodes.iter().map(|node| {
+            let (node, hangs) = (node.clone(), Arc::clone(&switch));
+            Opens::new(Hangs { node, hangs })
+        });
+        let redlock = Redlock::builder()
+            .custom_nodes(sessions)
+            .clock(Clock::tokio());
+        let redlock = redlock.build().await.unwrap();
+        let worked = redlock.with_lock("k", async |_| {
+            switch.store(hangs, SeqCst);
+            nodes.iter().for_each(|node| node.set_down(!hangs));
+            tokio::time::Instant::now()
+        });
+        let waited = worked.await.unwrap().elapsed();
+        assert!(waited <= MS(60), "{waited:?}");
+        switch.store(false, SeqCst);
+        nodes.iter().for_each(|node| node.set_down(false));
+        redlock.shutdown().await;
+        assert!(all_empty(&nodes));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_begun_goes_on_if_with_is_dropped() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let is_done = AtomicBool::new(false);
+    {
+        let mut with = pin!(redlock.with_lock("k", async |_| is_done.store(true, SeqCst)));
+        while !is_done.load(SeqCst) {
+            assert_eq!((&mut with).now_or_never().map(drop), None, "it waits");
+            tokio::task::yield_now().await;
+        }
+    }
+    settle().await;
+    assert!(all_empty(&nodes));
+}
+
 #[tokio::test(start_paused = true)]
 async fn with_lock_drops_the_work_when_the_lock_is_lost() {
     let (nodes, redlock) = five_nodes_and_lock().await;
@@ -190,7 +254,24 @@ async fn a_test_can_lose_the_next_lock_while_the_last_release_is_on_its_way() {
     assert!(nodes.is_locked("k"), "the release has not arrived yet");
     nodes.lose_next("k");
     let guard = redlock.lock("k").await.unwrap();
-    assert_eq!(guard.lost().await, LossReason::KeysLost);
+    let lost = tokio::time::timeout(MS(10), guard.lost()).await;
+    assert_eq!(lost, Ok(LossReason::KeysLost), "at once");
+}
+
+/// A session that answers nothing while this is set.
+#[derive(Clone)]
+struct Hangs {
+    node: MemoryNode,
+    hangs: Arc<AtomicBool>,
+}
+
+impl Session for Hangs {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        if self.hangs.load(SeqCst) {
+            return pending().boxed();
+        }
+        self.node.execute(batch)
+    }
 }
 
 /// Without a renewal and without a chance for the timers: the clock alone shows the end.

@@ -253,3 +253,21 @@ async fn no_two_tasks_are_ever_inside_at_once() {
     assert_eq!(count.load(Relaxed), 16 * 5, "no update was lost");
     assert!(retries.load(Relaxed) > 0, "the lock was contended");
 }
+
+/// Somebody may be told of the result, and try at once.
+#[tokio::test]
+async fn another_process_finds_the_lock_free_once_with_lock_has_returned() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let connect = async || servers.builder().build().await.unwrap();
+    let (one, other) = (connect().await, connect().await);
+    let mut refused = 0;
+    for _ in 0..200 {
+        one.with_lock("k", async |_| ()).await.unwrap();
+        match other.try_lock("k").await {
+            Ok(guard) => _ = guard.release().await,
+            Err(error) if error.is_contended() => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(refused, 0, "of 200");
+}

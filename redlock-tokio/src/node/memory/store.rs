@@ -27,6 +27,8 @@ pub(super) struct Store {
     pub(super) is_down: bool,
     /// Keys that are deleted as soon as they are set.
     doomed: HashSet<Key>,
+    /// Whether such a key was set since this was asked last.
+    has_lost: bool,
     /// The notifiers of probed keys.
     watchers: BTreeMap<Key, Vec<FreedNotifier>>,
 }
@@ -156,7 +158,14 @@ impl Store {
 
     /// Returns once whether to lose the key, which is about to be set.
     fn take_doomed(&mut self, key: &Key) -> bool {
-        self.doomed.remove(key)
+        let is_doomed = self.doomed.remove(key);
+        self.has_lost |= is_doomed;
+        is_doomed
+    }
+
+    /// Returns whether a key was lost as soon as it was set, since this was asked last.
+    pub(super) fn take_loss(&mut self) -> bool {
+        std::mem::take(&mut self.has_lost)
     }
 
     /// Remembers whom to notify when a key of the command is gone.
@@ -169,12 +178,19 @@ impl Store {
         }
     }
 
-    /// Takes the watchers of the key, if the key is gone, or free for readers.
-    pub(super) fn take_freed(&mut self, now: Timestamp, key: &Key) -> Option<Freed> {
+    /// Takes the watchers of the key, if the key is gone, or free for readers. The session that has made the change is not
+    /// notified.
+    pub(super) fn take_freed(
+        &mut self,
+        now: Timestamp,
+        key: &Key,
+        by: Option<&FreedNotifier>,
+    ) -> Option<Freed> {
         if self.live(now, key).is_some() && !self.is_open(now, key) {
             return None;
         }
-        let (key, notifiers) = self.watchers.remove_entry(key)?;
+        let (key, mut notifiers) = self.watchers.remove_entry(key)?;
+        notifiers.retain(|it| Some(it) != by);
         Some(Freed { key, notifiers })
     }
 
