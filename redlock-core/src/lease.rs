@@ -248,8 +248,8 @@ impl Lease {
     /// starts with the next [`handle_timeout`](Self::handle_timeout), which is due at once.
     pub fn claim(&mut self, now: Timestamp) {
         self.expire(now);
-        if let State::Held(held) = &mut self.state {
-            held.claim();
+        if let Some((held, mut cx)) = self.held(now) {
+            held.claim(&mut cx);
         }
     }
 
@@ -326,16 +326,19 @@ impl Lease {
     ///
     /// From now on the lock is neither renewed nor extended nor handed over, and nobody may work under it. The nodes keep
     /// the keys until `at`, even if the driver ends before: neither [`abandon`](Self::abandon) nor a lost vote sends a
-    /// release. Costs one round, at `at`.
+    /// release.
     ///
-    /// The answer is [`Event::Released`]. It comes early, and unconfirmed, if too few nodes have kept the keys or the
-    /// driver ends.
+    /// The lock is watched all the same. Extensions that add no time check it: one now, one at each time at which a
+    /// renewal would be due, and one when nodes [report](Self::handle_key_changed) that no majority can have the keys. Each
+    /// costs one round, and so does the release at `at`.
+    ///
+    /// The answer is [`Event::Released`]. It comes early if a majority has lost the keys, which releases the others, and
+    /// early and unconfirmed after a lost vote or if the driver ends.
     pub fn release_at(&mut self, now: Timestamp, at: Timestamp) -> bool {
         self.expire(now);
-        let State::Held(held) = &mut self.state else {
-            return false;
-        };
-        let has_left = held.leave(at);
+        let has_left = self
+            .held(now)
+            .is_some_and(|(held, mut cx)| held.leave(&mut cx, at));
         self.expire(now);
         has_left
     }
@@ -517,7 +520,12 @@ impl Lease {
         if let State::Held(held) = &self.state
             && held.is_left()
         {
-            // The keys that are left are to block other clients, and no holder is there to learn of a loss.
+            // No holder is there to learn of a loss.
+            if reason == LossReason::KeysLost {
+                self.release_in_passing();
+                return self.conclude_release(ReleaseVerdict::NotHeld);
+            }
+            // The keys that are left are to block other clients.
             return self.conclude_release(ReleaseVerdict::Unconfirmed);
         }
         self.state = State::Closed;

@@ -58,8 +58,8 @@ const WAIT: Duration = Duration::from_secs(1);
 /// the others learn only that the job was begun elsewhere. A job that must not be lost has to find at its next fire time
 /// what the last run has left undone. If the nodes cannot form a majority, no host runs the job, and each gets the error.
 ///
-/// If the lock is lost while the job runs, the job is dropped. If too many nodes lose their keys within the span, another
-/// host can run the job again.
+/// If the lock is lost while the job runs, the job is dropped. If too many nodes lose their keys within the span, or somebody
+/// [frees](crate::Redlock::force_unlock) the lock, any host can run the job again.
 #[must_use = "the job runs only when `run` is awaited"]
 pub struct Once {
     lock: Lock,

@@ -56,7 +56,8 @@ pub(super) enum Holder {
     /// A holder that has taken the lock. The longest hold counts from the start of the attempt that won, or from the
     /// time at which the lock was handed over, or at which the last reader joined.
     Present { since: Timestamp },
-    /// Nobody. The lock is released at this time, and not renewed before.
+    /// Nobody. The lock is released at this time, and not renewed before. What would be a renewal finds out whether it is
+    /// lost.
     Gone { until: Timestamp },
 }
 
@@ -145,19 +146,22 @@ impl Fenced {
 impl Held {
     /// Returns when something is to be done if no reply comes before.
     pub(super) fn timeout(&self) -> Timestamp {
-        match (self.holder, &self.extension) {
-            (Holder::Gone { until }, _) => until,
-            (Holder::Present { .. }, Extension::Idle { due: Some(due), .. }) => {
-                self.valid_until.min(*due)
-            }
-            _ => self.valid_until,
+        let end = match self.holder {
+            Holder::Awaited { .. } => return self.valid_until,
+            Holder::Present { .. } => self.valid_until,
+            Holder::Gone { until } => until,
+        };
+        match &self.extension {
+            Extension::Idle { due: Some(due), .. } => end.min(*due),
+            _ => end,
         }
     }
 
     /// Notes that the holder has taken the lock.
-    pub(super) const fn claim(&mut self) {
+    pub(super) fn claim(&mut self, cx: &mut Context<'_>) {
         if let Holder::Awaited { since } = self.holder {
             self.holder = Holder::Present { since };
+            self.check_key(cx);
         }
     }
 
@@ -189,10 +193,15 @@ impl Held {
 
     /// Notes that the holder has gone, and has left the lock to be released at `until`. Returns false, and changes nothing,
     /// if it has gone before, or if the lock is not valid until then.
-    pub(super) fn leave(&mut self, until: Timestamp) -> bool {
+    ///
+    /// The lock is checked at once: from then on the nodes report when somebody else deletes its keys.
+    pub(super) fn leave(&mut self, cx: &mut Context<'_>, until: Timestamp) -> bool {
         let can_leave = !self.is_left() && until <= self.valid_until;
         if can_leave {
             self.holder = Holder::Gone { until };
+            if cx.now < until {
+                self.renew(cx);
+            }
         }
         can_leave
     }
@@ -225,7 +234,7 @@ impl Held {
     /// The lock rests on the same nodes as before until the extension succeeds. A node on which it has not arrived yet
     /// has the key for this holder alone, which keeps writers out as well as a reader does.
     pub(super) fn downgrade(&mut self, cx: &mut Context<'_>) -> bool {
-        if !self.allows_extension(cx.now, cx.config) {
+        if self.is_left() || !self.allows_extension(cx.now, cx.config) {
             return false;
         }
         let reader = Access::Reader { insists: true };
@@ -245,8 +254,9 @@ impl Held {
     /// Takes the report of a node that somebody else has changed or deleted the key. Once so many nodes have reported it that
     /// no majority can have our key, an extension finds out whether the lock is lost.
     ///
-    /// A lock whose renewal has ended is not extended for this. Reports that prove to be wrong lead to one extension for
-    /// each one that was due anyway, whatever somebody does to the key.
+    /// A lock whose renewal has ended is not extended for this. One that is not claimed yet is extended when it is claimed.
+    /// Reports that prove to be wrong lead to one extension for each one that was due anyway, whatever somebody does to the
+    /// key.
     pub(super) fn handle_key_changed(&mut self, cx: &mut Context<'_>, node: NodeId) {
         self.changes.get_or_insert_default().on.insert(node);
         self.check_key(cx);
@@ -256,13 +266,30 @@ impl Held {
         let Some(changes) = &self.changes else {
             return;
         };
-        let is_due = is_lost(cx.config.quorum, changes.on)
+        let is_watched = match self.holder {
+            Holder::Awaited { .. } => false,
+            Holder::Present { .. } => cx.config.keep_alive.renews(),
+            Holder::Gone { .. } => true,
+        };
+        let is_due = is_watched
+            && is_lost(cx.config.quorum, changes.on)
             && !changes.were_checked
-            && cx.config.keep_alive.renews()
             && matches!(self.extension, Extension::Idle { .. });
-        if is_due && self.extend(cx, cx.config.validity.ttl()) {
+        if is_due && self.renew(cx) {
             self.changes.get_or_insert_default().were_checked = true;
         }
+    }
+
+    /// Extends the lock by its own ttl. Checks a lock that its holder has left, by an extension that adds no time. Returns
+    /// whether an extension is under way now.
+    pub(super) fn renew(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.is_left() {
+            return self.extend(cx, cx.config.validity.ttl());
+        }
+        if matches!(self.extension, Extension::Idle { .. }) {
+            self.start_extension(cx, Ttl::at_least(Duration::ZERO));
+        }
+        true
     }
 
     /// Starts an extension, unless one for at least this ttl is under way. Returns whether one is now.
@@ -423,30 +450,33 @@ impl Held {
                 self.rests_on = Agreement::new(id, round.tally(), round.tally().granted(), cx.now);
                 let lost_on = round.lost_on();
                 self.extension = Extension::Idle {
-                    due: self
-                        .since()
-                        .and_then(|since| keep_alive.next_extension(since, round.start())),
+                    due: keep_alive.next_extension(self.since(), round.start()),
                     last: Some(LastExtension::new(id, &round)),
                 };
                 self.repair(cx, lost_on);
                 self.raise_counters(cx, lost_on);
-                cx.outbox.tell(Event::Extended { valid_until });
+                self.tell(cx, Event::Extended { valid_until });
             }
             ExtendVerdict::Failed => {
                 let lost_on = round.lost_on();
                 self.extension = Extension::Idle {
-                    due: self
-                        .since()
-                        .and_then(|since| keep_alive.next_try(since, cx.now)),
+                    due: keep_alive.next_try(self.since(), cx.now),
                     last: Some(LastExtension::new(id, &round)),
                 };
                 self.repair(cx, lost_on);
                 let valid_until = self.valid_until;
-                cx.outbox.tell(Event::ExtendFailed { valid_until });
+                self.tell(cx, Event::ExtendFailed { valid_until });
             }
         }
         self.check_key(cx);
         None
+    }
+
+    /// Tells the holder of an extension, if there is one.
+    fn tell(&self, cx: &mut Context<'_>, event: Event) {
+        if !self.is_left() {
+            cx.outbox.tell(event);
+        }
     }
 
     /// Sets our key on nodes that do not have it, and the fencing counter with it. The reply is not counted, so
@@ -493,9 +523,8 @@ impl Held {
     /// a majority, and has probably released the key since. The extension sets our key there, so that the lock no
     /// longer rests on a bare majority.
     pub(super) fn hasten(&mut self, config: &LeaseConfig) {
-        let soon = self
-            .since()
-            .and_then(|since| config.keep_alive.next_try(since, since));
+        let since = self.since();
+        let soon = config.keep_alive.next_try(since, since);
         if self.was_never_extended()
             && !self.rests_on.denied().is_empty()
             && let Extension::Idle { due: Some(due), .. } = &mut self.extension
@@ -505,17 +534,16 @@ impl Held {
         }
     }
 
-    /// Returns from when on the longest hold counts, if anybody has the lock.
-    const fn since(&self) -> Option<Timestamp> {
+    /// Returns from when on the longest hold counts: never if nobody has the lock.
+    const fn since(&self) -> Timestamp {
         match self.holder {
-            Holder::Awaited { since } | Holder::Present { since } => Some(since),
-            Holder::Gone { .. } => None,
+            Holder::Awaited { since } | Holder::Present { since } => since,
+            Holder::Gone { .. } => Timestamp::MAX,
         }
     }
 
     fn allows_extension(&self, at: Timestamp, config: &LeaseConfig) -> bool {
-        let since = self.since();
-        since.is_some_and(|since| config.keep_alive.allows(since, at))
+        config.keep_alive.allows(self.since(), at)
     }
 
     /// Returns whether an extension has ended, and the next one has not started.

@@ -108,7 +108,9 @@ impl Lease {
             }
             State::Backoff(_) => self.retry(now),
             State::Held(_) => {
-                self.extend(now);
+                if let Some((held, mut cx)) = self.held(now) {
+                    held.renew(&mut cx);
+                }
             }
             State::Releasing(it) => {
                 if let Some(verdict) = it.round.give_up() {

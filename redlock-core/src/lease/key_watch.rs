@@ -158,11 +158,6 @@ impl KeyWatch {
         self.ask_again(node, all)
     }
 
-    /// Likewise, of one slot.
-    pub(super) fn handle_slot_change(&mut self, node: NodeId, slot: Slot) -> Option<SlotSet> {
-        self.ask_again(node, [slot].into_iter().collect())
-    }
-
     fn ask_again(&mut self, node: NodeId, changed: SlotSet) -> Option<SlotSet> {
         self.has_news = true;
         self.about = self.unanswered().union(changed);

@@ -129,15 +129,6 @@ impl Lease {
         }
     }
 
-    /// Probes one slot of a semaphore on a node again, because it may have changed there. Does nothing if the lease does not
-    /// watch the slots.
-    pub fn probe_slot_again(&mut self, node: NodeId, slot: Slot) {
-        if self.config.quorum.all().contains(node) {
-            self.probe_if(node, |key_watch| key_watch.handle_slot_change(node, slot));
-            self.gather_after_change(node);
-        }
-    }
-
     fn is_watching(&self) -> bool {
         matches!(&self.state, State::Backoff(it) if it.key_watch.is_some())
     }

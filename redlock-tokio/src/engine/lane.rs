@@ -58,7 +58,7 @@ pub(crate) use self::{
     discovery::Discovery,
     handle::{LaneHandle, runtime_ended},
     limits::LaneLimits,
-    requester::{ReplyTo, Requester},
+    requester::{OnRelease, ReplyTo, Requester},
     set_requests::SetRequests,
     status_board::Prospect,
     voting_right::OnWithdrawal,
@@ -101,6 +101,7 @@ impl Drop for End {
 /// The callbacks by which a lane informs the leases.
 pub(crate) struct Listeners {
     pub(crate) freed_notifier: FreedNotifier,
+    pub(crate) on_release: OnRelease,
     pub(crate) on_withdrawal: OnWithdrawal,
     pub(crate) on_connection: OnConnection,
 }
@@ -170,7 +171,7 @@ impl Lane {
             _end: End(Arc::clone(&status)),
             status,
             right,
-            requests: Requests::new(id, clock.clone(), inbox, counters),
+            requests: Requests::new(id, clock.clone(), inbox, counters, listeners.on_release),
             backoff: Backoff::new(random),
             observed: ObservedNode::new(observers, Arc::clone(&handle.address), clock),
         };

@@ -186,7 +186,6 @@ impl<T: Clone> Queue<T> {
         if let Some(waiter) = several {
             queues.keys.note_end_of_reservation(&waiter, now);
         }
-        let mut has_ended = false;
         let mut backs_off = false;
         let mut others_wait = false;
         for key in keys.iter() {
@@ -195,7 +194,6 @@ impl<T: Clone> Queue<T> {
             };
             let has_waiters = queue.get().waiting() > 0;
             if queue.get_mut().end_turn(ticket) {
-                has_ended = true;
                 backs_off |= match queue.get_mut().past_mut() {
                     Some(past) => past.end_turn(now, held, policy, has_waiters),
                     None => queues.recent.end_turn(key, now, held, policy),
@@ -212,15 +210,12 @@ impl<T: Clone> Queue<T> {
         }
         shrink::map(&mut queues.keys.by_key);
         queues.waiting -= usize::from(was_waiting);
-        let mut follow_ups = Vec::new();
-        if has_ended {
-            follow_ups = queues.shared.look_again(keys);
-        }
         if others_wait {
             // After all of them are free, because a waiter may want several.
-            follow_ups.extend(queues.advance_all(keys, now, backs_off));
+            queues.advance_all(keys, now, backs_off)
+        } else {
+            Vec::new()
         }
-        follow_ups
     }
 
     /// Ends the reservation for a waiter, if its time is over. The others that wait now may pass.

@@ -32,14 +32,20 @@ impl LockGuard {
     /// ```
     ///
     /// Until then nobody holds the lock, and everybody finds it held: other processes, and the waiters of this process. It
-    /// is neither renewed nor handed over, and [`max_hold`](crate::LockOptions::max_hold) does not end it. If a majority
-    /// of the nodes loses the keys meanwhile, the lock ends with them.
+    /// is neither renewed nor handed over, and [`max_hold`](crate::LockOptions::max_hold) does not end it.
+    ///
+    /// If a majority of the nodes loses the keys meanwhile, the lock ends with them, for this process too:
+    /// [`force_unlock`](crate::Redlock::force_unlock) frees it for all. This process learns of it as a
+    /// [holder](crate::Hold::is_valid) does: within a round trip if the servers report it, and otherwise when the lock would be
+    /// renewed.
     ///
     /// [`Redlock::shutdown`](crate::Redlock::shutdown) neither waits for such a lock nor releases it, and counts it as
     /// [held](crate::ShutdownReport::held). If the process or its runtime ends first, the keys expire on the nodes, at
     /// least `time` after the lock was taken, and at most one ttl later.
     ///
-    /// Costs nothing if the lock is valid for long enough, and otherwise one round trip to the majority, for an extension.
+    /// Waits for nothing if the lock is valid for long enough, and otherwise for one round trip to the majority, for an
+    /// extension. In the background each node gets a request that checks the lock, and another one at each time at which it
+    /// would be renewed.
     ///
     /// # Cancel safety
     ///

@@ -71,7 +71,8 @@ impl Redlock {
     ///
     /// **The holder is not asked.** If it still works, two work at once from now on, until it learns of it: within a
     /// round trip if the servers [report](crate::Hold::is_valid) it, and otherwise at its next extension, after a third of its ttl by
-    /// default. Look for the process that the inspection names first.
+    /// default. Look for the process that the inspection names first. Holders of this process, and those that wait for the
+    /// lock, are told at once.
     ///
     /// A node that does not answer is owed the release for as long as the key may live, as it is that of a lock. The log
     /// gets a warning with the [label](crate::RedlockBuilder::client_label) of this client and of each holder.
@@ -155,12 +156,7 @@ impl Redlock {
         let now = self.client.clock.now();
         let turns = self.client.queue.turns_and_waiters();
         let lock = |(turn, waiting): (Contender, _)| Some(turn.lease()?.describe(now, waiting));
-        // An adopted lock has no place in the queue.
-        let leases = self.client.timers.scheduled();
-        let leases = leases.filter_map(Contender::into_lease);
-        let adopted = leases.filter(|lease| lease.is_adopted());
-        let adopted = adopted.map(|lease| lease.describe(now, 0));
-        turns.filter_map(lock).chain(adopted).collect()
+        turns.filter_map(lock).collect()
     }
 }
 

@@ -72,9 +72,15 @@ impl World {
             let (orderer, obeyed) = mpsc::unbounded_channel();
             let address = format!("node-{}", id.index());
             let session = Box::new(wire);
-            let withdrawn = listeners.on_withdrawal;
-            let (handle, lane) =
-                StandIn::new(id, &address, clock.clone(), session, obeyed, withdrawn);
+            let (handle, lane) = StandIn::new(
+                id,
+                &address,
+                clock.clone(),
+                session,
+                obeyed,
+                listeners.on_withdrawal,
+                listeners.on_release,
+            );
             handles.push(handle);
             lanes.push(future::spawn(lane.run()));
             servers.push(future::spawn(server));

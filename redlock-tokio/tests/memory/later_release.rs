@@ -2,9 +2,11 @@
 
 use std::{thread, time::Duration};
 
+use futures::future::BoxFuture;
 use redlock_tokio::{
-    Clock, ExtendError, LockGuard, LockOptions, LossReason, MemoryNode, OptionsError, Redlock,
-    ReleaseAfterError,
+    Clock, ExtendError, Lock, LockGuard, LockOptions, LossReason, MemoryNode, NodeError,
+    OptionsError, Redlock, ReleaseAfterError,
+    node::{Answer, Command, Session},
 };
 use tokio::{
     runtime::Runtime,
@@ -13,8 +15,18 @@ use tokio::{
 
 use crate::support::{
     MS,
-    in_memory::{all_empty, over, settle, three_nodes},
+    in_memory::{Opens, all_empty, over, settle, three_nodes},
 };
+
+/// A session of a node that reports nothing.
+#[derive(Clone)]
+struct Deaf(MemoryNode);
+
+impl Session for Deaf {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        self.0.execute(batch)
+    }
+}
 
 /// A process with a lock, another process, and their nodes.
 struct Two {
@@ -131,17 +143,79 @@ async fn a_shutdown_neither_waits_for_such_a_lock_nor_releases_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_key_is_deleted_before_the_time_if_too_few_nodes_have_kept_theirs() {
+async fn a_lock_that_a_majority_has_lost_is_over_and_leaves_no_key() {
     let two = Two::new().await;
     let guard = two.own.lock("k").await.unwrap();
     guard.release_after(MS(5000)).await.unwrap();
     two.nodes[0].clear();
     assert!(!two.is_free().await, "two nodes have it");
+    sleep(MS(1000)).await;
     two.nodes[1].clear();
-    assert!(two.nodes[2].contains("k"));
+    sleep(MS(100)).await;
+    assert!(all_empty(&two.nodes) && two.own.held().is_empty());
     assert!(two.is_free().await);
-    sleep(MS(4990)).await;
-    assert!(two.nodes[2].contains("k"));
+}
+
+/// No client would find it held.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_freed_before_its_time_ends_in_its_own_process_too() {
+    type Kind = fn(&Redlock) -> Lock;
+    let kinds: [Kind; 4] = [
+        |it| it.lock("k"),
+        |it| it.lock("k").options(LockOptions::new().no_renewal()),
+        |it| it.rw_lock("k").write(),
+        |it| it.semaphore("k", 1).acquire(),
+    ];
+    for kind in kinds {
+        for by_itself in [false, true] {
+            for time in [MS(9000), MS(30_000)] {
+                let two = Two::new().await;
+                let guard = kind(&two.own).await.unwrap();
+                guard.release_after(time).await.unwrap();
+                sleep(MS(100)).await;
+                assert!(kind(&two.own).wait(MS(0)).await.is_err(), "it is kept");
+                let waiting = tokio::spawn(kind(&two.own).wait(MS(60_000)).into_future());
+                sleep(MS(100)).await;
+                let freed = Instant::now();
+                let by = if by_itself { &two.own } else { &two.other };
+                let inspection = by.inspect("k").await.unwrap();
+                by.force_unlock(&inspection).await;
+                drop(waiting.await.unwrap().unwrap());
+                assert!(freed.elapsed() < MS(50), "after {:?}", freed.elapsed());
+                assert!(two.own.held().is_empty());
+            }
+        }
+    }
+}
+
+/// As a held lock does at its next extension.
+#[tokio::test(start_paused = true)]
+async fn without_reports_a_kept_lock_that_is_freed_ends_in_its_process_within_a_third_of_its_ttl() {
+    let nodes = three_nodes();
+    let deaf = nodes.iter().cloned().map(|node| Opens::new(Deaf(node)));
+    let own = Redlock::builder().custom_nodes(deaf).clock(Clock::tokio());
+    let own = own.build().await.unwrap();
+    let other = over(&nodes).build().await.unwrap();
+    let guard = own.lock("k").await.unwrap();
+    guard.release_after(MS(9000)).await.unwrap();
+    sleep(MS(100)).await;
+    let inspection = other.inspect("k").await.unwrap();
+    other.force_unlock(&inspection).await;
+    sleep(MS(3400)).await;
+    assert!(own.try_lock("k").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_lock_of_several_keys_ends_with_one_of_them() {
+    let two = Two::new().await;
+    let guard = two.own.lock_all(["a", "k"]).await.unwrap();
+    guard.release_after(MS(9000)).await.unwrap();
+    sleep(MS(100)).await;
+    let inspection = two.other.inspect("k").await.unwrap();
+    two.other.force_unlock(&inspection).await;
+    sleep(MS(50)).await;
+    assert!(two.own.try_lock("a").await.is_ok());
+    assert!(two.other.try_lock("a").await.is_ok(), "as a lost lock does");
 }
 
 #[tokio::test(start_paused = true)]

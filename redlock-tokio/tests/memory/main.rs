@@ -16,6 +16,7 @@ mod observers;
 mod odd_node;
 mod once;
 mod outages;
+mod own_changes;
 mod peak;
 mod permits;
 mod probing;

@@ -162,3 +162,22 @@ async fn a_job_is_dropped_when_its_lock_is_lost() {
         "{error}"
     );
 }
+
+/// Whoever frees it wants the job to run again.
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_lock_is_freed_can_run_again_in_the_same_process() {
+    let nodes = three_nodes();
+    let (own, other) = (
+        host(&nodes, Duration::ZERO).await,
+        host(&nodes, Duration::ZERO).await,
+    );
+    let outcome = job(&own).run(async |_| ()).await.unwrap();
+    assert_eq!(outcome, OnceOutcome::Ran(()));
+    sleep(MS(100)).await;
+    let key = own.held()[0].keys[0].clone();
+    let inspection = other.inspect(key).await.unwrap();
+    other.force_unlock(&inspection).await;
+    sleep(MS(50)).await;
+    let outcome = job(&own).run(async |_| ()).await.unwrap();
+    assert_eq!(outcome, OnceOutcome::Ran(()));
+}

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_tokio::{LockGuard, LossReason, Redlock, test_util::RedisServers};
+use redlock_tokio::{LockGuard, LockOptions, LossReason, Redlock, test_util::RedisServers};
+use tokio::time::timeout;
 
 use crate::support::{Cli, MS, eventually, trusting};
 
@@ -35,7 +36,7 @@ impl Scene {
             cli.run(command);
         }
         let changed = Instant::now();
-        let lost = tokio::time::timeout(MS(2000), guard.lost()).await;
+        let lost = timeout(MS(2000), guard.lost()).await;
         let took = changed.elapsed();
         let reason = lost.ok()?;
         assert_eq!(reason, LossReason::KeysLost);
@@ -117,4 +118,44 @@ async fn the_loss_of_a_minority_ends_nothing_and_extensions_report_nothing_to_th
     drop((guard, other));
     scene.redlock.shutdown().await;
     drop(scene.servers);
+}
+
+/// A server does not notify the connection that has made a change.
+#[tokio::test]
+async fn a_process_learns_of_the_locks_that_it_frees_by_force() {
+    let scene = Scene::new("?protocol=resp3").await;
+    let free = async |by: &Redlock, key: &str| {
+        let inspection = by.inspect(key).await.unwrap();
+        by.force_unlock(&inspection).await;
+    };
+    let guard = scene.redlock.lock("k").await.unwrap();
+    free(&scene.redlock, "k").await;
+    let lost = timeout(MS(2000), guard.lost()).await;
+    assert_eq!(lost, Ok(LossReason::KeysLost));
+
+    let other = scene.servers.builder().build().await.unwrap();
+    let _held = other.lock("k").ttl(TTL).await.unwrap();
+    let seldom = LockOptions::new().retry_delay(TTL, 2 * TTL).wait(TTL);
+    let looks = || scene.clis.iter().map(|cli| cli.calls("pttl"));
+    let before: Vec<_> = looks().collect();
+    let waiting = tokio::spawn(scene.redlock.lock("k").options(seldom).into_future());
+    let has_looked = || looks().zip(&before).all(|(now, before)| now > *before);
+    eventually("it looks at the key", has_looked).await;
+    free(&scene.redlock, "k").await;
+    let woken = timeout(MS(2000), waiting).await;
+    drop(woken.expect("it is woken").unwrap().unwrap());
+}
+
+/// The process that keeps it would find it held for 50 seconds.
+#[tokio::test]
+async fn a_process_learns_that_a_lock_is_freed_that_it_keeps() {
+    let scene = Scene::new("?protocol=resp3").await;
+    let other = scene.servers.builder().build().await.unwrap();
+    let guard = scene.redlock.lock("k").await.unwrap();
+    guard.release_after(TTL - MS(10_000)).await.unwrap();
+    eventually("it is checked", || scene.scripts_run() >= 5).await;
+    let inspection = other.inspect("k").await.unwrap();
+    other.force_unlock(&inspection).await;
+    eventually("it has ended", || scene.redlock.held().is_empty()).await;
+    drop(scene.redlock.try_lock("k").await.unwrap());
 }

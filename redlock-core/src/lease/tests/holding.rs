@@ -239,13 +239,30 @@ fn a_lock_that_is_left_is_released_at_its_time_and_not_renewed() {
     let mut driven = Driven::held();
     let token = driven.lease.token();
     assert!(driven.run(|lease| lease.release_at(at(100), at(700))));
-    assert_eq!(driven.lease.poll_timeout(), Some(at(700)));
+    driven.reply(at(101), &[Granted; 5]);
     driven.run(|lease| {
         lease.claim(at(300));
-        assert!(!lease.extend(at(300)) && !lease.hand_over(at(300)));
-        lease.handle_timeout(at(699));
+        assert!(!lease.extend(at(300)) && !lease.hand_over(at(300)) && !lease.downgrade(at(300)));
+        lease.handle_timeout(at(399));
     });
-    assert_eq!((driven.sent.len(), driven.told.len()), (0, 0));
+    // Until the keys expire by themselves, and no longer.
+    let check = |millis| Operation::Extend {
+        token,
+        ttl: Ttl::new(MS(millis)).unwrap(),
+    };
+    assert_eq!(driven.operations(), [check(900)]);
+    assert_eq!(
+        driven.lease.valid_until(at(399)),
+        Some(at(900)),
+        "as before"
+    );
+    // It is checked when it would be renewed.
+    assert_eq!(driven.lease.poll_timeout(), Some(at(400)));
+    driven.run(|lease| lease.handle_timeout(at(400)));
+    assert_eq!(driven.operations()[1..], [check(600)]);
+    assert_eq!(driven.lease.poll_timeout(), Some(at(700)));
+    assert_eq!(driven.told, []);
+    driven.sent.clear();
     driven.run(|lease| lease.handle_timeout(at(700)));
     assert_eq!(driven.operations(), [release_of(token)]);
     driven.reply(at(701), &[Granted; 3]);
@@ -258,11 +275,12 @@ fn a_lock_can_be_left_for_as_long_as_it_is_valid() {
     let before = driven.lease.clone();
     assert!(!driven.run(|lease| lease.release_at(at(100), at(901))));
     assert_eq!(driven.lease, before, "nothing has changed");
-    // An extension that is under way when the holder goes keeps the lock, and starts no renewal.
+    // An extension that is under way when the holder goes keeps the lock, and is the first check.
     driven.run(|lease| lease.handle_timeout(at(300)));
     assert!(driven.run(|lease| lease.release_at(at(300), at(900))));
     driven.reply(at(301), &[Granted; 3]);
-    assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
+    assert_eq!(driven.sent.len(), 1);
+    assert_eq!(driven.lease.poll_timeout(), Some(at(600)));
     // The process was stopped for longer than the lock was valid.
     driven.run(|lease| lease.handle_timeout(at(5000)));
     assert!(matches!(
@@ -292,18 +310,63 @@ fn keys_of_a_lock_that_was_left_are_not_deleted_before_its_time() {
         withdrawn.run(|lease| lease.handle_withdrawal(at(11), node, withdrawal));
     }
 
-    let mut deleted = Driven::held();
-    deleted.run(|lease| lease.handle_timeout(at(300)));
-    deleted.run(|lease| lease.release_at(at(301), at(800)));
-    deleted.reply(at(302), &[Denied; 3]);
-
-    for driven in [abandoned, withdrawn, deleted] {
+    for driven in [abandoned, withdrawn] {
         let unconfirmed = Event::Released(ReleaseVerdict::Unconfirmed);
         assert_eq!(driven.told, [unconfirmed], "nobody is there to lose it");
         assert!(driven.lease.is_closed());
         let released = |it: &Operation| matches!(it, Operation::Release { .. });
         assert!(!driven.operations().iter().any(released));
     }
+}
+
+/// A lock that is left, renewed or not, after its first check.
+fn left(renews: bool) -> Driven {
+    let mut driven = Driven::held();
+    if !renews {
+        driven.config().keep_alive = KeepAlive::on_demand(MS(50));
+    }
+    driven.run(|lease| lease.release_at(at(100), at(800)));
+    driven.reply(at(101), &[Granted; 3]);
+    driven.sent.clear();
+    driven
+}
+
+#[test]
+fn a_lock_that_is_left_ends_when_a_majority_has_lost_its_keys() {
+    for renews in [true, false] {
+        let mut reported = left(renews);
+        for node in 0..3 {
+            let node = NodeId::new(node).unwrap();
+            reported.run(|lease| lease.handle_key_changed(at(200), node));
+        }
+        reported.reply(at(201), &[Denied; 3]);
+        let token = reported.lease.token();
+        assert_eq!(reported.operations()[1..], [release_of(token)]);
+        let ended = Event::Released(ReleaseVerdict::NotHeld);
+        assert_eq!(reported.told, [ended], "nobody is there to lose it");
+        assert!(reported.lease.is_closed());
+    }
+    // Nodes that report nothing.
+    let mut checked = left(true);
+    checked.run(|lease| lease.handle_timeout(at(400)));
+    checked.reply(at(401), &[Denied, Granted, Denied, Denied]);
+    assert!(checked.lease.is_closed());
+}
+
+#[test]
+fn reports_about_a_lock_that_nobody_has_taken_wait_for_its_holder() {
+    let mut driven = Driven::new(config());
+    driven.acquire(at(0));
+    driven.reply(at(1), &[Granted; 3]);
+    driven.sent.clear();
+    for node in 0..3 {
+        let node = NodeId::new(node).unwrap();
+        driven.run(|lease| lease.handle_key_changed(at(2), node));
+    }
+    assert_eq!(driven.operations(), []);
+    driven.run(|lease| lease.claim(at(3)));
+    driven.reply(at(4), &[Denied; 3]);
+    assert_eq!(driven.told.last(), Some(&Event::Lost(LossReason::KeysLost)));
 }
 
 #[test]

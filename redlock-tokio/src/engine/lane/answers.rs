@@ -7,11 +7,11 @@ use super::{
     counters::Counters,
     in_flight::Completed,
     owed_releases::OwedReleases,
-    requester::ReplyTo,
+    requester::{OnRelease, ReplyTo},
 };
 use crate::{
     Clock, NodeError, foreign,
-    node::{Answer, Command},
+    node::{Answer, Command, Vote},
 };
 
 /// Passes answers to the requesters, and remembers the releases that the node is owed afterwards.
@@ -19,14 +19,21 @@ pub(super) struct Answers {
     node: NodeId,
     clock: Clock,
     pub(super) owed_releases: OwedReleases,
+    on_release: OnRelease,
 }
 
 impl Answers {
-    pub(super) fn new(node: NodeId, clock: Clock, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(
+        node: NodeId,
+        clock: Clock,
+        counters: Arc<Counters>,
+        on_release: OnRelease,
+    ) -> Self {
         Self {
             node,
             clock,
             owed_releases: OwedReleases::new(node, counters),
+            on_release,
         }
     }
 
@@ -100,6 +107,10 @@ impl Answers {
         eligibility: Eligibility,
     ) {
         if matches!(command.operation(), Operation::Release { .. }) {
+            // Of several keys, some may be gone.
+            if answer == Ok(Vote::Granted) || (command.has_several_keys() && answer.is_ok()) {
+                foreign::call(|| (self.on_release)(&command, &**purpose.requester()));
+            }
             self.owed_releases.settle(now, command, &purpose, &answer);
         }
         if let Purpose::Request(ReplyTo { requester, round }) = purpose {

@@ -1,6 +1,11 @@
+use std::sync::Arc;
+
 use redlock_core::Operation;
 
-use super::{owed_releases::Owed, requester::ReplyTo};
+use super::{
+    owed_releases::Owed,
+    requester::{ReplyTo, Requester},
+};
 use crate::node::Command;
 
 /// Commands that travel together, in order, and the purpose of each.
@@ -19,6 +24,16 @@ pub(super) enum Purpose {
     Request(ReplyTo),
     /// The node is owed a release.
     OwedRelease(Owed),
+}
+
+impl Purpose {
+    /// Returns for whom the command is sent.
+    pub(super) fn requester(&self) -> &Arc<dyn Requester> {
+        match self {
+            Self::Request(reply_to) => &reply_to.requester,
+            Self::OwedRelease(owed) => owed.requester(),
+        }
+    }
 }
 
 impl Batch {

@@ -43,6 +43,12 @@ pub(super) struct Owed {
     requester: Arc<dyn Requester>,
 }
 
+impl Owed {
+    pub(super) fn requester(&self) -> &Arc<dyn Requester> {
+        &self.requester
+    }
+}
+
 struct Entry {
     command: Command,
     owed: Owed,
@@ -66,10 +72,7 @@ impl OwedReleases {
         purpose: &Purpose,
         answer: &Answer,
     ) {
-        let requester = match purpose {
-            Purpose::OwedRelease(owed) => &owed.requester,
-            Purpose::Request(origin) => &origin.requester,
-        };
+        let requester = purpose.requester();
         let requests = requester.set_requests().state(self.node);
         let reply = reply_of(answer, now);
         let release = match purpose {

@@ -15,6 +15,7 @@ use super::{
     counters::Counters,
     handle::{LookUp, Message},
     limits::MAX_BATCH,
+    requester::OnRelease,
 };
 use crate::{Clock, NodeError, foreign, sync::mpsc};
 
@@ -39,13 +40,14 @@ impl Requests {
         clock: Clock,
         inbox: mpsc::UnboundedReceiver<Message>,
         counters: Arc<Counters>,
+        on_release: OnRelease,
     ) -> Self {
         Self {
             node,
             inbox,
             backlog: Backlog::new(),
             is_closed: false,
-            answers: Answers::new(node, clock, Arc::clone(&counters)),
+            answers: Answers::new(node, clock, Arc::clone(&counters), on_release),
             look_ups: Vec::new(),
             drains: Vec::new(),
             counters,

@@ -11,6 +11,7 @@ use super::{
     counters::Counters,
     handle::LaneHandle,
     in_flight::{Completed, InFlight},
+    requester::OnRelease,
     requests::Requests,
     status_board::StatusBoard,
     voting_right::OnWithdrawal,
@@ -47,6 +48,7 @@ impl StandIn {
         session: Box<dyn Session>,
         orders: UnboundedReceiver<Order>,
         on_withdrawal: OnWithdrawal,
+        on_release: OnRelease,
     ) -> (LaneHandle, Self) {
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
@@ -55,7 +57,7 @@ impl StandIn {
         let handle = LaneHandle::new(address, sender, Arc::clone(&counters), status);
         let lane = Self {
             in_flight: in_flight(&counters),
-            requests: Requests::new(node, clock, inbox, counters),
+            requests: Requests::new(node, clock, inbox, counters, on_release),
             session,
             orders,
             eligibility: Eligibility::ALWAYS,

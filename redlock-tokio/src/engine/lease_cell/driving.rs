@@ -5,7 +5,7 @@
 use std::{collections::VecDeque, sync::Arc, task::Waker, time::Duration};
 
 use redlock_core::{
-    AcquireFailure, Eligibility, Event, NodeId, NodeSet, Operation, Reply, Share, Slot, Timestamp,
+    AcquireFailure, Eligibility, Event, NodeId, NodeSet, Operation, Reply, Share, Timestamp,
     Transmit,
 };
 
@@ -45,9 +45,6 @@ impl LeaseCell {
             });
         if self.keys.share() != Share::Exclusive {
             self.tell_others(now, &changes);
-        }
-        if self.is_adopted() && changes.departure.is_some() {
-            self.wake_local_requests(now);
         }
         // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
         if changes.for_holder {
@@ -295,8 +292,7 @@ impl LeaseCell {
     }
 
     pub(super) fn place(&self) -> Place<'_> {
-        let policy = &self.terms.policy;
-        Place::new(&self.client.queue, &self.keys, self.ticket, policy)
+        Place::new(&self.client.queue, &self.keys, self.ticket, &self.terms)
     }
 
     /// Returns the policy of a turn that may be longer than usual.
@@ -346,13 +342,6 @@ pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) ->
                 let begin =
                     |state: &mut CellState| cell.begin(state, now, turn.deadline, backs_off);
                 let ((), changes) = cell.step(now, begin);
-                (cell, changes)
-            }
-            FollowUp::LookAgain { lease } => {
-                let Some(cell) = lease.into_lease() else {
-                    continue;
-                };
-                let ((), changes) = cell.step(now, |state| cell.probe_again(state, Slot::FIRST));
                 (cell, changes)
             }
             FollowUp::ScheduleExpiry { waiter, at } => {

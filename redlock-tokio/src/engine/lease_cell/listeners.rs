@@ -1,8 +1,8 @@
-use std::sync::Arc;
+use std::{any::Any, ptr, sync::Arc};
 
 use redlock_core::NodeId;
 
-use super::Contender;
+use super::{Contender, LeaseCell};
 use crate::{
     engine::{lane::Listeners, queue::Queue, timers::Timers},
     node::FreedNotifier,
@@ -15,7 +15,7 @@ pub(crate) fn listeners(
     timers: &Arc<Timers<Contender>>,
 ) -> Listeners {
     // Without the queue there are no waiters, and without the timers no leases.
-    let (waiting, connected) = (Arc::downgrade(queue), Arc::downgrade(queue));
+    let [waiting, beside, connected] = [(); 3].map(|()| Arc::downgrade(queue));
     let timers = Arc::downgrade(timers);
     Listeners {
         freed_notifier: FreedNotifier::new(move |key| {
@@ -23,19 +23,20 @@ pub(crate) fn listeners(
                 return;
             };
             match key {
-                Some(key) => {
-                    for (turn, slot) in queue.turns_at(key) {
-                        match (turn.into_lease(), slot) {
-                            (Some(lease), Some(slot)) => lease.handle_slot_freed(node, slot),
-                            (Some(lease), None) => lease.handle_freed(node),
-                            (None, _) => {}
-                        }
-                    }
-                }
+                Some(key) => tell(&queue, node, key, None),
                 None => {
                     for lease in queue.turns().filter_map(Contender::into_lease) {
                         lease.handle_flush(node);
                     }
+                }
+            }
+        }),
+        on_release: Box::new(move |command, by| {
+            // None for a release by force.
+            let by = (by as &dyn Any).downcast_ref::<LeaseCell>();
+            if let Some(queue) = beside.upgrade() {
+                for key in command.keys() {
+                    tell(&queue, node, key.as_bytes(), by);
                 }
             }
         }),
@@ -56,5 +57,27 @@ pub(crate) fn listeners(
                 lease.handle_connection(node);
             }
         }),
+    }
+}
+
+/// Tells the leases that watch a key, or hold it, that it is gone from a node or was changed there: by a lease of this
+/// process, if there is one.
+fn tell(queue: &Queue<Contender>, node: NodeId, key: &[u8], by: Option<&LeaseCell>) {
+    for (turn, slot) in queue.turns_at(key) {
+        let Some(lease) = turn.into_lease() else {
+            continue;
+        };
+        match slot {
+            _ if by.is_some_and(|by| lease.begins_after(by)) => {}
+            Some(slot) => lease.handle_slot_freed(node, slot),
+            None => lease.handle_freed(node),
+        }
+    }
+}
+
+impl LeaseCell {
+    /// Returns whether the lease asks only after a release of this one, which it need not be told of.
+    fn begins_after(&self, by: &Self) -> bool {
+        ptr::eq(self, by) || self.place().takes_turns_with(by.place())
     }
 }

@@ -63,24 +63,12 @@ impl LeaseCell {
             self.let_readers_in(now);
             carry_out(now, self.place().note_hold(now)).wake_all();
         }
-        // Without a permit, it may still have kept the others from its slot.
-        if changes.departure.is_some()
-            && self.keys.slots().is_some()
-            && let Some(slot) = self.slot()
-        {
-            // A server does not notify the connection that has made the change. The probe takes a round trip, in which
-            // other processes are notified and go first.
+        // It has kept the others from its slot, which may have been free.
+        if changes.departure.is_some() && self.keys.slots().is_some() {
             let turns = self.place().turns_beside();
             for lease in turns.into_iter().filter_map(Contender::into_lease) {
-                lease.update(now, |state| lease.probe_again(state, slot));
+                lease.update(now, |_| ());
             }
-        }
-    }
-
-    /// Probes the key, or this slot, on all nodes again.
-    pub(super) fn probe_again(&self, state: &mut CellState, slot: Slot) {
-        for node in self.client.quorum.all().iter() {
-            state.lease.probe_slot_again(node, slot);
         }
     }
 

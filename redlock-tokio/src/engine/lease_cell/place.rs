@@ -2,7 +2,7 @@
 
 use redlock_core::{Share, Timestamp};
 
-use super::Contender;
+use super::{Contender, Terms};
 use crate::{
     Key,
     engine::queue::{Entry, FollowUp, JoinOutcome, Queue, Refused, Role, Ticket},
@@ -20,16 +20,18 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Creates the place of a request with this policy. A reader that may not wait asks the nodes itself, even if another
+    /// Creates the place of a request with these terms. A reader that may not wait asks the nodes itself, even if another
     /// one does.
     pub(super) fn new(
         queue: &'a Queue<Contender>,
         keys: &'a KeySet,
         ticket: Ticket,
-        policy: &QueuePolicy,
+        terms: &Terms,
     ) -> Self {
+        let policy = &terms.policy;
         let joins = policy.hands_over && !policy.streak.is_zero() && !policy.wait.is_zero();
         let role = match keys.share() {
+            _ if terms.adopts_from.is_some() => Some(Role::Adopter),
             Share::Permit(permits) => Some(Role::Permit(permits)),
             Share::Reader if joins => Some(Role::Reader),
             Share::Reader => Some(Role::LoneReader),
@@ -102,6 +104,17 @@ impl<'a> Place<'a> {
     pub(super) fn note_hold(self, now: Timestamp) -> Vec<FollowUp<Contender>> {
         let note = |role| self.queue.note_hold(self.key(), role, self.ticket, now);
         self.role.map(note).unwrap_or_default()
+    }
+
+    /// Returns whether requests at these two places, which have a key in common, ask one after the other: those for plain
+    /// locks do so, and so do readers and writers.
+    pub(super) fn takes_turns_with(self, other: Self) -> bool {
+        let is_read_write = |role| matches!(role, Role::Reader | Role::LoneReader | Role::Writer);
+        match (self.role, other.role) {
+            (None, None) => true,
+            (Some(own), Some(other)) => is_read_write(own) && is_read_write(other),
+            _ => false,
+        }
     }
 
     /// Returns what has a turn for the same semaphore, or the same lock of readers and writers.

@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use redlock_core::{AcquireFailure, FencingToken, Slot, Timestamp};
+use redlock_core::{AcquireFailure, FencingToken, Timestamp};
 
 use super::{
     Client, Contender, HeldLease, LeaseCell, LeaseRequest, LockTicket, stage::Stage,
     state::CellState,
 };
-use crate::{
-    engine::{lane::Prospect, queue::Role},
-    node::Holder,
-};
+use crate::{engine::lane::Prospect, node::Holder};
 
 impl HeldLease {
     /// Gives the lock away, without a release. `None` if it is not held any more.
@@ -43,6 +40,10 @@ pub(crate) fn adopt(
     let now = client.clock.now();
     let left = ticket.until.saturating_sub(client.wall_clock.since_1970());
     let lease = LeaseCell::new(client, client.next_ticket(), request);
+    // It does not wait, and the requests of this process wait for it as for another process. In the queue, it is told of
+    // what others do with its key.
+    let enter = |_| Contender::Lease(Arc::clone(&lease));
+    let _ = lease.place().join(now, &request.terms.policy, enter);
     let until = now.saturating_add(left);
     lease.update(now, |state| {
         lease.begin_adoption(state, now, until, ticket.fence);
@@ -55,12 +56,6 @@ pub(crate) fn adopt(
 }
 
 impl LeaseCell {
-    /// Returns whether the lock is, or will be, adopted. Such a lease has no place in the queue: it does not wait, and the
-    /// requests of this process wait for it as for another process.
-    pub(crate) fn is_adopted(&self) -> bool {
-        self.terms.adopts_from.is_some()
-    }
-
     fn begin_adoption(
         &self,
         state: &mut CellState,
@@ -85,17 +80,5 @@ impl LeaseCell {
             next.map_or(by_clock, |next| next.max(by_clock))
         });
         state.lease.adopt(now, giver, until, proposal);
-    }
-
-    /// Has the requests of this process look again that ask the nodes for the key of an adopted lock which has ended: a
-    /// server does not notify the connection that has made the change.
-    pub(super) fn wake_local_requests(&self, now: Timestamp) {
-        let (queue, key) = (&self.client.queue, self.keys.first());
-        let plain = queue.turn(key.as_bytes());
-        let shared = queue.shared_turns(key, Role::Writer);
-        let turns = plain.into_iter().chain(shared);
-        for lease in turns.filter_map(Contender::into_lease) {
-            lease.update(now, |state| lease.probe_again(state, Slot::FIRST));
-        }
     }
 }

@@ -266,7 +266,7 @@ impl Waiter {
 
     fn place(&self) -> Place<'_> {
         let LeaseRequest { keys, terms, .. } = &self.request;
-        Place::new(&self.client.queue, keys, self.ticket, &terms.policy)
+        Place::new(&self.client.queue, keys, self.ticket, terms)
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

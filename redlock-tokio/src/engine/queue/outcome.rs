@@ -54,8 +54,6 @@ pub(crate) enum FollowUp<T> {
         /// Whether to let other processes go first.
         backs_off: bool,
     },
-    /// Let this lease of another queue look at its key again: a lock of the key has ended.
-    LookAgain { lease: T },
     /// Call [`Queue::expire`](super::Queue::expire) for this waiter at that time.
     ScheduleExpiry { waiter: T, at: Timestamp },
 }

@@ -8,18 +8,15 @@ use super::{
     Entry, FollowUp, JoinOutcome, Queue, Refused, Role, Ticket, outcome::admit,
     shared_line::SharedLine, wait_queue::WaitQueue,
 };
-use crate::{
-    Key,
-    engine::shrink,
-    key::{KeySet, SlotKeys},
-    options::QueuePolicy,
-};
+use crate::{Key, engine::shrink, key::SlotKeys, options::QueuePolicy};
 
 /// By key. A semaphore and a lock of the same key have nothing to do with each other.
 #[derive(Debug)]
 pub(super) struct SharedLines<T> {
     semaphores: HashMap<Key, SharedLine<T>>,
     read_write: HashMap<Key, SharedLine<T>>,
+    /// Locks that were adopted. The nodes keep them apart.
+    adopted: HashMap<Key, SharedLine<T>>,
 }
 
 impl<T: Clone> SharedLines<T> {
@@ -27,6 +24,7 @@ impl<T: Clone> SharedLines<T> {
         Self {
             semaphores: HashMap::new(),
             read_write: HashMap::new(),
+            adopted: HashMap::new(),
         }
     }
 
@@ -34,26 +32,17 @@ impl<T: Clone> SharedLines<T> {
         match role {
             Role::Permit(_) => &mut self.semaphores,
             Role::Reader | Role::LoneReader | Role::Writer => &mut self.read_write,
+            Role::Adopter => &mut self.adopted,
         }
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &SharedLine<T>> {
-        self.semaphores.values().chain(self.read_write.values())
+        let maps = [&self.semaphores, &self.read_write, &self.adopted];
+        maps.into_iter().flat_map(HashMap::values)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.semaphores.len() + self.read_write.len()
-    }
-
-    /// Has the readers and writers of these keys probe again, because a plain lock of one has ended. A server does not notify
-    /// the connection that has made a change.
-    pub(super) fn look_again(&self, keys: &KeySet) -> Vec<FollowUp<T>> {
-        let lines = keys.iter().filter_map(|key| self.read_write.get(key));
-        let turns = lines.flat_map(SharedLine::turns);
-        let look_again = |(_, lease): (_, &T)| FollowUp::LookAgain {
-            lease: lease.clone(),
-        };
-        turns.map(look_again).collect()
+        self.semaphores.len() + self.read_write.len() + self.adopted.len()
     }
 }
 
@@ -79,7 +68,7 @@ impl<T: Clone> Queue<T> {
         let line = line.or_insert_with(SharedLine::new);
         if line.may_begin(role) {
             line.give_turn(ticket, role, enter(Entry::Turn));
-            let backs_off = !role.is_reader() && queues.recent.begin_turn(key, now, policy);
+            let backs_off = role.takes_turns() && queues.recent.begin_turn(key, now, policy);
             return Ok(JoinOutcome::Turn { backs_off });
         }
         let of_key = [line.waiting()].into_iter();
@@ -110,19 +99,14 @@ impl<T: Clone> Queue<T> {
         let mut backs_off = false;
         if !has_ended {
             queues.waiting -= usize::from(line.get_mut().remove(ticket));
-        } else if !role.is_reader() {
+        } else if role.takes_turns() {
             backs_off = queues.recent.end_turn(key, now, held, policy);
         }
-        let mut follow_ups = line.get_mut().advance(backs_off);
+        let follow_ups = line.get_mut().advance(backs_off);
         queues.waiting -= follow_ups.len();
         if line.get().is_empty() {
             line.remove();
             shrink::map(lines);
-        }
-        // A plain lock of the key. A server does not notify the connection that has made a change.
-        if has_ended && !matches!(role, Role::Permit(_)) {
-            let turn = queues.keys.by_key.get(key).and_then(WaitQueue::turn);
-            follow_ups.extend(turn.cloned().map(|lease| FollowUp::LookAgain { lease }));
         }
         follow_ups
     }
@@ -225,10 +209,12 @@ impl<T: Clone> Queue<T> {
             turns.map(|(_, turn)| (turn.clone(), slot)).collect()
         };
         let read_write = others(queues.shared.read_write.get(name), None);
+        let adopted = others(queues.shared.adopted.get(name), None);
         let permits = SlotKeys::parse(name).map_or_else(Vec::new, |(semaphore, slot)| {
             others(queues.shared.semaphores.get(semaphore), Some(slot))
         });
-        plain.into_iter().chain(read_write).chain(permits)
+        let plain = plain.into_iter().chain(read_write).chain(adopted);
+        plain.chain(permits)
     }
 }
 
@@ -420,23 +406,6 @@ mod tests {
         );
         let size = line.queue.status();
         assert_eq!((size.keys, size.waiting), (0, 0));
-    }
-
-    /// The two have queues of their own, and the nodes keep them apart.
-    #[test]
-    fn a_lock_that_ends_lets_readers_and_writers_of_its_key_look() {
-        let line = Line::new();
-        let (plain, now) = (KeySet::from(line.key.clone()), Timestamp::ZERO);
-        let lock = |number, keys: &KeySet| {
-            let ticket = Ticket::new(number);
-            let joined = line.queue.join(keys, ticket, now, &policy(), |_| number);
-            assert!(matches!(joined, Ok(JoinOutcome::Turn { .. })));
-            line.queue.leave(keys, ticket, now, Some(now), &policy())
-        };
-        assert_eq!(lock(1, &plain), []);
-        assert!(line.join(2, Reader).is_ok());
-        assert_eq!(lock(3, &plain), [FollowUp::LookAgain { lease: 2 }]);
-        assert_eq!(lock(4, &Key::new("another").unwrap().into()), []);
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(crate) enum Role {
     /// A reader that asks the nodes itself.
     LoneReader,
     Writer,
+    /// One that adopts a lock. It waits for nobody, and nobody waits for it.
+    Adopter,
 }
 
 /// The requests of this process for one semaphore, or for one lock of readers and writers: those that have a turn, and
@@ -42,6 +44,11 @@ struct Turn<T> {
 impl Role {
     pub(super) const fn is_reader(self) -> bool {
         matches!(self, Self::Reader | Self::LoneReader)
+    }
+
+    /// Returns whether it lets other processes have their turns.
+    pub(super) const fn takes_turns(self) -> bool {
+        matches!(self, Self::Permit(_) | Self::Writer)
     }
 }
 
@@ -81,6 +88,7 @@ impl<T: Clone> SharedLine<T> {
             Role::Reader => turns.all(|turn| turn.role != Role::Writer && turn.since.is_some()),
             Role::LoneReader => turns.all(|turn| turn.role != Role::Writer),
             Role::Writer => self.turns.is_empty(),
+            Role::Adopter => true,
         }
     }
 
@@ -187,7 +195,7 @@ impl<T: Clone> SharedLine<T> {
             && let Some(waiter) = self.pop()
         {
             self.give_turn(ticket, role, waiter.clone());
-            let backs_off = backs_off && !role.is_reader();
+            let backs_off = backs_off && role.takes_turns();
             follow_ups.push(FollowUp::StartTurn { waiter, backs_off });
         }
         follow_ups

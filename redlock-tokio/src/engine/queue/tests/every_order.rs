@@ -321,7 +321,6 @@ impl World {
                     Some(waits) => self.enter(waiter, waits.ticket),
                     None => self.fault = Some("one that does not wait has the turn"),
                 },
-                FollowUp::LookAgain { .. } => self.fault = Some("there are no readers"),
                 FollowUp::ScheduleExpiry { waiter, at } => match &mut self.actors[waiter].waits {
                     Some(waits) => waits.expires_at = Some(at),
                     None => self.fault = Some("one that does not wait has reservations"),

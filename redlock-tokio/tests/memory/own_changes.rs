@@ -1,0 +1,154 @@
+//! A server does not notify the connection that has made a change. So those of one process that hold a key, or wait for it,
+//! are told by each other. Over nodes in memory, by tokio's clock.
+
+use std::time::Duration;
+
+use redlock_tokio::{Lock, LockGuard, LockOptions, LossReason, MemoryNode, Redlock};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{
+    MS,
+    in_memory::{all_empty, over, three_nodes},
+};
+
+/// How long a round trip or two take over nodes in memory.
+const AT_ONCE: Duration = Duration::from_millis(50);
+
+struct Two {
+    nodes: Vec<MemoryNode>,
+    own: Redlock,
+    other: Redlock,
+}
+
+impl Two {
+    async fn new() -> Self {
+        let nodes = three_nodes();
+        let client = async || over(&nodes).build().await.unwrap();
+        let (own, other) = (client().await, client().await);
+        Self { nodes, own, other }
+    }
+
+    async fn adopted(&self) -> LockGuard {
+        let given = self.other.lock("k").await.unwrap();
+        self.own.adopt(given.into_ticket().unwrap()).await.unwrap()
+    }
+}
+
+/// Some lock of the key `k`, or of the semaphore `s` of one permit.
+type Kind = fn(&Redlock) -> Lock;
+
+const PLAIN: Kind = |it| it.lock("k");
+const SEVERAL: Kind = |it| it.lock_all(["a", "k"]);
+const READER: Kind = |it| it.rw_lock("k").read();
+const WRITER: Kind = |it| it.rw_lock("k").write();
+const PERMIT: Kind = |it| it.semaphore("s", 1).acquire();
+const SLOT: Kind = |it| it.lock("s:slot:0");
+
+/// Deletes what any client has of the key of a lock.
+async fn free(redlock: &Redlock, key: &[u8]) {
+    let inspection = redlock.inspect(key).await.unwrap();
+    redlock.force_unlock(&inspection).await;
+}
+
+/// Lets a lock wait that looks again by itself only after minutes, and does this. Returns how long it waited after that.
+async fn wait_for<T>(waiter: Lock, frees: impl AsyncFnOnce() -> T) -> (T, Duration) {
+    let seldom = LockOptions::new().retry_delay(MS(600_000), MS(1_200_000));
+    let waiter = waiter.options(seldom.wait(MS(3_600_000)));
+    let waiting = tokio::spawn(waiter.into_future());
+    sleep(MS(1500)).await;
+    assert!(!waiting.is_finished(), "the lock is taken");
+    let begun = Instant::now();
+    let freed = frees().await;
+    drop(waiting.await.unwrap().unwrap());
+    (freed, begun.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_learns_that_its_own_process_has_freed_its_lock() {
+    for kind in [PLAIN, SEVERAL, WRITER, PERMIT, SLOT] {
+        let two = Two::new().await;
+        let guard = kind(&two.own).await.unwrap();
+        let key = guard.keys().last().unwrap().as_bytes().to_vec();
+        free(&two.own, &key).await;
+        let lost = timeout(AT_ONCE, guard.lost()).await;
+        assert_eq!(lost, Ok(LossReason::KeysLost), "{guard:?}");
+    }
+    let two = Two::new().await;
+    let adopted = two.adopted().await;
+    free(&two.own, b"k").await;
+    let lost = timeout(AT_ONCE, adopted.lost()).await;
+    assert_eq!(lost, Ok(LossReason::KeysLost), "adopted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adopter_learns_that_another_process_has_freed_its_lock() {
+    let two = Two::new().await;
+    let adopted = two.adopted().await;
+    adopted.extend().await.unwrap();
+    free(&two.other, b"k").await;
+    let lost = timeout(AT_ONCE, adopted.lost()).await;
+    assert_eq!(lost, Ok(LossReason::KeysLost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_gets_the_lock_of_another_process_that_its_own_process_has_freed() {
+    for (held, waits) in [
+        (PLAIN, PLAIN),
+        (PLAIN, SEVERAL),
+        (PLAIN, READER),
+        (PLAIN, WRITER),
+        (PERMIT, PERMIT),
+        (SLOT, SLOT),
+    ] {
+        let two = Two::new().await;
+        let held = held(&two.other).await.unwrap();
+        let key = held.key().as_bytes();
+        let freed = async || free(&two.own, key).await;
+        let ((), waited) = wait_for(waits(&two.own), freed).await;
+        assert!(waited < AT_ONCE, "{waited:?} for {held:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_ends_wakes_those_of_its_process_that_wait_for_its_key_in_another_queue() {
+    for (held, waits) in [
+        (PLAIN, READER),
+        (PLAIN, WRITER),
+        (SEVERAL, WRITER),
+        (READER, PLAIN),
+        (WRITER, PLAIN),
+        (READER, SEVERAL),
+        (PERMIT, SLOT),
+        (SLOT, PERMIT),
+    ] {
+        let two = Two::new().await;
+        let guard = held(&two.own).await.unwrap();
+        let name = format!("{guard:?}");
+        let ((), waited) = wait_for(waits(&two.own), async || drop(guard)).await;
+        assert!(waited < AT_ONCE, "{waited:?} for {name}");
+        two.own.shutdown().await;
+        assert!(all_empty(&two.nodes));
+    }
+    for waits in [PLAIN, SEVERAL, READER, WRITER] {
+        let two = Two::new().await;
+        let adopted = two.adopted().await;
+        let ((), waited) = wait_for(waits(&two.own), async || drop(adopted)).await;
+        assert!(waited < AT_ONCE, "{waited:?} for an adopted lock");
+    }
+}
+
+/// A node that was out of reach gets its release later.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_comes_late_wakes_those_of_its_process_too() {
+    let two = Two::new().await;
+    let reader = READER(&two.own).await.unwrap();
+    let ((), waited) = wait_for(PLAIN(&two.own), async || {
+        two.nodes[1..].iter().for_each(|it| it.set_down(true));
+        drop(reader);
+        sleep(MS(2000)).await;
+        two.nodes[1..].iter().for_each(|it| it.set_down(false));
+    })
+    .await;
+    // It takes some time to connect again.
+    assert!(waited < MS(5000), "{waited:?}");
+}
