@@ -446,6 +446,19 @@ impl Lease {
         self.attempts
     }
 
+    /// Returns how often the lease has tried to get a lock that it does not hold yet: by attempts, or by scheduled
+    /// [probes](crate::RetrySchedule::with_probes) of a taken key. [`Event::Exhausted`] has the final number.
+    #[must_use]
+    pub fn tries(&self) -> u32 {
+        let retry = match &self.state {
+            State::Acquiring(it) => Some(&it.retry),
+            State::Fencing(it) => Some(&it.retry),
+            State::Backoff(it) => Some(&it.retry),
+            State::Idle { .. } | State::Held(_) | State::Releasing(_) | State::Closed => None,
+        };
+        retry.map_or(self.attempts, |retry| retry.tries(self.attempts))
+    }
+
     /// Returns whether the lease found signs of another client before it acquired the lock: it needed
     /// several attempts, or a probe or a notification showed that another client had the key.
     #[must_use]

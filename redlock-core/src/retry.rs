@@ -74,8 +74,8 @@ impl RetrySchedule {
         }
     }
 
-    /// Returns the same schedule with at most `attempts` attempts. Zero counts as one. A probe that finds
-    /// the key taken counts as an attempt.
+    /// Returns the same schedule with at most `attempts` attempts. Zero counts as one. A scheduled probe of a
+    /// taken key counts as an attempt. The delays are then never shorter or longer than the schedule says.
     #[must_use]
     pub fn with_max_attempts(self, attempts: u32) -> Self {
         Self {
@@ -116,6 +116,9 @@ impl RetrySchedule {
     /// Returns the same schedule for a client that is notified, after this many scheduled probes. The delays
     /// double with each probe, but leave time for another one before the deadline.
     pub(crate) fn with_patience(self, probes: u32, left: Duration) -> Self {
+        if self.max_attempts.is_some() {
+            return self;
+        }
         let longer = |delay: Duration, most: Duration| {
             let longer = delay.saturating_mul(1 << probes.min(16));
             longer.min(most).min(left / 4).max(delay)
@@ -131,6 +134,9 @@ impl RetrySchedule {
     /// probes faster after each of them, so that it gets its turn among clients that are notified: down to between
     /// an eighth and a quarter of the shortest delay.
     pub(crate) fn with_haste(self, unseen: u32) -> Self {
+        if self.max_attempts.is_some() {
+            return self;
+        }
         // Never zero: time must pass between two probes.
         let shortest = self.shortest / (1 << unseen.min(MAX_HASTE));
         let shortest = shortest.max(Duration::from_nanos(1));
@@ -347,6 +353,9 @@ mod tests {
         assert_eq!(delays(u32::MAX, 60_000), (MS(1000), MS(2000)));
         assert_eq!(delays(u32::MAX, 1200), (MS(300), MS(300)), "time for more");
         assert_eq!(delays(u32::MAX, 10), (MS(20), MS(200)));
+        let limited = schedule().with_max_attempts(9);
+        let patient = limited.with_patience(u32::MAX, Duration::MAX);
+        assert_eq!((patient, limited.with_haste(9)), (limited, limited));
         let long = RetrySchedule::new(MS(3000)..=MS(9000)).unwrap();
         assert_eq!(long.with_patience(9, Duration::MAX), long, "long already");
     }

@@ -16,7 +16,7 @@ pub enum Acquisition {
         votes_needed: usize,
         /// How many nodes there are.
         nodes_total: usize,
-        /// How many attempts were made.
+        /// How many attempts were made, as [`Attempts::count`](crate::Attempts::count) counts them.
         attempts: u32,
         /// The time from the request to the lock.
         waited: Duration,

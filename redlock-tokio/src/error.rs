@@ -154,7 +154,8 @@ pub struct RandomError(pub(crate) random::Failure);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempts {
-    /// How many attempts were made.
+    /// How many attempts were made: requests to set the key, and scheduled checks of a key that another client had. See
+    /// [`max_attempts`](crate::LockOptions::max_attempts).
     pub count: u32,
     /// The time from the request to the error.
     pub waited: Duration,
@@ -179,8 +180,9 @@ pub struct Attempts {
 pub struct TakenBy {
     /// The client.
     pub holder: Holder,
-    /// How long it has the key yet, unless it extends or releases the lock.
-    pub remaining: Duration,
+    /// How long it has the key yet, unless it extends or releases the lock. `None` if the key has no end, so that it is
+    /// no lock.
+    pub remaining: Option<Duration>,
 }
 
 impl Attempts {
@@ -223,7 +225,10 @@ fn taken(attempts: &Attempts) -> String {
 /// Returns who holds a lock that was contended.
 fn taken_by(attempts: &Attempts) -> String {
     if let Some(TakenBy { holder, remaining }) = attempts.taken_by.as_deref() {
-        return format!("held by {holder} for another {remaining:.1?}, if it is not extended");
+        return match remaining {
+            Some(time) => format!("held by {holder} for another {time:.1?}, if it is not extended"),
+            None => format!("held by {holder}, without an end, so this is not a lock"),
+        };
     }
     let whom = match (attempts.share, attempts.count) {
         (Share::Reader, 0) => "a writer of this process holds it or waits for it",

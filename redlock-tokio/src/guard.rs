@@ -201,7 +201,7 @@ impl LockGuard {
             granted_by: cell.granted_by(),
             votes_needed: cell.quorum().votes(),
             nodes_total: cell.quorum().nodes(),
-            attempts: cell.attempts(),
+            attempts: cell.tries(),
             waited,
         }
     }

@@ -104,6 +104,16 @@ impl Lock {
         self.options(LockOptions::new().wait(wait))
     }
 
+    /// Sets how many [attempts](LockOptions::max_attempts) to make within that time.
+    pub fn max_attempts(self, attempts: u32) -> Self {
+        self.options(LockOptions::new().max_attempts(attempts))
+    }
+
+    /// Sets the [delay](LockOptions::retry_delay) between attempts, where nodes send no notifications.
+    pub fn retry_delay(self, shortest: Duration, longest: Duration) -> Self {
+        self.options(LockOptions::new().retry_delay(shortest, longest))
+    }
+
     /// Sets for how long this lock may be [held](LockOptions::max_hold).
     pub fn max_hold(self, max_hold: Duration) -> Self {
         self.options(LockOptions::new().max_hold(max_hold))

@@ -19,7 +19,7 @@ pub use self::{error::OptionsError, queue_policy::WaiterLimit};
 /// | [`wait`](Self::wait) | 5 s | how long to wait for the lock |
 /// | [`wait_at_most`](Self::wait_at_most) | none | an upper bound of `wait` |
 /// | [`max_attempts`](Self::max_attempts) | none | how often to try within that time |
-/// | [`retry_delay`](Self::retry_delay) | 20 to 200 ms | the random delay between attempts |
+/// | [`retry_delay`](Self::retry_delay) | 20 to 200 ms | the random delay between attempts, where nodes send no notifications |
 /// | [`renew_every`](Self::renew_every) | ttl / 3 | how often a held lock is extended |
 /// | [`max_hold`](Self::max_hold) | 60 s | for how long it is extended |
 /// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 1024 | how many requests may wait for a key in this process |
@@ -34,8 +34,9 @@ pub use self::{error::OptionsError, queue_policy::WaiterLimit};
 /// [`max_hold`](Self::max_hold), [`fenced`](Self::fenced), [`max_waiters_per_key`](Self::max_waiters_per_key) and
 /// [`label`](Self::label). All builders have all six: [`Lock`](crate::Lock) for one lock,
 /// [`RedlockBuilder`](crate::RedlockBuilder) for the default of all locks, and the `LockLayer`s of `redlock-tower` and
-/// `redlock-axum` for the locks of a layer. Every other option is set through the method `options`, which these
-/// builders have too:
+/// `redlock-axum` for the locks of a layer. A [`Lock`](crate::Lock) also has [`max_attempts`](Self::max_attempts) and
+/// [`retry_delay`](Self::retry_delay). Every other option is set through the method `options`, which all these builders
+/// have too:
 ///
 /// ```
 /// # use redlock_tokio::{LockOptions, Redlock};

@@ -180,10 +180,8 @@ impl Lease {
     }
 
     pub(super) fn exhaust(&mut self, failure: AcquireFailure) {
+        let tries = self.tries();
         self.state = State::Closed;
-        self.outbox.tell(Event::Exhausted {
-            failure,
-            attempts: self.attempts,
-        });
+        self.outbox.tell(Event::Exhausted { failure, tries });
     }
 }

@@ -19,8 +19,8 @@ pub enum Event {
     Exhausted {
         /// How the last attempt failed.
         failure: AcquireFailure,
-        /// How many attempts were made.
-        attempts: u32,
+        /// How often the lock was [tried](crate::Lease::tries).
+        tries: u32,
     },
     /// The lock is held for longer.
     Extended {

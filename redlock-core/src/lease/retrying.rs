@@ -21,7 +21,7 @@ pub(super) struct RetryState {
     pub(super) failure: Option<AcquireFailure>,
     /// How many attempts at a watched key have failed since another client was seen to have it.
     pub(super) collisions: u32,
-    /// How many scheduled probes found the key taken.
+    /// How many scheduled probes there were because the key was taken.
     pub(super) probes: u32,
     /// How often the key was free, and another client was faster.
     pub(super) missed: u32,
@@ -99,7 +99,7 @@ impl RetryState {
         self.writer == Some(Writer::Went)
     }
 
-    /// Returns how often the lock was tried, by attempts or probes.
+    /// Returns how often the lock was tried, by attempts or scheduled probes.
     pub(super) fn tries(&self, attempts: u32) -> u32 {
         attempts.saturating_add(self.probes)
     }

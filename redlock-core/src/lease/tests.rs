@@ -121,8 +121,8 @@ fn only(nodes: &[usize]) -> NodeSet {
     nodes.iter().map(|it| NodeId::new(*it).unwrap()).collect()
 }
 
-fn exhausted(failure: AcquireFailure, attempts: u32) -> [Event; 1] {
-    [Event::Exhausted { failure, attempts }]
+fn exhausted(failure: AcquireFailure, tries: u32) -> [Event; 1] {
+    [Event::Exhausted { failure, tries }]
 }
 
 fn release_of(token: Token) -> Operation {
@@ -202,7 +202,13 @@ fn gives_up_when_the_budget_is_spent() {
     assert!((6..50).contains(&attempts), "{attempts} in 1 s");
     assert!(now <= at(1000));
     let failure = AcquireFailure::Contended;
-    assert_eq!(driven.told, [Event::Exhausted { failure, attempts }]);
+    assert_eq!(
+        driven.told,
+        [Event::Exhausted {
+            failure,
+            tries: attempts
+        }]
+    );
     assert!(driven.lease.is_closed());
     assert!(matches!(
         driven.operations().last(),

@@ -213,8 +213,7 @@ impl Lease {
             retry.unseen.after_probe(now, key_watch, &schedule)
         };
         let unseen = retry.unseen.count;
-        // Probes that come faster than the schedule asks for are not counted.
-        retry.probes = retry.probes.saturating_add(u32::from(unseen == 0));
+        retry.probes = retry.probes.saturating_add(1);
         let tries = retry.tries(attempts);
         let schedule = if is_notified {
             let left = retry.deadline.saturating_duration_since(now);

@@ -51,7 +51,7 @@ pub use self::{
 };
 use self::{stage::Stage, state::CellState};
 use crate::{
-    Holder, NodeReports, OptionsError,
+    NodeReports, OptionsError, TakenBy,
     engine::{lane::SetRequests, queue::Ticket},
     foreign,
     key::KeySet,
@@ -113,10 +113,14 @@ impl LeaseCell {
     }
 
     /// Returns the client that has the key according to the last probe, and for how long.
-    pub(crate) fn taken_by(&self, now: Timestamp) -> Option<(Holder, Duration)> {
+    pub(crate) fn taken_by(&self, now: Timestamp) -> Option<TakenBy> {
         let state = self.state();
         let (holder, until) = state.watched.taken_by()?;
-        Some((holder.clone(), until.saturating_duration_since(now)))
+        let has_end = *until < Timestamp::MAX;
+        Some(TakenBy {
+            holder: holder.clone(),
+            remaining: has_end.then(|| until.saturating_duration_since(now)),
+        })
     }
 
     pub(crate) fn fence(&self) -> Option<FencingToken> {
@@ -147,8 +151,9 @@ impl LeaseCell {
         self.terms.config.validity.ttl()
     }
 
-    pub(crate) fn attempts(&self) -> u32 {
-        self.state().lease.attempts()
+    /// Returns how often it has tried to get the lock.
+    pub(crate) fn tries(&self) -> u32 {
+        self.state().tries
     }
 
     pub(crate) fn token(&self) -> Token {

@@ -6,7 +6,7 @@ use redlock_core::{AcquireFailure, LossReason, Timestamp};
 
 use super::observed::{self, ObservedRequest};
 use crate::{
-    Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError, TakenBy,
+    Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError,
     engine::{
         lease_cell::{Client, End, LeaseCell, Waiter},
         queue::Refusal,
@@ -44,7 +44,7 @@ pub(super) fn conclude(
                 LockError::ShutDown
             } else {
                 // The task was kept from running since the lock was acquired.
-                LockError::TooSlow(request.attempts(cell.attempts()))
+                LockError::TooSlow(request.attempts(cell.tries()))
             }
         }
     };
@@ -126,7 +126,7 @@ impl<'a> Request<'a> {
             },
             End::Lost(LossReason::Abandoned) => LockError::ShutDown,
             End::Lost(_) | End::Released(_) | End::GivenUp | End::GivenAway => {
-                let attempts = self.lease.map_or(0, LeaseCell::attempts);
+                let attempts = self.lease.map_or(0, LeaseCell::tries);
                 LockError::TooSlow(self.attempts(attempts))
             }
         }
@@ -154,10 +154,10 @@ impl<'a> Request<'a> {
             waited: self.waited(),
             permits: self.keys.slots().map(|slots| slots.permits().count()),
             share: self.keys.share(),
-            taken_by: self.lease.and_then(|lease| {
-                let (holder, remaining) = lease.taken_by(self.now())?;
-                Some(TakenBy { holder, remaining }.into())
-            }),
+            taken_by: self
+                .lease
+                .and_then(|it| it.taken_by(self.now()))
+                .map(Box::new),
             nodes: self.lease.map(LeaseCell::reports).unwrap_or_default(),
         }
     }

@@ -10,7 +10,7 @@ pub struct KeyState {
     pub lock: Option<Occupant>,
     /// The readers that share the key, at most [`MAX_READERS`](Self::MAX_READERS) of them.
     pub readers: Vec<Occupant>,
-    /// How long the mark of a writer that waits lives.
+    /// How long the mark of a writer that waits lives. [`Duration::MAX`] for one without an end.
     pub waiting_writer: Option<Duration>,
     /// The permits of the semaphore with this key that are taken, by their slots.
     pub permits: BTreeMap<usize, Occupant>,

@@ -52,9 +52,12 @@ impl LockOptions {
         self
     }
 
-    /// Sets the number of attempts within the waiting time. Zero counts as one.
+    /// Sets the number of attempts within the waiting time, as clients with a retry count do. Zero counts as one.
     ///
-    /// Each probe of a taken lock, once per [`retry_delay`](Self::retry_delay), counts as an attempt.
+    /// An attempt is a look at the nodes: a request to set the key, or the check, after each
+    /// [`retry_delay`](Self::retry_delay), of a key that another client has. With 11 attempts and a delay of 20 to
+    /// 30 ms, a request for a taken lock ends after 0.2 to 0.3 s, and
+    /// [`Attempts::count`](crate::Attempts::count) is 11. Time in the queue of this process is not counted.
     ///
     /// ```
     /// # use redlock_tokio::{LockOptions, MemoryNode, Redlock};
@@ -75,12 +78,13 @@ impl LockOptions {
         self
     }
 
-    /// Sets the range of the random delay before each further attempt, where nodes send no notifications. The
-    /// shortest delay must not be zero.
+    /// Sets the range of the random delay between attempts, for nodes that send no notifications, and for requests with
+    /// [`max_attempts`](Self::max_attempts). The shortest delay must not be zero.
     ///
-    /// Servers that speak RESP3 and [`MemoryNode`](crate::MemoryNode)s send a notification when a lock is free. There
-    /// the next attempt begins as soon as the lock is free on a majority of the nodes, and this delay is the
-    /// interval at which a waiter checks whether it has missed a notification.
+    /// Servers that speak RESP3 and [`MemoryNode`](crate::MemoryNode)s send a notification when a lock is free, and the
+    /// next attempt begins at once. There a waiter checks whether it has missed a notification: after this delay at
+    /// first, and then more and more rarely, up to once in one or two seconds. With `max_attempts` it keeps to the
+    /// delay.
     pub fn retry_delay(mut self, shortest: Duration, longest: Duration) -> Self {
         self.retry_delay = Some(RetryDelay { shortest, longest });
         self

@@ -145,3 +145,32 @@ async fn a_node_that_is_away_does_not_count_as_one_that_notifies() {
     assert!(waited.probes > 130, "{} in {HOLD:?}", waited.probes);
     assert!(waited.delay <= MS(210), "{:?}", waited.delay);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_number_of_attempts_ends_a_wait_at_the_pace_of_the_delay() {
+    for reports in [Reports::Arrive, Reports::None] {
+        let nodes = three_nodes();
+        let holder = Redlock::builder().custom_nodes(nodes.clone());
+        let holder = holder.clock(Clock::tokio()).build().await.unwrap();
+        let _guard = holder.lock("k").await.unwrap();
+        let counting = nodes.into_iter().map(|inner| Counting {
+            inner,
+            reports,
+            probes: Arc::default(),
+        });
+        let waiter = Redlock::builder().custom_nodes(counting);
+        let waiter = waiter.clock(Clock::tokio()).build().await.unwrap();
+        let asked = Instant::now();
+        let lock = waiter
+            .lock("k")
+            .max_attempts(11)
+            .retry_delay(MS(20), MS(30));
+        let error = lock.await.unwrap_err();
+        let waited = asked.elapsed();
+        assert!(
+            (MS(200)..=MS(310)).contains(&waited),
+            "{reports:?}: {waited:?}"
+        );
+        assert!(error.to_string().contains("(11 attempts in"), "{error}");
+    }
+}

@@ -253,7 +253,7 @@ async fn an_error_names_the_client_that_has_the_lock() {
         };
         let taken_by = attempts.taken_by.as_ref().expect("it has looked");
         assert_eq!(taken_by.holder.label(), Some("web-1"));
-        assert!(taken_by.remaining > Duration::from_secs(5));
+        assert!(taken_by.remaining > Some(Duration::from_secs(5)));
         let text = error.to_string();
         assert!(text.contains("held by web-1 for another"), "{text}");
     }
@@ -262,6 +262,14 @@ async fn an_error_names_the_client_that_has_the_lock() {
         error.attempts().unwrap().taken_by.is_none(),
         "it has not looked"
     );
+    for server in servers.iter() {
+        assert_eq!(Cli::of(server).run(&["SET", "job", "nightly"]), "OK");
+    }
+    let error = two.lock("job").wait(MS(300)).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("held by nightly, without an end"), "{text}");
+    let taken_by = error.attempts().and_then(|it| it.taken_by.as_ref());
+    assert_eq!(taken_by.expect("it has looked").remaining, None);
 }
 
 #[tokio::test]

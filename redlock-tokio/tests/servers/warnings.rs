@@ -42,6 +42,11 @@ async fn row_18_a_shortened_key_is_logged_and_repaired() {
         has("more time left than it was given")
     })
     .await;
+    assert!(
+        has("it has no end") && !has("18446744073"),
+        "{}",
+        log.text()
+    );
     assert!(server.pttl("k") > 0, "and repaired");
 }
 

@@ -29,7 +29,13 @@ fn a_quarantine_that_outlasts_the_budget_fails_at_its_end_and_is_rarely_asked() 
     assert_eq!(now, at(5000));
     let attempts = driven.lease.attempts();
     let failure = AcquireFailure::Quarantined { until };
-    assert_eq!(driven.told, [Event::Exhausted { failure, attempts }]);
+    assert_eq!(
+        driven.told,
+        [Event::Exhausted {
+            failure,
+            tries: attempts
+        }]
+    );
     assert!((5..=10).contains(&attempts), "{attempts} in 5 s");
     let operations = driven.operations();
     for pair in operations.chunks(2) {
@@ -69,6 +75,6 @@ fn attempts_that_meet_a_quarantine_are_counted() {
     driven.reply(due, &replies);
     assert!(matches!(
         driven.told[..],
-        [Event::Exhausted { attempts: 2, .. }]
+        [Event::Exhausted { tries: 2, .. }]
     ));
 }

@@ -67,7 +67,7 @@ fn lives_reach_every_kind_of_event() {
             *event == Event::Released(ReleaseVerdict::Released)
         }),
         ("retried", |event| {
-            matches!(event, Event::Exhausted { attempts: 2.., .. })
+            matches!(event, Event::Exhausted { tries: 2.., .. })
         }),
         ("quarantined", |event| {
             let quarantined = |failure: &_| matches!(failure, AcquireFailure::Quarantined { .. });

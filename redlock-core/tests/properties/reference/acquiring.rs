@@ -54,7 +54,10 @@ impl Story<'_> {
             };
             let hopeless = failure == AcquireFailure::FenceExhausted || adopts_until.is_some();
             let (Some(soonest), Some(latest), false) = (next(0), next(u64::MAX), hopeless) else {
-                self.tell(Event::Exhausted { failure, attempts });
+                self.tell(Event::Exhausted {
+                    failure,
+                    tries: attempts,
+                });
                 return Ok(None);
             };
             let drawn = self.log[self.expected.len() - 1].after.poll_timeout();
@@ -70,12 +73,18 @@ impl Story<'_> {
                     Input::Abandon => {
                         self.delete_mark(number);
                         let failure = AcquireFailure::Abandoned;
-                        self.tell(Event::Exhausted { failure, attempts });
+                        self.tell(Event::Exhausted {
+                            failure,
+                            tries: attempts,
+                        });
                         return Ok(None);
                     }
                     Input::Timeout if entry.now >= retry && entry.now >= deadline => {
                         self.delete_mark(number);
-                        self.tell(Event::Exhausted { failure, attempts });
+                        self.tell(Event::Exhausted {
+                            failure,
+                            tries: attempts,
+                        });
                         return Ok(None);
                     }
                     Input::Timeout if entry.now >= retry => break entry.now,
@@ -146,7 +155,10 @@ impl Story<'_> {
                     self.release(token);
                     let failure = AcquireFailure::Abandoned;
                     let attempts = number;
-                    self.tell(Event::Exhausted { failure, attempts });
+                    self.tell(Event::Exhausted {
+                        failure,
+                        tries: attempts,
+                    });
                     return Ok(Attempt::GivenUp);
                 }
                 Input::Timeout if now >= patience => {

@@ -71,6 +71,7 @@ impl LeaseCell {
         let result = change(&mut state);
         self.transmit(&mut state, now);
         self.apply_events(&mut state, now);
+        state.note_tries();
         self.note_slot(&mut state, now);
         self.reschedule(&mut state, now);
         (result, state.take_changes())
@@ -165,9 +166,10 @@ impl LeaseCell {
                     let turn = self.start_turn(state, now);
                     state.hold(Held { since: now, turn }, fence, granted_by);
                 }
-                Event::Exhausted { failure, attempts } => {
+                Event::Exhausted { failure, tries } => {
                     self.start_turn(state, now);
-                    state.exhaust(failure, attempts);
+                    state.tries = tries;
+                    state.exhaust(failure, tries);
                 }
                 Event::Extended { .. } => {
                     state.note_extension(true);

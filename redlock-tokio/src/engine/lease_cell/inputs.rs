@@ -134,7 +134,7 @@ impl LeaseCell {
                     log::warn!(
                         target: "redlock",
                         label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
-                        %node, ?remaining, ttl = ?longest, withheld,
+                        %node, remaining = %left(remaining), ttl = ?longest, withheld,
                         "the key had more time left than it was given: the node's clock has stepped back, or \
                          somebody has extended the key's life"
                     );
@@ -142,5 +142,13 @@ impl LeaseCell {
             }
             _ => {}
         }
+    }
+}
+
+/// Returns how long a key lives yet, for a line of the log.
+fn left(remaining: Duration) -> String {
+    match remaining {
+        Duration::MAX => "none, as it has no end".into(),
+        time => format!("{time:?}"),
     }
 }

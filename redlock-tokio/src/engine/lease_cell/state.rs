@@ -30,6 +30,8 @@ pub(super) struct CellState {
     /// What the lock is for, according to its present holder.
     label: Option<&'static str>,
     pub(super) watched: WatchedRound,
+    /// How often it has tried to get the lock.
+    pub(super) tries: u32,
     /// `None` if there are no observers.
     pub(super) observed: Option<Box<Observed>>,
     pub(super) extensions: Extensions,
@@ -97,6 +99,7 @@ impl CellState {
             holders: Holders::default(),
             label: request.label,
             watched: WatchedRound::default(),
+            tries: 0,
             observed: request.subject.as_ref().map(Observed::new),
             extensions: Extensions::default(),
             fence: None,
@@ -162,6 +165,13 @@ impl CellState {
 
     pub(super) fn exhaust(&mut self, failure: AcquireFailure, attempts: u32) {
         self.enter(Stage::Ended(End::Exhausted { failure, attempts }));
+    }
+
+    /// Notes how often the lease has tried. It forgets that when it has the lock.
+    pub(super) fn note_tries(&mut self) {
+        if self.stage.is_pending() {
+            self.tries = self.lease.tries();
+        }
     }
 
     pub(super) fn note_extension(&mut self, succeeded: bool) {

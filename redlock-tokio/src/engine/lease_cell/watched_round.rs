@@ -20,7 +20,8 @@ struct Objections {
     list: Vec<(NodeId, Objection)>,
     /// Whether they are to the attempt before.
     are_old: bool,
-    /// The client that had the key according to the last probe, and until when.
+    /// The client that had the key according to the last probe, and until when. [`Timestamp::MAX`] for a key without an
+    /// end.
     taken_by: Option<(Holder, Timestamp)>,
 }
 
