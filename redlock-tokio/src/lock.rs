@@ -246,14 +246,13 @@ enum State {
     /// Waits for its turn in this process.
     Queued {
         task: WaitingTask,
-        /// The time of the request.
-        since: Timestamp,
+        outlook: Outlook,
     },
     /// Waits for the nodes.
     Acquiring {
         /// Does not hold the lock yet, but already releases it when it is dropped.
         guard: LockGuard,
-        since: Timestamp,
+        outlook: Outlook,
     },
     Done,
 }
@@ -277,32 +276,35 @@ impl Future for LockFuture {
         loop {
             let next = match &mut self.state {
                 State::New(_) => match mem::replace(&mut self.state, State::Done) {
-                    State::New(lock) => match start(lock, cx.waker(), &mut self.observed) {
-                        // It wakes this task.
-                        Ok(queued @ State::Queued { .. }) => {
-                            self.state = queued;
-                            return Poll::Pending;
-                        }
-                        started => started,
-                    },
+                    State::New(lock) => start(lock, cx.waker(), &mut self.observed),
                     _ => return Poll::Pending,
                 },
                 State::InDoubt(begun) => ready!(begun.poll_unpin(cx)),
-                State::Queued { task, since } => {
-                    let (outcome, since) = (ready!(task.poll(cx)), *since);
-                    match outcome {
-                        Ok(held) => Ok(State::acquiring(held, since)),
-                        Err(end) => Err(Request::of_waiter(&task.waiter, since).failure(end)),
+                State::Queued { task, outlook } => {
+                    let (polled, since) = (task.poll(cx), outlook.since());
+                    let request = Request::of_waiter(&task.waiter, since);
+                    match polled {
+                        Poll::Ready(Ok(held)) => Ok(State::acquiring(held, *outlook)),
+                        Poll::Ready(Err(end)) => Err(request.failure(end)),
+                        Poll::Pending => Err(ready!(outlook.poll_refusal(&request))),
                     }
                 }
-                State::Acquiring { guard, since } => {
-                    let (outcome, since) = (ready!(guard.cell().poll_acquired(cx)), *since);
-                    match mem::replace(&mut self.state, State::Done) {
-                        State::Acquiring { guard, .. } => {
+                State::Acquiring { guard, outlook } => {
+                    let (polled, since) = (guard.cell().poll_acquired(cx), outlook.since());
+                    match polled {
+                        Poll::Pending => {
+                            let request = Request::of_lease(guard.cell(), since);
+                            Err(ready!(outlook.poll_refusal(&request)))
+                        }
+                        Poll::Ready(outcome) => {
+                            let State::Acquiring { guard, .. } =
+                                mem::replace(&mut self.state, State::Done)
+                            else {
+                                return Poll::Pending;
+                            };
                             let observed = &mut self.observed;
                             return Poll::Ready(conclude(guard, since, outcome, observed));
                         }
-                        _ => return Poll::Pending,
                     }
                 }
                 // Polled again after its end, like a fused future.
@@ -330,22 +332,15 @@ fn start(
     // Redlock step 1: the clock is read before the first byte leaves.
     let now = client.clock.now();
     *observed = ObservedRequest::begin(&client, &request, now);
-    let wait = request.terms.policy.wait;
-    if request.terms.fails_fast {
-        let outlook = Outlook::new(now, wait);
-        match outlook.majority(&client, now) {
-            Prospect::NoVote => {
-                client.want_connections();
-                return Err(outlook.refusal(&client, &request.keys));
-            }
-            Prospect::InDoubt if wait >= client.node_timeout => {
-                client.want_connections();
-                return Ok(State::in_doubt(outlook, client, request));
-            }
-            Prospect::InDoubt | Prospect::MayVote => {}
+    let outlook = Outlook::new(now, &request.terms);
+    match outlook.look(&client) {
+        Prospect::NoVote => return Err(Request::new(&client, &request.keys, now).refusal()),
+        Prospect::InDoubt if request.terms.policy.wait >= client.node_timeout => {
+            return Ok(State::in_doubt(outlook, client, request));
         }
+        Prospect::InDoubt | Prospect::MayVote => {}
     }
-    State::begin(client, request, now, now, Some(waker))
+    State::begin(client, request, now, outlook, Some(waker))
 }
 
 impl State {
@@ -353,31 +348,32 @@ impl State {
         client: Arc<Client>,
         request: LeaseRequest,
         now: Timestamp,
-        since: Timestamp,
+        outlook: Outlook,
         waker: Option<&Waker>,
     ) -> Result<Self, LockError> {
-        let begun = lease_cell::begin(client, now, request, waker)
-            .map_err(|failed| Request::of_waiter(&failed.waiter, since).failure(failed.end))?;
+        let begun = lease_cell::begin(client, now, request, waker).map_err(|failed| {
+            Request::of_waiter(&failed.waiter, outlook.since()).failure(failed.end)
+        })?;
         // The shutdown may have begun after `prepare`. From here on it sees the request and stops it.
         Ok(match begun {
             Begun::Turn(held) => {
                 if held.lease().client().is_shut_down() {
                     held.lease().stop_acquiring();
                 }
-                Self::acquiring(held, since)
+                Self::acquiring(held, outlook)
             }
             Begun::Waiting(task) => {
                 if task.waiter.client.is_shut_down() {
                     task.waiter.abandon();
                 }
-                Self::Queued { task, since }
+                Self::Queued { task, outlook }
             }
         })
     }
 
-    fn acquiring(held: HeldLease, since: Timestamp) -> Self {
+    fn acquiring(held: HeldLease, outlook: Outlook) -> Self {
         let guard = LockGuard::new(Hold::new(held));
-        Self::Acquiring { guard, since }
+        Self::Acquiring { guard, outlook }
     }
 
     fn in_doubt(outlook: Outlook, client: Arc<Client>, mut request: LeaseRequest) -> Self {
@@ -385,7 +381,7 @@ impl State {
             let left = outlook.resolve(&client, &request.keys).await?;
             Arc::make_mut(&mut request.terms).policy.wait = left;
             let now = client.clock.now();
-            Self::begin(client, request, now, outlook.since(), None)
+            Self::begin(client, request, now, outlook, None)
         };
         Self::InDoubt(AssertUnwindSafe(Box::pin(begun)))
     }

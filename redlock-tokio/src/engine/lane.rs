@@ -35,7 +35,7 @@ mod voting_right;
 
 use std::{pin::pin, sync::Arc};
 
-use redlock_core::{NodeId, Tenure};
+use redlock_core::{NodeId, Tenure, Timestamp};
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout},
@@ -50,7 +50,7 @@ use self::{
     observed_node::ObservedNode,
     requests::Requests,
     serving::{Connected, NamedServer, Serving},
-    status_board::StatusBoard,
+    status_board::{OnNoVote, StatusBoard},
     vetting::Vetting,
     voting_right::VotingRight,
 };
@@ -104,6 +104,7 @@ pub(crate) struct Listeners {
     pub(crate) on_release: OnRelease,
     pub(crate) on_withdrawal: OnWithdrawal,
     pub(crate) on_connection: OnConnection,
+    pub(crate) on_no_vote: OnNoVote,
 }
 
 /// Called for each new connection whose node may vote. A server reports a key as gone only on the connection that has
@@ -138,7 +139,7 @@ impl Lane {
         } = node;
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
-        let status = Arc::new(StatusBoard::new(connecting()));
+        let status = Arc::new(StatusBoard::new(connecting(), listeners.on_no_vote));
         let handle = LaneHandle::new(
             node.address(),
             sender,
@@ -192,11 +193,16 @@ impl Lane {
             let node = self.connector.address();
             log::warn!(target: "redlock", node, %error, "the connection to the node is given up");
             cause = not_connected(error);
-            self.status.connecting(cause.clone());
-            self.observe();
-            if since.elapsed() >= SILENCE_LIMIT {
+            let has_served = since.elapsed() >= SILENCE_LIMIT;
+            if has_served {
                 self.backoff.reset();
-            } else if self.pause(tried, &cause).await.is_none() {
+                self.status.connecting(cause.clone());
+            } else {
+                // A request is not refused before an attempt has failed, and may want it soon.
+                self.status.disconnected(Timestamp::ZERO, cause.clone());
+            }
+            self.observe();
+            if !has_served && self.pause(tried, &cause).await.is_none() {
                 // A node that accepts connections only to break them is no better than one that
                 // refuses them.
                 return;

@@ -62,7 +62,7 @@ use crate::{
 /// A lease behind a short lock that is never held across an await.
 ///
 /// The task that takes a reply from a node gives it to the lease at once. The task that waits for the lock is
-/// woken once, when the verdict is in.
+/// woken once, when the verdict is in, or to look whether an outage has begun.
 pub(crate) struct LeaseCell {
     ticket: Ticket,
     client: Arc<Client>,
@@ -104,6 +104,14 @@ impl LeaseCell {
     /// Waits until the lock is held, or will not be held.
     pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<Result<(), End>> {
         self.state().poll_acquired(cx.waker())
+    }
+
+    /// Wakes the task if the request fails fast and waits for the nodes.
+    fn wake_to_look(&self) {
+        let waker = self.terms.fails_fast.then(|| self.state().waiting_task());
+        if let Some(waker) = waker.flatten() {
+            foreign::call(|| waker.wake());
+        }
     }
 
     /// Returns why nodes did not agree to the last extension or release, or to the last attempt to which any node has

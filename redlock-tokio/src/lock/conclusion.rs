@@ -74,7 +74,7 @@ impl<'a> Request<'a> {
         Self::new(&waiter.client, &waiter.request.keys, since)
     }
 
-    fn of_lease(lease: &'a LeaseCell, since: Timestamp) -> Self {
+    pub(super) fn of_lease(lease: &'a LeaseCell, since: Timestamp) -> Self {
         Self {
             client: lease.client(),
             keys: lease.keys(),
@@ -92,6 +92,14 @@ impl<'a> Request<'a> {
         if error.is_outage() {
             self.client.outage.note_failure(self.now(), &error);
         }
+        error
+    }
+
+    /// Returns why no majority can vote, and notes the outage.
+    pub(super) fn refusal(&self) -> LockError {
+        let attempts = self.lease.map_or(0, LeaseCell::tries);
+        let error = without_majority(self.client, self.attempts(attempts));
+        self.client.outage.note_failure(self.now(), &error);
         error
     }
 
@@ -162,6 +170,10 @@ impl<'a> Request<'a> {
         }
     }
 
+    pub(super) fn client(&self) -> &Client {
+        self.client
+    }
+
     fn waited(&self) -> Duration {
         self.now().saturating_duration_since(self.since)
     }
@@ -172,7 +184,7 @@ impl<'a> Request<'a> {
 }
 
 /// Returns why the nodes grant no lock now, by what is known of them.
-pub(super) fn without_majority(client: &Client, mut attempts: Attempts) -> LockError {
+fn without_majority(client: &Client, mut attempts: Attempts) -> LockError {
     let nodes = client.nodes();
     let quorum_in = status::quorum_in(&nodes, client.quorum);
     attempts.nodes = status::objections(nodes);

@@ -1,13 +1,16 @@
-//! Whether a request can succeed during an outage, as far as the lanes know when it begins.
+//! Whether a request can succeed during an outage, as far as the lanes know.
 
-use std::time::Duration;
+use std::{task::Poll, time::Duration};
 
 use redlock_core::Timestamp;
 
-use super::conclusion::{Request, without_majority};
+use super::conclusion::Request;
 use crate::{
     LockError,
-    engine::{lane::Prospect, lease_cell::Client},
+    engine::{
+        lane::Prospect,
+        lease_cell::{Client, Terms},
+    },
     key::KeySet,
 };
 
@@ -18,22 +21,43 @@ pub(super) struct Outlook {
     since: Timestamp,
     /// The end of its wait.
     until: Timestamp,
+    fails_fast: bool,
 }
 
 impl Outlook {
     /// Creates the outlook of a request that begins at `since`.
-    pub(super) fn new(since: Timestamp, wait: Duration) -> Self {
-        let until = since.saturating_add(wait);
-        Self { since, until }
+    pub(super) fn new(since: Timestamp, terms: &Terms) -> Self {
+        let until = since.saturating_add(terms.policy.wait);
+        Self {
+            since,
+            until,
+            fails_fast: terms.fails_fast,
+        }
     }
 
     pub(super) fn since(&self) -> Timestamp {
         self.since
     }
 
-    /// Returns what the lanes know. A failure to connect before the request proves nothing.
-    pub(super) fn majority(&self, client: &Client, now: Timestamp) -> Prospect {
-        client.majority(now, self.until, self.since)
+    /// Returns what the lanes know now, and has them try to connect. A failure to connect before the request proves
+    /// nothing. A request that does not fail fast hopes for the best.
+    pub(super) fn look(&self, client: &Client) -> Prospect {
+        if !self.fails_fast {
+            return Prospect::MayVote;
+        }
+        let prospect = client.majority(client.clock.now(), self.until, self.since);
+        if prospect != Prospect::MayVote {
+            client.want_connections();
+        }
+        prospect
+    }
+
+    /// Returns why a request that waits has no prospect. The lanes wake its task when that may have changed.
+    pub(super) fn poll_refusal(&self, request: &Request<'_>) -> Poll<LockError> {
+        match self.look(request.client()) {
+            Prospect::NoVote => Poll::Ready(request.refusal()),
+            Prospect::InDoubt | Prospect::MayVote => Poll::Pending,
+        }
     }
 
     /// Waits until the lanes have tried to connect. Returns the rest of the wait if a majority may vote then.
@@ -51,24 +75,13 @@ impl Outlook {
             if client.is_shut_down() {
                 return Err(LockError::ShutDown);
             }
-            let now = client.clock.now();
-            match self.majority(client, now) {
-                Prospect::MayVote => return Ok(self.until.saturating_duration_since(now)),
-                Prospect::InDoubt => {
-                    client.want_connections();
-                    change.await;
+            match self.look(client) {
+                Prospect::MayVote => {
+                    return Ok(self.until.saturating_duration_since(client.clock.now()));
                 }
-                Prospect::NoVote => return Err(self.refusal(client, keys)),
+                Prospect::InDoubt => change.await,
+                Prospect::NoVote => return Err(Request::new(client, keys, self.since).refusal()),
             }
         }
-    }
-
-    /// Returns why no majority can vote, and notes the outage.
-    pub(super) fn refusal(&self, client: &Client, keys: &KeySet) -> LockError {
-        let now = client.clock.now();
-        let attempts = Request::new(client, keys, self.since).attempts(0);
-        let error = without_majority(client, attempts);
-        client.outage.note_failure(now, &error);
-        error
     }
 }

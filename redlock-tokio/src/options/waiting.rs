@@ -123,12 +123,13 @@ impl LockOptions {
     /// - until its quarantine ends.
     ///
     /// So a request in an outage waits for an attempt to connect, which takes up to twice the `node_timeout`: 0.1 s by
-    /// default. All requests share these attempts. A request with a shorter `wait` takes its whole wait.
+    /// default. All requests share these attempts. A request that waits already, for the nodes or behind another
+    /// request, ends as soon as this is known.
     ///
-    /// A connection that has just been lost, and a node that does not answer a request, may be back in a moment, so a
-    /// request may still wait in the first second of an outage. A request may also fail in the first second after an
-    /// outage, if the node refused a lock just before, or the attempt to connect had begun before and hangs (for up to
-    /// the [`connect_timeout`](crate::RedlockBuilder::connect_timeout)).
+    /// A node that does not answer a request may be back in a moment: only after a second is there an attempt to
+    /// connect again. So the first requests of an outage in which nodes hang wait for about a second. A request may also
+    /// fail in the first second after an outage, if the node refused a lock just before, or the attempt to connect had
+    /// begun before and hangs (for up to the [`connect_timeout`](crate::RedlockBuilder::connect_timeout)).
     ///
     /// The option is off by default, because a job would rather wait. The layer of `redlock-axum` turns it on, because
     /// a client over HTTP would rather know. A layer with `fail_open` ignores it.

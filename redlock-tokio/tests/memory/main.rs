@@ -4,6 +4,7 @@ mod authorities;
 mod election;
 mod embedded;
 mod events;
+mod first_refusals;
 mod foreign_code;
 mod handover;
 mod lanes;

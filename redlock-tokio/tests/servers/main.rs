@@ -13,6 +13,7 @@ mod minimal_rights;
 mod node_redlock;
 mod once;
 mod operations;
+mod outages;
 mod own_connections;
 #[path = "../../benches/shared/packages.rs"]
 #[allow(dead_code, reason = "other programs fetch packages from pip, too")]

@@ -11,6 +11,7 @@ pub(crate) mod fake;
 pub(crate) mod gullible;
 pub(crate) mod history;
 pub(crate) mod in_memory;
+pub(crate) mod kinds;
 pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod panics;

@@ -52,7 +52,7 @@ impl StandIn {
     ) -> (LaneHandle, Self) {
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
-        let status = Arc::new(StatusBoard::new(NodeError::Silent));
+        let status = Arc::new(StatusBoard::new(NodeError::Silent, Box::new(|| {})));
         status.answering(Eligibility::ALWAYS);
         let handle = LaneHandle::new(address, sender, Arc::clone(&counters), status);
         let lane = Self {

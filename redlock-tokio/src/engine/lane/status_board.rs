@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use redlock_core::{Checks, Eligibility, Timestamp};
 use tokio::{sync::futures::Notified, time::sleep};
@@ -27,11 +27,14 @@ pub(crate) enum Prospect {
     NoVote,
 }
 
+/// Called when a node may have lost its vote. Requests that fail fast look whether a majority is left.
+pub(crate) type OnNoVote = Box<dyn Fn() + Send + Sync>;
+
 /// The state of a node, as its lane has noted it last.
-#[derive(Debug)]
 pub(crate) struct StatusBoard {
     entry: Mutex<Entry>,
     changed: Notify,
+    on_no_vote: OnNoVote,
     /// A request would like the next attempt to connect to begin.
     wanted: Notify,
     /// In nanoseconds. Zero means that nothing was answered yet.
@@ -73,7 +76,7 @@ enum Condition {
 }
 
 impl StatusBoard {
-    pub(super) fn new(cause: NodeError) -> Self {
+    pub(super) fn new(cause: NodeError, on_no_vote: OnNoVote) -> Self {
         Self {
             entry: Mutex::new(Entry {
                 condition: Condition::Connecting(cause),
@@ -82,6 +85,7 @@ impl StatusBoard {
                 refusal: None,
             }),
             changed: Notify::new(),
+            on_no_vote,
             wanted: Notify::new(),
             round_trip: AtomicU64::new(0),
             notifies: AtomicBool::new(false),
@@ -112,6 +116,8 @@ impl StatusBoard {
             refusal: None,
         };
         self.notify();
+        // The node may have restarted, and is in quarantine then.
+        (self.on_no_vote)();
     }
 
     /// Notes that the connection was lost, and why.
@@ -119,13 +125,14 @@ impl StatusBoard {
         self.enter(Condition::Connecting(cause));
     }
 
-    /// Notes that an attempt to connect has failed, and why.
+    /// Notes that an attempt to connect has failed, and why. Requests that began later have it tried again.
     pub(super) fn disconnected(&self, now: Timestamp, cause: NodeError) {
         self.enter(Condition::Disconnected {
             cause,
             at: now,
             is_hanging: false,
         });
+        (self.on_no_vote)();
     }
 
     /// Notes that the attempt to connect takes longer than a node may take to answer.
@@ -135,6 +142,7 @@ impl StatusBoard {
             at: now,
             is_hanging: true,
         });
+        (self.on_no_vote)();
     }
 
     /// Ends the pause before the next attempt to connect, unless it would be refused again.
@@ -162,10 +170,20 @@ impl StatusBoard {
         self.enter(Condition::Connected { eligibility });
     }
 
+    /// Notes that votes of the connected node were withdrawn, and what its votes are worth now.
+    pub(super) fn withdrawn(&self, eligibility: Eligibility) {
+        self.answering(eligibility);
+        (self.on_no_vote)();
+    }
+
     /// Notes whether the node has refused the last request to set a key.
     pub(super) fn asked_to_set_key(&self, now: Timestamp, cause: Option<&NodeError>) {
         let mut entry = self.entry.lock();
-        let is_change = entry.refusal.is_some() != cause.is_some();
+        let is_change = match (&entry.refusal, cause) {
+            // Nobody relied on it any more.
+            (Some(before), Some(_)) => before.age(now) >= REFUSAL_IS_KNOWN_FOR,
+            (before, cause) => before.is_some() != cause.is_some(),
+        };
         entry.refusal = cause.map(|cause| Refusal {
             cause: cause.clone(),
             at: now,
@@ -173,6 +191,9 @@ impl StatusBoard {
         drop(entry);
         if is_change {
             self.notify();
+        }
+        if is_change && cause.is_some() {
+            (self.on_no_vote)();
         }
     }
 
@@ -251,6 +272,14 @@ impl StatusBoard {
     pub(super) fn notify(&self) {
         // This wakes tasks of the user.
         foreign::call(|| self.changed.notify_waiters());
+    }
+}
+
+impl fmt::Debug for StatusBoard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatusBoard")
+            .field("entry", &self.entry)
+            .finish_non_exhaustive()
     }
 }
 

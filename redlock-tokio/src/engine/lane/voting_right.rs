@@ -116,7 +116,7 @@ impl VotingRight {
                 "the server was promoted or replaced under its connection, and may lack a lock: the node has no \
                  vote, and its last votes are withdrawn"
             );
-            self.status.answering(self.eligibility());
+            self.status.withdrawn(self.eligibility());
         }
         Ok(())
     }

@@ -37,6 +37,14 @@ impl Contender {
         }
     }
 
+    /// Wakes the task of a request that fails fast and waits, to look whether a majority can still vote.
+    pub(super) fn wake_to_look(&self) {
+        match self {
+            Self::Waiter(waiter) => waiter.wake_to_look(),
+            Self::Lease(lease) => lease.wake_to_look(),
+        }
+    }
+
     /// Ends it, unless it holds its lock.
     pub(crate) fn stop_acquiring(&self) {
         match self {

@@ -16,7 +16,7 @@ pub(crate) fn listeners(
 ) -> Listeners {
     // Without the queue there are no waiters, and without the timers no leases.
     let [waiting, beside, connected] = [(); 3].map(|()| Arc::downgrade(queue));
-    let timers = Arc::downgrade(timers);
+    let [scheduled, waiting_or_asking] = [(); 2].map(|()| Arc::downgrade(timers));
     Listeners {
         freed_notifier: FreedNotifier::new(move |key| {
             let Some(queue) = waiting.upgrade() else {
@@ -41,7 +41,7 @@ pub(crate) fn listeners(
             }
         }),
         on_withdrawal: Box::new(move |withdrawal| {
-            let timers = timers.upgrade();
+            let timers = scheduled.upgrade();
             let leases = timers.into_iter().flat_map(|timers| timers.scheduled());
             for lease in leases.filter_map(Contender::into_lease) {
                 lease.handle_withdrawal(node, withdrawal);
@@ -55,6 +55,12 @@ pub(crate) fn listeners(
                 .filter_map(Contender::into_lease)
             {
                 lease.handle_connection(node);
+            }
+        }),
+        on_no_vote: Box::new(move || {
+            let timers = waiting_or_asking.upgrade();
+            for request in timers.into_iter().flat_map(|timers| timers.all()) {
+                request.wake_to_look();
             }
         }),
     }

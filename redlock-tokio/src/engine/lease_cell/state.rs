@@ -334,6 +334,11 @@ impl CellState {
         }
     }
 
+    /// Returns the task that waits for the lock.
+    pub(super) fn waiting_task(&self) -> Option<Waker> {
+        self.waker.clone().filter(|_| self.stage.is_pending())
+    }
+
     /// Returns what has changed since this was asked last.
     pub(super) fn take_changes(&mut self) -> Changes {
         let is_pending = self.stage.is_pending();

@@ -209,6 +209,17 @@ impl Waiter {
         }
     }
 
+    /// Wakes the task if the request fails fast and waits.
+    pub(super) fn wake_to_look(&self) {
+        let waker = match &*self.state() {
+            State::Waiting(waker) if self.request.terms.fails_fast => waker.clone(),
+            _ => None,
+        };
+        if let Some(waker) = waker {
+            foreign::call(|| waker.wake());
+        }
+    }
+
     /// Ends the wait, because nobody would give it a turn any more.
     pub(crate) fn abandon(&self) {
         self.end(self.now(), AcquireFailure::Abandoned);
