@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::sync::{Notify, watch};
 
-use crate::{Hold, Holder, LockError, LockGuard, LockOptions, Redlock, Verdict};
+use crate::{Hold, KeyError, LockError, LockGuard, LockOptions, Redlock, Verdict};
 
 /// How long to wait before the next request for the lock, if one fails at once.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -231,20 +231,21 @@ impl Candidate {
         }
     }
 
-    /// Asks all nodes who is the leader. `None` if nobody is, or if too few nodes answer. Advice, as all that
-    /// [`Redlock::inspect`] says: use [`is_leader`](Self::is_leader) to decide what this process does.
+    /// Asks all nodes who is the leader: [`Verdict::Held`] names it, and [`Verdict::Free`] says that nobody is. Advice, as all
+    /// that [`Redlock::inspect`] says: use [`is_leader`](Self::is_leader) to decide what this process does.
     ///
-    /// The [label](Holder::label) names the process. Costs what an inspection costs.
+    /// The [label](crate::Holder::label) names the process. Costs what an inspection costs.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: dropping the future changes nothing.
-    pub async fn leader(&self) -> Option<Holder> {
-        let inspection = self.redlock.inspect(&self.name).await.ok()?;
-        match inspection.verdict() {
-            Verdict::Held { by, .. } => Some(by),
-            _ => None,
-        }
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name is not allowed, so that nobody can lead. Nodes that do not answer are part of the verdict.
+    pub async fn leader(&self) -> Result<Verdict, KeyError> {
+        let inspection = self.redlock.inspect(&self.name).await?;
+        Ok(inspection.verdict())
     }
 
     /// Returns what this process is in the election now.

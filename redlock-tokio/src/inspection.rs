@@ -8,7 +8,7 @@ use std::{
 use redlock_core::Quorum;
 
 use crate::{
-    Holder, Key, NodeError, key,
+    Holder, Key, NodeError, Objection, key,
     node::{KeyState, Occupant},
 };
 
@@ -30,14 +30,22 @@ pub struct InspectedNode {
     pub address: Arc<str>,
     /// The state of the key there, or why the node did not answer.
     pub state: Result<KeyState, NodeError>,
+    /// Why the node has no vote, if it answered and has none. It may have forgotten a lock that is still held, so what it
+    /// lacks shows nothing.
+    pub objection: Option<Objection>,
 }
 
 /// The state of a key, or of one permit, according to all nodes together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// A majority has the key for nobody, neither for one client nor for readers.
+    /// A majority of nodes that have a vote has the key for nobody, neither for one client nor for readers.
     Free,
+    /// Nobody has the key itself, and permits of the semaphore with this key are taken. See [`Inspection::permits`].
+    Permits {
+        /// How many are taken.
+        taken: usize,
+    },
     /// A majority has the key for this client.
     Held {
         /// The client.
@@ -50,11 +58,11 @@ pub enum Verdict {
         /// The readers, with the time for which a majority will know them.
         readers: Vec<(Holder, Duration)>,
     },
-    /// The nodes differ, so that nobody has a majority, not even together with the nodes that did not answer. Clients that
-    /// ask at the same moment cause this for a moment, and nodes that restart, until the keys expire.
+    /// The nodes differ, so that nobody has a majority, not even together with the nodes that did not answer or have no vote.
+    /// Clients that ask at the same moment cause this for a moment.
     Split,
-    /// Too many nodes did not answer to tell: a client may have a majority together with them.
-    Unreachable,
+    /// Too many nodes did not answer, or have no vote: a client may have a majority together with them.
+    Unknown,
     /// So many nodes have something under this name that is no lock (of another type, or without an end) that no client can
     /// lock it.
     NotALock,
@@ -77,14 +85,23 @@ impl Inspection {
         &self.nodes
     }
 
-    /// Returns who holds the lock of this key, or the readers that share it.
+    /// Returns who holds the lock of this key, or the readers that share it, or how many permits are taken.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let readers = self.readers();
-        if readers.is_empty() {
-            self.judge(|state| state.lock.iter().chain(&state.readers))
-        } else {
-            Verdict::Shared { readers }
+        if !readers.is_empty() {
+            return Verdict::Shared { readers };
+        }
+        let verdict = self.judge(|state| state.lock.iter().chain(&state.readers));
+        if verdict != Verdict::Free {
+            return verdict;
+        }
+        let permits = self.permits();
+        let taken = permits.values().filter(|it| **it != Verdict::Free);
+        match taken.count() {
+            0 => Verdict::Free,
+            _ if permits.values().any(|it| *it == Verdict::Unknown) => Verdict::Unknown,
+            taken => Verdict::Permits { taken },
         }
     }
 
@@ -165,29 +182,34 @@ impl Inspection {
         known.into_iter().filter_map(until).collect()
     }
 
-    /// Judges what each node has.
+    /// Judges what each node has. That a node has nothing counts only if it has a vote.
     fn judge<'a, I>(&'a self, of: impl Fn(&'a KeyState) -> I) -> Verdict
     where
         I: Iterator<Item = &'a Occupant>,
     {
         let mut times: BTreeMap<&Holder, Vec<Duration>> = BTreeMap::new();
-        let (mut answers, mut free, mut blocked) = (0, 0, 0);
-        for state in self.states() {
-            answers += 1;
+        // How many nodes with a vote show each holder.
+        let mut shown: BTreeMap<&Holder, usize> = BTreeMap::new();
+        let (mut voters, mut free, mut blocked) = (0, 0, 0);
+        for node in &self.nodes {
+            let Ok(state) = &node.state else { continue };
+            let vote = usize::from(node.objection.is_none());
+            voters += vote;
             let mut is_free = true;
             for occupant in of(state) {
                 is_free = false;
                 match (&occupant.holder, occupant.remaining) {
                     (Some(holder), Some(remaining)) => {
                         times.entry(holder).or_default().push(remaining);
+                        *shown.entry(holder).or_default() += vote;
                     }
                     _ => blocked += 1,
                 }
             }
-            free += usize::from(is_free);
+            free += if is_free { vote } else { 0 };
         }
-        let most = times.values().map(Vec::len).max().unwrap_or(0);
-        let unanswered = self.nodes.len() - answers;
+        let most = shown.into_values().max().unwrap_or(0);
+        let others = self.nodes.len() - voters;
         let votes = self.quorum.votes();
         let held = times.into_iter().find_map(|(holder, times)| {
             let remaining = self.majority_of(times.into_iter())?;
@@ -200,7 +222,7 @@ impl Inspection {
             Some(held) => held,
             None if free >= votes => Verdict::Free,
             None if blocked > self.nodes.len() - votes => Verdict::NotALock,
-            None if answers < votes || most + unanswered >= votes => Verdict::Unreachable,
+            None if voters < votes || most + others >= votes => Verdict::Unknown,
             None => Verdict::Split,
         }
     }
@@ -256,7 +278,9 @@ impl fmt::Display for Verdict {
                 Ok(())
             }
             Self::Split => f.write_str("split: the nodes differ, and nobody has a majority"),
-            Self::Unreachable => f.write_str("unknown: too many nodes do not answer"),
+            Self::Permits { taken: 1 } => f.write_str("1 permit is taken"),
+            Self::Permits { taken } => write!(f, "{taken} permits are taken"),
+            Self::Unknown => f.write_str("unknown: too many nodes do not answer, or have no vote"),
             Self::NotALock => f.write_str(
                 "not a lock: the nodes have a key of another type, or one without an end",
             ),
@@ -278,6 +302,9 @@ impl fmt::Display for Inspection {
             match &node.state {
                 Ok(state) => show(f, state)?,
                 Err(error) => write!(f, "{error}")?,
+            }
+            if let Some(objection) = &node.objection {
+                write!(f, "; has no vote: {objection}")?;
             }
         }
         Ok(())
@@ -322,6 +349,7 @@ mod tests {
         let nodes = states.map(|state| InspectedNode {
             address: "node".into(),
             state: state.ok_or(NodeError::TimedOut(TIME)),
+            objection: None,
         });
         Inspection::new(
             Key::new("key").unwrap(),
@@ -358,8 +386,8 @@ mod tests {
     fn a_lock_that_may_rest_on_a_node_without_an_answer_is_unknown() {
         for seen in [locked_by("one"), shared_by("one")] {
             let of = |another, last| inspection([seen.clone(), another, last]).verdict();
-            assert_eq!(of(nothing(), None), Verdict::Unreachable);
-            assert_eq!(of(locked_by("two"), None), Verdict::Unreachable);
+            assert_eq!(of(nothing(), None), Verdict::Unknown);
+            assert_eq!(of(locked_by("two"), None), Verdict::Unknown);
             assert_eq!(of(locked_by("two"), locked_by("three")), Verdict::Split);
             assert_eq!(of(nothing(), nothing()), Verdict::Free);
         }
@@ -367,6 +395,36 @@ mod tests {
             inspection([nothing(), nothing(), None]).verdict(),
             Verdict::Free
         );
+    }
+
+    #[test]
+    fn what_a_node_without_a_vote_lacks_shows_nothing() {
+        let kinds = [nothing(), locked_by("one"), locked_by("two"), None];
+        for index in 0..8_usize.pow(3) {
+            let all = [index % 8, index / 8 % 8, index / 64];
+            let all = all.map(|it| (kinds[it % 4].clone(), it < 4));
+            let mut inspection = inspection(all.clone().map(|(state, _)| state));
+            for (node, (state, has_vote)) in inspection.nodes.iter_mut().zip(&all) {
+                let objects = state.is_some() && !has_vote;
+                node.objection = objects.then_some(Objection::Unconfirmed);
+            }
+            let has = |name| move |it: &&(Option<KeyState>, bool)| it.0 == locked_by(name);
+            let can_tell = |it: &&(Option<KeyState>, bool)| it.0.is_some() && it.1;
+            let known = all.iter().filter(can_tell).count();
+            let may_have = |name| {
+                let shown = all.iter().filter(can_tell).filter(has(name)).count();
+                shown + all.len() - known >= 2
+            };
+            let may_be_held = may_have("one") || may_have("two");
+            match inspection.verdict() {
+                Verdict::Held { by, .. } => {
+                    let name = str::from_utf8(by.value()).unwrap();
+                    assert!(all.iter().filter(has(name)).count() >= 2, "{inspection}");
+                }
+                Verdict::Unknown => assert!(may_be_held, "{inspection}"),
+                _ => assert!(!may_be_held, "{inspection}"),
+            }
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::{process, time::Duration};
 
 use anyhow::Result;
 use clap::Parser;
-use redlock_tokio::{Candidacy, Candidate};
+use redlock_tokio::{Candidacy, Candidate, Verdict};
 use tokio::{pin, time::sleep};
 
 /// Sends reports while this process is the leader.
@@ -65,8 +65,8 @@ async fn main() -> Result<()> {
 /// Prints what this process is, until it is no candidate any more.
 async fn print_changes(mut candidate: Candidate) {
     say(&match candidate.leader().await {
-        Some(leader) => format!("campaigns, and {leader} leads"),
-        None => "campaigns".to_owned(),
+        Ok(Verdict::Held { by, .. }) => format!("campaigns, and {by} leads"),
+        _ => "campaigns".to_owned(),
     });
     loop {
         match candidate.changed().await {

@@ -1,5 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
+use redlock_core::{Eligibility, Timestamp};
 use thiserror::Error;
 
 use super::NodeError;
@@ -89,4 +90,18 @@ pub enum Objection {
     /// The node failed or refused.
     #[error("{0}")]
     Failed(NodeError),
+}
+
+impl Objection {
+    /// Returns why a node has no vote now, if it has none.
+    pub(crate) fn to_vote(now: Timestamp, eligibility: Eligibility) -> Option<Self> {
+        if eligibility.covers(now) {
+            None
+        } else if eligibility.is_unconfirmed(now) {
+            Some(Self::Unconfirmed)
+        } else {
+            let remaining = eligibility.remaining(now);
+            Some(Self::Quarantined { remaining })
+        }
+    }
 }

@@ -7,7 +7,7 @@ use redlock_core::{Access, NodeId, Slot, Ttl};
 
 use super::Redlock;
 use crate::{
-    Inspection, Key, KeyError, LocalLock, NodeError,
+    Inspection, Key, KeyError, LocalLock, NodeError, Objection,
     engine::{forced_release::forced_release, lane::LaneHandle, lease_cell::Contender},
     inspection::{Found, InspectedNode, Place},
     key::{KeySet, SlotKeys},
@@ -58,9 +58,15 @@ impl Redlock {
     pub async fn inspect(&self, key: impl AsRef<[u8]>) -> Result<Inspection, KeyError> {
         let key = Key::with_prefix(&self.client.prefix, key.as_ref())?;
         let limit = LOOK_UP_LIMIT.max(self.client.node_timeout);
-        let look_up = async |lane: &LaneHandle| InspectedNode {
-            address: Arc::clone(&lane.address),
-            state: lane.look_up(key.clone(), limit).await,
+        let now = self.client.clock.now();
+        let look_up = async |lane: &LaneHandle| {
+            let found = lane.look_up(key.clone(), limit).await;
+            let objection = found.as_ref().ok();
+            InspectedNode {
+                address: Arc::clone(&lane.address),
+                objection: objection.and_then(|it| Objection::to_vote(now, it.eligibility)),
+                state: found.map(|it| it.state),
+            }
         };
         let nodes = join_all(self.client.lanes.iter().map(look_up)).await;
         Ok(Inspection::new(key, self.client.quorum, nodes))

@@ -140,6 +140,24 @@ fn a_word_without_an_end_on_one_node_stays_when_the_lock_is_freed() {
 }
 
 #[test]
+fn a_lock_that_restarted_nodes_may_have_forgotten_is_not_called_free() {
+    let bed = Bed::new();
+    assert_eq!(code(&bed.output("try k --for 9s")), 0);
+    for restarted in 0..2 {
+        bed.servers.get(restarted).kill();
+        bed.servers.get(restarted).restart().unwrap();
+    }
+    for arguments in ["inspect k", "unlock other --yes", "inspect k --json"] {
+        let mut command = bed.redlock(&format!("--max-ttl 10m {arguments}"));
+        command.env("REDLOCK_DURABILITY", "volatile");
+        let output = command.output().unwrap();
+        let shown = text(&output.stdout);
+        assert_eq!(code(&output), 69, "{arguments}: {shown}");
+        assert!(shown.contains("unknown") && shown.contains("too recently to vote"), "{shown}");
+    }
+}
+
+#[test]
 fn nodes_say_when_the_reserve_is_gone() {
     let bed = Bed::new();
     let look = || {

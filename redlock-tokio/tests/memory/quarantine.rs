@@ -10,13 +10,13 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Clock, FencingToken, LockError, MemoryNode, NodeError, NodeState, NotReady, Redlock,
-    ReleaseOutcome, ServerInfo,
-    node::{Answer, Command, Node, Operation, RunId, Server, Session, Vote},
+    Clock, FencingToken, Key, LockError, MemoryNode, NodeError, NodeState, NotReady, Redlock,
+    ReleaseOutcome, ServerInfo, Verdict,
+    node::{Answer, Command, KeyState, Node, Operation, RunId, Server, Session, Vote},
 };
 use tokio::time::Instant;
 
-use crate::support::MS;
+use crate::support::{MS, in_memory::five_nodes_and_lock};
 
 const COUNTER: u64 = FencingToken::MAX.get() - 10;
 
@@ -296,4 +296,77 @@ async fn a_node_without_a_vote_objects_to_no_release() {
     let report = guard.release().await;
     assert_eq!(report.outcome, ReleaseOutcome::Released);
     assert!(report.nodes.is_empty(), "{report:?}");
+}
+
+/// A node whose server has just started, and which has something or has forgotten it.
+struct Restarted {
+    letter: u8,
+    node: MemoryNode,
+}
+
+struct OfRestarted {
+    server: ServerInfo,
+    session: Box<dyn Session>,
+}
+
+impl Node for Restarted {
+    fn address(&self) -> &str {
+        self.node.address()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        async {
+            let run_id = RunId::new([self.letter; RunId::LEN]);
+            let server = ServerInfo::new(run_id, Duration::ZERO);
+            let session = self.node.connect().await?;
+            Ok(Box::new(OfRestarted { server, session }) as Box<dyn Session>)
+        }
+        .boxed()
+    }
+}
+
+impl Session for OfRestarted {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        self.session.execute(batch)
+    }
+
+    fn server(&self) -> Server {
+        Server::Known(self.server.clone())
+    }
+
+    fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
+        self.session.look_up(key)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_told_that_a_lock_is_free_by_nodes_that_may_have_forgotten_it() {
+    let (nodes, holder) = five_nodes_and_lock().await;
+    let lock = holder.lock("k").await.unwrap();
+    let permit = holder.semaphore("s", 1).acquire().await.unwrap();
+    for node in &nodes[..3] {
+        node.clear();
+    }
+    let restarted = nodes[..3].iter().zip(b'a'..);
+    let restarted = restarted.map(|(node, letter)| Restarted { letter, node: node.clone() });
+    let builder = Redlock::builder().custom_nodes(restarted);
+    let builder = builder.custom_nodes(nodes[3..].to_vec()).clock(Clock::tokio());
+    let onlooker = builder.build().await.unwrap();
+    assert!(lock.is_valid() && permit.is_valid());
+    for key in ["k", "s", "another"] {
+        let inspection = onlooker.inspect(key).await.unwrap();
+        assert_eq!(inspection.verdict(), Verdict::Unknown, "{inspection}");
+        let shown = inspection.to_string();
+        assert!(shown.contains("nothing; has no vote: came up"), "{shown}");
+    }
+    let inspection = onlooker.inspect("s").await.unwrap();
+    let permits: Vec<_> = inspection.permits().into_values().collect();
+    assert_eq!(permits, [Verdict::Unknown], "{inspection}");
+    let candidate = onlooker.elect("k").candidate();
+    assert_eq!(candidate.leader().await, Ok(Verdict::Unknown));
+    tokio::time::sleep(QUARANTINE).await;
+    for key in ["k", "s"] {
+        let inspection = onlooker.inspect(key).await.unwrap();
+        assert_eq!(inspection.verdict(), Verdict::Free, "{inspection}");
+    }
 }

@@ -108,6 +108,13 @@ impl Configuration {
         }
     }
 
+    /// Returns whether servers lose keys in restarts only, and have no vote then.
+    pub(crate) fn keeps_keys(&self) -> bool {
+        let mut faults = self.faults.iter().copied().flatten();
+        let has_replicas = faults.any(|it| matches!(it, Fault::Promotion | Fault::Demotion));
+        self.is_safe() && self.owners.is_none() && !has_replicas
+    }
+
     /// Returns whether there are replicas, which take the place of masters.
     pub(crate) fn has_replicas(&self) -> bool {
         let mut faults = self.faults.iter().copied().flatten();

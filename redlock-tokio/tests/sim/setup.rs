@@ -42,6 +42,7 @@ impl Setup {
             records: self.records.clone(),
             scale: self.scale,
             has_owners: self.configuration.owners.is_some(),
+            keeps_keys: self.configuration.keeps_keys(),
             stages,
         };
         loop {

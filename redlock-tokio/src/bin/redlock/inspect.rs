@@ -23,7 +23,7 @@ pub(crate) async fn run(
 /// Fails if the nodes do not tell.
 pub(crate) fn exit_of(inspection: &Inspection) -> Exit {
     match inspection.verdict() {
-        Verdict::Unreachable => Exit::Unavailable,
+        Verdict::Unknown => Exit::Unavailable,
         _ => Exit::Ok,
     }
 }
@@ -66,7 +66,7 @@ pub(crate) async fn failure(redlock: &Redlock, key: &OsStr, error: LockError) ->
 pub(crate) const fn color_of(verdict: &Verdict) -> Color {
     match verdict {
         Verdict::Free => Color::Green,
-        Verdict::Held { .. } | Verdict::Shared { .. } => Color::Yellow,
+        Verdict::Held { .. } | Verdict::Shared { .. } | Verdict::Permits { .. } => Color::Yellow,
         _ => Color::Red,
     }
 }
@@ -90,6 +90,7 @@ pub(crate) fn value_of(inspection: &Inspection) -> Value {
             "holder": lock.and_then(|it| it.holder.as_ref()).map(value_of_holder),
             "remaining_seconds": lock.and_then(|it| it.remaining).map(|it| it.as_secs_f64()),
             "error": error,
+            "no_vote": node.objection.as_ref().map(ToString::to_string),
         })
     });
     value["key"] = json!(shown(inspection.key().as_bytes()));
@@ -115,7 +116,8 @@ fn value_of_verdict(verdict: &Verdict) -> Value {
             ("shared", readers.collect())
         }
         Verdict::Split => ("split", vec![]),
-        Verdict::Unreachable => ("unreachable", vec![]),
+        Verdict::Permits { .. } => ("permits", vec![]),
+        Verdict::Unknown => ("unknown", vec![]),
         _ => ("not_a_lock", vec![]),
     };
     json!({"state": name, "holders": holders})

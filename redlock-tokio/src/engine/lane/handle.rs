@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use redlock_core::Timestamp;
+use redlock_core::{Eligibility, Timestamp};
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{counters::Counters, requester::ReplyTo, status_board::StatusBoard};
@@ -26,7 +26,14 @@ pub(super) enum Message {
 #[derive(Debug)]
 pub(super) struct LookUp {
     pub(super) key: Key,
-    pub(super) answer: oneshot::Sender<Result<KeyState, NodeError>>,
+    pub(super) answer: oneshot::Sender<Result<LookedUp, NodeError>>,
+}
+
+/// What a node has for a key, and whether it had a vote when it was asked.
+#[derive(Debug)]
+pub(crate) struct LookedUp {
+    pub(crate) state: KeyState,
+    pub(crate) eligibility: Eligibility,
 }
 
 /// The end of a lane that callers have.
@@ -77,7 +84,7 @@ impl LaneHandle {
     }
 
     /// Asks what the node has for a key, and waits for at most `limit`.
-    pub(crate) async fn look_up(&self, key: Key, limit: Duration) -> Result<KeyState, NodeError> {
+    pub(crate) async fn look_up(&self, key: Key, limit: Duration) -> Result<LookedUp, NodeError> {
         let (answer, answered) = oneshot::channel();
         let sent = self.inbox.send(Message::LookUp(LookUp { key, answer }));
         sent.map_err(|_| runtime_ended())?;

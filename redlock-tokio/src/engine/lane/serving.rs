@@ -5,7 +5,7 @@ use redlock_core::Tenure;
 use tokio::task::yield_now;
 
 use super::{
-    handle::LookUp,
+    handle::{LookUp, LookedUp},
     in_flight::{Completed, InFlight},
     inspector::Inspector,
     limits::{LaneLimits, SILENCE_LIMIT},
@@ -234,10 +234,12 @@ impl<'a> Serving<'a> {
             Intake::Refuse(cause) => self.requests.refuse(cause),
             Intake::Send | Intake::Wait => {
                 self.requests.receive_from_ready_tasks().await;
+                let eligibility = self.right.eligibility();
                 for LookUp { key, answer } in self.requests.look_ups.drain(..) {
                     let found = self.session.look_up(&key);
                     // An error means that nobody waits for the answer.
-                    let found = found.map(|found| {
+                    let found = found.map(move |found| {
+                        let found = found.map(|state| LookedUp { state, eligibility });
                         foreign::call(|| _ = answer.send(found));
                     });
                     self.look_ups.push(found.boxed());

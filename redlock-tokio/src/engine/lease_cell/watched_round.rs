@@ -83,7 +83,7 @@ impl WatchedRound {
             // A release needs no vote.
             Ok(Vote::Granted) if watched.is_release => return,
             Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => {
-                match objection_to(now, eligibility) {
+                match Objection::to_vote(now, eligibility) {
                     Some(objection) => objection,
                     None => return,
                 }
@@ -113,17 +113,5 @@ impl WatchedRound {
         self.objections
             .as_ref()
             .map_or(&[], |objections| &objections.list)
-    }
-}
-
-/// Returns why a node that agrees has no vote now, if it has none.
-fn objection_to(now: Timestamp, eligibility: Eligibility) -> Option<Objection> {
-    if eligibility.covers(now) {
-        None
-    } else if eligibility.is_unconfirmed(now) {
-        Some(Objection::Unconfirmed)
-    } else {
-        let remaining = eligibility.remaining(now);
-        Some(Objection::Quarantined { remaining })
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Environment {
     pub(crate) scale: Scale,
     /// The voters are not the servers themselves, but what an authority names.
     pub(crate) has_owners: bool,
+    /// Servers lose keys in restarts only, and have no vote then.
+    pub(crate) keeps_keys: bool,
     pub(crate) stages: Stages,
 }
 

@@ -84,7 +84,7 @@ impl User {
         }
     }
 
-    /// Asks who has a key. In quiet times, the answer must be what the holders know.
+    /// Asks who has a key. In quiet times, the answer must be what the holders know. At any time, what is held is not free.
     async fn look_up(&mut self, key: &str) -> Inspection {
         let (environment, service) = (self.environment.clone(), self.service.clone());
         let holders = || environment.records.registry.holders(key);
@@ -100,12 +100,20 @@ impl User {
             Verdict::Shared { .. } => Seen::InspectedShared,
             _ => Seen::InspectedWithoutMajority,
         });
+        let mut lasting = before.iter().filter(|(id, _)| after.contains_key(id));
+        // That nobody has the key is said by nodes that cannot have forgotten a lock.
+        if environment.keeps_keys && inspection.verdict() == Verdict::Free {
+            let registry = &environment.records.registry;
+            let held = lasting.clone().find(|it| !registry.was_forced(*it.1));
+            if let Some(held) = held {
+                environment.fail(format_args!("{held:?} holds it: {inspection}"));
+            }
+        }
         if environment.records.quiet.since(since) {
             let is_gone = |token: &Token| {
                 let released_at = environment.network.lock().releases.released_at(*token);
                 released_at.is_some_and(|at| at + SECOND < since)
             };
-            let mut lasting = before.iter().filter(|(id, _)| after.contains_key(id));
             // A seat of a cluster may share its server with another, and has no vote then for this process.
             let may_rest_on_others = environment.has_owners && is_unknown(&inspection);
             let all_are_named =
@@ -147,7 +155,7 @@ fn all_answer(inspection: &Inspection) -> bool {
 
 /// Returns whether too few nodes have answered to tell all of it.
 fn is_unknown(inspection: &Inspection) -> bool {
-    verdicts(inspection).any(|it| it == Verdict::Unreachable)
+    verdicts(inspection).any(|it| it == Verdict::Unknown)
 }
 
 fn verdicts(inspection: &Inspection) -> impl Iterator<Item = Verdict> {
