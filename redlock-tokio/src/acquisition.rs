@@ -1,5 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
+use crate::shown_time::ShownTime;
+
 /// How a lock was acquired. Returned by [`LockGuard::acquisition`](crate::LockGuard::acquisition).
 ///
 /// Its `Display` form is one line for a log.
@@ -49,8 +51,7 @@ impl Acquisition {
 
 impl fmt::Display for Acquisition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nanoseconds would be noise.
-        let waited = Duration::from_micros(self.waited().as_micros() as u64);
+        let waited = ShownTime(self.waited());
         match self {
             Self::Granted {
                 granted_by,
@@ -61,13 +62,13 @@ impl fmt::Display for Acquisition {
                 let s = if *attempts == 1 { "" } else { "s" };
                 write!(
                     f,
-                    "granted by {} of {nodes_total} nodes ({}) with {attempts} attempt{s} in {waited:?}",
+                    "granted by {} of {nodes_total} nodes ({}) with {attempts} attempt{s} in {waited}",
                     granted_by.len(),
                     granted_by.join(", ")
                 )
             }
-            Self::HandedOver { .. } => write!(f, "handed over within this process in {waited:?}"),
-            Self::Joined { .. } => write!(f, "shared within this process in {waited:?}"),
+            Self::HandedOver { .. } => write!(f, "handed over within this process in {waited}"),
+            Self::Joined { .. } => write!(f, "shared within this process in {waited}"),
         }
     }
 }
@@ -88,15 +89,15 @@ mod tests {
         };
         assert_eq!(
             granted(1).to_string(),
-            "granted by 2 of 3 nodes (a:6379, c:6379) with 1 attempt in 1.234ms"
+            "granted by 2 of 3 nodes (a:6379, c:6379) with 1 attempt in 1.234 ms"
         );
         assert_eq!(
             granted(2).to_string(),
-            "granted by 2 of 3 nodes (a:6379, c:6379) with 2 attempts in 1.234ms"
+            "granted by 2 of 3 nodes (a:6379, c:6379) with 2 attempts in 1.234 ms"
         );
         assert_eq!(
             Acquisition::HandedOver { waited }.to_string(),
-            "handed over within this process in 1.234ms"
+            "handed over within this process in 1.234 ms"
         );
     }
 }

@@ -41,12 +41,18 @@ impl Redlock {
 /// # let stop = async {};
 /// let election = redlock.elect("reports").ttl(Duration::from_secs(5));
 /// let candidate = election.candidate(); // for the health page
-/// let leading = tokio::spawn(election.run(async |_leadership| {
-///     loop {
-///         send_reports().await; // one process of the fleet is here
-/// #       tokio::time::sleep(Duration::from_secs(1)).await;
+/// let leading = tokio::spawn(async {
+///     let campaign = election.run(async |_leadership| {
+///         loop {
+///             send_reports().await; // one process of the fleet is here
+/// #           tokio::time::sleep(Duration::from_secs(1)).await;
+///         }
+///     });
+///     // An outage is no error, but a shutdown is, and a name that cannot be locked.
+///     if let Err(error) = campaign.await {
+///         eprintln!("no candidate any more: {error}");
 ///     }
-/// }));
+/// });
 /// println!("leader: {}", candidate.is_leader());
 /// stop.await;
 /// leading.abort(); // the process resigns, and is no candidate any more

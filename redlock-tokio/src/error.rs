@@ -4,7 +4,8 @@ use redlock_core::{FencingToken, LossReason, Share};
 use thiserror::Error;
 
 use crate::{
-    Holder, KeyError, NodeReports, OptionsError, WaiterLimit, random, whole_seconds::WholeSeconds,
+    Holder, KeyError, NodeReports, OptionsError, WaiterLimit, random,
+    shown_time::{ShownTime, WholeSeconds},
 };
 
 /// Why a lock could not be acquired.
@@ -203,9 +204,7 @@ impl Attempts {
 impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = if self.count == 1 { "" } else { "s" };
-        // Nanoseconds would be noise.
-        let waited = Duration::from_micros(self.waited.as_micros() as u64);
-        write!(f, "{} attempt{s} in {waited:?}", self.count)?;
+        write!(f, "{} attempt{s} in {}", self.count, ShownTime(self.waited))?;
         if !self.nodes.is_empty() {
             write!(f, "; {}", self.nodes)?;
         }
@@ -225,8 +224,8 @@ fn taken(attempts: &Attempts) -> String {
 /// Returns who holds a lock that was contended.
 fn taken_by(attempts: &Attempts) -> String {
     if let Some(TakenBy { holder, remaining }) = attempts.taken_by.as_deref() {
-        return match remaining {
-            Some(time) => format!("held by {holder} for another {time:.1?}, if it is not extended"),
+        return match remaining.map(ShownTime) {
+            Some(time) => format!("held by {holder} for another {time}, if it is not extended"),
             None => format!("held by {holder}, without an end, so this is not a lock"),
         };
     }
@@ -271,7 +270,10 @@ fn taken_by(attempts: &Attempts) -> String {
 pub enum ExtendError {
     /// No majority confirmed the extension. The lock stays valid for `remaining`. Background renewal, if it is on,
     /// tries again.
-    #[error("no majority extended the lock, which is held for another {remaining:?} ({nodes})")]
+    #[error(
+        "no majority extended the lock, which is held for another {} ({nodes})",
+        ShownTime(*remaining)
+    )]
     NoQuorum {
         /// How long the lock stays valid.
         remaining: Duration,
@@ -281,7 +283,8 @@ pub enum ExtendError {
     /// The lock has been held for [`max_hold`](crate::LockOptions::max_hold), and is not extended any more. The lock
     /// is held for `remaining` more.
     #[error(
-        "the lock was held for max_hold, and is not extended; it is held for another {remaining:?}"
+        "the lock was held for max_hold, and is not extended; it is held for another {}",
+        ShownTime(*remaining)
     )]
     MaxHold {
         /// How long the lock stays valid.
@@ -350,7 +353,7 @@ mod tests {
             taken_by: None,
             nodes: NodeReports::new(vec![
                 report("a:6379", Objection::Failed(NodeError::Silent)),
-                report("b:6379", Objection::Denied),
+                report("b:6379", Objection::Taken),
                 report(
                     "c:6379",
                     Objection::Failed(NodeError::Refused {
@@ -358,13 +361,13 @@ mod tests {
                         message: "command not allowed".into(),
                     }),
                 ),
-                report("d:6379", Objection::Denied),
+                report("d:6379", Objection::Taken),
             ]),
         });
         assert_eq!(
             error.to_string(),
-            "no quorum: 3 of 5 nodes must agree (3 attempts in 5.000123s; \
-             a:6379: silent since an earlier request; b:6379, d:6379: another client has the key, or it is gone; \
+            "no quorum: 3 of 5 nodes must agree (3 attempts in 5 s; \
+             a:6379: silent since an earlier request; b:6379, d:6379: another client has the key; \
              c:6379: OOM command not allowed)"
         );
     }

@@ -10,6 +10,7 @@ use redlock_core::Quorum;
 use crate::{
     Holder, Key, NodeError, Objection, key,
     node::{KeyState, Occupant},
+    shown_time::ShownTime,
 };
 
 /// The answers of all nodes to the question who has a key. Made by [`Redlock::inspect`](crate::Redlock::inspect).
@@ -267,13 +268,16 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Free => f.write_str("free"),
-            Self::Held { by, remaining } => write!(f, "held by {by} for another {remaining:.1?}"),
+            Self::Held { by, remaining } => {
+                write!(f, "held by {by} for another {}", ShownTime(*remaining))
+            }
             Self::Shared { readers } => {
                 let s = if readers.len() == 1 { "" } else { "s" };
                 write!(f, "shared by {} reader{s}:", readers.len())?;
                 for (index, (holder, remaining)) in readers.iter().enumerate() {
                     let separator = if index == 0 { "" } else { "," };
-                    write!(f, "{separator} {holder} for another {remaining:.1?}")?;
+                    let remaining = ShownTime(*remaining);
+                    write!(f, "{separator} {holder} for another {remaining}")?;
                 }
                 Ok(())
             }
@@ -328,7 +332,7 @@ fn show(f: &mut fmt::Formatter<'_>, state: &KeyState) -> fmt::Result {
             None => f.write_str("a key of another type")?,
         }
         match occupant.remaining {
-            Some(remaining) => write!(f, " for another {remaining:.1?}")?,
+            Some(remaining) => write!(f, " for another {}", ShownTime(remaining))?,
             None => f.write_str(", without an end")?,
         }
     }

@@ -137,13 +137,13 @@ mod readiness;
 mod redlock;
 mod rw_lock;
 mod semaphore;
+mod shown_time;
 mod sync;
 #[cfg(all(unix, feature = "test-util"))]
 #[allow(clippy::disallowed_methods, reason = "it runs servers in real time")]
 pub mod test_util;
 #[cfg(all(test, redlock_shuttle))]
 mod threads;
-mod whole_seconds;
 
 pub use acquisition::Acquisition;
 pub use builder::{BuildError, RedlockBuilder};
@@ -191,6 +191,8 @@ pub use redlock_core::{
 };
 pub use rw_lock::RedlockRwLock;
 pub use semaphore::RedlockSemaphore;
+#[doc(hidden)]
+pub use shown_time::ShownTime;
 
 /// The crate whose pools [`RedlockBuilder::pools`] and [`RedisNode::from_pool`] take.
 pub use deadpool_redis;

@@ -4,7 +4,7 @@ use std::{fmt, pin::pin, time::Duration};
 
 use thiserror::Error;
 
-use crate::{NodeReports, engine::lease_cell::Client, node::status, whole_seconds::WholeSeconds};
+use crate::{NodeReports, engine::lease_cell::Client, node::status, shown_time::WholeSeconds};
 
 /// Why [`Redlock::ready`](crate::Redlock::ready) failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

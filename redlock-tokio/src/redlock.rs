@@ -25,7 +25,8 @@ use crate::{
 /// A distributed lock service over independent Redis masters.
 ///
 /// This is a handle. Clones are cheap, and share connections, queues and the task that renews locks. Build one
-/// `Redlock` for each process: only requests of one `Redlock` wait in one queue.
+/// `Redlock` for each process: only requests of one `Redlock` wait in one queue. It belongs to the runtime that
+/// [builds](crate::RedlockBuilder::build) it.
 ///
 /// ```no_run
 /// # use redlock_tokio::Redlock;
@@ -127,6 +128,9 @@ impl Redlock {
     ///   answered, that request may arrive late. Then a second adoption can succeed after the first adopter has released.)
     /// - No other client held the lock between the giver and the adopter, if the wall clocks of the two differ by less than
     ///   the drift allowance: 2 ms and a hundredth of the ttl.
+    ///
+    /// The ticket has the whole key, with the giver's [prefix](crate::RedlockBuilder::prefix). So the prefix of this client does
+    /// not matter, and the adopted lock excludes the clients of the giver's prefix.
     ///
     /// Costs one round trip to the majority, and makes one attempt. The client needs the right to `EVAL`. The requests of
     /// this process for the same key wait for an adopted lock as for one of another process.

@@ -196,9 +196,9 @@ async fn a_tls_url_without_tls_is_refused() {
 async fn the_same_address_twice_is_refused() {
     for twice in [
         ["redis://host:7000", "redis://host:7000"],
-        ["redis://host", "redis://HOST:6379/1"],
-        ["redis://a:b@host", "redis://c:d@host/"],
-        ["unix:///a.sock", "unix:///a.sock?db=1"],
+        ["redis://host/1", "redis://HOST:6379/1"],
+        ["redis://a:b@host", "redis://c:d@host/0"],
+        ["unix:///a.sock", "unix:///a.sock?pass=b"],
     ] {
         let error = build(&["redis://other", twice[0], twice[1]]).await;
         let BuildError::DuplicateNode { first, second, .. } = error else {

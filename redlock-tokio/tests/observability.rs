@@ -92,6 +92,9 @@ async fn count_all() {
     let guard = redlock.lock("secret").options(label).await.unwrap();
     assert!(redlock.try_lock("secret").await.is_err());
     guard.extend().await.unwrap();
+    let writer = redlock.rw_lock("shared").write().await.unwrap();
+    writer.downgrade().await.unwrap();
+    drop(writer);
     // A node misses a release, and then a majority is gone for longer than the ttl.
     nodes[0].set_down(true);
     drop(guard);
@@ -141,6 +144,19 @@ fn rows() -> Vec<(String, String, BTreeSet<String>)> {
         (name.to_owned(), cells[1].to_owned(), labels.collect())
     });
     rows.collect()
+}
+
+#[test]
+fn a_writer_that_was_downgraded_counts_as_a_reader() {
+    let (page, _) = emitted();
+    for line in [
+        r#"redlock_held_locks{label="default",share="writer"} 0"#,
+        r#"redlock_held_locks{label="default",share="reader"} 0"#,
+        r#"redlock_hold_seconds_count{label="default",share="writer"} 1"#,
+        r#"redlock_hold_seconds_count{label="default",share="reader"} 1"#,
+    ] {
+        assert!(page.lines().any(|it| it == line), "no {line} in\n{page}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Spans of `tracing`, and metrics behind the feature `metrics`.
 
-use redlock_tokio::{Hold, LossReason};
+use redlock_tokio::{Hold, LossReason, ShownTime};
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -103,7 +103,7 @@ impl Drop for WaitTimer {
             parent: &self.span,
             label = self.call.label,
             result = self.result,
-            waited = ?self.since.elapsed(),
+            waited = %ShownTime(self.since.elapsed()),
             "a call waited for a lock"
         );
         metric::waiting(self.call, -1.0);

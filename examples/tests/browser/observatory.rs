@@ -60,7 +60,7 @@ async fn faults_of_nodes_are_shown_with_what_the_lock_does_about_them() {
     press(&page, 0, "hang").await;
     page.shows("#advice", "A lock waits at most 50 ms").await;
     page.find(
-        "#nodes > li:nth-child(1):not([data-state=voting]) [data-act=hang][aria-pressed=true]",
+        "#nodes > li:nth-child(1):not([data-state=voting]) [data-act=hang][data-wanted=start]",
     )
     .await;
     press(&page, 2, "restart").await;
@@ -79,9 +79,12 @@ async fn faults_of_nodes_are_shown_with_what_the_lock_does_about_them() {
     // Without a majority nobody gets the lock. The nodes come back, and so does the lock.
     page.find("#nodes > li:nth-child(3)[data-state=voting]")
         .await;
-    for node in [2, 3] {
-        press(&page, node, "stop").await;
-    }
+    press(&page, 2, "stop").await;
+    page.shows("#advice", "Locks go on").await;
+    page.shows("#nodes > li:nth-child(3) [data-act=stop]", "Start")
+        .await;
+    press(&page, 3, "stop").await;
+    page.shows("#advice", "Now too few nodes vote").await;
     page.shows(
         "#quorum",
         "2 of 5 vote, 3 are needed: nobody can get a lock.",
@@ -94,7 +97,7 @@ async fn faults_of_nodes_are_shown_with_what_the_lock_does_about_them() {
     }
     page.shows("#quorum", "5 of 5 vote").await;
     wait_for_grants(&page).await;
-    page.shows("#overlaps", "never so far").await;
+    page.shows("#overlaps", "No two clients have worked under one key at once.").await;
 }
 
 /// Restarts three nodes while the lock is held.
@@ -120,7 +123,7 @@ async fn three_nodes_that_restart_let_nobody_in() {
     .await;
     page.shows("#quorum", "5 of 5 vote").await;
     wait_for_grants(&page).await;
-    page.shows("#overlaps", "never so far").await;
+    page.shows("#overlaps", "No two clients have worked under one key at once.").await;
 
     // A stop during a restart is the last word.
     press(&page, 0, "restart").await;

@@ -10,7 +10,8 @@ impl RedlockBuilder {
     /// # use redlock_tokio::{ClusterNodes, Redlock};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let cluster = ClusterNodes::new(["rediss://:secret@my-cluster.internal"]).voters(1);
+    /// let seeds = ["rediss://:secret@n1.internal", "rediss://:secret@n2.internal"];
+    /// let cluster = ClusterNodes::new(seeds).voters(1);
     /// let redlock = Redlock::builder().cluster(cluster).build().await?;
     /// # Ok(())
     /// # }
@@ -35,13 +36,13 @@ impl Redlock {
     ///
     /// Succeeds even if all of them are down, as [`connect`](Self::connect) does. The very first client of a cluster
     /// waits for the longest ttl and about three seconds before its locks can succeed: [`ready`](Self::ready) waits
-    /// for that.
+    /// for that. Name nodes on several machines, since one of those named must answer.
     ///
     /// ```no_run
     /// # use redlock_tokio::Redlock;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::cluster(["redis://a:7000", "redis://b:7000"]).await?;
+    /// let redlock = Redlock::cluster(["redis://a:7000", "redis://b:7000", "redis://c:7000"]).await?;
     /// # Ok(())
     /// # }
     /// ```

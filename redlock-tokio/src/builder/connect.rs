@@ -7,6 +7,8 @@ impl Redlock {
     /// Succeeds even if all of them are down: locks fail with [`LockError::NoQuorum`](crate::LockError::NoQuorum)
     /// until a majority is up. [`ready`](Self::ready) waits for a majority.
     ///
+    /// The `Redlock` belongs to the runtime that calls this: [`RedlockBuilder::build`] says what follows.
+    ///
     /// # Errors
     ///
     /// [`RedlockBuilder::build`] lists the errors, and how long it takes to connect.
@@ -21,7 +23,8 @@ impl Redlock {
     /// Creates a lock service over five nodes in the memory of this process: for first steps, for tests, and for
     /// services that run as a single process.
     ///
-    /// Its clock is tokio's clock, so on a paused runtime hours pass in a moment:
+    /// It belongs to the runtime that calls this: [`RedlockBuilder::build`] says what follows. Its clock is tokio's clock, so on
+    /// a paused runtime hours pass in a moment:
     ///
     /// ```
     /// # use redlock_tokio::{LossReason, Redlock};

@@ -181,7 +181,7 @@ pub(super) fn warn_of_single_group(nodes: &[Arc<dyn Node>]) {
     {
         log::warn!(
             target: "redlock",
-            node = node.address(),
+            node = %node.address(),
             "one sentinel group has one vote: a failover loses all locks, and none can be acquired until max_ttl and \
              confirmation_window are over; no lock is given to two holders; three groups or more survive the \
              failover of one"

@@ -109,8 +109,8 @@ pub enum AdoptError {
     /// The ticket's [end](LockTicket::expires_at) is over. The lock is free, or another client has it.
     #[error("the ticket has expired")]
     Expired,
-    /// Too many nodes do not have the giver's value any more: another client has adopted the lock, its keys have expired, or
-    /// somebody has deleted them.
+    /// Too many nodes do not have the giver's value any more: another client has adopted the lock, its keys have expired,
+    /// somebody has deleted them, or the nodes have restarted.
     #[error("the giver does not have the lock any more ({0})")]
     Gone(Attempts),
     /// The nodes or this client are the cause, and not the ticket. Another attempt may succeed, with a clone of the

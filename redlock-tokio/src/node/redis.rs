@@ -181,7 +181,7 @@ impl RedisNode {
 
     fn at(url: NodeUrl) -> Self {
         Self {
-            address: url.endpoint.to_string().into(),
+            address: url.name().into(),
             source: Source::Url(url.into()),
         }
     }
@@ -246,9 +246,15 @@ mod tests {
     fn addresses_carry_no_secrets() {
         let address = |url| RedisNode::from_url(url).unwrap().address().to_owned();
         assert_eq!(address("redis://Localhost"), "localhost:6379");
-        assert_eq!(address("redis://user:hunter2@Host:7000/3"), "host:7000");
+        assert_eq!(address("redis://user:hunter2@Host:7000/0"), "host:7000");
+        assert_eq!(address("redis://user:hunter2@Host:7000/3"), "host:7000/3");
         assert_eq!(address("redis://[::1]:7000"), "[::1]:7000");
         assert_eq!(address("unix:///run/a.sock?pass=hunter2"), "/run/a.sock");
+        assert_eq!(address("unix:///run/a.sock?db=2"), "/run/a.sock?db=2");
+        assert_eq!(
+            address("redis+sentinel://:hunter2@s1,s2/group/3"),
+            "group/3@s1:26379,s2:26379"
+        );
     }
 
     #[test]

@@ -4,11 +4,11 @@ use redlock_core::{Eligibility, Timestamp};
 use thiserror::Error;
 
 use super::NodeError;
-use crate::whole_seconds::WholeSeconds;
+use crate::shown_time::WholeSeconds;
 
 /// The reports of the nodes that did not agree.
 ///
-/// `Display` names nodes with the same report together, such as `a:6379, b:6379: another client has the key, or it is gone`.
+/// `Display` names nodes with the same report together, such as `a:6379, b:6379: another client has the key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeReports(Arc<[NodeReport]>);
 
@@ -67,9 +67,12 @@ pub struct NodeReport {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Objection {
-    /// The key has another token than ours, or is gone.
-    #[error("another client has the key, or it is gone")]
-    Denied,
+    /// Another client has the key, so it cannot be set.
+    #[error("another client has the key")]
+    Taken,
+    /// The node does not have our key any more, or the giver's in an adoption: it is gone, or another client has set it.
+    #[error("the key is gone, or another client has it")]
+    Lost,
     /// The node agreed, but came up, or became the master, so recently that it may lack a lock that is still held.
     /// It has no vote yet.
     #[error(

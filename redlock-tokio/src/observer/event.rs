@@ -31,6 +31,8 @@ impl Event {
 ///           \-> Failed or Cancelled
 /// ```
 ///
+/// A writer that becomes a reader is `Downgraded` in between.
+///
 /// Each `Requested` is followed by one `Acquired`, `Failed` or `Cancelled`, and each `Acquired` by one `Released`,
 /// `HandedOver`, `GivenAway` or `Lost`, unless the guard is leaked. All of them have the same [`request`](Self::request). A request
 /// with an invalid key or invalid options, and one after a shutdown, has no events.
@@ -52,6 +54,16 @@ pub(crate) struct Subject {
     pub(crate) request: u64,
     pub(crate) label: Option<&'static str>,
     pub(crate) keys: KeySet,
+}
+
+impl Subject {
+    /// Returns the subject of a writer as that of a reader.
+    pub(crate) fn downgraded(&self) -> Self {
+        Self {
+            keys: KeySet::to_read(self.keys.first().clone()),
+            ..*self
+        }
+    }
 }
 
 impl LockEvent {
@@ -78,7 +90,8 @@ impl LockEvent {
         self.subject.keys.iter()
     }
 
-    /// Returns which other holders the lock may have, as it was requested.
+    /// Returns which other holders the lock may have, as it was requested. After a [downgrade](LockChange::Downgraded) it is
+    /// that of a reader.
     #[must_use]
     pub fn share(&self) -> Share {
         self.subject.keys.share()
@@ -141,13 +154,20 @@ pub enum LockChange {
         /// The nodes that did not agree, with their reasons.
         nodes: NodeReports,
     },
+    /// The writer has [become a reader](crate::LockGuard::downgrade), and has the lock as one from then on.
+    Downgraded {
+        /// The [token](crate::Hold::token) of the lock.
+        token: Token,
+        /// How long the task had the lock as a writer.
+        held: Duration,
+    },
     /// The holder has given the lock back. The nodes may not know it yet. Of readers of one process that share a lock,
     /// only the last one releases it on the nodes. A lock that is [released
     /// later](crate::LockGuard::release_after) stays taken until then.
     Released {
         /// The [token](crate::Hold::token) of the lock.
         token: Token,
-        /// How long the task had the lock.
+        /// How long the task had the lock, or had it as a reader.
         held: Duration,
     },
     /// The holder has given the lock back, and the next waiter of this process has it. No node was asked.
@@ -170,7 +190,7 @@ pub enum LockChange {
         token: Token,
         /// Why.
         reason: LossReason,
-        /// How long the task had the lock.
+        /// How long the task had the lock, or had it as a reader.
         held: Duration,
     },
 }

@@ -135,6 +135,11 @@ fn record_lock(event: &LockEvent) {
         LockChange::Cancelled { waited: time } => waited("cancelled", *time),
         LockChange::Extended { .. } => extended("extended"),
         LockChange::ExtensionFailed { .. } => extended("failed"),
+        LockChange::Downgraded { held: time, .. } => {
+            held(*time);
+            let share = name_of_share(Share::Reader);
+            gauge!("redlock_held_locks", "label" => label, "share" => share).increment(1.0);
+        }
         LockChange::Released { held: time, .. }
         | LockChange::HandedOver { held: time, .. }
         | LockChange::GivenAway { held: time, .. } => held(*time),

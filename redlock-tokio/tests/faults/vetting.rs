@@ -246,17 +246,19 @@ async fn row_30_no_right_to_ask_what_it_is() {
 async fn row_31_cluster_node_and_duplicate_address() {
     let servers = RedisServers::spawn(2).unwrap();
     let port = servers.get(0).port();
-    let urls = [
-        format!("redis://127.0.0.1:{port}"),
-        servers.get(1).url(),
-        format!("redis://localhost:{port}"),
-    ];
-    let error = trusting(urls).build().await.unwrap_err();
-    let BuildError::SameServer { first, second } = error else {
-        panic!("{error}");
-    };
-    assert_eq!(*first, *format!("127.0.0.1:{port}"));
-    assert_eq!(*second, *format!("localhost:{port}"));
+    for other in [format!("localhost:{port}"), format!("127.0.0.1:{port}/1")] {
+        let urls = [
+            format!("redis://127.0.0.1:{port}"),
+            servers.get(1).url(),
+            format!("redis://{other}"),
+        ];
+        let error = trusting(urls).build().await.unwrap_err();
+        let BuildError::SameServer { first, second } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(*first, *format!("127.0.0.1:{port}"));
+        assert_eq!(*second, *other);
+    }
 
     // The port of the cluster bus is the server's port plus 10 000, which may exceed the largest port. Redis before
     // 7.0 has no option for another port.

@@ -165,9 +165,26 @@ async fn a_node_that_is_down_is_logged_when_it_fails_and_when_it_is_back() {
     nodes[0].inner.set_down(false);
     tokio::time::sleep(MS(10_000)).await;
     check_count(&log, "connected again", 1);
-    let address = format!("node=\"{}\"", nodes[0].address());
+    let address = format!(" node={}", nodes[0].address());
     check_count(&log, &address, 3);
     check_lines(&log, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_lines_name_a_node_in_one_form_and_show_times_without_noise() {
+    let (log, _guard) = Log::start();
+    let nodes = nodes(changed(|it| it.uptime = Some(Duration::ZERO)));
+    let redlock = over(&nodes).build().await.unwrap();
+    check_count(&log, " remaining=10.102 s", 1);
+    nodes[0].inner.set_down(true);
+    drop(redlock.lock("k").await.unwrap());
+    tokio::time::sleep(MS(10_000)).await;
+    nodes[0].inner.set_down(false);
+    tokio::time::sleep(MS(20_000)).await;
+    check_count(&log, "votes from now on", 1);
+    check_count(&log, "connected again", 1);
+    let named = format!(" node={}", nodes[0].address());
+    check_count(&log, &named, log.text().lines().count());
 }
 
 #[tokio::test(start_paused = true)]

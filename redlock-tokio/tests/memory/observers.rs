@@ -76,6 +76,7 @@ fn name(change: &LockChange) -> &'static str {
         },
         LockChange::Failed { .. } => "failed",
         LockChange::Cancelled { .. } => "cancelled",
+        LockChange::Downgraded { .. } => "downgraded",
         LockChange::Extended { .. } => "extended",
         LockChange::ExtensionFailed { .. } => "extension failed",
         LockChange::Released { .. } => "released",
@@ -403,4 +404,33 @@ async fn each_request_has_one_end_and_each_hold_has_one() {
             assert!(fault(&changed).is_some(), "twice {at}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_was_downgraded_counts_as_a_reader() {
+    let recorder = Recorder::default();
+    let builder = recorder.watch(over(&three_nodes()));
+    let redlock = builder.build().await.unwrap();
+    let guard = redlock.rw_lock("k").write().await.unwrap();
+    sleep(MS(200)).await;
+    guard.downgrade().await.unwrap();
+    guard.downgrade().await.unwrap(); // changes nothing
+    sleep(MS(700)).await;
+    guard.release().await;
+    let events = recorder.locks();
+    let seen = events.iter().map(|it| (name(&it.change), it.share()));
+    let expected = [
+        ("requested", Share::Writer),
+        ("attempted", Share::Writer),
+        ("granted", Share::Writer),
+        ("downgraded", Share::Writer),
+        ("extended", Share::Reader),
+        ("released", Share::Reader),
+    ];
+    assert_eq!(seen.collect::<Vec<_>>(), expected);
+    let held = events.iter().filter_map(|it| match it.change {
+        LockChange::Downgraded { held, .. } | LockChange::Released { held, .. } => Some(held),
+        _ => None,
+    });
+    assert_eq!(held.collect::<Vec<_>>(), [MS(200), MS(700)]);
 }

@@ -269,3 +269,14 @@ async fn a_cancelled_adoption_leaves_no_key_of_the_adopter() {
         "{late}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_names_the_whole_key_whatever_the_prefix_of_its_adopter() {
+    let nodes = three_nodes();
+    let giver = over(&nodes).prefix("shop:").build().await.unwrap();
+    let worker = over(&nodes).prefix("jobs:").build().await.unwrap();
+    let guard = worker.adopt(ticket(&giver, "k").await).await.unwrap();
+    assert_eq!(guard.key().as_bytes(), b"shop:k");
+    assert!(giver.try_lock("k").await.unwrap_err().is_contended());
+    drop(worker.try_lock("k").await.expect("another lock"));
+}

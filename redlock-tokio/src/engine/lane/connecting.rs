@@ -211,7 +211,7 @@ impl Connector {
             Err(error) if error.is_missing_right() => {
                 log::warn!(
                     target: "redlock",
-                    node = self.address(),
+                    node = %self.address(),
                     %error,
                     keys = %format_args!("redlock:{marker}:*"),
                     "the node does not let this client find out how long ago its server was promoted, so the node \

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Clock, NodeError, log,
     node::{AuthorityKind, Server},
+    shown_time::ShownTime,
 };
 
 /// Tells all leases that votes of a node count for nothing.
@@ -77,7 +78,7 @@ impl VotingRight {
             log::warn!(
                 target: "redlock",
                 node = %self.address,
-                ?remaining,
+                remaining = %ShownTime(remaining),
                 "the node has no vote yet: its server started, or was promoted, so recently that it may lack a lock"
             );
         }
@@ -112,7 +113,7 @@ impl VotingRight {
             log::warn!(
                 target: "redlock",
                 node = %self.address,
-                remaining = ?self.eligibility().remaining(self.clock.now()),
+                remaining = %ShownTime(self.eligibility().remaining(self.clock.now())),
                 "the server was promoted or replaced under its connection, and may lack a lock: the node has no \
                  vote, and its last votes are withdrawn"
             );

@@ -9,6 +9,7 @@ use crate::{
     engine::lane::{Requester, SetRequests},
     log,
     node::{Answer, Vote, reply_of},
+    shown_time::ShownTime,
 };
 
 impl Requester for LeaseCell {
@@ -123,7 +124,7 @@ impl LeaseCell {
                     log::warn!(
                         target: "redlock",
                         label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
-                        %node, ?remaining, ?needed, withheld,
+                        %node, remaining = %ShownTime(remaining), needed = %ShownTime(needed), withheld,
                         "the key had less time left than the lock relies on: the node's clock has stepped, \
                          somebody has shortened the key's life, or the node has missed an extension"
                     );
@@ -134,7 +135,7 @@ impl LeaseCell {
                     log::warn!(
                         target: "redlock",
                         label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
-                        %node, remaining = %left(remaining), ttl = ?longest, withheld,
+                        %node, remaining = %left(remaining), ttl = %ShownTime(longest.as_duration()), withheld,
                         "the key had more time left than it was given: the node's clock has stepped back, or \
                          somebody has extended the key's life"
                     );
@@ -149,6 +150,6 @@ impl LeaseCell {
 fn left(remaining: Duration) -> String {
     match remaining {
         Duration::MAX => "none, as it has no end".into(),
-        time => format!("{time:?}"),
+        time => ShownTime(time).to_string(),
     }
 }

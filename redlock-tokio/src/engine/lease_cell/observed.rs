@@ -105,6 +105,24 @@ impl CellState {
         }
     }
 
+    /// Notes that the writer has become a reader.
+    #[inline]
+    pub(super) fn observe_downgrade(&mut self, now: Timestamp) {
+        let Some(observed) = &mut self.observed else {
+            return;
+        };
+        let token = self.lease.token();
+        // A writer is the only holder.
+        if let Some(holder) = observed.holders.first_mut() {
+            let held = now.saturating_duration_since(holder.since);
+            let change = LockChange::Downgraded { token, held };
+            let reader = Arc::new(holder.subject.downgraded());
+            let writer = mem::replace(&mut holder.subject, reader);
+            holder.since = now;
+            observed.events.push(Event::of_lock(now, &writer, change));
+        }
+    }
+
     #[inline]
     pub(super) fn observe_handover(&mut self, now: Timestamp) {
         if let Some(observed) = &mut self.observed {

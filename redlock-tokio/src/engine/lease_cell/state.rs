@@ -144,15 +144,14 @@ impl CellState {
         match transmit.operation {
             // The objections to what came before are still wanted.
             _ if !transmit.asks_for_votes => {}
-            Operation::Extend { .. } => self.watched.watch_extension(round),
             Operation::Release { .. } => {
                 // Also of a lock that its holder has left.
                 if let Stage::Held(_) = self.stage {
                     self.enter(Stage::Releasing);
                 }
-                self.watched.watch_release(round);
+                self.watched.watch(round, transmit.operation);
             }
-            _ => self.watched.watch_attempt(round),
+            operation => self.watched.watch(round, operation),
         }
     }
 
@@ -203,6 +202,7 @@ impl CellState {
             return None;
         }
         self.fence = None;
+        self.observe_downgrade(now);
         if let Stage::Held(held) = &mut self.stage {
             held.since = now;
         }

@@ -1,6 +1,6 @@
 use std::mem;
 
-use redlock_core::{Eligibility, NodeId, RoundId, Timestamp};
+use redlock_core::{Eligibility, NodeId, Operation, RoundId, Timestamp};
 
 use crate::{
     Holder, Objection,
@@ -28,34 +28,21 @@ struct Objections {
 #[derive(Debug)]
 struct Round {
     id: RoundId,
-    is_release: bool,
+    operation: Operation,
 }
 
 impl WatchedRound {
-    /// Starts to watch an attempt to acquire the lock.
+    /// Starts to watch a round.
     ///
-    /// The objections to the attempt before stay until the first node objects to this one. An attempt that is cut
+    /// The objections to the attempt before stay until the first node objects to the next one. An attempt that is cut
     /// short before that fails for the same reasons.
-    pub(super) fn watch_attempt(&mut self, id: RoundId) {
-        if let Some(objections) = &mut self.objections {
+    pub(super) fn watch(&mut self, id: RoundId, operation: Operation) {
+        if matches!(operation, Operation::Extend { .. } | Operation::Release { .. }) {
+            self.objections = None;
+        } else if let Some(objections) = &mut self.objections {
             objections.are_old = true;
         }
-        self.watch(id, false);
-    }
-
-    pub(super) fn watch_extension(&mut self, id: RoundId) {
-        self.objections = None;
-        self.watch(id, false);
-    }
-
-    /// Starts to watch the release of a held lock.
-    pub(super) fn watch_release(&mut self, id: RoundId) {
-        self.objections = None;
-        self.watch(id, true);
-    }
-
-    fn watch(&mut self, id: RoundId, is_release: bool) {
-        self.round = Some(Round { id, is_release });
+        self.round = Some(Round { id, operation });
     }
 
     /// Notes why a node does not agree, if this is its answer to the watched round.
@@ -81,14 +68,17 @@ impl WatchedRound {
         };
         let objection = match answer {
             // A release needs no vote.
-            Ok(Vote::Granted) if watched.is_release => return,
+            Ok(Vote::Granted) if matches!(watched.operation, Operation::Release { .. }) => return,
             Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => {
                 match Objection::to_vote(now, eligibility) {
                     Some(objection) => objection,
                     None => return,
                 }
             }
-            Ok(Vote::Denied) => Objection::Denied,
+            Ok(Vote::Denied) if matches!(watched.operation, Operation::Acquire { .. }) => {
+                Objection::Taken
+            }
+            Ok(Vote::Denied) => Objection::Lost,
             // A probe is not watched.
             Ok(_) => return,
             Err(error) => Objection::Failed(error),

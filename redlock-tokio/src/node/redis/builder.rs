@@ -155,7 +155,7 @@ impl RedisNodeBuilder {
 
 impl fmt::Debug for RedisNodeBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = self.url.as_ref().map(|url| url.endpoint.to_string());
+        let address = self.url.as_ref().map(NodeUrl::name);
         f.debug_struct("RedisNodeBuilder")
             .field("address", &address)
             .field("tls", &self.tls)

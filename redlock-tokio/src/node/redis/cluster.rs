@@ -125,7 +125,7 @@ impl ClusterNodes {
     /// ```
     /// # use redlock_tokio::{ClusterNodes, Credentials};
     /// # async fn token() -> Result<String, std::io::Error> { Ok(String::new()) }
-    /// let cluster = ClusterNodes::new(["rediss://my-cluster.internal:6379"])
+    /// let cluster = ClusterNodes::new(["rediss://n1.internal:6379", "rediss://n2.internal:6379"])
     ///     .credentials(async || token().await.map(|it| Credentials::new("locker", it)));
     /// ```
     pub fn credentials<F, Fut, E>(mut self, ask: F) -> Self
@@ -190,7 +190,7 @@ impl ClusterNodes {
     ///
     /// ```
     /// # use redlock_tokio::ClusterNodes;
-    /// let cluster = ClusterNodes::new(["redis://127.0.0.1:7000"])
+    /// let cluster = ClusterNodes::new(["redis://127.0.0.1:7000", "redis://127.0.0.1:7001"])
     ///     .map_addresses(|announced| Some(announced.replace("10.0.0.5", "127.0.0.1")));
     /// ```
     pub fn map_addresses(

@@ -35,6 +35,16 @@ pub(super) struct NodeUrl {
 }
 
 impl NodeUrl {
+    /// Returns the node's name in errors and logs: the server, and the database, unless that is the first one. Locks in
+    /// different databases of a server are different locks.
+    pub(super) fn name(&self) -> String {
+        match (&self.endpoint, self.settings.redis().db()) {
+            (endpoint, 0) => endpoint.to_string(),
+            (Endpoint::Tcp { .. }, database) => format!("{}/{database}", self.endpoint),
+            (Endpoint::Unix(_), database) => format!("{}?db={database}", self.endpoint),
+        }
+    }
+
     pub(super) fn parse(url: &str) -> Result<Self, UrlError> {
         if url.contains("+sentinel://") {
             let text = "a sentinel group has options of its own: use RedisNode::sentinel";

@@ -46,8 +46,8 @@ function show(message) {
   if (!isStaged) return;
   clients.draw(message.stage.clients);
   const { overlaps } = message.stage;
-  say(at("overlaps"), overlaps === 0 ? "Two clients at work under one key: never so far."
-    : `Two clients at work under one key: ${overlaps === 1 ? "once" : `${overlaps} times`}!`);
+  say(at("overlaps"), overlaps === 0 ? "No two clients have worked under one key at once."
+    : `Two clients have worked under one key at once: ${overlaps === 1 ? "once" : `${overlaps} times`}!`);
   at("overlaps").dataset.mood = overlaps === 0 ? "good" : "bad";
 }
 

@@ -9,8 +9,20 @@ const WORDS = {
   refused: "may not vote",
 };
 const ACTS = { stop: "Stop", hang: "Hang", slow: "Slow", restart: "Restart", flush: "Flush" };
-/** The act that each mode comes from. Pressing its button again undoes it. */
+/** The act that each mode comes from. Its button then ends the mode. */
 const OF_MODE = { stopped: "stop", hung: "hang", slow: "slow" };
+
+const needed = (nodes) => Math.floor(nodes.length / 2) + 1;
+
+/** What the server has sent last. */
+let latest = { nodes: [] };
+
+/** Returns what to say about an act: another thing if it leaves too few nodes that vote. */
+function note(act, index) {
+  const others = latest.nodes.filter((node, other) => node.votes && other !== index);
+  const endsVote = ["stop", "hang", "restart"].includes(act);
+  return endsVote && others.length < needed(latest.nodes) ? "outage" : act;
+}
 
 const describe = ({ state, seconds }) =>
   state === "quarantined" ? `has restarted, votes in ${seconds} s` : WORDS[state] ?? "is in an unknown state";
@@ -21,11 +33,10 @@ function create(node, index, isStaged) {
   if (!isStaged) return item;
   const buttons = make("div", "", { role: "group", "aria-label": node.address });
   for (const [act, text] of Object.entries(ACTS)) {
-    const button = make("button", text, { type: "button", "data-act": act });
+    const button = make("button", text, { type: "button", "data-act": act, "data-wanted": act });
     button.addEventListener("click", async () => {
-      const isUndone = button.getAttribute("aria-pressed") === "true";
-      const wanted = isUndone ? "start" : act;
-      advise(wanted);
+      const wanted = button.dataset.wanted;
+      advise(note(wanted, index));
       const error = await send("PUT", `/nodes/${index}`, { act: wanted });
       if (error !== "") at("advice").textContent = error;
     });
@@ -50,7 +61,9 @@ function drawTokens(list, keys, index) {
   });
 }
 
-export function draw({ nodes, keys, stage }) {
+export function draw(message) {
+  latest = message;
+  const { nodes, keys, stage } = message;
   match(at("nodes"), nodes, (node) => node.address,
     (node) => create(node, nodes.indexOf(node), stage !== null),
     (item, node, index) => {
@@ -62,15 +75,16 @@ export function draw({ nodes, keys, stage }) {
       item.title = node.reason ?? "";
       drawTokens(tokens, keys, index);
       for (const button of buttons?.children ?? []) {
-        if (Object.values(OF_MODE).includes(button.dataset.act)) {
-          button.setAttribute("aria-pressed", String(OF_MODE[mode] === button.dataset.act));
-        }
+        const { act } = button.dataset;
+        button.dataset.wanted = OF_MODE[mode] === act ? "start" : act;
+        say(button, button.dataset.wanted === act ? ACTS[act] : "Start");
       }
     });
   const voting = nodes.filter((node) => node.votes).length;
-  const needed = Math.floor(nodes.length / 2) + 1;
-  say(at("quorum"), `${voting} of ${nodes.length} vote, ${needed} are needed${
-    voting < needed ? ": nobody can get a lock." : "."}`);
-  at("quorum").dataset.mood = voting < needed ? "bad" : "";
-  say(at("rule"), `The client whose token is on a majority (${needed} of ${nodes.length}) holds the lock`);
+  const majority = needed(nodes);
+  const isOutage = voting < majority;
+  say(at("quorum"), `${voting} of ${nodes.length} vote, ${majority} are needed${
+    isOutage ? ": nobody can get a lock." : "."}`);
+  at("quorum").dataset.mood = isOutage ? "bad" : "";
+  say(at("rule"), `The client whose token is on a majority (${majority} of ${nodes.length}) holds the lock`);
 }

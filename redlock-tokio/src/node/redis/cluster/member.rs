@@ -115,7 +115,7 @@ impl Member {
                 target: "redlock",
                 first = self.slots[shared.first].number(),
                 second = self.slots[shared.second].number(),
-                server = self.directory.name_of(shared.member),
+                server = %self.directory.name_of(shared.member),
                 "two voters are slots of one server: they fail together"
             );
         }
@@ -129,7 +129,7 @@ impl Member {
             log::warn!(
                 target: "redlock",
                 node = %self.endpoint,
-                error = text,
+                error = %text,
                 "a node of the cluster does not answer"
             );
         }

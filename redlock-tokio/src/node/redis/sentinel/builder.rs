@@ -296,7 +296,7 @@ mod tests {
         for node in [by_url, by_methods] {
             assert!(!format!("{node:?}").contains("cret"));
             let node = node.build().unwrap();
-            assert_eq!(node.address(), "my group@s1:26379,[::1]:7");
+            assert_eq!(node.address(), "my group/3@s1:26379,[::1]:7");
             assert_eq!(node.named_by().unwrap().fewest_members, 2);
         }
         let bare = from_url("redis+sentinel://:pw@s1/g");

@@ -76,7 +76,11 @@ impl SentinelNode {
     /// Returns what logs call the node.
     pub(in crate::node::redis) fn address(&self) -> String {
         let addresses: Vec<_> = self.0.listed.iter().map(Endpoint::to_string).collect();
-        format!("{}@{}", self.0.name, addresses.join(","))
+        let database = match self.0.server_settings.redis().db() {
+            0 => String::new(),
+            database => format!("/{database}"),
+        };
+        format!("{}{database}@{}", self.0.name, addresses.join(","))
     }
 
     pub(in crate::node::redis) fn named_by(&self) -> NamedBy {
@@ -275,8 +279,8 @@ impl GroupWatch {
             (_, Some(error)) if error.is_refusal() => {
                 log::warn!(
                     target: "redlock",
-                    group,
-                    sentinel = address,
+                    %group,
+                    sentinel = %address,
                     %error,
                     "a sentinel answers, but names no master"
                 );
@@ -284,8 +288,8 @@ impl GroupWatch {
             (_, Some(error)) => {
                 log::warn!(
                     target: "redlock",
-                    group,
-                    sentinel = address,
+                    %group,
+                    sentinel = %address,
                     %error,
                     "a sentinel does not answer"
                 );
@@ -293,8 +297,8 @@ impl GroupWatch {
             (Some(_), None) => {
                 log::info!(
                     target: "redlock",
-                    group,
-                    sentinel = address,
+                    %group,
+                    sentinel = %address,
                     "a sentinel names the master again"
                 );
             }
