@@ -255,7 +255,7 @@ fn taken_by(attempts: &Attempts) -> String {
 /// match guard.extend().await {
 ///     Ok(()) => {}
 ///     Err(ExtendError::NoQuorum { remaining, .. }) => {
-///         println!("the lock is still held for {remaining:?}");
+///         println!("the lock is still held for {remaining:.1?}");
 ///     }
 ///     Err(error) => {
 ///         eprintln!("{error}");

@@ -29,7 +29,7 @@ const WAIT: Duration = Duration::from_secs(1);
 /// match redlock.once("report", fire_time).run(async |_hold| report().await).await? {
 ///     OnceOutcome::Ran(report) => println!("{report}"),
 ///     OnceOutcome::RunElsewhere(_) => println!("another host runs it, or has run it"),
-///     OnceOutcome::Missed { late } => println!("{late:?} too late for it"),
+///     OnceOutcome::Missed { late } => println!("{late:.1?} too late for it"),
 /// }
 /// # Ok(())
 /// # }

@@ -94,7 +94,7 @@ impl Runner {
         match outcome.await {
             Ok(OnceOutcome::Ran(())) => {}
             Ok(OnceOutcome::RunElsewhere(_)) => println!("{name}: skips, another runner has it"),
-            Ok(OnceOutcome::Missed { late }) => println!("{name}: skips, {late:?} too late"),
+            Ok(OnceOutcome::Missed { late }) => println!("{name}: skips, {late:.1?} too late"),
             // No report is better than two.
             Err(error) => println!("{name}: skips, {error}"),
         }

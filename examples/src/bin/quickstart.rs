@@ -80,7 +80,7 @@ async fn extended_in_the_background(redlock: &Redlock) -> Result<()> {
     drop(guard);
     let start = Instant::now();
     let guard = redlock.lock(KEY).await?;
-    println!("   .. and another task gets it {:?} later", start.elapsed());
+    println!("   .. and another task gets it {:.3?} later", start.elapsed());
     guard.release().await;
     Ok(())
 }
@@ -100,7 +100,7 @@ async fn a_contended_try_lock(redlock: &Redlock) -> Result<()> {
 async fn work_under_a_lock(redlock: &Redlock) -> Result<()> {
     println!("\n4. with_lock runs work under the lock, and drops the work if the lock is lost:");
     let answer = redlock.with_lock(KEY, async |hold| {
-        println!("   working, {:?} left", hold.remaining());
+        println!("   working, {:.3?} left", hold.remaining());
         6 * 7
     });
     println!("   {}", answer.await?);

@@ -89,7 +89,7 @@ async fn main() -> Result<()> {
     }
 
     let transfers = options.tellers.saturating_mul(options.transfers);
-    println!("{transfers} transfers took {:?}", start.elapsed());
+    println!("{transfers} transfers took {:.1?}", start.elapsed());
     let after = bank.sum().await?;
     println!("{} accounts have {after}", options.accounts);
     bank.0.close().await;

@@ -11,6 +11,7 @@ mod page;
 mod support;
 
 use driver::Driver;
+use fantoccini::Locator;
 use futures::future::join;
 use page::{Outcome, Page};
 use redlock_tokio::test_util::Proxy;
@@ -136,6 +137,11 @@ async fn two_tabs_are_two_people() {
     let (status, _) = tokio::task::spawn_blocking(|| server.stop()).await.unwrap();
     assert!(status.success(), "{status}");
     ada.find("#connection[data-state=lost]").await;
+    ada.shows("#quorum", "Not known while the connection is lost.")
+        .await;
+    ada.find("#nodes [data-state=unheard]").await;
+    let lit = ada.browser.find(Locator::Css("#nodes [data-state=voting]"));
+    assert!(lit.await.is_err(), "a node that nobody hears of");
 }
 
 /// The page shows the place in line and the remaining time.
@@ -333,6 +339,7 @@ async fn failures_are_shown() {
     bob.says("No answer about seat 3").await;
     proxy.heal();
     bob.find("#connection[data-state=live]").await;
+    bob.find("#nodes [data-state=voting]").await;
     bob.click("#without-lock button").await;
     bob.shows("#without-lock .headline", "Sold 20 times!").await;
 

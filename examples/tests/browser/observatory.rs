@@ -290,4 +290,10 @@ async fn real_nodes_are_only_looked_at() {
         .await
         .unwrap();
     assert_eq!(refused.status().as_u16(), 409);
+
+    // Without the server, nothing is known of the nodes.
+    drop(server);
+    page.shows("#quorum", "Not known while the connection is lost.")
+        .await;
+    page.find("#nodes > li[data-state=unheard]").await;
 }

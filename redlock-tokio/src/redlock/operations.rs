@@ -38,7 +38,7 @@ impl Redlock {
     /// let redlock = Redlock::builder().embedded().client_label("web-3").build().await?;
     /// let guard = redlock.lock("order:42").await?;
     /// let inspection = redlock.inspect("order:42").await?;
-    /// println!("{inspection}"); // order:42: held by web-3 for another 9.9s ..
+    /// println!("{inspection}"); // order:42: held by web-3 for another 9.999 s ..
     /// let Verdict::Held { by, .. } = inspection.verdict() else {
     ///     unreachable!()
     /// };

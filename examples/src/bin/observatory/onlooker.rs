@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeMap,
+    mem,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use futures::future::join_all;
-use redlock_axum::redlock_tokio::{Inspection, Redlock, Verdict};
+use redlock_axum::redlock_tokio::{Holder, Inspection, Redlock, Verdict};
 use redlock_examples::lock;
 use tokio::time::sleep;
 
@@ -27,18 +28,27 @@ const KEYS: usize = 12;
 pub(crate) struct Onlooker {
     pub(crate) redlock: Redlock,
     pub(crate) journal: Journal,
-    /// The keys, with what the last look found.
-    pub(crate) keys: Mutex<BTreeMap<Name, Option<Inspection>>>,
+    /// The keys, with what is known of each.
+    pub(crate) keys: Mutex<BTreeMap<Name, Seen>>,
+}
+
+/// What is known of a key.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// What the last look found.
+    pub(crate) found: Option<Inspection>,
+    /// The holder according to the last look that could tell.
+    holder: Option<Holder>,
 }
 
 impl Onlooker {
     /// Looks at these keys for as long as the process runs.
     pub(crate) fn start(redlock: Redlock, keys: Vec<Name>) -> Arc<Self> {
-        let keys = keys.into_iter().map(|key| (key, None)).collect();
+        let keys = keys.into_iter().map(|key| (key, Seen::default()));
         let onlooker = Arc::new(Self {
             redlock,
             journal: Journal::new(),
-            keys: Mutex::new(keys),
+            keys: Mutex::new(keys.collect()),
         });
         tokio::spawn({
             let onlooker = Arc::clone(&onlooker);
@@ -71,21 +81,26 @@ impl Onlooker {
         for (key, found) in join_all(looks).await {
             // A name is an allowed key, unless the prefix is too long for it.
             let Ok(found) = found else { continue };
-            let before = lock(&self.keys).insert(key.clone(), Some(found.clone()));
-            self.note(&key, before.flatten().as_ref(), &found);
+            let now = match found.verdict() {
+                // That too few nodes can tell is no news of the holder.
+                Verdict::Unknown => None,
+                Verdict::Held { by, .. } => Some(Some(by)),
+                _ => Some(None),
+            };
+            let mut keys = lock(&self.keys);
+            let seen = keys.entry(key.clone()).or_default();
+            seen.found = Some(found);
+            let Some(now) = now else { continue };
+            let before = mem::replace(&mut seen.holder, now.clone());
+            drop(keys);
+            if before != now {
+                self.note(&key, before, now);
+            }
         }
     }
 
     /// Notes a new holder, and the end of the one before.
-    fn note(&self, key: &Name, before: Option<&Inspection>, now: &Inspection) {
-        let held = |inspection: &Inspection| match inspection.verdict() {
-            Verdict::Held { by, .. } => Some(by),
-            _ => None,
-        };
-        let (before, now) = (before.and_then(held), held(now));
-        if before == now {
-            return;
-        }
+    fn note(&self, key: &Name, before: Option<Holder>, now: Option<Holder>) {
         let request = |client: String| Request {
             client,
             key: key.to_string(),

@@ -101,8 +101,8 @@ impl Snapshot {
     pub(crate) fn of_onlooker(onlooker: &Onlooker) -> Self {
         let nodes = onlooker.redlock.nodes();
         let keys = lock(&onlooker.keys);
-        let keys = keys.iter().map(|(name, inspection)| {
-            let Some(inspection) = inspection else {
+        let keys = keys.iter().map(|(name, seen)| {
+            let Some(inspection) = &seen.found else {
                 return KeyView {
                     name: name.clone(),
                     nodes: nodes.iter().map(|_| None).collect(),

@@ -64,6 +64,7 @@ function connect() {
   });
   source.addEventListener("error", () => {
     connection("lost", "The connection is lost. Trying again …");
+    nodes.forget();
     // The browser reconnects by itself, unless the server answered with an error.
     if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
   });

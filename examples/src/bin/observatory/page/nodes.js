@@ -14,6 +14,15 @@ const OF_MODE = { stopped: "stop", hung: "hang", slow: "slow" };
 
 const needed = (nodes) => Math.floor(nodes.length / 2) + 1;
 
+/** Shows that nothing is known of the nodes, because the server does not answer. */
+export function forget() {
+  for (const { dataset, children } of at("nodes").children) {
+    dataset.state = "unheard";
+    say(children[1], "not known");
+  }
+  say(at("quorum"), "Not known while the connection is lost.");
+}
+
 /** What the server has sent last. */
 let latest = { nodes: [] };
 

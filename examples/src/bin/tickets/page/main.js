@@ -68,6 +68,7 @@ function connect() {
   source.addEventListener("rush", (message) => rush.show(JSON.parse(message.data)));
   source.addEventListener("error", () => {
     connection("lost", "The connection is lost. Trying again …");
+    nodes.forget(snapshot?.nodes ?? []);
     // The browser reconnects by itself, unless the server answered with an error.
     if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
   });

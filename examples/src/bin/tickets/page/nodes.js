@@ -6,6 +6,7 @@ const WORDS = {
   silent: "does not answer",
   reconnecting: "no connection",
   refused: "may not vote",
+  unheard: "not known",
 };
 
 const describe = ({ state, seconds }) =>
@@ -24,6 +25,12 @@ export function shortage(nodes) {
 
 /** Returns whether nothing of this hall can be sold, because its sales need a lock and there is none. */
 export const lacksLock = ({ locked, nodes }) => locked && shortage(nodes) !== "";
+
+/** Shows that nothing is known of these nodes, because their server does not answer. */
+export function forget(nodes) {
+  draw(nodes.map(({ address }) => ({ address, state: "unheard" })));
+  at("quorum").textContent = "Not known while the connection is lost.";
+}
 
 export function draw(nodes) {
   const items = nodes.map((node) => {
