@@ -12,8 +12,6 @@ const ACTS = { stop: "Stop", hang: "Hang", slow: "Slow", restart: "Restart", flu
 /** The act that each mode comes from. Its button then ends the mode. */
 const OF_MODE = { stopped: "stop", hung: "hang", slow: "slow" };
 
-const needed = (nodes) => Math.floor(nodes.length / 2) + 1;
-
 /** Shows that nothing is known of the nodes, because the server does not answer. */
 export function forget() {
   for (const { dataset, children } of at("nodes").children) {
@@ -23,14 +21,15 @@ export function forget() {
   say(at("quorum"), "Not known while the connection is lost.");
 }
 
-/** What the server has sent last. */
-let latest = { nodes: [] };
+/** The acts after which a node has no vote. */
+const ENDS_VOTE = ["stop", "hang", "restart"];
 
-/** Returns what to say about an act: another thing if it leaves too few nodes that vote. */
-function note(act, index) {
-  const others = latest.nodes.filter((node, other) => node.votes && other !== index);
-  const endsVote = ["stop", "hang", "restart"].includes(act);
-  return endsVote && others.length < needed(latest.nodes) ? "outage" : act;
+/** What the page has said about the last act. */
+let advised = "";
+
+function tellOf(act) {
+  advised = act;
+  advise(act);
 }
 
 const describe = ({ state, seconds }) =>
@@ -45,7 +44,7 @@ function create(node, index, isStaged) {
     const button = make("button", text, { type: "button", "data-act": act, "data-wanted": act });
     button.addEventListener("click", async () => {
       const wanted = button.dataset.wanted;
-      advise(note(wanted, index));
+      tellOf(wanted);
       const error = await send("PUT", `/nodes/${index}`, { act: wanted });
       if (error !== "") at("advice").textContent = error;
     });
@@ -70,9 +69,7 @@ function drawTokens(list, keys, index) {
   });
 }
 
-export function draw(message) {
-  latest = message;
-  const { nodes, keys, stage } = message;
+export function draw({ nodes, keys, stage }) {
   match(at("nodes"), nodes, (node) => node.address,
     (node) => create(node, nodes.indexOf(node), stage !== null),
     (item, node, index) => {
@@ -90,8 +87,9 @@ export function draw(message) {
       }
     });
   const voting = nodes.filter((node) => node.votes).length;
-  const majority = needed(nodes);
+  const majority = Math.floor(nodes.length / 2) + 1;
   const isOutage = voting < majority;
+  if (isOutage && ENDS_VOTE.includes(advised)) tellOf("outage");
   say(at("quorum"), `${voting} of ${nodes.length} vote, ${majority} are needed${
     isOutage ? ": nobody can get a lock." : "."}`);
   at("quorum").dataset.mood = isOutage ? "bad" : "";
