@@ -80,7 +80,10 @@ async fn extended_in_the_background(redlock: &Redlock) -> Result<()> {
     drop(guard);
     let start = Instant::now();
     let guard = redlock.lock(KEY).await?;
-    println!("   .. and another task gets it {:.3?} later", start.elapsed());
+    println!(
+        "   .. and another task gets it {:.3?} later",
+        start.elapsed()
+    );
     guard.release().await;
     Ok(())
 }

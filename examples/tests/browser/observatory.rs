@@ -97,7 +97,11 @@ async fn faults_of_nodes_are_shown_with_what_the_lock_does_about_them() {
     }
     page.shows("#quorum", "5 of 5 vote").await;
     wait_for_grants(&page).await;
-    page.shows("#overlaps", "No two clients have worked under one key at once.").await;
+    page.shows(
+        "#overlaps",
+        "No two clients have worked under one key at once.",
+    )
+    .await;
 }
 
 /// Restarts three nodes while the lock is held.
@@ -123,7 +127,11 @@ async fn three_nodes_that_restart_let_nobody_in() {
     .await;
     page.shows("#quorum", "5 of 5 vote").await;
     wait_for_grants(&page).await;
-    page.shows("#overlaps", "No two clients have worked under one key at once.").await;
+    page.shows(
+        "#overlaps",
+        "No two clients have worked under one key at once.",
+    )
+    .await;
 
     // A stop during a restart is the last word.
     press(&page, 0, "restart").await;

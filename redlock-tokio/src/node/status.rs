@@ -2,9 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use redlock_core::{Checks, Quorum};
 
-use crate::{
-    NodeError, NodeReport, NodeReports, Objection, ServerInfo, shown_time::WholeSeconds,
-};
+use crate::{NodeError, NodeReport, NodeReports, Objection, ServerInfo, shown_time::WholeSeconds};
 
 /// The status of a node, for logs and dashboards. Returned by [`Redlock::nodes`](crate::Redlock::nodes).
 ///

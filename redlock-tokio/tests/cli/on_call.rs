@@ -153,8 +153,39 @@ fn a_lock_that_restarted_nodes_may_have_forgotten_is_not_called_free() {
         let output = command.output().unwrap();
         let shown = text(&output.stdout);
         assert_eq!(code(&output), 69, "{arguments}: {shown}");
-        assert!(shown.contains("unknown") && shown.contains("too recently to vote"), "{shown}");
+        assert!(
+            shown.contains("unknown") && shown.contains("too recently to vote"),
+            "{shown}"
+        );
     }
+}
+
+#[test]
+fn a_look_shows_the_database_and_how_many_permits_are_taken() {
+    let bed = Bed::new();
+    let urls: Vec<_> = bed
+        .servers
+        .iter()
+        .map(|it| format!("{}/1", it.url()))
+        .collect();
+    for arguments in ["nodes", "inspect k"] {
+        let mut command = bed.redlock(arguments);
+        let output = command.env("REDLOCK_NODES", urls.join(",")).output();
+        let shown = text(&output.unwrap().stdout);
+        for url in &urls {
+            assert!(
+                shown.contains(url.trim_start_matches("redis://")),
+                "{shown}"
+            );
+        }
+    }
+    assert_eq!(code(&bed.output("try --permits 1 jobs --for 9s")), 0);
+    let shown = text(&bed.output("inspect jobs").stdout);
+    assert!(shown.starts_with("jobs: 1 permit is taken\n"), "{shown}");
+    assert_eq!(
+        value(&bed.output("inspect jobs --json"))["state"],
+        "permits"
+    );
 }
 
 #[test]

@@ -49,7 +49,10 @@ async fn one_candidate_leads_without_a_limit_and_another_one_after_it() {
     assert_eq!(first.changed().await, Candidacy::Leading);
     let (mut second, _campaign) = campaign(&other);
     let leader = second.leader().await.unwrap();
-    assert!(matches!(&leader, Verdict::Held { by, .. } if by.label() == Some("one")), "{leader}");
+    assert!(
+        matches!(&leader, Verdict::Held { by, .. } if by.label() == Some("one")),
+        "{leader}"
+    );
     // A third one, in the process of the leader.
     let (third, other_campaign) = campaign(&one);
     // Far longer than `max_hold`.

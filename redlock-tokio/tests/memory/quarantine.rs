@@ -348,9 +348,14 @@ async fn nobody_is_told_that_a_lock_is_free_by_nodes_that_may_have_forgotten_it(
         node.clear();
     }
     let restarted = nodes[..3].iter().zip(b'a'..);
-    let restarted = restarted.map(|(node, letter)| Restarted { letter, node: node.clone() });
+    let restarted = restarted.map(|(node, letter)| Restarted {
+        letter,
+        node: node.clone(),
+    });
     let builder = Redlock::builder().custom_nodes(restarted);
-    let builder = builder.custom_nodes(nodes[3..].to_vec()).clock(Clock::tokio());
+    let builder = builder
+        .custom_nodes(nodes[3..].to_vec())
+        .clock(Clock::tokio());
     let onlooker = builder.build().await.unwrap();
     assert!(lock.is_valid() && permit.is_valid());
     for key in ["k", "s", "another"] {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::{FutureExt, future::join};
 use redlock_tokio::{
-    AdoptError, ExtendError, LockError, LockOptions, LockTicket, MemoryNode, NodeState, Redlock,
-    TicketError,
+    AdoptError, Attempts, ExtendError, LockError, LockOptions, LockTicket, MemoryNode, NodeState,
+    Objection, Redlock, TicketError,
 };
 use tokio::time::Instant;
 
@@ -279,4 +279,25 @@ async fn a_ticket_names_the_whole_key_whatever_the_prefix_of_its_adopter() {
     assert_eq!(guard.key().as_bytes(), b"shop:k");
     assert!(giver.try_lock("k").await.unwrap_err().is_contended());
     drop(worker.try_lock("k").await.expect("another lock"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_says_whether_a_key_is_taken_or_may_be_gone() {
+    let (_nodes, giver, worker) = giver_and_worker().await;
+    let ticket = ticket(&giver, "k").await;
+    let adopted = worker.adopt(ticket.clone()).await.unwrap();
+    let objections = |attempts: &Attempts| -> Vec<_> {
+        let reports = attempts.nodes.iter();
+        reports.map(|it| it.objection.clone()).collect()
+    };
+    let taken = giver.try_lock("k").await.unwrap_err();
+    let taken = objections(taken.attempts().unwrap());
+    assert!(taken.iter().all(|it| *it == Objection::Taken), "{taken:?}");
+    let AdoptError::Gone(attempts) = worker.adopt(ticket).await.unwrap_err() else {
+        panic!("the ticket is used");
+    };
+    let lost = objections(&attempts);
+    assert!(lost.iter().all(|it| *it == Objection::Lost), "{lost:?}");
+    assert!(taken.len() >= 2 && lost.len() >= 2);
+    drop(adopted);
 }

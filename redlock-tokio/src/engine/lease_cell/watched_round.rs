@@ -37,7 +37,10 @@ impl WatchedRound {
     /// The objections to the attempt before stay until the first node objects to the next one. An attempt that is cut
     /// short before that fails for the same reasons.
     pub(super) fn watch(&mut self, id: RoundId, operation: Operation) {
-        if matches!(operation, Operation::Extend { .. } | Operation::Release { .. }) {
+        if matches!(
+            operation,
+            Operation::Extend { .. } | Operation::Release { .. }
+        ) {
             self.objections = None;
         } else if let Some(objections) = &mut self.objections {
             objections.are_old = true;
