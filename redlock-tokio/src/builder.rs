@@ -9,20 +9,17 @@ mod nodes;
 mod simulation;
 mod voting;
 
-use std::{fmt, mem, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use redlock_core::{OwnerRule, Quorum, Ttl};
 use tokio::runtime::Handle;
 
 pub use self::error::BuildError;
+use self::nodes::{Given, Nodes};
 use crate::{
-    ClientLabelError, Clock, Durability, Key, LockOptions, Redlock,
-    client_label::ClientLabel,
-    engine::wall_clock::WallClock,
-    node::{ClusterAuthority, Node},
-    observer::Observer,
-    options::CommonSettings,
-    random::Random,
+    ClientLabelError, Clock, Durability, Key, LockOptions, Redlock, TlsOptions,
+    client_label::ClientLabel, engine::wall_clock::WallClock, observer::Observer,
+    options::CommonSettings, random::Random,
 };
 
 /// Nobody waits longer than this for a node.
@@ -50,13 +47,12 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 /// ```
 #[must_use = "a builder does nothing until built"]
 pub struct RedlockBuilder {
-    nodes: Vec<Result<Arc<dyn Node>, BuildError>>,
+    given: Vec<Given>,
+    tls: Option<TlsOptions>,
     prefix: Box<[u8]>,
     label: Result<ClientLabel, ClientLabelError>,
     /// How many bytes the longest tag of a cluster puts in front of each key.
     tag_len: usize,
-    /// The clusters whose voters must be on different servers.
-    unshared: Vec<Arc<ClusterAuthority>>,
     defaults: LockOptions,
     common: CommonSettings,
     node_timeout: Duration,
@@ -76,11 +72,11 @@ pub struct RedlockBuilder {
 impl RedlockBuilder {
     pub(crate) fn new() -> Self {
         Self {
-            nodes: Vec::new(),
+            given: Vec::new(),
+            tls: None,
             prefix: Box::default(),
             label: Ok(ClientLabel::of_process()),
             tag_len: 0,
-            unshared: Vec::new(),
             defaults: LockOptions::new(),
             common: CommonSettings::default(),
             node_timeout: Duration::from_millis(50),
@@ -320,9 +316,7 @@ impl RedlockBuilder {
     /// - too many nodes refuse this client for the others to form a majority;
     /// - there is no tokio runtime.
     pub async fn build(mut self) -> Result<Redlock, BuildError> {
-        let nodes = mem::take(&mut self.nodes);
-        let unshared = mem::take(&mut self.unshared);
-        let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let Nodes { nodes, unshared } = self.take_nodes()?;
         let quorum = Quorum::majority(nodes.len())?;
         launch::refuse_duplicates(&nodes)?;
         launch::warn_of_single_group(&nodes);
@@ -369,7 +363,7 @@ impl RedlockBuilder {
 impl fmt::Debug for RedlockBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedlockBuilder")
-            .field("nodes", &self.nodes.len())
+            .field("nodes", &self.given.len())
             .field("defaults", &self.defaults)
             .finish_non_exhaustive()
     }

@@ -60,6 +60,13 @@ async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
         ("redis://:hunter2@0.0.0.0", ""),
         ("redis://:p@hunter2#w@127.0.0.1", "%23"),
         ("redis://", ""),
+        ("redis://me:1234/hunter2@host", "%2F"),
+        ("redis://me:1234?hunter2@host", "%3F"),
+        ("redis+cluster://:hunter2@a/x?voters=three", "number"),
+        ("redis+cluster://a?voters=1&tags=hunter2", "`voters`"),
+        ("redis+cluster://a?password=hunter2", "voters=3"),
+        ("redis+cluster://me:1234/hunter2@a", "%2F"),
+        ("redis+cluster://:%zzhunter2@a?tags=%zz", "%"),
         ("redis+sentinel://:hunter2@s1", "name"),
         ("redis+sentinel://s1/g/hunter2", "database"),
         ("redis+sentinel://:%zzhunter2@s1/g", "%"),
@@ -84,6 +91,26 @@ async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
         assert!(text.contains("expected redis://"), "{text}");
         assert!(text.contains(words), "{url}: {text}");
     }
+}
+
+/// The seeds are read as those of `ClusterNodes`.
+#[tokio::test]
+async fn the_url_of_a_cluster_that_cannot_be_is_refused() {
+    for (url, words) in [
+        ("redis+cluster://", "seed 1"),
+        ("redis+cluster://a,:1", "seed 2"),
+        ("redis+cluster://a:hunter2@b:port,c", "seed 1"),
+        ("redis+cluster://a/1", "database than 0"),
+        ("redis+cluster://a?voters=2", "choose an odd number"),
+        ("redis+cluster://a?tags=a,,b", "tag 2"),
+    ] {
+        let error = build(&[url]).await;
+        assert!(matches!(error, BuildError::Cluster(_)), "{error:?}");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(words) && !text.contains("hunter2"), "{text}");
+    }
+    let error = RedisNode::from_url("redis+cluster://a").unwrap_err();
+    assert!(error.to_string().contains("several nodes"), "{error}");
 }
 
 #[test]

@@ -174,6 +174,78 @@ async fn a_client_with_a_certificate_of_the_servers_ca_is_accepted() {
 }
 
 #[tokio::test]
+async fn the_options_of_a_builder_are_those_of_all_its_urls() {
+    let ca = Ca::new();
+    let server = TlsServer::spawn(&ca, "redis.internal", None);
+    let tls = TlsOptions::new()
+        .ca_certificates(ca.pem())
+        .server_name("redis.internal");
+    let over = |list: &str| {
+        let builder = Redlock::builder().tls(tls.clone()).node_list(list);
+        let patient = builder.node_timeout(MS(2000)).connect_timeout(MS(10_000));
+        patient.durability(Durability::AssumedForTests).build()
+    };
+    let redlock = over(&server.url()).await.unwrap();
+    redlock.lock("k").await.expect("a lock").release().await;
+
+    // A password would be sent in the clear.
+    for plain in ["redis://host", "redis+sentinel://s1/g"] {
+        let error = over(&format!("rediss://host,{plain}")).await.unwrap_err();
+        let (position, tls) = (2, TlsError::NotTls);
+        assert_eq!(
+            error,
+            BuildError::Tls {
+                position,
+                error: tls
+            },
+            "{plain}"
+        );
+    }
+    let error = over("redis+cluster://a").await.unwrap_err();
+    assert_eq!(error, BuildError::Cluster(TlsError::NotTls.into()));
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn the_program_shows_its_certificate_and_checks_that_of_the_server() {
+    let (ca, clients) = (Ca::new(), Ca::new());
+    let server = TlsServer::spawn(&ca, "redis.internal", Some(&clients));
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| written(&directory.path().join(name), text);
+    let shown = clients.issue("client");
+    let (ca, certificate, key) = (
+        file("ca.pem", &ca.pem()),
+        file("client.pem", &shown.certificate),
+        file("client.key", &shown.key),
+    );
+    let nodes = |variables: &[(&str, &str)]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_redlock"));
+        program.args(["nodes", "--node-timeout", "2s"]);
+        program.env("REDLOCK_NODES", server.url());
+        program.env("REDLOCK_DURABILITY", "fsync-always");
+        let output = program.envs(variables.iter().copied()).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), errors)
+    };
+    let all = [
+        ("REDLOCK_TLS_CA", &*ca),
+        ("REDLOCK_TLS_CERT", &*certificate),
+        ("REDLOCK_TLS_KEY", &*key),
+        ("REDLOCK_TLS_SERVER_NAME", "redis.internal"),
+    ];
+    assert_eq!(nodes(&all), (Some(0), String::new()));
+    let mut of_the_system = all;
+    of_the_system[0].0 = "SSL_CERT_FILE";
+    assert_eq!(nodes(&of_the_system), (Some(0), String::new()));
+    for (left_out, code) in [(0, 69), (1, 64), (2, 64), (3, 69)] {
+        let mut others = all;
+        others[left_out].1 = "";
+        let (seen, errors) = nodes(&others);
+        assert_eq!(seen, Some(code), "{errors}");
+    }
+}
+
+#[tokio::test]
 async fn waiters_are_woken_over_tls() {
     let ca = Ca::new();
     let server = TlsServer::spawn(&ca, "redis.internal", None);

@@ -1,3 +1,4 @@
+use super::nodes::Given;
 use crate::{BuildError, ClusterNodes, Redlock, RedlockBuilder};
 
 /// Locks over a cluster.
@@ -17,14 +18,7 @@ impl RedlockBuilder {
     /// # }
     /// ```
     pub fn cluster(mut self, cluster: ClusterNodes) -> Self {
-        match cluster.into_voters() {
-            Ok(voters) => {
-                self.nodes.extend(voters.nodes.into_iter().map(Ok));
-                self.tag_len = self.tag_len.max(voters.tag_len);
-                self.unshared.extend(voters.unshared);
-            }
-            Err(error) => self.nodes.push(Err(BuildError::Cluster(error))),
-        }
+        self.given.push(Given::Cluster(cluster));
         self
     }
 }

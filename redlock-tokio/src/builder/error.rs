@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::{QuorumError, TtlError};
 use thiserror::Error;
 
-use crate::{ClientLabelError, ClusterError, Key, NodeReports, OptionsError, UrlError};
+use crate::{ClientLabelError, ClusterError, Key, NodeReports, OptionsError, TlsError, UrlError};
 
 /// Why a [`Redlock`](crate::Redlock) could not be built.
 ///
@@ -35,6 +35,14 @@ pub enum BuildError {
         position: usize,
         /// The defect of the URL.
         error: UrlError,
+    },
+    /// The [TLS options](crate::RedlockBuilder::tls) cannot be used, or a node's URL asks for no TLS.
+    #[error("node {position}: {error}")]
+    Tls {
+        /// The position in the list of nodes, from 1.
+        position: usize,
+        /// The defect.
+        error: TlsError,
     },
     /// The cluster cannot be used.
     #[error("cluster: {0}")]

@@ -1,15 +1,32 @@
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use deadpool_redis::Pool;
 
 use crate::{
-    BuildError, Clock, Durability, MemoryNode, RedlockBuilder,
-    node::{Node, RedisNode},
+    BuildError, Clock, ClusterNodes, Durability, MemoryNode, RedisNodeError, RedlockBuilder,
+    TlsOptions,
+    node::{ClusterAuthority, Node, RedisNode},
 };
+
+/// What a builder was given.
+pub(super) enum Given {
+    Url(Box<str>),
+    Cluster(ClusterNodes),
+    Node(Arc<dyn Node>),
+}
+
+/// What the builder makes of it.
+#[derive(Default)]
+pub(super) struct Nodes {
+    pub(super) nodes: Vec<Arc<dyn Node>>,
+    /// The clusters whose voters must be on different servers.
+    pub(super) unshared: Vec<Arc<ClusterAuthority>>,
+}
 
 /// The nodes.
 impl RedlockBuilder {
-    /// Adds masters by URL. [`RedisNode::from_url`] lists the forms of a URL. [`node_list`](Self::node_list) takes the
+    /// Adds masters by URL. [`RedisNode::from_url`] lists the forms of a URL. A cluster has the URL
+    /// `redis+cluster://host,host`, whose parameters [`ClusterNodes`] explains. [`node_list`](Self::node_list) takes the
     /// URLs as one text.
     ///
     /// ```no_run
@@ -30,13 +47,28 @@ impl RedlockBuilder {
         I: IntoIterator,
         I::Item: AsRef<str>,
     {
-        for url in urls {
-            let position = self.nodes.len() + 1;
-            let node = RedisNode::from_url(url.as_ref())
-                .map(|node| Arc::new(node) as Arc<dyn Node>)
-                .map_err(|error| BuildError::Url { position, error });
-            self.nodes.push(node);
-        }
+        let urls = urls.into_iter();
+        let urls = urls.map(|url| Given::Url(url.as_ref().into()));
+        self.given.extend(urls);
+        self
+    }
+
+    /// Sets how all connections to nodes that are given by URL check the server, and which certificate they show. Each of
+    /// these URLs must then ask for TLS (`rediss://`, `rediss+sentinel://`, `rediss+cluster://`, or
+    /// `sentinel_tls=true`). Needs the feature `tls-rustls`.
+    ///
+    /// ```no_run
+    /// # use redlock_tokio::{Redlock, TlsOptions};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tls = TlsOptions::new().ca_certificates(std::fs::read("ca.pem")?);
+    /// let builder = Redlock::builder().nodes(["rediss://a", "rediss://b", "rediss://c"]);
+    /// let redlock = builder.tls(tls).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn tls(mut self, options: TlsOptions) -> Self {
+        self.tls = Some(options);
         self
     }
 
@@ -92,8 +124,8 @@ impl RedlockBuilder {
         I::Item: Node,
     {
         let nodes = nodes.into_iter();
-        self.nodes
-            .extend(nodes.map(|node| Ok(Arc::new(node) as Arc<dyn Node>)));
+        self.given
+            .extend(nodes.map(|node| Given::Node(Arc::new(node))));
         self
     }
 
@@ -106,5 +138,49 @@ impl RedlockBuilder {
         self.custom_nodes(nodes)
             .clock(Clock::tokio())
             .durability(Durability::AssumedForTests)
+    }
+
+    /// Makes the nodes of what was given, in its order.
+    pub(super) fn take_nodes(&mut self) -> Result<Nodes, BuildError> {
+        let mut made = Nodes::default();
+        for (index, given) in mem::take(&mut self.given).into_iter().enumerate() {
+            match given {
+                Given::Node(node) => made.nodes.push(node),
+                Given::Cluster(cluster) => self.add_voters(cluster, &mut made)?,
+                Given::Url(url) => {
+                    let defect = |error| defect(index + 1, error);
+                    if let Some(cluster) = ClusterNodes::from_url(&url) {
+                        let cluster = cluster.map_err(|error| defect(error.into()))?;
+                        let cluster = match &self.tls {
+                            Some(options) => cluster.tls(options.clone()),
+                            None => cluster,
+                        };
+                        self.add_voters(cluster, &mut made)?;
+                    } else {
+                        let node = RedisNode::from_url_with(&url, self.tls.as_ref());
+                        made.nodes.push(Arc::new(node.map_err(defect)?));
+                    }
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    fn add_voters(&mut self, cluster: ClusterNodes, made: &mut Nodes) -> Result<(), BuildError> {
+        let voters = cluster.into_voters()?;
+        self.tag_len = self.tag_len.max(voters.tag_len);
+        made.nodes.extend(voters.nodes);
+        made.unshared.extend(voters.unshared);
+        Ok(())
+    }
+}
+
+fn defect(position: usize, error: RedisNodeError) -> BuildError {
+    match error {
+        RedisNodeError::Tls(error) => BuildError::Tls { position, error },
+        other => BuildError::Url {
+            position,
+            error: other.into_url_error(),
+        },
     }
 }

@@ -84,7 +84,7 @@ impl RedisNode {
     /// - `unix:///path/to/socket[?db=1&user=..&pass=..]`
     /// - `redis+sentinel://..` for the master of a [sentinel group](Self::sentinel)
     ///
-    /// Special characters in user and password are percent-encoded: `%40` for `@`, `%23` for `#`.
+    /// Special characters in user and password are percent-encoded: `%40` for `@`, `%23` for `#`, `%2F` for `/`.
     ///
     /// Speaks RESP3 if the server does. The server then reports when a lock that somebody waits for is
     /// free. `?protocol=resp2` turns that off.
@@ -102,13 +102,24 @@ impl RedisNode {
     /// assert!(error.to_string().contains("expected redis://"));
     /// ```
     pub fn from_url(url: &str) -> Result<Self, UrlError> {
+        Self::from_url_with(url, None).map_err(RedisNodeError::into_url_error)
+    }
+
+    /// Creates a node from a URL that asks for TLS if there are options for it.
+    pub(crate) fn from_url_with(
+        url: &str,
+        tls: Option<&TlsOptions>,
+    ) -> Result<Self, RedisNodeError> {
         if let Some(group) = SentinelNodeBuilder::from_url(url) {
-            return group?.build().map_err(|error| match error {
-                RedisNodeError::Url(error) => error,
-                other => UrlError::new(other.to_string()),
-            });
+            let group = group?;
+            return match tls {
+                Some(tls) => group.with_tls(tls)?.build(),
+                None => group.build(),
+            };
         }
-        Ok(Self::at(NodeUrl::parse(url)?))
+        let NodeUrl { endpoint, settings } = NodeUrl::parse(url)?;
+        let settings = settings.with_tls(tls)?;
+        Ok(Self::at(NodeUrl { endpoint, settings }))
     }
 
     /// Returns a builder of the master of a group that sentinels watch. `name` is the group's name in their configuration, and

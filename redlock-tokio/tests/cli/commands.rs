@@ -1,26 +1,6 @@
-//! Sentinel groups and clusters, completions and the manual page.
-
-use redlock_tokio::test_util::{Cluster, Sentinels};
+//! Completions and the manual pages.
 
 use crate::process::{code, program, text};
-
-#[test]
-fn a_sentinel_group_and_a_cluster_are_nodes_too() {
-    let group = Sentinels::spawn().unwrap();
-    let mut command = program(["run", "-w", "20s", "k", "--", "echo", "locked"]);
-    command.env("REDLOCK_DURABILITY", "lossless-failovers");
-    let output = command.env("REDLOCK_NODES", group.url()).output().unwrap();
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    drop(group);
-
-    let cluster = Cluster::spawn().unwrap();
-    let mut command = program(["run", "-w", "20s", "k", "--", "echo", "locked"]);
-    command.env("REDLOCK_DURABILITY", "lossless-failovers");
-    let seeds = cluster.urls().join(",");
-    let output = command.env("REDLOCK_CLUSTER", seeds).output().unwrap();
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout), "locked\n");
-}
 
 #[test]
 fn shells_and_man_can_read_what_is_printed() {
@@ -32,7 +12,23 @@ fn shells_and_man_can_read_what_is_printed() {
             "{shell}"
         );
     }
-    let output = program(["man"]).output().unwrap();
-    let page = text(&output.stdout);
-    assert!(page.starts_with(".ie") && page.contains(".SH"), "{page}");
+    let page_of = |arguments: &[&str]| {
+        let output = program(arguments).output().unwrap();
+        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        let page = text(&output.stdout);
+        assert!(page.starts_with(".ie") && page.contains(".SH"), "{page}");
+        page
+    };
+    let page = page_of(&["man"]);
+    // `redlock\-run(1)`: each page that it refers to is there.
+    let others = page.lines().filter_map(|it| it.strip_suffix("(1)"));
+    let others: Vec<_> = others
+        .filter_map(|it| it.strip_prefix(r"redlock\-"))
+        .collect();
+    assert!(others.contains(&"run") && others.len() > 6, "{others:?}");
+    for command in others {
+        let title = format!(".TH redlock-{command} 1 ");
+        assert!(page_of(&["man", command]).contains(&title), "{command}");
+    }
+    assert_eq!(code(&program(["man", "no-such"]).output().unwrap()), 64);
 }

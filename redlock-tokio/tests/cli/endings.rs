@@ -71,7 +71,7 @@ fn a_killed_command_frees_the_lock_at_once() {
     let mut program = bed.run("", OBEYS).spawn().unwrap();
     bed.pid("pid").signal("KILL");
     assert_eq!(program.wait().unwrap().code(), Some(137));
-    assert_eq!(code(&bed.redlock("try k").output().unwrap()), 0);
+    assert_eq!(code(&bed.redlock("run -n k -- true").output().unwrap()), 0);
 }
 
 #[test]

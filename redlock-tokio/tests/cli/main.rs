@@ -1,8 +1,11 @@
 //! The program `redlock` over real servers: as scripts see it, and on a terminal.
 
 mod commands;
+mod configuration;
 mod endings;
+mod jobs;
 mod on_call;
 mod process;
 mod scripts;
 mod terminal;
+mod waiting;

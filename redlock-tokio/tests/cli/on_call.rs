@@ -41,18 +41,20 @@ fn a_refusal_names_the_key_and_the_holder() {
     let bed = Bed::new();
     let holder = "--label web-3 --prefix app:";
     for keep in ["order:42", "--permits 1 jobs"] {
-        let output = bed.output(&format!("{holder} try {keep} --for 9s"));
+        let output = bed.output(&format!("{holder} run --keep-for 9s {keep} -- true"));
         assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     }
     let refusals = [
-        ("try order:42", "app:order:42 is taken: held by web-3 for"),
-        ("run -n order:42 -- true", "app:order:42 is taken: held by"),
+        (
+            "run -n order:42 -- true",
+            "app:order:42 is taken: held by web-3 for",
+        ),
         (
             "run -w 50ms order:42 -- true",
             "app:order:42 is taken: held",
         ),
         (
-            "try --permits 1 jobs",
+            "run -n --permits 1 jobs -- true",
             "app:jobs is taken: permit 0 held by web-3",
         ),
     ];
@@ -116,17 +118,20 @@ fn what_is_not_a_lock_is_deleted_only_if_its_value_is_named() {
         );
         let value = value(&bed.output(&format!("unlock {key} --yes --json")));
         assert_eq!(value["error"], "not_a_lock");
-        assert_eq!(code(&bed.output(&format!("try {key}"))), 75);
+        assert_eq!(code(&bed.output(&format!("run -n {key} -- true"))), 75);
     }
     assert_eq!(code(&bed.output("unlock word --yes --holder theirs")), 0);
-    assert_eq!(code(&bed.output("try word")), 0);
+    assert_eq!(code(&bed.output("run -n word -- true")), 0);
 }
 
 #[test]
 fn a_word_without_an_end_on_one_node_stays_when_the_lock_is_freed() {
     let bed = Bed::new();
     bed.servers.get(2).kill();
-    assert_eq!(code(&bed.output("--label web-3 try k --for 9s")), 0);
+    assert_eq!(
+        code(&bed.output("--label web-3 run --keep-for 9s k -- true")),
+        0
+    );
     bed.servers.get(2).restart().unwrap();
     let url = &bed.servers.urls()[2];
     let mut server = TcpStream::connect(url.trim_start_matches("redis://")).unwrap();
@@ -230,8 +235,11 @@ fn what_repeats_ends_when_nobody_reads_it() {
 #[test]
 fn unlock_says_who_has_freed_what() {
     let bed = Bed::new();
-    let taken = value(&bed.output("--label web-3 try k --for 9s --json"));
-    let token = taken["token"].as_str().unwrap();
+    let take = || {
+        let mut take = bed.run("--label web-3 --keep-for 9s", "echo $REDLOCK_TOKEN");
+        text(&take.output().unwrap().stdout).trim().to_owned()
+    };
+    let token = take();
     let output = bed.output("--label bastion unlock k --yes");
     let shown = text(&output.stdout);
     let freed = shown
@@ -243,7 +251,7 @@ fn unlock_says_who_has_freed_what() {
         freed.ends_with(&format!("held by web-3 with token {token}")),
         "{freed}"
     );
-    bed.output("--label web-3 try k --for 9s");
+    take();
     let freed = value(&bed.output("--label bastion unlock k --yes --json"));
     assert!(
         freed["by"].as_str().unwrap().ends_with("@bastion"),

@@ -1,6 +1,7 @@
 //! How the tests start the program.
 
 use std::{
+    env,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
@@ -64,15 +65,10 @@ impl Bed {
 /// Returns the program with these arguments.
 pub(crate) fn program<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(PROGRAM);
-    for variable in [
-        "NODES",
-        "NODES_FILE",
-        "CLUSTER",
-        "PREFIX",
-        "MAX_TTL",
-        "LABEL",
-    ] {
-        command.env_remove(format!("REDLOCK_{variable}"));
+    for (variable, _) in env::vars_os() {
+        if variable.to_string_lossy().starts_with("REDLOCK_") {
+            command.env_remove(variable);
+        }
     }
     // The servers have just started, and have forgotten nothing.
     command.env("REDLOCK_DURABILITY", "fsync-always");

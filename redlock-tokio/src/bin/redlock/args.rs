@@ -1,7 +1,12 @@
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, ops::RangeInclusive, time::Duration};
 
-use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, ValueEnum};
+use clap::{
+    ArgAction, Args, ColorChoice, Parser, Subcommand, ValueEnum, builder::BoolishValueParser,
+    value_parser,
+};
 use clap_complete::Shell;
+use redlock_core::{Ttl, Validity};
+use redlock_tokio::Drift;
 
 /// Locks over independent Redis masters, from the command line.
 ///
@@ -27,12 +32,12 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Which nodes, and how.
+/// The same configuration as that of the services.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Nodes")]
 pub(crate) struct Connection {
-    /// URLs of the nodes, separated by commas: `redis://a,redis://b,redis://c`, or Sentinel groups as
-    /// `redis+sentinel://s1,s2,s3/orders`.
+    /// URLs of the nodes, separated by commas: `redis://a,redis://b,redis://c`, a cluster as
+    /// `redis+cluster://a,b,c?voters=3`, or Sentinel groups as `redis+sentinel://s1,s2,s3/orders`.
     #[arg(
         long,
         global = true,
@@ -41,23 +46,14 @@ pub(crate) struct Connection {
         hide_env_values = true
     )]
     pub(crate) nodes: Option<String>,
-    /// A file with such URLs. Lines that begin with # are left out.
+    /// A file with such URLs, in lines or with commas. A # begins a comment.
     #[arg(long, global = true, value_name = "FILE", env = "REDLOCK_NODES_FILE")]
-    pub(crate) nodes_file: Option<PathBuf>,
-    /// URLs of some nodes of one cluster, whose voters are the nodes.
-    #[arg(
-        long,
-        global = true,
-        value_name = "URLS",
-        env = "REDLOCK_CLUSTER",
-        hide_env_values = true
-    )]
-    pub(crate) cluster: Option<String>,
+    pub(crate) nodes_file: Option<OsString>,
     /// The prefix of all keys.
     #[arg(long, global = true, env = "REDLOCK_PREFIX", default_value = "")]
     pub(crate) prefix: String,
     /// The longest ttl of any lock on these nodes. A node that has just started has no vote for this time.
-    #[arg(long, global = true, value_name = "TIME", value_parser = time, env = "REDLOCK_MAX_TTL", default_value = "10s")]
+    #[arg(long, global = true, value_name = "TIME", value_parser = ttl, env = "REDLOCK_MAX_TTL", default_value = "10s")]
     pub(crate) max_ttl: Duration,
     /// How much of the locks the nodes still know after a restart.
     #[arg(
@@ -68,11 +64,60 @@ pub(crate) struct Connection {
         default_value = "volatile"
     )]
     pub(crate) durability: Durability,
+    /// For how long a server of a Sentinel group or a cluster votes after a majority has named it. At most a third of any ttl.
+    #[arg(
+        long,
+        global = true,
+        value_name = "TIME",
+        value_parser = within(MILLISECOND..=HOUR),
+        env = "REDLOCK_CONFIRMATION_WINDOW",
+        default_value = "3s"
+    )]
+    pub(crate) confirmation_window: Duration,
+    /// Let nodes vote whose INFO says less than the checks need.
+    #[arg(
+        long,
+        global = true,
+        value_name = "BOOL",
+        value_parser = BoolishValueParser::new(),
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        env = "REDLOCK_ALLOW_UNVETTED_NODES"
+    )]
+    pub(crate) allow_unvetted_nodes: bool,
+    /// The certificates of the CAs that may sign those of the servers, as PEM. Those of the system by default, or of
+    /// `SSL_CERT_FILE`.
+    #[arg(long, global = true, value_name = "FILE", env = "REDLOCK_TLS_CA")]
+    pub(crate) tls_ca: Option<OsString>,
+    /// The certificate that this client shows, as PEM.
+    #[arg(long, global = true, value_name = "FILE", env = "REDLOCK_TLS_CERT")]
+    pub(crate) tls_cert: Option<OsString>,
+    /// The private key of --tls-cert, as PEM.
+    #[arg(long, global = true, value_name = "FILE", env = "REDLOCK_TLS_KEY")]
+    pub(crate) tls_key: Option<OsString>,
+    /// The name that the servers' certificates must have, if it is not the host.
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "REDLOCK_TLS_SERVER_NAME"
+    )]
+    pub(crate) tls_server_name: Option<String>,
     /// The name by which others find this process. The host and the process id by default.
     #[arg(long, global = true, value_name = "NAME", env = "REDLOCK_LABEL")]
     pub(crate) label: Option<String>,
     /// How long a node may take to answer.
-    #[arg(long, global = true, value_name = "TIME", value_parser = time, default_value = "50ms")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "TIME",
+        value_parser = within(MILLISECOND..=HOUR),
+        env = "REDLOCK_NODE_TIMEOUT",
+        default_value = "50ms"
+    )]
     pub(crate) node_timeout: Duration,
 }
 
@@ -91,10 +136,6 @@ pub(crate) enum Command {
     /// `REDLOCK_KEY`, `REDLOCK_TOKEN` and, with --fenced, `REDLOCK_FENCE`. Signals are passed on to the group. If the lock is
     /// about to be lost, or this process dies, the group gets SIGTERM and then SIGKILL.
     Run(RunArgs),
-    /// Try to take a lock, and give it back at once.
-    ///
-    /// Succeeds if nobody has the lock. With --for, the lock stays taken for that time, although this process ends.
-    Try(TryArgs),
     /// Run a command as the leader, again and again.
     ///
     /// All processes with the same name elect one leader, which runs the command as `run` does. If the leadership is lost,
@@ -110,26 +151,35 @@ pub(crate) enum Command {
     Watch(WatchArgs),
     /// Show the nodes: state, version, round trip, quarantine.
     Nodes(NodesArgs),
-    /// Measure how long locks take, and which node is slow.
-    Bench(BenchArgs),
     /// Print the completions for a shell.
     Completions { shell: Shell },
-    /// Print the manual page.
-    Man,
+    /// Print the manual page, or that of a command.
+    Man {
+        /// The command, as in `redlock man run`.
+        command: Option<String>,
+    },
 }
 
 /// The kind of the lock.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LockArgs {
     /// Take a fencing token.
     #[arg(long)]
     pub(crate) fenced: bool,
-    /// Share the lock with other readers.
+    /// Share the lock with others that do so.
     #[arg(short, long, conflicts_with = "fenced")]
     pub(crate) shared: bool,
-    /// Take one of this many permits of a semaphore.
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["fenced", "shared"])]
-    pub(crate) permits: Option<usize>,
+    /// Have the lock alone, and keep new ones that share it out while waiting. Without it, they may never let this one in.
+    #[arg(long, conflicts_with = "shared")]
+    pub(crate) writer: bool,
+    /// Take one of this many permits of a semaphore, 128 at most. It has nothing to do with the lock of the same name.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        value_parser = value_parser!(u8).range(1..=128),
+        conflicts_with_all = ["fenced", "shared", "writer"]
+    )]
+    pub(crate) permits: Option<u8>,
 }
 
 /// A command that runs under a lock.
@@ -138,14 +188,12 @@ pub(crate) struct Work {
     /// The name of the lock.
     pub(crate) key: OsString,
     /// How long the others wait for a process that died. 10s by default, and at most --max-ttl.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = ttl)]
     pub(crate) ttl: Option<Duration>,
-    #[command(flatten)]
-    pub(crate) lock: LockArgs,
     /// The time between SIGTERM and SIGKILL. 2s by default, or a quarter of the ttl. At most half of the ttl.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = within(MILLISECOND..=CENTURY))]
     pub(crate) grace: Option<Duration>,
-    /// Show no line while waiting.
+    /// Write nothing while waiting.
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// The command and its arguments.
@@ -157,15 +205,26 @@ pub(crate) struct Work {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) work: Work,
+    #[command(flatten)]
+    pub(crate) lock: LockArgs,
     /// Give up after this time. Without this option, wait for as long as it takes.
-    #[arg(short, long, value_name = "TIME", value_parser = time)]
+    #[arg(short, long, value_name = "TIME", value_parser = within(Duration::ZERO..=CENTURY))]
     pub(crate) wait: Option<Duration>,
     /// Give up at once if somebody has the lock.
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
     /// Renew the lock for this time at most.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = within(MILLISECOND..=CENTURY))]
     pub(crate) max_hold: Option<Duration>,
+    /// Leave the lock taken until this time has passed since it was taken, although the command is done. For a job that
+    /// one host is to run.
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = within(MILLISECOND..=CENTURY),
+        conflicts_with = "shared"
+    )]
+    pub(crate) keep_for: Option<Duration>,
     /// The exit code if somebody has the lock.
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = 75)]
     pub(crate) conflict_exit_code: u8,
@@ -175,6 +234,9 @@ pub(crate) struct RunArgs {
 pub(crate) struct ElectArgs {
     #[command(flatten)]
     pub(crate) work: Work,
+    /// Take a fencing token.
+    #[arg(long)]
+    pub(crate) fenced: bool,
 }
 
 #[derive(Args, Debug)]
@@ -200,43 +262,53 @@ pub(crate) struct WatchArgs {
     /// The name of the lock.
     pub(crate) key: OsString,
     /// How often to look.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = within(PERIODS), default_value = "1s")]
     pub(crate) every: Duration,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct TryArgs {
-    /// The name of the lock.
-    pub(crate) key: OsString,
-    /// How long the lock lives while it is tried.
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) ttl: Option<Duration>,
-    #[command(flatten)]
-    pub(crate) lock: LockArgs,
-    /// Leave the lock taken for this time.
-    #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "shared")]
-    pub(crate) keep: Option<Duration>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct NodesArgs {
     /// Show them again after each such time.
-    #[arg(long, value_name = "TIME", value_parser = time, num_args = 0..=1, default_missing_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = within(PERIODS), num_args = 0..=1, default_missing_value = "1s")]
     pub(crate) watch: Option<Duration>,
 }
 
-#[derive(Args, Debug)]
-pub(crate) struct BenchArgs {
-    /// How many locks to take, one after the other.
-    #[arg(short = 'n', long, default_value_t = 1000)]
-    pub(crate) locks: u32,
-    /// How many tasks do so at once, each with a key of its own.
-    #[arg(short, long, default_value_t = 1, action = ArgAction::Set)]
-    pub(crate) tasks: u32,
+const MILLISECOND: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+/// As long as a ttl can be. A clock can add it to any time.
+const CENTURY: Duration = Ttl::MAX.as_duration();
+/// How often to look at the nodes. A shorter time would load them, and show no more.
+const PERIODS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(86_400);
+
+/// Returns what reads a time between these bounds.
+fn within(
+    bounds: RangeInclusive<Duration>,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let time = time(text)?;
+        if bounds.contains(&time) {
+            return Ok(time);
+        }
+        let (shortest, longest) = (bounds.start(), bounds.end());
+        Err(if time < *shortest {
+            format!("it is shorter than {shortest:?}")
+        } else if *longest == CENTURY {
+            "it is longer than 100 years".to_owned()
+        } else {
+            format!("it is longer than {longest:?}")
+        })
+    }
+}
+
+/// Reads a ttl that a lock can have.
+fn ttl(text: &str) -> Result<Duration, String> {
+    let ttl = Ttl::new(time(text)?).map_err(|error| error.to_string())?;
+    Validity::new(ttl, Drift::default()).map_err(|error| error.to_string())?;
+    Ok(ttl.as_duration())
 }
 
 /// Reads a time: a number of seconds, or a number with a unit.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
+fn time(text: &str) -> Result<Duration, String> {
     let number = text.trim_end_matches(|it: char| it.is_ascii_alphabetic());
     let seconds = match &text[number.len()..] {
         "ms" => 0.001,
@@ -246,7 +318,11 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
         unit => return Err(format!("`{unit}` is no unit: use ms, s, m or h")),
     };
     let number: f64 = number.parse().map_err(|_| "this is no number".to_owned())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+    if number < 0.0 {
+        return Err("it is negative".to_owned());
+    }
+    Duration::try_from_secs_f64(number * seconds)
+        .map_err(|_| "it is longer than 100 years".to_owned())
 }
 
 #[cfg(test)]
@@ -274,6 +350,48 @@ mod tests {
         }
         for text in ["", "-1", "s", "5d", "inf", "5 s"] {
             assert!(time(text).is_err(), "{text}");
+        }
+    }
+
+    /// Each option with a number, the command that has it, and what it must not be.
+    #[test]
+    fn each_number_is_checked_where_it_is_read() {
+        let run = ["redlock", "run", "k", "OPTION", "--", "true"];
+        let watch = ["redlock", "watch", "k", "OPTION"];
+        let nodes = ["redlock", "nodes", "OPTION"];
+        for (command, option, values) in [
+            (&run[..], "--ttl", &["0", "2ms", "1e30", "x"][..]),
+            (&run, "--max-ttl", &["0", "2ms", "876001h"]),
+            (&run, "--node-timeout", &["0", "61m"]),
+            (&run, "--confirmation-window", &["0", "61m"]),
+            (&run, "--grace", &["0", "1e30", "-1"]),
+            (&run, "--wait", &["-1", "1e30", "nan", "inf"]),
+            (&run, "--max-hold", &["0", "1e30"]),
+            (&run, "--keep-for", &["0", "1e30"]),
+            (&run, "--permits", &["0", "129", "-1", "1.5"]),
+            (&run, "--conflict-exit-code", &["-1", "256"]),
+            (&run, "--allow-unvetted-nodes", &["2"]),
+            (&watch, "--every", &["0", "9ms", "1e30"]),
+            (&nodes, "--watch", &["0", "9ms", "25h"]),
+        ] {
+            for value in values {
+                let argument = format!("{option}={value}");
+                let arguments = command.iter().map(|it| match *it {
+                    "OPTION" => &*argument,
+                    other => other,
+                });
+                let error = Cli::try_parse_from(arguments).expect_err(&argument);
+                assert!(error.to_string().contains(option), "{error}");
+                assert!(error.to_string().contains(value), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_leader_has_the_lock_alone() {
+        for option in ["--shared", "--permits=2", "--writer"] {
+            let arguments = ["redlock", "elect", "k", option, "--", "true"];
+            assert!(Cli::try_parse_from(arguments).is_err(), "{option}");
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::{fmt, process::ExitCode};
 
-use redlock_tokio::{BuildError, LockError};
+use redlock_tokio::{BuildError, LockError, OptionsError};
 use serde_json::Value;
 
 /// How the program ends. `CLI.md` has the table.
@@ -102,7 +102,10 @@ impl From<LockError> for Failure {
             LockError::InvalidKey(_) | LockError::InvalidOptions(_) => Exit::Usage,
             _ => Exit::Unavailable,
         };
-        Self::new(exit, error)
+        match &error {
+            LockError::InvalidOptions(error) => Self::new(exit, advice(error)),
+            _ => Self::new(exit, error),
+        }
     }
 }
 
@@ -112,7 +115,21 @@ impl From<BuildError> for Failure {
             BuildError::Refused { .. } => Exit::Unavailable,
             _ => Exit::Usage,
         };
-        Self::new(exit, error)
+        match &error {
+            BuildError::Options(error) => Self::new(exit, advice(error)),
+            _ => Self::new(exit, error),
+        }
+    }
+}
+
+/// Says what to change, by the names of this program.
+fn advice(error: &OptionsError) -> String {
+    match error {
+        OptionsError::ShorterThanThreeWindows { ttl, window } => format!(
+            "the ttl of {ttl:?} is shorter than three times --confirmation-window, which is {window:?}: choose a longer \
+             --ttl, or a shorter window in all processes that use these nodes"
+        ),
+        other => other.to_string(),
     }
 }
 

@@ -34,8 +34,17 @@ pub(crate) fn show(inspection: &Inspection, nodes: &Connection, output: &Output)
     let verdict = inspection.verdict();
     let first = output.paint(color_of(&verdict), first);
     output.line(format_args!("{first}\n{rest}"), || value_of(inspection));
-    if matches!(verdict, Verdict::Free) && nodes.prefix.is_empty() {
-        output.hint("if the services use a prefix, their lock has another key: set --prefix");
+    if matches!(verdict, Verdict::Free) {
+        if nodes.prefix.is_empty() {
+            output.hint("if the services use a prefix, their lock has another key: set --prefix");
+        }
+        if inspection
+            .nodes()
+            .iter()
+            .any(|it| it.address.starts_with("slot "))
+        {
+            output.hint("if the services have other voters or tags of the cluster, their lock has other keys");
+        }
     }
 }
 
@@ -48,19 +57,24 @@ pub(crate) async fn failure(redlock: &Redlock, key: &OsStr, error: LockError) ->
         return error.into();
     };
     let key = shown(inspection.key().as_bytes());
-    let permits = inspection.permits().into_iter();
-    let permits: Vec<_> = permits
-        .map(|(slot, verdict)| format!("permit {slot} {verdict}"))
-        .collect();
-    let message = match inspection.verdict() {
-        _ if !permits.is_empty() => format!("{key} is taken: {} ({attempts})", permits.join(", ")),
-        Verdict::Free => format!("{key} was taken, and is free now ({attempts})"),
-        verdict => format!("{key} is taken: {verdict} ({attempts})"),
+    let message = match (permits(&inspection), inspection.verdict()) {
+        (Some(permits), _) => format!("{key} is taken: {permits} ({attempts})"),
+        (None, Verdict::Free) => format!("{key} was taken, and is free now ({attempts})"),
+        (None, verdict) => format!("{key} is taken: {verdict} ({attempts})"),
     };
     Failure {
         seen: value_of(&inspection),
         ..Failure::new(Exit::Contended, message)
     }
+}
+
+/// Says who has the permits, if there are any.
+pub(crate) fn permits(inspection: &Inspection) -> Option<String> {
+    let permits = inspection.permits().into_iter();
+    let permits: Vec<_> = permits
+        .map(|(slot, verdict)| format!("permit {slot} {verdict}"))
+        .collect();
+    (!permits.is_empty()).then(|| permits.join(", "))
 }
 
 pub(crate) const fn color_of(verdict: &Verdict) -> Color {

@@ -1,7 +1,6 @@
 //! `redlock`: locks, and a look at them, from the command line. `CLI.md` is its page.
 
 mod args;
-mod bench;
 mod child;
 mod connection;
 mod exit;
@@ -9,12 +8,13 @@ mod guardian;
 mod inspect;
 mod launch;
 mod nodes;
+mod nodes_file;
 mod output;
 mod run;
 mod signals;
 mod terminal;
-mod try_lock;
 mod unlock;
+mod waiting;
 mod watch;
 
 use std::{io::Write, process::ExitCode};
@@ -64,8 +64,23 @@ fn execute(cli: Cli, output: &Output) -> Result<Exit, Failure> {
             std::io::stdout().write_all(&script)?;
             return Ok(Exit::Ok);
         }
-        Command::Man => {
-            let page = clap_mangen::Man::new(Cli::command());
+        Command::Man { command } => {
+            // The page of `help` would only say what `man` says.
+            let mut program = Cli::command().disable_help_subcommand(true);
+            program.build();
+            let of = match &command {
+                Some(name) => program.find_subcommand(name),
+                None => Some(&program),
+            };
+            let of = of.ok_or_else(|| {
+                let names = program.get_subcommands().map(|it| it.get_name());
+                let names = names.collect::<Vec<_>>().join(", ");
+                Failure::usage(format_args!(
+                    "there is no such command: choose one of {names}"
+                ))
+            })?;
+            let source = concat!("redlock ", env!("CARGO_PKG_VERSION"));
+            let page = clap_mangen::Man::new(of.clone()).source(source);
             page.render(&mut std::io::stdout())?;
             return Ok(Exit::Ok);
         }
@@ -81,10 +96,8 @@ fn execute(cli: Cli, output: &Output) -> Result<Exit, Failure> {
             Command::Inspect(args) => inspect::run(nodes, &args, output).await,
             Command::Unlock(args) => unlock::run(nodes, &args, output).await,
             Command::Watch(args) => watch::run(nodes, &args, output).await,
-            Command::Try(args) => try_lock::run(nodes, args, output).await,
             Command::Nodes(args) => nodes::run(nodes, &args, output).await,
-            Command::Bench(args) => bench::run(nodes, &args, output).await,
-            Command::Completions { .. } | Command::Man => Ok(Exit::Ok),
+            Command::Completions { .. } | Command::Man { .. } => Ok(Exit::Ok),
         }
     })
 }

@@ -22,11 +22,8 @@ pub(crate) async fn run(
         let (votes, needed) = (votes(&status), status.len() / 2 + 1);
         show(&status, votes as i64 - needed as i64, output);
         let total = status.len();
-        if votes < needed {
-            let s = if votes == 1 { "s" } else { "" };
-            output.hint(format_args!(
-                "an outage: {votes} of {total} nodes vote{s}, and a lock needs {needed}"
-            ));
+        if let Some(outage) = outage(&status) {
+            output.hint(outage);
         } else if votes == needed && votes < total {
             output.hint(format_args!(
                 "no reserve: {votes} of {total} nodes vote, and a lock needs {needed}: the next failure is an outage"
@@ -56,6 +53,15 @@ async fn measure(redlock: &Redlock, node_timeout: Duration) {
     }
     // A majority has answered. The others do so in this time, or count as silent.
     tokio::time::sleep(node_timeout).await;
+}
+
+/// Says that there is an outage, if there is one.
+pub(crate) fn outage(nodes: &[NodeStatus]) -> Option<String> {
+    let (votes, total) = (votes(nodes), nodes.len());
+    let needed = total / 2 + 1;
+    let s = if votes == 1 { "s" } else { "" };
+    (votes < needed)
+        .then(|| format!("an outage: {votes} of {total} nodes vote{s}, and a lock needs {needed}"))
 }
 
 fn votes(nodes: &[NodeStatus]) -> usize {

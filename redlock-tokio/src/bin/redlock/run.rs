@@ -1,19 +1,14 @@
-use std::{
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use redlock_tokio::{Inspection, LockGuard, LockOptions, Redlock, Verdict};
-use tokio::time::{MissedTickBehavior, interval};
+use redlock_tokio::{LockGuard, LockOptions, Redlock};
 
 use crate::{
-    args::{Connection, ElectArgs, RunArgs, Work},
+    args::{Connection, ElectArgs, LockArgs, RunArgs, Work},
     child,
     exit::{Exit, Failure},
-    inspect,
-    output::{Output, shown},
+    output::Output,
     signals::Signals,
+    waiting,
 };
 
 /// How long the last releases may take. A majority has confirmed them by then, and a node that is down will not.
@@ -31,7 +26,12 @@ pub(crate) async fn run(
     let options = LockOptions::new()
         .wait(wait)
         .max_hold(args.max_hold.unwrap_or(Duration::MAX));
-    let mut worker = Worker::start(nodes, &args.work, output).await?;
+    if let Some(keep) = args.keep_for {
+        nodes.check_keep(keep)?;
+    }
+    let mut worker = Worker::start(nodes, &args.work, args.lock.clone(), output).await?;
+    worker.is_endless = wait == Duration::MAX;
+    worker.keep_for = args.keep_for;
     let outcome = worker.work(options).await;
     worker.end().await;
     match outcome {
@@ -56,7 +56,12 @@ pub(crate) async fn elect(
     let options = LockOptions::new()
         .wait(Duration::MAX)
         .max_hold(Duration::MAX);
-    let mut worker = Worker::start(nodes, &args.work, output).await?;
+    let lock = LockArgs {
+        fenced: args.fenced,
+        ..LockArgs::default()
+    };
+    let mut worker = Worker::start(nodes, &args.work, lock, output).await?;
+    worker.is_endless = true;
     loop {
         match worker.work(options).await {
             Ok(Exit::Lost) => output.failure(&Failure::new(Exit::Lost, "the leadership was lost")),
@@ -82,6 +87,10 @@ struct Worker<'a> {
     redlock: Option<Redlock>,
     nodes: &'a Connection,
     work: &'a Work,
+    lock: LockArgs,
+    /// Whether to wait for as long as it takes.
+    is_endless: bool,
+    keep_for: Option<Duration>,
     ttl: Duration,
     grace: Duration,
     output: &'a Output,
@@ -92,6 +101,7 @@ impl<'a> Worker<'a> {
     async fn start(
         nodes: &'a Connection,
         work: &'a Work,
+        lock: LockArgs,
         output: &'a Output,
     ) -> Result<Self, Failure> {
         let ttl = nodes.ttl(work.ttl);
@@ -104,6 +114,9 @@ impl<'a> Worker<'a> {
             redlock: None,
             nodes,
             work,
+            lock,
+            is_endless: false,
+            keep_for: None,
             ttl,
             grace,
             output,
@@ -124,6 +137,9 @@ impl<'a> Worker<'a> {
             redlock,
             nodes,
             work,
+            lock,
+            is_endless,
+            keep_for,
             ttl,
             grace,
             output,
@@ -134,7 +150,8 @@ impl<'a> Worker<'a> {
                 Some(redlock) => redlock,
                 None => redlock.insert(nodes.connect(*ttl).await?),
             };
-            acquire(redlock, work, options, output).await
+            let lock = || lock.lock(redlock, &work.key).options(options);
+            waiting::acquire(redlock, &work.key, lock, *is_endless, work.quiet, output).await
         };
         let guard = tokio::select! {
             biased;
@@ -147,74 +164,28 @@ impl<'a> Worker<'a> {
             Err(signal) => return Ok(Exit::of_signal(signal as i32)),
         };
         let outcome = child::run(&work.command, guard.hold(), *grace, signals).await;
-        guard.release().await;
+        match *keep_for {
+            Some(time) if has_run(&outcome) => keep(guard, time, output).await,
+            _ => _ = guard.release().await,
+        }
         outcome
     }
 }
 
-/// Waits for the lock, and shows for whom.
-async fn acquire(
-    redlock: &Redlock,
-    work: &Work,
-    options: LockOptions,
-    output: &Output,
-) -> Result<LockGuard, Failure> {
-    let acquired = work
-        .lock
-        .lock(redlock, &work.key)
-        .options(options)
-        .into_future();
-    let acquired = if !output.is_live() || work.quiet {
-        acquired.await
-    } else {
-        tokio::select! {
-            biased;
-            acquired = acquired => acquired,
-            never = show(redlock, &work.key, output) => match never {},
-        }
-    };
-    match acquired {
-        Ok(guard) => Ok(guard),
-        Err(error) => Err(inspect::failure(redlock, &work.key, error).await),
+/// Returns whether the command may have done something, under its lock to the end. A shell gives the two codes to a command
+/// that it could not start.
+fn has_run(outcome: &Result<Exit, Failure>) -> bool {
+    let unstarted = [Exit::NotExecutable, Exit::NotFound].map(Exit::code);
+    match outcome {
+        Ok(Exit::Of(code)) => !unstarted.contains(code),
+        _ => false,
     }
 }
 
-/// Shows a line about the wait, for as long as it takes.
-async fn show(redlock: &Redlock, key: &OsStr, output: &Output) -> std::convert::Infallible {
-    let since = Instant::now();
-    let mut looks = interval(Duration::from_millis(250));
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut seen = None;
-    for number in 0_u64.. {
-        looks.tick().await;
-        // Four lines for each look at the nodes.
-        if number % 4 == 1 {
-            seen = redlock
-                .inspect(key.as_bytes())
-                .await
-                .ok()
-                .map(|it| (it, Instant::now()));
-        }
-        let seen = seen.as_ref().map(|(it, at)| whom(it, at.elapsed()));
-        let seen = seen.unwrap_or_default();
-        let waited = since.elapsed().as_secs_f64();
-        output.progress(format_args!(
-            "waiting for {} for {waited:.1} s{seen}",
-            shown(key.as_bytes())
-        ));
+/// Leaves the lock taken. The command is done, so a failure changes nothing about its code.
+async fn keep(guard: LockGuard, time: Duration, output: &Output) {
+    if let Err(error) = guard.release_after(time).await {
+        let message = format_args!("the command is done, and others may run it too: {error}");
+        output.failure(&Failure::new(Exit::Unavailable, message));
     }
-    std::future::pending().await
-}
-
-/// Says who has the lock, according to a look at the nodes so long ago.
-fn whom(inspection: &Inspection, ago: Duration) -> String {
-    let verdict = match inspection.verdict() {
-        Verdict::Held { by, remaining } => {
-            let remaining = remaining.saturating_sub(ago).as_secs_f64();
-            format!("held by {by} for another {remaining:.1} s")
-        }
-        Verdict::Shared { readers } => format!("shared by {} readers", readers.len()),
-        other => other.to_string(),
-    };
-    format!(": {verdict}")
 }

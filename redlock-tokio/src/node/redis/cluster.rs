@@ -7,6 +7,7 @@ pub(super) mod identity;
 mod layout;
 mod member;
 mod seeds;
+mod url;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -29,6 +30,10 @@ use crate::node::{AuthorityKind, NamedBy, Node, NodeError, Session};
 
 /// A Redis (or Valkey) cluster whose slots vote. Give it to
 /// [`RedlockBuilder::cluster`](crate::RedlockBuilder::cluster).
+///
+/// A [list of nodes](crate::RedlockBuilder::node_list) names the same cluster by its URL,
+/// `redis+cluster://[user[:password]@]host[:port],host[:port]`, with the parameters `voters`, `tags`,
+/// `allow_shared_servers=true` and `protocol=resp2`. `rediss+cluster://` is for TLS.
 ///
 /// A lock over a cluster has three voters by default. Each voter is a hash slot, so all clients agree on the voters,
 /// whatever server owns which slots. The voters are equal distances apart, each in the middle of its part. On the server of

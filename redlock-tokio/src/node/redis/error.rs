@@ -19,3 +19,13 @@ pub enum RedisNodeError {
     #[error("a stream of your own brings its own TLS: write redis:// instead of rediss://")]
     TlsOverStream,
 }
+
+impl RedisNodeError {
+    /// Returns the error of a node that has nothing but a URL.
+    pub(crate) fn into_url_error(self) -> UrlError {
+        match self {
+            Self::Url(error) => error,
+            other => UrlError::new(other.to_string()),
+        }
+    }
+}

@@ -10,7 +10,7 @@ use crate::{
         connect::{ConnectionSettings, Transport},
         credentials::{Credentials, CredentialsCallback},
         error::RedisNodeError,
-        tls::{Tls, TlsOptions},
+        tls::{Tls, TlsError, TlsOptions},
         url::UrlError,
     },
     sync::Mutex,
@@ -153,6 +153,20 @@ impl SentinelNodeBuilder {
     pub fn sentinel_tls(mut self, options: TlsOptions) -> Self {
         self.at_sentinels.tls = Some(options);
         self
+    }
+
+    /// Replaces the options of those connections that use TLS, of which there must be some.
+    pub(in crate::node::redis) fn with_tls(
+        mut self,
+        options: &TlsOptions,
+    ) -> Result<Self, TlsError> {
+        let all = [&mut self.servers, &mut self.at_sentinels];
+        let used: Vec<_> = all.into_iter().filter_map(|it| it.tls.as_mut()).collect();
+        if used.is_empty() {
+            return Err(TlsError::NotTls);
+        }
+        used.into_iter().for_each(|it| *it = options.clone());
+        Ok(self)
     }
 
     /// Speaks RESP2 to servers and sentinels, as by `protocol=resp2` in a URL.

@@ -1,7 +1,10 @@
 //! Reading the URL of a group.
 
 use super::builder::SentinelNodeBuilder;
-use crate::node::redis::{tls::TlsOptions, url::UrlError};
+use crate::node::redis::{
+    tls::TlsOptions,
+    url::{ServersUrl, UrlError, decoded},
+};
 
 impl SentinelNodeBuilder {
     /// Returns the builder of the node at a URL, or `None` if the URL is not one of a group.
@@ -15,27 +18,20 @@ impl SentinelNodeBuilder {
     }
 
     fn read(rest: &str) -> Result<Self, UrlError> {
-        if rest.contains('#') {
-            return Err(UrlError::new("a `#` must be written as %23"));
-        }
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let url = ServersUrl::parse(rest)?;
         let nameless = || {
             UrlError::new(
                 "the URL of a sentinel group lacks the group's name. Was a list of URLs split at its commas? \
                  RedlockBuilder::node_list keeps the sentinels of a group together",
             )
         };
-        let (authority, path) = rest.split_once('/').ok_or_else(nameless)?;
-        if path.contains('@') {
-            // Otherwise a part of a password could be taken for a name, which logs show.
-            return Err(UrlError::new(
-                "a `/` in a user or a password must be written as %2F, and an `@` in the group's name as %40",
-            ));
-        }
-        let (credentials, sentinels) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+        let path = url.path.ok_or_else(nameless)?;
+        let (user, password) = url
+            .credentials
+            .split_once(':')
+            .unwrap_or((url.credentials, ""));
         let (name, database) = path.split_once('/').unwrap_or((path, ""));
-        let mut group = Self::new(&decoded(name)?, sentinels.split(','));
+        let mut group = Self::new(&decoded(name)?, url.servers.split(','));
         if !user.is_empty() {
             group = group.user(decoded(user)?);
         }
@@ -47,12 +43,10 @@ impl SentinelNodeBuilder {
             let number = number.map_err(|_| UrlError::new("the database is not a number"))?;
             group = group.database(number);
         }
-        let mut parameters = query.split('&').filter(|part| !part.is_empty());
-        parameters.try_fold(group, Self::with_parameter)
+        url.parameters().try_fold(group, Self::with_parameter)
     }
 
-    fn with_parameter(self, parameter: &str) -> Result<Self, UrlError> {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+    fn with_parameter(self, (name, value): (&str, &str)) -> Result<Self, UrlError> {
         let value = decoded(value)?;
         Ok(match (name, &*value) {
             ("sentinel_user" | "sentinel_password", "")
@@ -70,21 +64,4 @@ impl SentinelNodeBuilder {
             }
         })
     }
-}
-
-/// Replaces `%40` and the like.
-fn decoded(text: &str) -> Result<String, UrlError> {
-    let error =
-        || UrlError::new("a `%` must be followed by two hexadecimal digits of a UTF-8 text");
-    let mut parts = text.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let (digits, rest) = part.split_at_checked(2).ok_or_else(error)?;
-        // A sign would be accepted otherwise.
-        let byte = u8::from_str_radix(digits, 16).ok();
-        let byte = byte.filter(|_| !digits.starts_with('+'));
-        bytes.push(byte.ok_or_else(error)?);
-        bytes.extend_from_slice(rest.as_bytes());
-    }
-    String::from_utf8(bytes).map_err(|_| error())
 }
