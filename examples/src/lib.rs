@@ -15,7 +15,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use redlock_tokio::{ClusterNodes, Durability, Redlock};
+use redlock_tokio::{Durability, Redlock};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -33,12 +33,10 @@ pub use self::light::Light;
 /// A third of the shortest ttl that a program uses.
 const CONFIRMATION_WINDOW: Duration = Duration::from_millis(200);
 
-/// Connects to the nodes that the environment names, with default settings:
+/// Connects to the nodes that the environment names, with default settings. `REDLOCK_NODES` is a list of URLs, as
+/// [`RedlockBuilder::node_list`](redlock_tokio::RedlockBuilder::node_list) reads it.
 ///
-/// - `REDLOCK_NODES` is a list of URLs, as [`RedlockBuilder::node_list`](redlock_tokio::RedlockBuilder::node_list) reads it.
-/// - `REDLOCK_CLUSTER` is a list of URLs of some nodes of one cluster, with commas between them.
-///
-/// Without any of them, there are five nodes within this process. If `REDLOCK_TRUST_FRESH_NODES` is set,
+/// Without this variable, there are five nodes within this process. If `REDLOCK_TRUST_FRESH_NODES` is set,
 /// nodes that have just started, or have just taken over, vote at once.
 ///
 /// The second value describes the nodes, without secrets.
@@ -59,10 +57,6 @@ pub async fn connect() -> Result<(Redlock, String)> {
         let count = redlock.nodes().len();
         let s = if count == 1 { "" } else { "s" };
         Ok((redlock, format!("{count} Redis node{s}")))
-    } else if let Ok(seeds) = env::var("REDLOCK_CLUSTER") {
-        let redlock = builder.cluster(ClusterNodes::new(seeds.split(',')));
-        let redlock = redlock.build().await.context("REDLOCK_CLUSTER")?;
-        Ok((redlock, "a Redis cluster".to_owned()))
     } else {
         let redlock = builder.embedded().build().await?;
         let description = "5 embedded nodes; set REDLOCK_NODES=redis://..,redis://.. for real ones";

@@ -18,9 +18,7 @@ fn masters(servers: &RedisServers) -> Nodes {
 fn run(program: &str, arguments: &[&str], nodes: Nodes) -> Output {
     let mut command = Command::new(program);
     command.args(arguments);
-    command
-        .env_remove("REDLOCK_NODES")
-        .env_remove("REDLOCK_CLUSTER");
+    command.env_remove("REDLOCK_NODES");
     if let Some((variable, urls)) = nodes {
         command
             .env("REDLOCK_TRUST_FRESH_NODES", "1")
@@ -94,8 +92,9 @@ fn quickstart_on_a_sentinel_group() {
 #[test]
 fn quickstart_on_a_cluster() {
     let cluster = Cluster::spawn().unwrap();
-    let nodes = Some(("REDLOCK_CLUSTER", cluster.urls().join(",")));
-    assert!(quickstart(nodes).contains("a Redis cluster"));
+    let seeds = cluster.urls().join(",").replace("redis://", "");
+    let nodes = Some(("REDLOCK_NODES", format!("redis+cluster://{seeds}")));
+    assert!(quickstart(nodes).contains("3 Redis nodes"));
 }
 
 #[test]

@@ -62,6 +62,12 @@ fn a_wait_for_nodes_without_a_vote_says_so_unless_it_is_quiet() {
         let output = bed.run(&options, "true").output().unwrap();
         (output.status.code(), text(&output.stderr))
     };
+    let (code, shown) = log("--no-wait");
+    assert_eq!(code, Some(69), "{shown}");
+    assert!(
+        shown.contains("--wait") && !shown.contains("Redlock::"),
+        "{shown}"
+    );
     let (code, shown) = log("");
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.contains("an outage: 0 of 3 nodes vote"), "{shown}");

@@ -51,9 +51,7 @@ struct Options {
 #[tokio::main]
 async fn main() -> Result<()> {
     let options = Options::parse();
-    let is_real = ["REDLOCK_NODES", "REDLOCK_CLUSTER"]
-        .iter()
-        .any(|it| env::var_os(it).is_some());
+    let is_real = env::var_os("REDLOCK_NODES").is_some();
     // Each embedded client would warn of each act of a user, which the page shows once.
     if is_real || env::var_os("RUST_LOG").is_some() {
         redlock_examples::init_logging();

@@ -104,6 +104,16 @@ impl From<LockError> for Failure {
         };
         match &error {
             LockError::InvalidOptions(error) => Self::new(exit, advice(error)),
+            LockError::Quarantined {
+                remaining,
+                attempts,
+            } => {
+                let seconds = remaining.as_secs_f64().ceil();
+                let message = format_args!(
+                    "quarantined: a majority votes in {seconds} s, and --wait waits for that ({attempts})"
+                );
+                Self::new(exit, message)
+            }
             _ => Self::new(exit, error),
         }
     }
