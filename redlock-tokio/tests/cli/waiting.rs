@@ -51,7 +51,7 @@ fn a_wait_without_a_terminal_says_who_has_the_lock_and_when_an_outage_begins() {
     bed.servers.get(1).restart().unwrap();
     assert_eq!(waiting.job.wait().unwrap().code(), Some(0));
     let log = fs::read_to_string(bed.path("log")).unwrap();
-    assert_eq!(log.lines().count(), 2, "{log}");
+    assert_eq!(log.matches("an outage").count(), 1, "{log}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The wait for a lock, and what people learn of it.
 
 use std::{
+    cell::Cell,
     convert::Infallible,
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
@@ -32,10 +33,17 @@ pub(crate) async fn acquire(
     quiet: bool,
     output: &Output,
 ) -> Result<LockGuard, Failure> {
+    let is_told = Cell::new(quiet);
     let acquiring = async {
         loop {
             match lock().await {
-                Err(LockError::NoQuorum { .. } | LockError::Quarantined { .. }) if is_endless => {
+                Err(error @ (LockError::NoQuorum(_) | LockError::Quarantined { .. }))
+                    if is_endless =>
+                {
+                    if !is_told.replace(true) {
+                        output.progress("");
+                        output.failure(&error.into());
+                    }
                     tokio::time::sleep(PAUSE).await;
                 }
                 outcome => return outcome,
@@ -46,7 +54,7 @@ pub(crate) async fn acquire(
         match (quiet, output.is_live()) {
             (true, _) => std::future::pending().await,
             (false, true) => show(redlock, key, output).await,
-            (false, false) => report(redlock, key, output).await,
+            (false, false) => report(redlock, key, &is_told, output).await,
         }
     };
     let acquired = tokio::select! {
@@ -81,7 +89,12 @@ async fn show(redlock: &Redlock, key: &OsStr, output: &Output) -> Infallible {
 
 /// Writes a line when an outage begins, and one after a while that says who has the lock. Otherwise whoever reads the log of
 /// a job would not know why it does nothing.
-async fn report(redlock: &Redlock, key: &OsStr, output: &Output) -> Infallible {
+async fn report(
+    redlock: &Redlock,
+    key: &OsStr,
+    is_outage_told: &Cell<bool>,
+    output: &Output,
+) -> Infallible {
     let since = Instant::now();
     let mut looks = interval(Duration::from_millis(500));
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -94,6 +107,7 @@ async fn report(redlock: &Redlock, key: &OsStr, output: &Output) -> Infallible {
             Some(outage) => {
                 looks_without_majority += 1;
                 if looks_without_majority == 2 {
+                    is_outage_told.set(true);
                     let states = redlock.nodes().into_iter();
                     let states = states.filter(|it| it.state != NodeState::Voting);
                     let states: Vec<_> = states
