@@ -3,7 +3,7 @@
 mod commands;
 mod configuration;
 mod endings;
-mod jobs;
+mod hosts;
 mod on_call;
 mod process;
 mod scripts;
