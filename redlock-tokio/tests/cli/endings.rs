@@ -1,11 +1,13 @@
 //! The command ends with its lock, however either ends.
 
 use std::{
+    fs,
+    process::Stdio,
     thread,
     time::{Duration, Instant},
 };
 
-use crate::process::{Bed, Pid, code, is_in_any_command, text, wait_for};
+use crate::process::{Bed, Pid, code, end_of, is_in_any_command, text, wait_for};
 
 /// A command that ends when it is told to.
 const OBEYS: &str = "echo $$ > pid; exec sleep 60";
@@ -34,12 +36,15 @@ fn the_command_of_a_killed_program_ends_before_others_have_the_lock() {
     }
 }
 
-/// The first thing that each command does is to kill the program, which may not have told the guardian of it.
+/// The first thing that each command does is to kill the program, which is the parent of its parent.
 #[test]
 fn a_command_is_not_left_alone_at_whatever_moment_the_program_is_killed() {
     let bed = Bed::new();
     let tag = format!("the-test-{}", std::process::id());
-    let script = format!("kill -KILL $PPID; trap '' TERM; while :; do sleep 0.01; done; : {tag}");
+    let script = format!(
+        "read _ _ _ program _ < /proc/$PPID/stat; kill -KILL $program; \
+        trap '' TERM; while :; do sleep 0.01; done; : {tag}"
+    );
     let programs = (0..60).map(|number| {
         let options = format!("--ttl 10s --grace 100ms --prefix {number}:");
         bed.run(&options, &script).spawn().unwrap()
@@ -75,18 +80,6 @@ fn a_killed_command_frees_the_lock_at_once() {
 }
 
 #[test]
-fn a_killed_guardian_ends_the_command() {
-    let bed = Bed::new();
-    let mut program = bed.run("", DEFIES).spawn().unwrap();
-    let command = bed.pid("pid");
-    let children = Pid::of(&program).children();
-    let guardian = children.into_iter().find(|it| *it != command).unwrap();
-    guardian.signal("KILL");
-    assert_eq!(program.wait().unwrap().code(), Some(76));
-    assert!(!command.runs());
-}
-
-#[test]
 fn an_outage_ends_the_command_within_the_validity() {
     let bed = Bed::new();
     // A busy machine may be seconds late. A grace that began with the end of the validity would be later still.
@@ -105,6 +98,33 @@ fn an_outage_ends_the_command_within_the_validity() {
 }
 
 #[test]
+fn a_command_that_was_told_to_end_is_not_done_even_if_the_lock_comes_back() {
+    let bed = Bed::new();
+    let script = "trap 'echo > told; while ! [ -e back ]; do sleep 0.01; done; exit 0' TERM; \
+        echo $$ > pid; while :; do sleep 0.01; done";
+    let mut program = bed.run("--ttl 6s --grace 3s", script);
+    let mut program = program.stderr(Stdio::piped()).spawn().unwrap();
+    bed.pid("pid");
+    // The guardian tells it to end, and then the lock is renewed all the same.
+    Pid::of(&program).signal("STOP");
+    bed.trace("told");
+    Pid::of(&program).signal("CONT");
+    wait_for("the renewal", || {
+        let output = bed.redlock("inspect k --json").output().unwrap();
+        let seen: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        let nodes = seen["nodes"].as_array()?.iter();
+        let remaining = nodes.map(|it| it["remaining_seconds"].as_f64());
+        let remaining = remaining.min_by(|a, b| a.partial_cmp(b).unwrap())??;
+        (remaining > 3.5).then_some(())
+    });
+    fs::write(bed.path("back"), "").unwrap();
+    assert_eq!(end_of(&mut program), Some(76));
+    let output = program.wait_with_output().unwrap();
+    let shown = text(&output.stderr);
+    assert!(shown.contains("the lock was lost"), "{shown}");
+}
+
+#[test]
 fn a_node_that_fails_ends_nothing() {
     let bed = Bed::new();
     bed.servers.get(2).kill();
@@ -113,19 +133,6 @@ fn a_node_that_fails_ends_nothing() {
         .spawn()
         .unwrap();
     assert_eq!(program.wait().unwrap().code(), Some(5));
-}
-
-#[test]
-fn what_the_command_leaves_behind_ends_with_it() {
-    let bed = Bed::new();
-    let daemon = "setsid sh -c 'echo $$ > daemon; exec sleep 3' > /dev/null 2>&1 &";
-    let script = format!(
-        "sleep 60 & echo $! > left; {daemon} while ! [ -s daemon ]; do sleep 0.01; done; exit 6"
-    );
-    let mut program = bed.run("--grace 300ms", &script).spawn().unwrap();
-    assert_eq!(program.wait().unwrap().code(), Some(6));
-    assert!(!bed.pid("left").runs());
-    assert!(bed.pid("daemon").runs(), "a daemon is on its own");
 }
 
 #[test]
@@ -147,7 +154,7 @@ fn a_leader_that_is_killed_is_replaced_and_never_works_beside_the_next() {
     let next = bed.pid("second");
     assert!(!worker.runs(), "it worked on beside the next one");
     // The leadership is taken away, and won again.
-    std::fs::remove_file(bed.path("second")).unwrap();
+    fs::remove_file(bed.path("second")).unwrap();
     assert_eq!(
         code(&bed.redlock("unlock leader --yes").output().unwrap()),
         0

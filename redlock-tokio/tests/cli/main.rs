@@ -4,6 +4,8 @@ mod commands;
 mod configuration;
 mod endings;
 mod hosts;
+mod jobs;
+mod kin;
 mod on_call;
 mod process;
 mod scripts;

@@ -133,6 +133,19 @@ impl Pid {
         })
     }
 
+    /// Returns the guardian of this process.
+    pub(crate) fn guardian(self) -> Self {
+        wait_for("the guardian", || {
+            let mut children = self.children().into_iter();
+            children.find(|it| it.arguments().contains("--guardian"))
+        })
+    }
+
+    fn arguments(self) -> String {
+        let arguments = fs::read(format!("/proc/{}/cmdline", self.0)).unwrap_or_default();
+        String::from_utf8_lossy(&arguments).into_owned()
+    }
+
     /// Returns the children of this process.
     pub(crate) fn children(self) -> Vec<Self> {
         let all = fs::read_dir("/proc").unwrap();
@@ -144,9 +157,14 @@ impl Pid {
 
 /// Returns whether the arguments of any process contain this text.
 pub(crate) fn is_in_any_command(text: &str) -> bool {
-    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let mut commands = processes.filter_map(|it| fs::read(it.path().join("cmdline")).ok());
-    commands.any(|it| String::from_utf8_lossy(&it).contains(text))
+    let names = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut ids = names.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    ids.any(|it| Pid(it).arguments().contains(text))
+}
+
+/// Waits for a program that may hang, and returns its code. `None` if a signal has ended it.
+pub(crate) fn end_of(program: &mut Child) -> Option<i32> {
+    wait_for("the end of the program", || program.try_wait().unwrap()).code()
 }
 
 /// The end of the program, for assertions.

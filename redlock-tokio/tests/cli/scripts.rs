@@ -6,6 +6,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
+    os::unix::process::ExitStatusExt,
     process::Stdio,
 };
 
@@ -49,6 +50,13 @@ fn each_exit_code_of_the_page_is_seen_and_no_other() {
     expect("0", bed.redlock("help run"));
     expect("126", bed.redlock("run k -- /etc/passwd"));
     expect("127", bed.redlock("run k -- /no/such/command"));
+    // As shells and `env` start it: without a line that names a shell.
+    expect(
+        "3",
+        bed.run("", "echo exit 3 > plain; chmod +x plain; exit 3"),
+    );
+    let plain = bed.path("plain").display().to_string();
+    expect("3", bed.redlock(&format!("run k -- {plain}")));
     let mut holder = bed.run("", "echo > held; exec sleep 60").spawn().unwrap();
     bed.trace("held");
     expect("75", bed.run("-n", "true"));
@@ -105,13 +113,14 @@ fn signals_are_passed_on_and_nothing_is_left() {
     let mut program = bed.run("", script).spawn().unwrap();
     let command = bed.pid("pid");
     let holder = Pid::of(&program);
-    let both = holder.children();
-    assert_eq!(both.len(), 2, "the command and its guardian");
+    let guardian = holder.guardian();
+    assert_eq!(holder.children(), [guardian]);
+    assert_eq!(guardian.children(), [command]);
     holder.signal("USR1");
     bed.trace("usr1");
     holder.signal("TERM");
     assert_eq!(program.wait().unwrap().code(), Some(41));
-    assert!(!command.runs() && both.iter().all(|it| it.state().is_none()));
+    assert!([command, guardian].iter().all(|it| it.state().is_none()));
     // The lock is free at once.
     assert_eq!(code(&bed.run("-n", "true").output().unwrap()), 0);
 }
@@ -125,7 +134,8 @@ fn a_signal_ends_the_wait_without_the_command() {
     // It may be connecting still, or waiting.
     std::thread::sleep(std::time::Duration::from_millis(300));
     Pid::of(&waiting).signal("INT");
-    assert_eq!(waiting.wait().unwrap().code(), Some(130));
+    // So that a script ends too.
+    assert_eq!(waiting.wait().unwrap().signal(), Some(2));
     assert!(!bed.path("never").exists());
     Pid::of(&holder).signal("TERM");
     assert_eq!(holder.wait().unwrap().code(), Some(143));

@@ -1,30 +1,16 @@
-//! The command, in a process group of its own, for as long as the lock is held.
+//! The command, for as long as the lock is held, as the program sees it. `guardian` is its parent.
 
-use std::{
-    ffi::OsString, io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration,
-};
+use std::{ffi::OsString, fmt, time::Duration};
 
-use nix::{
-    errno::Errno,
-    sys::{
-        signal::{Signal, killpg},
-        wait::{Id, WaitPidFlag, WaitStatus, waitid},
-    },
-    unistd::Pid,
-};
-use redlock_tokio::Hold;
-use tokio::{
-    process::Command,
-    signal::unix::{SignalKind, signal},
-    time::{MissedTickBehavior, interval},
-};
+use redlock_tokio::{Hold, LossReason};
+use rustix::process::{Pid, Signal};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::{
     exit::{Exit, Failure},
-    guardian::Guardian,
-    launch,
-    signals::Signals,
-    terminal::Foreground,
+    family::{Family, ask_to_end, send},
+    guardian::{Guardian, LAST_WAIT, LOOK_EVERY, Report, now},
+    signals::{Received, Signals},
 };
 
 /// Runs a command until it ends, or until the lock does. `grace` is the time between SIGTERM and SIGKILL.
@@ -34,85 +20,161 @@ pub(crate) async fn run(
     grace: Duration,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
-    let mut guardian = Guardian::start(grace)?;
-    let mut stops = signal(SignalKind::child())?;
-    let mut child = start(command, hold)?;
-    let group = child
-        .id()
-        .and_then(|id| i32::try_from(id).ok())
-        .map(Pid::from_raw);
-    let group = group.ok_or_else(|| io::Error::other("the command has no process id"))?;
-    launch::wait_for_stop(group)?;
-    guardian.guard(group, hold.remaining()).await;
-    let foreground = Foreground::give(group);
-    let _ = killpg(group, Signal::SIGCONT);
-
+    let mut child = Child::start(command, hold, grace)?;
     let mut renewals = interval((hold.remaining() / 10).clamp(MIN_INTERVAL, MAX_INTERVAL));
     renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut is_lost, mut is_guarded) = (false, true);
-    let status = loop {
+    loop {
+        let left = hold.remaining();
+        let is_ending = child.kill_at.is_some();
+        let next_look = child.next_look();
         tokio::select! {
             biased;
-            status = child.wait() => break status?,
-            received = signals.next() => {
-                let _ = killpg(group, received);
+            report = child.guardian.report() => match report {
+                Report::Started(command) => child.begin(command),
+                Report::Failed(failure) => child.outcome = Some(Err(failure)),
+                Report::Ended(exit, loss) => child.conclude(exit, loss, left),
+                Report::Done => break,
+                Report::Gone => child.end(Loss::Guardian, grace.min(left)),
+            },
+            received = signals.next() => child.handle(received),
+            reason = hold.lost(), if !is_ending => {
+                let is_over = matches!(reason, LossReason::Expired | LossReason::MaxHold);
+                child.end(Loss::Lock, if is_over { Duration::ZERO } else { grace });
             }
-            _ = hold.lost(), if !is_lost => {
-                is_lost = true;
-                guardian.guard(group, grace).await;
-            }
-            () = guardian.ended(), if is_guarded => {
-                // It has ended the group, unless somebody has killed it.
-                is_guarded = false;
-                is_lost = true;
-                let _ = killpg(group, Signal::SIGKILL);
-            }
-            _ = stops.recv() => {
-                // Ctrl-Z has stopped it. The lock would go on, or end it.
-                if foreground.is_some() && is_stopped(group) {
-                    let _ = killpg(group, Signal::SIGCONT);
+            () = sleep(left.saturating_sub(grace)), if !is_ending => child.end(Loss::Lock, left),
+            _ = renewals.tick(), if !is_ending => child.guardian.tell("valid", now() + left),
+            () = sleep(next_look), if is_ending => {
+                if child.is_over() {
+                    break;
                 }
             }
-            _ = renewals.tick(), if !is_lost => guardian.guard(group, hold.remaining()).await,
         }
-    };
-    // Less than the grace is left if the guardian has begun to end the group.
-    is_lost |= hold.remaining() <= grace;
-    drop(foreground);
-    guardian.finish().await;
-    Ok(if is_lost { Exit::Lost } else { exit_of(status) })
+    }
+    child.guardian.end();
+    match (child.loss, child.outcome) {
+        (None, Some(outcome)) => outcome,
+        (loss, _) => Err(Failure::new(Exit::Lost, loss.unwrap_or(Loss::Guardian))),
+    }
 }
 
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
-fn start(command: &[OsString], hold: &Hold) -> io::Result<tokio::process::Child> {
-    let mut command = Command::from(launch::launcher(command)?);
-    command.env("REDLOCK_KEY", key_of(hold));
-    command.env("REDLOCK_TOKEN", hold.token().to_string());
-    command.env_remove("REDLOCK_FENCE");
-    if let Some(fence) = hold.fencing_token() {
-        command.env("REDLOCK_FENCE", fence.to_string());
+/// Why a command was told to end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Loss {
+    Lock,
+    Stopped,
+    Guardian,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lock => "the lock was lost before the command was done",
+            Self::Stopped => {
+                "the lock was lost before the command was done: it was stopped for too long"
+            }
+            Self::Guardian => "the command was ended before it was done: its guardian was killed",
+        })
     }
-    command.spawn()
 }
 
-/// Returns the key, with the prefix.
-fn key_of(hold: &Hold) -> OsString {
-    use std::os::unix::ffi::OsStringExt;
-    OsString::from_vec(hold.key().as_bytes().to_vec())
+struct Child {
+    guardian: Guardian,
+    family: Family,
+    /// Signals that came before there was a command.
+    early: Vec<Signal>,
+    /// Why the command was told to end, by this program or by the guardian.
+    loss: Option<Loss>,
+    /// When all that is left gets SIGKILL, if this program has told it to end.
+    kill_at: Option<Instant>,
+    is_killed: bool,
+    /// How the command has ended, or why it could not begin.
+    outcome: Option<Result<Exit, Failure>>,
 }
 
-fn is_stopped(group: Pid) -> bool {
-    let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
-    let state: Result<WaitStatus, Errno> = waitid(Id::Pid(group), flags);
-    matches!(state, Ok(WaitStatus::Stopped(..)))
-}
+impl Child {
+    fn start(command: &[OsString], hold: &Hold, grace: Duration) -> Result<Self, Failure> {
+        let guardian = Guardian::start(command, hold, grace)?;
+        let family = Family {
+            guardian: Some(guardian.id),
+            command: None,
+        };
+        Ok(Self {
+            guardian,
+            family,
+            early: Vec::new(),
+            loss: None,
+            kill_at: None,
+            is_killed: false,
+            outcome: None,
+        })
+    }
 
-fn exit_of(status: ExitStatus) -> Exit {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => Exit::Of(u8::try_from(code).unwrap_or(u8::MAX)),
-        (None, Some(signal)) => Exit::of_signal(signal),
-        (None, None) => Exit::Internal,
+    fn begin(&mut self, command: Pid) {
+        self.family.command = Some(command);
+        for signal in std::mem::take(&mut self.early) {
+            self.family.pass_on(signal, false);
+        }
+        if self.kill_at.is_some() {
+            ask_to_end(&self.family.members());
+        }
+    }
+
+    /// The command has ended. What it has left ends before the lock is released.
+    fn conclude(&mut self, exit: Exit, loss: Option<Loss>, left: Duration) {
+        let is_over = left.is_zero().then_some(Loss::Lock);
+        self.loss = self.loss.or(loss).or(is_over);
+        self.outcome = Some(Ok(exit));
+        self.family.command = None;
+    }
+
+    fn handle(&mut self, received: Received) {
+        let has_begun = self.family.command.is_some() || self.outcome.is_some();
+        match received {
+            Received::Child => self.guardian.look(),
+            Received::Ending { signal, .. } if !has_begun => self.early.push(signal),
+            Received::Ending {
+                signal,
+                is_of_terminal,
+            } => self.family.pass_on(signal, is_of_terminal),
+        }
+    }
+
+    /// Tells the command and all that stems from it to end.
+    fn end(&mut self, loss: Loss, within: Duration) {
+        if self.kill_at.is_some() {
+            return;
+        }
+        if self.outcome.is_none() {
+            self.loss = self.loss.or(Some(loss));
+        }
+        self.kill_at = Some(Instant::now() + within);
+        self.guardian.tell("end", now() + within);
+        ask_to_end(&self.family.members());
+    }
+
+    /// Returns when to look whether all have ended. While there is a guardian, it says so before.
+    fn next_look(&self) -> Duration {
+        let until_kill = self
+            .kill_at
+            .map(|it| it.saturating_duration_since(Instant::now()));
+        match until_kill {
+            Some(until_kill) if !self.is_killed && self.guardian.is_gone() => {
+                LOOK_EVERY.min(until_kill)
+            }
+            Some(until_kill) if !self.is_killed => until_kill,
+            _ => LOOK_EVERY,
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        let members = self.family.members();
+        if self.kill_at.is_some_and(|it| it <= Instant::now()) {
+            send(&members, Signal::KILL);
+            self.is_killed = true;
+        }
+        members.is_empty() || self.kill_at.is_some_and(|it| it.elapsed() > LAST_WAIT)
     }
 }

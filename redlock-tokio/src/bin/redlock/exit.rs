@@ -2,6 +2,7 @@ use std::{fmt, process::ExitCode};
 
 use redlock_tokio::{BuildError, LockError, OptionsError};
 use serde_json::Value;
+use signal_hook::{consts::SIGINT, low_level::emulate_default_handler};
 
 /// How the program ends. `CLI.md` has the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,18 +24,23 @@ pub(crate) enum Exit {
     NotExecutable,
     /// There is no such command.
     NotFound,
-    /// The code of the command, or 128 and the signal that has ended it.
+    /// The code of the command.
     Of(u8),
+    /// The signal that has ended the command, or this program while it waited.
+    Signal(i32),
 }
 
 impl Exit {
-    /// Returns the exit of a process that this signal has ended, as a shell reports it.
-    pub(crate) fn of_signal(signal: i32) -> Self {
-        Self::Of(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+    /// Ends this process by SIGINT if this has ended the command. Otherwise a script would go on after Ctrl-C: its shell ends
+    /// only if the signal has ended the process that it waits for.
+    pub(crate) fn end_by_signal(self) {
+        if self == Self::Signal(SIGINT) {
+            let _ = emulate_default_handler(SIGINT);
+        }
     }
 
     /// Returns the code. Those of failures are the ones of `sysexits.h` and of shells.
-    pub(crate) const fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Self::Ok => 0,
             Self::Usage => 64,
@@ -46,6 +52,7 @@ impl Exit {
             Self::NotExecutable => 126,
             Self::NotFound => 127,
             Self::Of(code) => code,
+            Self::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
         }
     }
 
@@ -61,7 +68,7 @@ impl Exit {
             Self::Lost => "lost",
             Self::NotExecutable => "not_executable",
             Self::NotFound => "not_found",
-            Self::Of(_) => "command",
+            Self::Of(_) | Self::Signal(_) => "command",
         }
     }
 }

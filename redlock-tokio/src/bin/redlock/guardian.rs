@@ -1,124 +1,60 @@
-//! A small process beside the one that holds the lock. It ends the group of the command when the lock ends, even if the
-//! holder is killed or stopped.
+//! The parent of the command, as the program sees it. `guard` is what it does.
+//!
+//! The command is in the process group of the program, as it would be without the program. So the terminal, the shell and the
+//! keys do with it what they always do, and nothing here emulates them. A crate for process groups, like `process-wrap`, moves
+//! the command to a group of its own: the terminal must then be given to this group and taken back, a shell does not see that
+//! it has stopped, and a descendant that leaves the group escapes. Instead, the guardian is the parent of all that stems from
+//! the command.
+//!
+//! The guardian is in a group of its own, so that neither the terminal nor a signal to the program's group reaches it. The
+//! program ends the command itself as long as it can: the guardian is the net.
+//!
+//! They speak over a socket, in lines. It is the guardian's standard input, and the command's comes over it.
 
 use std::{
-    io::{self, BufRead},
-    os::unix::process::CommandExt,
-    process::{Command, Stdio},
-    sync::mpsc::{self, RecvTimeoutError},
-    thread,
+    ffi::{OsStr, OsString},
+    io::{self, IoSlice},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt},
+    },
+    process::Command,
     time::Duration,
 };
 
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
+use nix::unistd::getpgrp;
+use redlock_tokio::Hold;
+use rustix::{
+    net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
+    process::{Pid, Signal, WaitOptions, wait, waitpid},
+    time::{ClockId, clock_gettime},
 };
-use rustix::time::{ClockId, clock_gettime};
 use tokio::{
-    io::AsyncWriteExt,
-    process::{self, ChildStdin},
+    io::{AsyncBufReadExt, BufReader, Lines},
+    net::unix::{OwnedReadHalf, OwnedWriteHalf},
+};
+
+use crate::{
+    child::Loss,
+    exit::{Exit, Failure},
+    family::send,
 };
 
 /// The first argument of a guardian. No command for people.
-const ARGUMENT: &str = "--guardian";
+pub(crate) const ARGUMENT: &str = "--guardian";
 
-/// How often to look whether a group has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The last word about a command that the guardian had told to end.
+pub(crate) const TOLD: &str = "told";
 
-/// The guardian as the holder of the lock sees it.
-#[derive(Debug)]
-pub(crate) struct Guardian {
-    process: process::Child,
-    /// To wait for a process closes its input, unless it is kept apart.
-    input: Option<ChildStdin>,
-}
+/// How often to look who is left.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-impl Guardian {
-    /// Starts a guardian, which does nothing yet.
-    pub(crate) fn start(grace: Duration) -> io::Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
-        let grace = grace.as_millis().to_string();
-        command.args([ARGUMENT, &grace]).stdin(Stdio::piped());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        // Neither the terminal nor the end of the holder's group reaches it.
-        command.process_group(0);
-        let mut process = process::Command::from(command).spawn()?;
-        let input = process.stdin.take();
-        Ok(Self { process, input })
-    }
-
-    /// Names the group, and says how long the lock is valid from now on. Called again after each extension.
-    pub(crate) async fn guard(&mut self, group: Pid, valid_for: Duration) {
-        let line = format!("{group} {}\n", (now() + valid_for).as_millis());
-        if let Some(input) = &mut self.input {
-            // An error means that the guardian has ended, which `ended` reports.
-            let _ = input.write_all(line.as_bytes()).await;
-        }
-    }
-
-    /// Waits until the guardian has ended: because the lock has, or because somebody has killed it.
-    pub(crate) async fn ended(&mut self) {
-        let _ = self.process.wait().await;
-    }
-
-    /// Ends the rest of the group, and then the guardian.
-    pub(crate) async fn finish(self) {
-        let Self { mut process, input } = self;
-        drop(input);
-        let _ = process.wait().await;
-    }
-}
-
-/// Returns the grace if this process is to be a guardian.
-pub(crate) fn grace() -> Option<Duration> {
-    let mut arguments = std::env::args_os()
-        .skip(1)
-        .map_while(|it| it.into_string().ok());
-    let is_guardian = arguments.next()? == ARGUMENT;
-    let grace = arguments.next()?.parse().ok()?;
-    is_guardian.then(|| Duration::from_millis(grace))
-}
-
-/// Guards the group that the holder names, until the lock or the holder ends.
-pub(crate) fn run(grace: Duration) {
-    let (sender, lines) = mpsc::channel();
-    thread::spawn(move || {
-        for line in io::stdin().lock().lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    let (mut group, mut valid_until) = (None, Duration::MAX);
-    loop {
-        let left = valid_until.saturating_sub(now());
-        match lines.recv_timeout(left.saturating_sub(grace).min(Duration::from_secs(3600))) {
-            Ok(line) => {
-                let Some((id, millis)) = parse(&line) else {
-                    continue;
-                };
-                group = Some(Pid::from_raw(id));
-                valid_until = Duration::from_millis(millis);
-            }
-            Err(RecvTimeoutError::Timeout) if left > grace => {}
-            // The lock is about to end, or the holder has ended: by itself, or because somebody has killed it.
-            Err(error) => {
-                let left = match error {
-                    RecvTimeoutError::Timeout => left,
-                    RecvTimeoutError::Disconnected => left.min(grace),
-                };
-                if let Some(group) = group {
-                    end(group, left);
-                }
-                return;
-            }
-        }
-    }
-}
+/// How long to wait for processes after SIGKILL. One that hangs in the kernel may never end.
+pub(crate) const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Returns the time since the machine was started. All its processes agree on it, and it goes on while the machine sleeps.
-fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;
     #[cfg(not(target_os = "linux"))]
@@ -126,40 +62,165 @@ fn now() -> Duration {
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
-/// Reads the id of a group, and until when the lock is valid, in milliseconds.
-fn parse(line: &str) -> Option<(i32, u64)> {
-    let (group, millis) = line.split_once(' ')?;
-    let group = group.parse().ok().filter(|it| *it > 1)?;
-    Some((group, millis.parse().ok()?))
+/// What the guardian says.
+pub(crate) enum Report {
+    Started(Pid),
+    Failed(Failure),
+    /// How the command has ended, and why the guardian had told it to.
+    Ended(Exit, Option<Loss>),
+    /// All that was to end has ended.
+    Done,
+    /// Somebody has killed the guardian.
+    Gone,
 }
 
-/// Ends a group: with SIGTERM, and with SIGKILL after the time. Returns as soon as the group has ended.
-pub(crate) fn end(group: Pid, within: Duration) {
-    let until = now() + within;
-    if killpg(group, Signal::SIGTERM).is_err() {
-        return; // nobody is left
-    }
-    // One that is stopped could not act on it.
-    let _ = killpg(group, Signal::SIGCONT);
-    while now() < until {
-        thread::sleep(LOOK_EVERY.min(until.saturating_sub(now())));
-        if killpg(group, None).is_err() {
-            return;
-        }
-    }
-    let _ = killpg(group, Signal::SIGKILL);
+/// The guardian as the program sees it.
+pub(crate) struct Guardian {
+    pub(crate) id: Pid,
+    has_ended: bool,
+    words: OwnedWriteHalf,
+    reports: Option<Lines<BufReader<OwnedReadHalf>>>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Guardian {
+    /// Starts a guardian, which starts the command.
+    pub(crate) fn start(
+        command: &[OsString],
+        hold: &Hold,
+        grace: Duration,
+    ) -> Result<Self, Failure> {
+        #[cfg(target_os = "linux")]
+        nix::sys::prctl::set_child_subreaper(true).map_err(io::Error::from)?;
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut guardian = own_program()?;
+        guardian.arg(ARGUMENT).arg(grace.as_millis().to_string());
+        let group = getpgrp();
+        guardian.arg(group.to_string());
+        guardian.args(command);
+        guardian.env("REDLOCK_KEY", OsStr::from_bytes(hold.key().as_bytes()));
+        guardian.env("REDLOCK_TOKEN", hold.token().to_string());
+        guardian.env_remove("REDLOCK_FENCE");
+        if let Some(fence) = hold.fencing_token() {
+            guardian.env("REDLOCK_FENCE", fence.to_string());
+        }
+        guardian.stdin(OwnedFd::from(theirs));
+        // A group of another namespace has no id here. The command could not join it, so they all stay in it.
+        if group.as_raw() != 0 {
+            guardian.process_group(0);
+        }
+        let id = Pid::from_child(&guardian.spawn()?);
+        drop(guardian); // and with it the other end of the socket
+        send_input(&ours)?;
+        ours.set_nonblocking(true)?;
+        let (reports, words) = tokio::net::UnixStream::from_std(ours)?.into_split();
+        Ok(Self {
+            id,
+            has_ended: false,
+            words,
+            reports: Some(BufReader::new(reports).lines()),
+        })
+    }
 
-    #[test]
-    fn only_a_group_of_its_own_is_guarded() {
-        assert_eq!(parse("17 250"), Some((17, 250)));
-        // These would be this group, all processes, and init.
-        for line in ["0 250", "-1 250", "1 250", "17", "17 x", ""] {
-            assert_eq!(parse(line), None, "{line}");
+    /// Waits for the next report. Nothing comes after the last one.
+    pub(crate) async fn report(&mut self) -> Report {
+        loop {
+            let Some(reports) = &mut self.reports else {
+                return std::future::pending().await;
+            };
+            let Ok(Some(line)) = reports.next_line().await else {
+                self.reports = None;
+                return Report::Gone;
+            };
+            if let Some(report) = parse(&line) {
+                return report;
+            }
         }
     }
+
+    pub(crate) const fn is_gone(&self) -> bool {
+        self.reports.is_none()
+    }
+
+    /// Says until when the lock is valid, or when all that has not ended gets SIGKILL. Never waits: a guardian that is
+    /// stopped does not read.
+    pub(crate) fn tell(&self, word: &str, time: Duration) {
+        let line = format!("{word} {}\n", time.as_millis());
+        let _ = self.words.try_write(line.as_bytes());
+    }
+
+    /// Reaps what has ended, orphans too, and continues the guardian if it was stopped.
+    pub(crate) fn look(&mut self) {
+        while let Ok(Some((child, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            if child != self.id {
+                continue;
+            }
+            if status.stopped() {
+                send(&[child], Signal::CONT);
+            } else {
+                self.has_ended = true;
+            }
+        }
+    }
+
+    /// Ends the guardian, which has nothing left to do.
+    pub(crate) fn end(self) {
+        if !self.has_ended {
+            send(&[self.id], Signal::KILL);
+            let _ = waitpid(Some(self.id), WaitOptions::empty());
+        }
+    }
+}
+
+/// Returns a command for another process of this program: the same file, even if there is a newer one in its place by now.
+fn own_program() -> io::Result<Command> {
+    #[cfg(target_os = "linux")]
+    let path = "/proc/self/exe";
+    #[cfg(not(target_os = "linux"))]
+    let path = std::env::current_exe()?;
+    let mut command = Command::new(path);
+    command.arg0("redlock");
+    Ok(command)
+}
+
+/// Sends the standard input of the command. The guardian has another one.
+fn send_input(guardian: &UnixStream) -> io::Result<()> {
+    let input = io::stdin();
+    let files = [input.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut message = SendAncillaryBuffer::new(&mut space);
+    message.push(SendAncillaryMessage::ScmRights(&files));
+    let bytes = [IoSlice::new(b"\n")];
+    sendmsg(guardian, &bytes, &mut message, SendFlags::empty())?;
+    Ok(())
+}
+
+/// Reads what `Guard` reports.
+fn parse(line: &str) -> Option<Report> {
+    let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+    Some(match word {
+        "started" => Report::Started(Pid::from_raw(rest.parse().ok()?)?),
+        "failed" => {
+            let (code, message) = rest.split_once(' ')?;
+            let is_missing = code.parse() == Ok(Exit::NotFound.code());
+            let exit = if is_missing {
+                Exit::NotFound
+            } else {
+                Exit::NotExecutable
+            };
+            Report::Failed(Failure::new(exit, message))
+        }
+        "ended" => {
+            let mut words = rest.split(' ');
+            let kind = words.next()?;
+            let number = words.next()?.parse().ok()?;
+            let exit = match kind {
+                "signal" => Exit::Signal(number),
+                _ => Exit::Of(u8::try_from(number).unwrap_or(u8::MAX)),
+            };
+            let loss = (words.next()? == TOLD).then_some(Loss::Stopped);
+            Report::Ended(exit, loss)
+        }
+        "done" => Report::Done,
+        _ => return None,
+    })
 }

@@ -4,15 +4,15 @@ mod args;
 mod child;
 mod connection;
 mod exit;
+mod family;
+mod guard;
 mod guardian;
 mod inspect;
-mod launch;
 mod nodes;
 mod nodes_file;
 mod output;
 mod run;
 mod signals;
-mod terminal;
 mod unlock;
 mod waiting;
 mod watch;
@@ -28,12 +28,8 @@ use self::{
 };
 
 fn main() -> ExitCode {
-    if let Some(exit) = launch::launch() {
+    if let Some(exit) = guard::main() {
         return exit.into();
-    }
-    if let Some(grace) = guardian::grace() {
-        guardian::run(grace);
-        return Exit::Ok.into();
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -46,7 +42,10 @@ fn main() -> ExitCode {
     };
     let output = Output::new(cli.json, cli.color);
     match execute(cli, &output) {
-        Ok(exit) => exit.into(),
+        Ok(exit) => {
+            exit.end_by_signal();
+            exit.into()
+        }
         Err(failure) => {
             output.failure(&failure);
             failure.exit.into()

@@ -39,10 +39,6 @@ pub(crate) async fn run(
             output.failure(&failure);
             Ok(Exit::Of(args.conflict_exit_code))
         }
-        Ok(Exit::Lost) => {
-            let message = "the lock was lost before the command was done";
-            Err(Failure::new(Exit::Lost, message))
-        }
         outcome => outcome,
     }
 }
@@ -64,9 +60,10 @@ pub(crate) async fn elect(
     worker.is_endless = true;
     loop {
         match worker.work(options).await {
-            Ok(Exit::Lost) => output.failure(&Failure::new(Exit::Lost, "the leadership was lost")),
-            // An outage.
-            Err(failure) if failure.exit == Exit::Unavailable => output.failure(&failure),
+            // A lost leadership, or an outage.
+            Err(failure) if [Exit::Lost, Exit::Unavailable].contains(&failure.exit) => {
+                output.failure(&failure);
+            }
             outcome => {
                 worker.end().await;
                 return outcome;
@@ -155,13 +152,13 @@ impl<'a> Worker<'a> {
         };
         let guard = tokio::select! {
             biased;
-            signal = signals.next() => Err(signal),
+            signal = signals.next_ending() => Err(signal),
             guard = acquiring => Ok(guard),
         };
         output.progress("");
         let guard = match guard {
             Ok(guard) => guard?,
-            Err(signal) => return Ok(Exit::of_signal(signal as i32)),
+            Err(signal) => return Ok(Exit::Signal(signal.as_raw())),
         };
         let outcome = child::run(&work.command, guard.hold(), *grace, signals).await;
         match *keep_for {

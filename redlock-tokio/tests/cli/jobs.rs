@@ -1,0 +1,235 @@
+//! The program as a job: of a shell on a terminal, and in the background, as `flock`, `timeout` and `nohup` taught.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use crate::process::{Bed, PROGRAM, Pid, code, end_of, text, wait_for};
+
+/// A shell on a terminal of its own, by `script` of util-linux, with a keyboard.
+struct Shell {
+    process: Child,
+    shown: Arc<Mutex<String>>,
+}
+
+impl Shell {
+    fn start(bed: &Bed) -> Self {
+        let mut command = Command::new("script");
+        let shell = "bash --norc --noprofile --noediting -i";
+        command.args(["--quiet", "--return", "--echo", "never", "--command", shell]);
+        command.arg("/dev/null").current_dir(bed.path("."));
+        command.env("REDLOCK_NODES", bed.servers.urls().join(","));
+        command.env("REDLOCK_DURABILITY", "fsync-always");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("apt-get install bsdutils");
+        let mut output = process.stdout.take().unwrap();
+        let shown = Arc::new(Mutex::new(String::new()));
+        let all = Arc::clone(&shown);
+        thread::spawn(move || {
+            let mut bytes = [0; 1024];
+            while let Ok(count @ 1..) = output.read(&mut bytes) {
+                *all.lock().unwrap() += &String::from_utf8_lossy(&bytes[..count]);
+            }
+        });
+        Self { process, shown }
+    }
+
+    /// Presses keys: Ctrl-C is `\x03`, and Ctrl-Z is `\x1a`.
+    fn press(&mut self, keys: &str) {
+        let keyboard = self.process.stdin.as_mut().unwrap();
+        keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Types a line, in which `redlock` is the program.
+    fn line(&mut self, line: &str) {
+        let line = line.replace("redlock", &format!("{PROGRAM} --node-timeout 500ms"));
+        self.press(&format!("{line}\n"));
+    }
+
+    fn wait_for(&self, expected: &str) {
+        let shown = || self.shown.lock().unwrap().clone();
+        wait_for(&format!("{expected:?} in {:?}", shown()), || {
+            shown().contains(expected).then_some(())
+        });
+    }
+
+    fn shows(&self, text: &str) -> bool {
+        self.shown.lock().unwrap().contains(text)
+    }
+
+    fn end(mut self) {
+        self.press("exit\n");
+        end_of(&mut self.process);
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // The terminal is gone with it, and its jobs with the terminal.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_background_job_that_reads_goes_on_in_the_foreground() {
+    let bed = Bed::new();
+    let mut shell = Shell::start(&bed);
+    shell.line("redlock run k -- sh -c 'echo $$ > pid; read line; echo got $line' &");
+    bed.pid("pid");
+    shell.line("fg");
+    shell.line("a word");
+    shell.wait_for("got a word");
+    shell.line("echo code=$?");
+    shell.wait_for("code=0");
+    shell.end();
+}
+
+#[test]
+fn a_job_that_was_stopped_goes_on_if_its_lock_is_valid() {
+    let bed = Bed::new();
+    let mut shell = Shell::start(&bed);
+    shell.line("redlock run k -- sh -c 'echo $$ > pid; read line; echo got $line'");
+    bed.pid("pid");
+    shell.press("\x1a");
+    shell.wait_for("Stopped");
+    // Of the program, for the person at the terminal.
+    shell.wait_for("redlock: the command is stopped");
+    shell.line("fg");
+    shell.line("a word");
+    shell.wait_for("got a word");
+    shell.line("echo code=$?");
+    shell.wait_for("code=0");
+    shell.end();
+}
+
+#[test]
+fn a_job_that_stays_stopped_ends_with_its_lock() {
+    let bed = Bed::new();
+    let mut shell = Shell::start(&bed);
+    shell.line("redlock run --ttl 2s --grace 500ms k -- sh -c 'echo $$ > pid; sleep 60; echo no'");
+    let command = bed.pid("pid");
+    shell.press("\x1a");
+    shell.wait_for("Stopped");
+    let next = bed.run("", "true").output().unwrap();
+    assert_eq!(code(&next), 0, "{}", text(&next.stderr));
+    assert!(!command.runs());
+    shell.line("fg");
+    shell.line("echo code=$?");
+    shell.wait_for("code=76");
+    shell.end();
+}
+
+#[test]
+fn a_command_that_stays_stopped_ends_with_its_lock() {
+    let bed = Bed::new();
+    let mut program = bed.run("--ttl 2s --grace 500ms", "echo $$ > pid; kill -STOP $$");
+    let mut program = program.stderr(Stdio::piped()).spawn().unwrap();
+    let next = {
+        bed.pid("pid");
+        bed.run("--wait 20s", "true").output().unwrap()
+    };
+    assert_eq!(code(&next), 0, "{}", text(&next.stderr));
+    assert_eq!(end_of(&mut program), Some(76));
+    let output = program.wait_with_output().unwrap();
+    let shown = text(&output.stderr);
+    assert!(shown.contains("stopped"), "{shown}");
+}
+
+#[test]
+fn a_stopped_command_ends_when_the_program_is_told_to() {
+    let bed = Bed::new();
+    let mut program = bed.run("", "echo $$ > pid; exec sleep 60").spawn().unwrap();
+    let command = bed.pid("pid");
+    command.signal("STOP");
+    wait_for("the stop", || {
+        command.state().filter(|it| it.0 == 'T').map(|_| ())
+    });
+    Pid::of(&program).signal("TERM");
+    assert_eq!(end_of(&mut program), Some(143));
+}
+
+#[test]
+fn ignored_signals_stay_ignored() {
+    let bed = Bed::new();
+    let script = "echo $$ > pid; while ! [ -e go ]; do sleep 0.01; done; exit 5";
+    // A shell has its background jobs ignore the second and the third.
+    for (start, signal) in [
+        ("exec nohup", "HUP"),
+        ("trap '' INT; exec", "INT"),
+        ("trap '' QUIT; exec", "QUIT"),
+        ("trap '' USR1; exec", "USR1"),
+    ] {
+        let inner = bed.run("", script);
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{start} \"$@\""), "sh", PROGRAM]);
+        command.args(inner.get_args()).stdin(Stdio::null());
+        command.current_dir(bed.path(".")).stdout(Stdio::null());
+        for (name, value) in inner
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)))
+        {
+            command.env(name, value);
+        }
+        let mut program = command.spawn().unwrap();
+        let command = bed.pid("pid");
+        Pid::of(&program).guardian().signal(signal);
+        Pid::of(&program).signal(signal);
+        command.signal(signal);
+        fs::write(bed.path("go"), "").unwrap();
+        assert_eq!(end_of(&mut program), Some(5), "{signal}");
+        fs::remove_file(bed.path("go")).unwrap();
+        fs::remove_file(bed.path("pid")).unwrap();
+    }
+}
+
+#[test]
+fn a_signal_from_the_keyboard_comes_once_and_one_from_a_process_too() {
+    let bed = Bed::new();
+    let mut shell = Shell::start(&bed);
+    let script =
+        "trap \"echo int >> ints\" INT; echo $PPID > guardian; read line; read line; read line";
+    shell.line(&format!("redlock run k -- bash -c '{script}'"));
+    let guardian = bed.pid("guardian");
+    let count = |expected: usize| {
+        wait_for(&format!("{expected} signals"), || {
+            let ints = fs::read_to_string(bed.path("ints")).unwrap_or_default();
+            (ints.lines().count() >= expected).then_some(())
+        });
+    };
+    shell.press("\x03");
+    count(1);
+    // Of a process: the program alone gets it, and passes it on.
+    let (_, program) = guardian.state().unwrap();
+    Pid(program).signal("INT");
+    count(2);
+    shell.press("\x03");
+    count(3);
+    shell.line("\n\n");
+    shell.line("echo code=$?");
+    shell.wait_for("code=0");
+    assert_eq!(
+        fs::read_to_string(bed.path("ints")).unwrap(),
+        "int\n".repeat(3)
+    );
+    shell.end();
+}
+
+#[test]
+fn a_key_that_ends_the_command_ends_the_script_around_it() {
+    let bed = Bed::new();
+    let mut shell = Shell::start(&bed);
+    let script =
+        "redlock run k -- sh -c \"echo > started; exec sleep 60\"; echo went $((1 + 1)) on";
+    shell.line(&format!("bash -c '{script}'"));
+    bed.trace("started");
+    shell.press("\x03");
+    shell.line("echo code=$?");
+    shell.wait_for("code=130");
+    assert!(!shell.shows("went 2 on"));
+    shell.end();
+}

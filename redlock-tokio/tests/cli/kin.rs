@@ -1,0 +1,166 @@
+//! All that stems from a command ends with the lock, whoever its parent is, and nothing else does.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::sys::signal::{Signal, kill};
+
+use crate::process::{Bed, PROGRAM, Pid, code, end_of, text, wait_for};
+
+/// A command that writes its id, and does not end when it is told to.
+fn defies(name: &str) -> String {
+    format!("sh -c 'trap \"\" TERM; echo $$ > {name}; while :; do sleep 0.01; done'")
+}
+
+#[test]
+fn no_descendant_goes_on_beside_the_next_holder() {
+    let bed = Bed::new();
+    let inner = format!("{PROGRAM} --node-timeout 500ms run --grace 5s inner --");
+    // Each has a group of its own, the second a session, and the third a guardian with a longer grace.
+    let starters = ["timeout 60", "setsid", &inner];
+    let names = ["timeout", "setsid", "inner"];
+    let started = starters.iter().zip(names);
+    let mut script: String = started
+        .map(|(starter, name)| format!("{starter} {} & ", defies(name)))
+        .collect();
+    script += "wait";
+    for signal in ["KILL", "STOP"] {
+        let mut program = bed.run("--ttl 2s --grace 500ms", &script).spawn().unwrap();
+        let commands = names.map(|it| bed.pid(it));
+        Pid::of(&program).signal(signal);
+        let next = bed.run("", "true").output().unwrap();
+        assert_eq!(code(&next), 0, "{}", text(&next.stderr));
+        let left: Vec<_> = commands.iter().filter(|it| it.runs()).collect();
+        assert!(left.is_empty(), "{signal}: {left:?} of {commands:?}");
+        if signal == "STOP" {
+            Pid::of(&program).signal("CONT");
+            assert_eq!(end_of(&mut program), Some(76));
+        }
+        program.wait().unwrap();
+        names
+            .iter()
+            .for_each(|it| fs::remove_file(bed.path(it)).unwrap());
+    }
+}
+
+#[test]
+fn what_the_command_leaves_in_its_session_ends_with_it_and_a_daemon_does_not() {
+    let bed = Bed::new();
+    let daemon = "setsid sh -c 'echo $$ > daemon; exec sleep 3' > /dev/null 2>&1 &";
+    let left = "sleep 60 & echo $! > left; timeout 60 sh -c 'echo $$ > timeout; exec sleep 59' &";
+    let script =
+        format!("{left} {daemon} while ! [ -s daemon -a -s timeout ]; do sleep 0.01; done; exit 6");
+    let mut program = bed.run("--grace 300ms", &script).spawn().unwrap();
+    assert_eq!(end_of(&mut program), Some(6));
+    assert!(!bed.pid("left").runs() && !bed.pid("timeout").runs());
+    assert!(bed.pid("daemon").runs(), "a daemon is on its own");
+}
+
+#[test]
+fn the_program_ends_the_command_itself_if_the_guardian_is_stopped() {
+    let bed = Bed::new();
+    for is_taken_away in [true, false] {
+        let options = "--ttl 2s --grace 500ms";
+        let mut program = bed.run(options, &defies("pid")).spawn().unwrap();
+        let command = bed.pid("pid");
+        let guardian = nix::unistd::Pid::from_raw(Pid::of(&program).guardian().0);
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // However often it is continued.
+                while !is_over.load(Ordering::Relaxed) && kill(guardian, Signal::SIGSTOP).is_ok() {
+                    thread::yield_now();
+                }
+            });
+            if is_taken_away {
+                let unlock = bed.redlock("unlock k --yes").output().unwrap();
+                assert_eq!(code(&unlock), 0);
+            } else {
+                bed.servers.get(0).freeze();
+                bed.servers.get(1).freeze();
+            }
+            let limit = Instant::now() + Duration::from_secs(20);
+            while program.try_wait().unwrap().is_none() && Instant::now() < limit {
+                thread::sleep(Duration::from_millis(5));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert!(!command.runs(), "taken away: {is_taken_away}");
+        assert_eq!(end_of(&mut program), Some(76));
+        bed.servers.get(0).thaw();
+        bed.servers.get(1).thaw();
+        fs::remove_file(bed.path("pid")).unwrap();
+    }
+}
+
+#[test]
+fn a_killed_guardian_ends_the_command_with_its_grace() {
+    let bed = Bed::new();
+    let script = "trap 'echo > told; sleep 60' TERM; echo $$ > pid; while :; do sleep 0.01; done";
+    let mut program = bed.run("--grace 1s", script);
+    let mut program = program.stderr(Stdio::piped()).spawn().unwrap();
+    let command = bed.pid("pid");
+    Pid::of(&program).guardian().signal("KILL");
+    bed.trace("told");
+    assert_eq!(end_of(&mut program), Some(76));
+    assert!(!command.runs());
+    let output = program.wait_with_output().unwrap();
+    let shown = text(&output.stderr);
+    assert!(shown.contains("guardian"), "{shown}");
+}
+
+#[test]
+fn a_program_that_is_replaced_on_disk_goes_on() {
+    let bed = Bed::new();
+    let copy = bed.path("redlock");
+    // By a process of its own: one of another test might inherit an open file, which could not be executed.
+    let copied = Command::new("cp").arg(PROGRAM).arg(&copy).status().unwrap();
+    assert!(copied.success());
+    let mut holder = bed.run("", "echo > held; exec sleep 60").spawn().unwrap();
+    bed.trace("held");
+    let mut waiting = ["run", "elect"].map(|name| {
+        let mut command = Command::new(&copy);
+        command.args(["--node-timeout", "500ms", name, "k", "--", "true"]);
+        command.env("REDLOCK_NODES", bed.servers.urls().join(","));
+        command.env("REDLOCK_DURABILITY", "fsync-always");
+        command.spawn().unwrap()
+    });
+    fs::write(bed.path("new"), "not a program").unwrap();
+    fs::rename(bed.path("new"), &copy).unwrap();
+    Pid::of(&holder).signal("TERM");
+    assert_eq!(end_of(&mut holder), Some(143));
+    for program in &mut waiting {
+        assert_eq!(end_of(program), Some(0));
+    }
+}
+
+#[test]
+fn process_1_of_a_container_reaps_zombies_which_keep_no_lock() {
+    let bed = Bed::new();
+    // Of two orphans one ends before the command does, and one with it.
+    let script =
+        "(sleep 0.2 & echo $! > early); (sleep 60 & echo $! > late); sleep 1; echo $$ > pid";
+    let inner = bed.run("--max-ttl 60s --ttl 60s --grace 29s", script);
+    let is_root = nix::unistd::Uid::effective().is_root();
+    let mut command = Command::new(if is_root { "unshare" } else { "sudo" });
+    if !is_root {
+        command.args(["--non-interactive", "--preserve-env", "unshare"]);
+    }
+    command.args(["--pid", "--fork", "--mount-proc", PROGRAM]);
+    command.args(inner.get_args()).stdin(Stdio::null());
+    command.current_dir(bed.path("."));
+    for (name, value) in inner
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)))
+    {
+        command.env(name, value);
+    }
+    let mut program = command.spawn().unwrap();
+    let ended = wait_for("the end of process 1", || program.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
+}
