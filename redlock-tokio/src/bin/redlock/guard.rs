@@ -47,9 +47,10 @@ pub(crate) fn main() -> Option<Exit> {
     }
     let mut number = || arguments.next()?.to_str()?.parse().ok();
     let grace = Duration::from_millis(number()?);
+    let valid_until = Duration::from_millis(number()?);
     let group = number()?.try_into().ok()?;
     let command: Vec<_> = arguments.collect();
-    let outcome = Guard::start(grace, group, &command).map(Guard::run);
+    let outcome = Guard::start(grace, valid_until, group, &command).map(Guard::run);
     Some(outcome.map_or(Exit::Internal, |()| Exit::Ok))
 }
 
@@ -82,7 +83,12 @@ struct Ending {
 }
 
 impl Guard {
-    fn start(grace: Duration, group: i32, command: &[OsString]) -> io::Result<Self> {
+    fn start(
+        grace: Duration,
+        valid_until: Duration,
+        group: i32,
+        command: &[OsString],
+    ) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         {
             nix::sys::prctl::set_child_subreaper(true)?;
@@ -108,7 +114,7 @@ impl Guard {
             events,
             grace,
             family: Family::default(),
-            valid_until: Duration::MAX,
+            valid_until,
             stopped_until: None,
             ending: None,
             has_told: false,

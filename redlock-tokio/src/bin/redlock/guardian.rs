@@ -93,9 +93,10 @@ impl Guardian {
         nix::sys::prctl::set_child_subreaper(true).map_err(io::Error::from)?;
         let (ours, theirs) = UnixStream::pair()?;
         let mut guardian = own_program()?;
-        guardian.arg(ARGUMENT).arg(grace.as_millis().to_string());
         let group = getpgrp();
-        guardian.arg(group.to_string());
+        let valid_until = now() + hold.remaining();
+        let numbers = [grace, valid_until].map(|it| it.as_millis().to_string());
+        guardian.arg(ARGUMENT).args(numbers).arg(group.to_string());
         guardian.args(command);
         guardian.env("REDLOCK_KEY", OsStr::from_bytes(hold.key().as_bytes()));
         guardian.env("REDLOCK_TOKEN", hold.token().to_string());
