@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use crate::process::{Bed, PROGRAM, Pid, code, end_of, text, wait_for};
+use crate::process::{Bed, PROGRAM, Pid, code, end_of, text, variables, wait_for};
 
 /// A shell on a terminal of its own, by `script` of util-linux, with a keyboard.
 struct Shell {
@@ -169,12 +169,7 @@ fn ignored_signals_stay_ignored() {
         command.args(["-c", &format!("{start} \"$@\""), "sh", PROGRAM]);
         command.args(inner.get_args()).stdin(Stdio::null());
         command.current_dir(bed.path(".")).stdout(Stdio::null());
-        for (name, value) in inner
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?)))
-        {
-            command.env(name, value);
-        }
+        command.envs(variables(&inner));
         let mut program = command.spawn().unwrap();
         let command = bed.pid("pid");
         Pid::of(&program).guardian().signal(signal);
@@ -231,5 +226,20 @@ fn a_key_that_ends_the_command_ends_the_script_around_it() {
     shell.line("echo code=$?");
     shell.wait_for("code=130");
     assert!(!shell.shows("went 2 on"));
+    shell.end();
+}
+
+#[test]
+fn a_script_can_read_after_a_shell_under_the_lock_was_killed() {
+    let bed = Bed::new();
+    let mut shell = Shell::start(&bed);
+    let inner = "redlock run --grace 200ms k -- bash --norc --noprofile --noediting -i";
+    shell.line(&format!("sh -c '{inner}; read line; echo got $line'"));
+    shell.line("echo > inner");
+    bed.trace("inner");
+    assert_eq!(code(&bed.redlock("unlock k --yes").output().unwrap()), 0);
+    shell.wait_for("the lock was lost");
+    shell.line("a word");
+    shell.wait_for("got a word");
     shell.end();
 }

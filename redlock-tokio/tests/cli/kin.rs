@@ -10,7 +10,7 @@ use std::{
 
 use nix::sys::signal::{Signal, kill};
 
-use crate::process::{Bed, PROGRAM, Pid, code, end_of, text, wait_for};
+use crate::process::{Bed, PROGRAM, Pid, code, end_of, text, variables, wait_for};
 
 /// A command that writes its id, and does not end when it is told to.
 fn defies(name: &str) -> String {
@@ -59,6 +59,35 @@ fn what_the_command_leaves_in_its_session_ends_with_it_and_a_daemon_does_not() {
     assert_eq!(end_of(&mut program), Some(6));
     assert!(!bed.pid("left").runs() && !bed.pid("timeout").runs());
     assert!(bed.pid("daemon").runs(), "a daemon is on its own");
+}
+
+#[test]
+fn a_child_of_the_shell_that_became_the_program_goes_on() {
+    let bed = Bed::new();
+    let inner = bed.run("--grace 200ms", "echo > begun; exec sleep 60");
+    let mut command = Command::new("sh");
+    let shell = "sleep 60 & echo $! > other; exec \"$@\"";
+    command
+        .args(["-c", shell, "sh", PROGRAM])
+        .args(inner.get_args());
+    command.current_dir(bed.path(".")).stdin(Stdio::null());
+    command.envs(variables(&inner));
+    for is_killed in [true, false] {
+        let mut program = command.spawn().unwrap();
+        bed.trace("begun");
+        let other = bed.pid("other");
+        if is_killed {
+            Pid::of(&program).guardian().signal("KILL");
+        } else {
+            let unlock = bed.redlock("unlock k --yes").output().unwrap();
+            assert_eq!(code(&unlock), 0);
+        }
+        assert_eq!(end_of(&mut program), Some(76));
+        assert!(other.runs(), "guardian killed: {is_killed}");
+        other.signal("KILL");
+        fs::remove_file(bed.path("begun")).unwrap();
+        fs::remove_file(bed.path("other")).unwrap();
+    }
 }
 
 #[test]
@@ -154,12 +183,7 @@ fn process_1_of_a_container_reaps_zombies_which_keep_no_lock() {
     command.args(["--pid", "--fork", "--mount-proc", PROGRAM]);
     command.args(inner.get_args()).stdin(Stdio::null());
     command.current_dir(bed.path("."));
-    for (name, value) in inner
-        .get_envs()
-        .filter_map(|(name, value)| Some((name, value?)))
-    {
-        command.env(name, value);
-    }
+    command.envs(variables(&inner));
     let mut program = command.spawn().unwrap();
     let ended = wait_for("the end of process 1", || program.try_wait().unwrap());
     assert_eq!(ended.code(), Some(0));

@@ -77,6 +77,12 @@ pub(crate) fn program<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -
     command
 }
 
+/// Returns the variables that a command sets, for one that starts it in another way.
+pub(crate) fn variables(command: &Command) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+    let all = command.get_envs();
+    all.filter_map(|(name, value)| Some((name, value?)))
+}
+
 fn written(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     text.ends_with('\n').then_some(text)

@@ -1,7 +1,12 @@
 //! The command, for as long as the lock is held, as the program sees it. `guardian` is its parent.
 
-use std::{ffi::OsString, fmt, time::Duration};
+use std::{ffi::OsString, fmt, io, time::Duration};
 
+use nix::{
+    errno::Errno,
+    sys::signal::{SigSet, Signal as Stop, killpg},
+    unistd::{getpgrp, tcgetpgrp, tcsetpgrp},
+};
 use redlock_tokio::{Hold, LossReason};
 use rustix::process::{Pid, Signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -51,6 +56,7 @@ pub(crate) async fn run(
         }
     }
     child.guardian.end();
+    take_terminal();
     match (child.loss, child.outcome) {
         (None, Some(outcome)) => outcome,
         (loss, _) => Err(Failure::new(Exit::Lost, loss.unwrap_or(Loss::Guardian))),
@@ -96,11 +102,9 @@ struct Child {
 
 impl Child {
     fn start(command: &[OsString], hold: &Hold, grace: Duration) -> Result<Self, Failure> {
+        let mut family = Family::of_guardian();
         let guardian = Guardian::start(command, hold, grace)?;
-        let family = Family {
-            guardian: Some(guardian.id),
-            command: None,
-        };
+        family.set_guardian(guardian.id);
         Ok(Self {
             guardian,
             family,
@@ -176,5 +180,17 @@ impl Child {
             self.is_killed = true;
         }
         members.is_empty() || self.kill_at.is_some_and(|it| it.elapsed() > LAST_WAIT)
+    }
+}
+
+/// Takes the terminal if nobody has it: a shell under the lock, which gives its jobs the terminal, was killed. What follows in
+/// a script could not read otherwise.
+fn take_terminal() {
+    let is_left = tcgetpgrp(io::stdin()).is_ok_and(|it| killpg(it, None) == Err(Errno::ESRCH));
+    let mut stops = SigSet::empty();
+    stops.add(Stop::SIGTTOU); // for a process that is not in the foreground
+    if is_left && stops.thread_block().is_ok() {
+        let _ = tcsetpgrp(io::stdin(), getpgrp());
+        let _ = stops.thread_unblock();
     }
 }

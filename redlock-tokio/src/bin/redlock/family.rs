@@ -7,34 +7,48 @@
 use nix::unistd::{self, getpgid, getpgrp, getsid};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Family {
     /// The command, while it runs. It is known even where no list of processes can be read.
     pub(crate) command: Option<Pid>,
-    /// The guardian, which stems from the program too, and does not belong to the family.
-    pub(crate) guardian: Option<Pid>,
+    /// The guardian, for the program: the family is what stems from it, or what the program has adopted from it.
+    guardian: Option<Pid>,
+    /// Other children of the program. A shell that becomes the program by `exec` leaves it those that it has.
+    others: Vec<Pid>,
 }
 
 impl Family {
-    /// Returns all that stem from this process.
+    /// Has a family that will stem from a guardian. This process has no part in what else it is the parent of.
+    pub(crate) fn of_guardian() -> Self {
+        let mut others = list::processes();
+        others.retain(|it| it.parent == Some(getpid()));
+        Self {
+            others: others.iter().map(|it| it.id).collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn set_guardian(&mut self, guardian: Pid) {
+        self.guardian = Some(guardian);
+    }
+
+    /// Returns all that live.
     pub(crate) fn members(&self) -> Vec<Pid> {
         let processes = list::processes();
-        let mut members = vec![getpid()];
+        let lives = |id| processes.iter().any(|it| it.id == id && !it.is_zombie);
+        let root = self.guardian.filter(|it| lives(*it));
+        let mut members = vec![root.unwrap_or_else(getpid)];
         let mut next = 0;
         while let Some(parent) = members.get(next).copied() {
             let children = processes.iter().filter(|it| it.parent == Some(parent));
-            members.extend(children.map(|it| it.id));
+            let children = children.map(|it| it.id);
+            members.extend(children.filter(|it| !self.others.contains(it)));
             next += 1;
         }
         members.remove(0);
+        members.extend(self.command.filter(|it| !members.contains(it)));
         let is_zombie = |id| processes.iter().any(|it| it.id == id && it.is_zombie);
-        members.retain(|it| Some(*it) != self.guardian && !is_zombie(*it));
-        if let Some(command) = self.command
-            && !members.contains(&command)
-            && !is_zombie(command)
-        {
-            members.push(command);
-        }
+        members.retain(|it| !is_zombie(*it));
         members
     }
 
