@@ -121,7 +121,7 @@ fn a_command_that_was_told_to_end_is_not_done_even_if_the_lock_comes_back() {
     wait_for("the renewal", || {
         let all = bed.servers.urls();
         let renewed = all.iter().filter(|it| remaining(it) > Some(4500));
-        (renewed.count() == 3).then_some(())
+        (renewed.count() >= 2).then_some(())
     });
     fs::write(bed.path("back"), "").unwrap();
     assert_eq!(end_of(&mut program), Some(76));

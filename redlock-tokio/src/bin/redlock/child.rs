@@ -39,7 +39,7 @@ pub(crate) async fn run(
                 Report::Failed(failure) => child.outcome = Some(Err(failure)),
                 Report::Ended(exit, loss) => child.conclude(exit, loss, left),
                 Report::Done => break,
-                Report::Gone => child.end(Loss::Guardian, grace.min(left)),
+                Report::Gone => child.lose_guardian(grace.min(left)),
             },
             received = signals.next() => child.handle(received),
             reason = hold.lost(), if !is_ending => {
@@ -134,8 +134,21 @@ impl Child {
         self.family.command = None;
     }
 
+    /// The guardian has ended too early. This process has adopted what has stemmed from it.
+    fn lose_guardian(&mut self, grace: Duration) {
+        if !self.has_begun() {
+            let message = "the guardian has ended before the command began";
+            self.outcome = Some(Err(Failure::new(Exit::Internal, message)));
+        }
+        self.end(Loss::Guardian, grace);
+    }
+
+    const fn has_begun(&self) -> bool {
+        self.family.command.is_some() || self.outcome.is_some()
+    }
+
     fn handle(&mut self, received: Received) {
-        let has_begun = self.family.command.is_some() || self.outcome.is_some();
+        let has_begun = self.has_begun();
         match received {
             Received::Child => self.guardian.look(),
             Received::Ending { signal, .. } if !has_begun => self.early.push(signal),
@@ -183,8 +196,8 @@ impl Child {
     }
 }
 
-/// Takes the terminal if nobody has it: a shell under the lock, which gives its jobs the terminal, was killed. What follows in
-/// a script could not read otherwise.
+/// Takes the terminal if the group that has it is gone: that of a shell that was killed under the lock. Otherwise what follows
+/// in a script could not read.
 fn take_terminal() {
     let is_left = tcgetpgrp(io::stdin()).is_ok_and(|it| killpg(it, None) == Err(Errno::ESRCH));
     let mut stops = SigSet::empty();

@@ -18,7 +18,8 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// Has a family that will stem from a guardian. This process has no part in what else it is the parent of.
+    /// Returns the family of a guardian that is about to start. What this process is the parent of already does not belong
+    /// to it.
     pub(crate) fn of_guardian() -> Self {
         let mut others = list::processes();
         others.retain(|it| it.parent == Some(getpid()));

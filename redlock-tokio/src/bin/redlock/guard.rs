@@ -272,7 +272,7 @@ impl Guard {
             let left = self.valid_until.saturating_sub(now()).as_secs_f64();
             if io::stderr().is_terminal() {
                 say(&format!(
-                    "the command is stopped: the lock ends in {left:.1} s, and the command with it"
+                    "the command is stopped: unless it goes on, it ends with its lock in {left:.1} s"
                 ));
             }
             self.stopped_until = Some(self.valid_until);
