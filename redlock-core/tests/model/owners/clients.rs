@@ -39,15 +39,11 @@ impl OwnerSetup {
     /// What a driver makes of a member's answer: the truth, unless it is broken.
     pub(super) fn report(&self, world: &OwnerWorld, client: usize, member: usize) -> MemberReport {
         let it = &world.members[member];
-        // A client that watches from the beginning knows its own authority before it makes mistakes.
-        let is_first = self.watched[client] && world.clients[client].server.is_none();
         let known: Vec<usize> = match self.mutation {
             _ if it.is_alone => Vec::new(),
             Some(Mutation::ListedMembersOnly) => self.lists[client].to_vec(),
             Some(Mutation::MastersOnly) => self.masters(world, member),
-            Some(Mutation::StrangersCounted) if client == 1 && !is_first => {
-                (0..world.members.len()).collect()
-            }
+            Some(Mutation::StrangersCounted) if client == 1 => (0..world.members.len()).collect(),
             _ => {
                 let is_known = |it: &usize| self.is_stranger(*it) == self.is_stranger(member);
                 (0..world.members.len()).filter(is_known).collect()

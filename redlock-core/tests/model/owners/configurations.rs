@@ -320,11 +320,10 @@ fn negative_controls() -> Vec<OwnerSetup> {
             ListedMembersOnly,
             "owners: NOT: a majority of the listed members",
         ),
-        STRANGERS.broken(
+        STRANGERS_AT_THE_START.broken(
             StrangersCounted,
             "owners: NOT: members of two authorities counted together",
         ),
-        STRANGERS_AT_THE_START.broken(StrangersCounted, "owners: NOT: the same at the start"),
         START.broken(
             JudgedOneByOne,
             "owners: NOT: the first majority that answers is believed",
