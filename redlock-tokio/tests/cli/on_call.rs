@@ -147,7 +147,7 @@ fn a_word_without_an_end_on_one_node_stays_when_the_lock_is_freed() {
 #[test]
 fn a_lock_that_restarted_nodes_may_have_forgotten_is_not_called_free() {
     let bed = Bed::new();
-    assert_eq!(code(&bed.output("try k --for 9s")), 0);
+    assert_eq!(code(&bed.output("run --keep-for 9s k -- true")), 0);
     for restarted in 0..2 {
         bed.servers.get(restarted).kill();
         bed.servers.get(restarted).restart().unwrap();
@@ -184,7 +184,10 @@ fn a_look_shows_the_database_and_how_many_permits_are_taken() {
             );
         }
     }
-    assert_eq!(code(&bed.output("try --permits 1 jobs --for 9s")), 0);
+    assert_eq!(
+        code(&bed.output("run --permits 1 --keep-for 9s jobs -- true")),
+        0
+    );
     let shown = text(&bed.output("inspect jobs").stdout);
     assert!(shown.starts_with("jobs: 1 permit is taken\n"), "{shown}");
     assert_eq!(
