@@ -122,7 +122,7 @@ async fn report(
         if !is_told
             && since.elapsed() >= LONG
             && let Ok(inspection) = redlock.inspect(key.as_bytes()).await
-            && inspection.verdict() != Verdict::Unreachable
+            && inspection.verdict() != Verdict::Unknown
         {
             is_told = true;
             let text = whom(&inspection, Duration::ZERO);
