@@ -80,7 +80,12 @@ fn a_background_job_that_reads_goes_on_in_the_foreground() {
     let bed = Bed::new();
     let mut shell = Shell::start(&bed);
     shell.line("redlock run k -- sh -c 'echo $$ > pid; read line; echo got $line' &");
-    bed.pid("pid");
+    let (_, guardian) = bed.pid("pid").state().unwrap();
+    let (_, program) = Pid(guardian).state().unwrap();
+    // It has no terminal to read from, and the shell must know that it has stopped.
+    wait_for("the stop", || {
+        Pid(program).state().filter(|it| it.0 == 'T').map(|_| ())
+    });
     shell.line("fg");
     shell.line("a word");
     shell.wait_for("got a word");

@@ -29,7 +29,7 @@ pub(crate) async fn run(
     let mut renewals = interval((hold.remaining() / 10).clamp(MIN_INTERVAL, MAX_INTERVAL));
     renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let left = hold.remaining();
+        let until_grace = hold.remaining().saturating_sub(grace);
         let is_ending = child.kill_at.is_some();
         let next_look = child.next_look();
         tokio::select! {
@@ -37,17 +37,17 @@ pub(crate) async fn run(
             report = child.guardian.report() => match report {
                 Report::Started(command) => child.begin(command),
                 Report::Failed(failure) => child.outcome = Some(Err(failure)),
-                Report::Ended(exit, loss) => child.conclude(exit, loss, left),
+                Report::Ended(exit, loss) => child.conclude(exit, loss, hold),
                 Report::Done => break,
-                Report::Gone => child.lose_guardian(grace.min(left)),
+                Report::Gone => child.lose_guardian(grace.min(hold.remaining())),
             },
             received = signals.next() => child.handle(received),
             reason = hold.lost(), if !is_ending => {
                 let is_over = matches!(reason, LossReason::Expired | LossReason::MaxHold);
                 child.end(Loss::Lock, if is_over { Duration::ZERO } else { grace });
             }
-            () = sleep(left.saturating_sub(grace)), if !is_ending => child.end(Loss::Lock, left),
-            _ = renewals.tick(), if !is_ending => child.guardian.tell("valid", now() + left),
+            () = sleep(until_grace), if !is_ending => child.end(Loss::Lock, hold.remaining()),
+            _ = renewals.tick(), if !is_ending => child.guardian.tell("valid", now() + hold.remaining()),
             () = sleep(next_look), if is_ending => {
                 if child.is_over() {
                     break;
@@ -127,8 +127,8 @@ impl Child {
     }
 
     /// The command has ended. What it has left ends before the lock is released.
-    fn conclude(&mut self, exit: Exit, loss: Option<Loss>, left: Duration) {
-        let is_over = left.is_zero().then_some(Loss::Lock);
+    fn conclude(&mut self, exit: Exit, loss: Option<Loss>, hold: &Hold) {
+        let is_over = hold.remaining().is_zero().then_some(Loss::Lock);
         self.loss = self.loss.or(loss).or(is_over);
         self.outcome = Some(Ok(exit));
         self.family.command = None;
