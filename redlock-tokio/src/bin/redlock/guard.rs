@@ -347,7 +347,10 @@ fn say(text: &str) {
     let mut stops = SigSet::empty();
     stops.add(Stop::SIGTTOU);
     if is_ready && stops.thread_block().is_ok() {
-        let _ = writeln!(stderr.lock(), "redlock: {text}");
+        // At once, since a shell may write too.
+        let _ = stderr
+            .lock()
+            .write_all(format!("redlock: {text}\n").as_bytes());
         let _ = stops.thread_unblock();
     }
 }
