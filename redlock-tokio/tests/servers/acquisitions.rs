@@ -77,6 +77,6 @@ async fn a_guard_says_that_its_lock_was_handed_over() {
     assert_eq!(acquisition.waited(), MS(300));
     assert_eq!(
         acquisition.to_string(),
-        "handed over within this process in 300ms"
+        "handed over within this process in 300 ms"
     );
 }
