@@ -309,7 +309,8 @@ async fn the_key_and_the_set_live_for_as_long_as_the_last_reader() {
     let left = |name: &str| server.run(&["PTTL", name]).parse::<i64>().unwrap();
     let live_for = |seconds: i64| {
         let lives = ["k", "redlock:readers:{k}"].map(left);
-        let expected = seconds * 1000 - 900..=seconds * 1000;
+        // The times to tell apart differ by 10 s, and a busy machine needs some of them.
+        let expected = seconds * 1000 - 9000..=seconds * 1000;
         assert!(
             lives.iter().all(|it| expected.contains(it)),
             "{lives:?} for {seconds} s"
