@@ -161,7 +161,7 @@ impl LeaseCell {
 
     /// Returns how often it has tried to get the lock.
     pub(crate) fn tries(&self) -> u32 {
-        self.state().tries
+        self.state().tries()
     }
 
     pub(crate) fn token(&self) -> Token {

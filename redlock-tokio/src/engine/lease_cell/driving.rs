@@ -168,7 +168,6 @@ impl LeaseCell {
                 }
                 Event::Exhausted { failure, tries } => {
                     self.start_turn(state, now);
-                    state.tries = tries;
                     state.exhaust(failure, tries);
                 }
                 Event::Extended { .. } => {

@@ -30,8 +30,8 @@ pub(super) struct CellState {
     /// What the lock is for, according to its present holder.
     label: Option<&'static str>,
     pub(super) watched: WatchedRound,
-    /// How often it has tried to get the lock.
-    pub(super) tries: u32,
+    /// How often it has tried to get the lock, as far as that can be counted in so few bytes.
+    tries: u16,
     /// `None` if there are no observers.
     pub(super) observed: Option<Box<Observed>>,
     pub(super) extensions: Extensions,
@@ -169,7 +169,14 @@ impl CellState {
     /// Notes how often the lease has tried. It forgets that when it has the lock.
     pub(super) fn note_tries(&mut self) {
         if self.stage.is_pending() {
-            self.tries = self.lease.tries();
+            self.tries = u16::try_from(self.lease.tries()).unwrap_or(u16::MAX);
+        }
+    }
+
+    pub(super) fn tries(&self) -> u32 {
+        match self.stage {
+            Stage::Ended(End::Exhausted { attempts, .. }) => attempts,
+            _ => self.tries.into(),
         }
     }
 

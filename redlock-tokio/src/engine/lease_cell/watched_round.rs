@@ -28,7 +28,26 @@ struct Objections {
 #[derive(Debug)]
 struct Round {
     id: RoundId,
-    operation: Operation,
+    aim: Aim,
+}
+
+/// What a round is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    Acquire,
+    /// To keep a lock, or to adopt one.
+    Keep,
+    Release,
+}
+
+impl From<Operation> for Aim {
+    fn from(operation: Operation) -> Self {
+        match operation {
+            Operation::Acquire { .. } => Self::Acquire,
+            Operation::Release { .. } => Self::Release,
+            _ => Self::Keep,
+        }
+    }
 }
 
 impl WatchedRound {
@@ -45,7 +64,8 @@ impl WatchedRound {
         } else if let Some(objections) = &mut self.objections {
             objections.are_old = true;
         }
-        self.round = Some(Round { id, operation });
+        let aim = operation.into();
+        self.round = Some(Round { id, aim });
     }
 
     /// Notes why a node does not agree, if this is its answer to the watched round.
@@ -71,16 +91,14 @@ impl WatchedRound {
         };
         let objection = match answer {
             // A release needs no vote.
-            Ok(Vote::Granted) if matches!(watched.operation, Operation::Release { .. }) => return,
+            Ok(Vote::Granted) if watched.aim == Aim::Release => return,
             Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => {
                 match Objection::to_vote(now, eligibility) {
                     Some(objection) => objection,
                     None => return,
                 }
             }
-            Ok(Vote::Denied) if matches!(watched.operation, Operation::Acquire { .. }) => {
-                Objection::Taken
-            }
+            Ok(Vote::Denied) if watched.aim == Aim::Acquire => Objection::Taken,
             Ok(Vote::Denied) => Objection::Lost,
             // A probe is not watched.
             Ok(_) => return,
