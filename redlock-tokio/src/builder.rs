@@ -27,7 +27,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Builds a [`Redlock`]. Made by [`Redlock::builder`].
 ///
-/// Give nodes as URLs, as pools, or as types that implement [`Node`]. The calls add up, so you can mix them. Give the
+/// Give nodes as URLs, as pools, or as types that implement [`Node`](crate::node::Node). The calls add up, so you can mix them. Give the
 /// same nodes to every process that locks the same resources. Choose an odd number of them, and at least three: a
 /// majority must agree, so four nodes tolerate one failed node, as three do, and two nodes tolerate none.
 ///

@@ -296,7 +296,7 @@ mod tests {
     fn begun(follow_ups: Vec<FollowUp<u64>>) -> Vec<u64> {
         let waiter = |follow_up| match follow_up {
             FollowUp::StartTurn { waiter, .. } => waiter,
-            other => panic!("{other:?}"),
+            other @ FollowUp::ScheduleExpiry { .. } => panic!("{other:?}"),
         };
         follow_ups.into_iter().map(waiter).collect()
     }
