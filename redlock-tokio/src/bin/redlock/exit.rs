@@ -116,7 +116,7 @@ impl From<LockError> for Failure {
                 attempts,
             } => {
                 let seconds = remaining.as_secs_f64().ceil();
-                let message = format_args!(
+                let message = format!(
                     "quarantined: a majority votes in {seconds} s, and --wait waits for that ({attempts})"
                 );
                 Self::new(exit, message)

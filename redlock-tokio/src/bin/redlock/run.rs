@@ -182,7 +182,7 @@ fn has_run(outcome: &Result<Exit, Failure>) -> bool {
 /// Leaves the lock taken. The command is done, so a failure changes nothing about its code.
 async fn keep(guard: LockGuard, time: Duration, output: &Output) {
     if let Err(error) = guard.release_after(time).await {
-        let message = format_args!("the command is done, and others may run it too: {error}");
+        let message = format!("the command is done, and others may run it too: {error}");
         output.failure(&Failure::new(Exit::Unavailable, message));
     }
 }
