@@ -28,13 +28,21 @@ pub(crate) trait Checked:
     fn describe_end(world: &Self::State) -> String;
 }
 
-/// Explores the configurations whose names pass the filter, and returns which of them were as they should be.
+/// What was found of a configuration.
+pub(crate) struct Outcome {
+    pub(crate) name: &'static str,
+    pub(crate) is_good: bool,
+    /// How many states there are, or how many steps lead to the violation.
+    pub(crate) count: usize,
+}
+
+/// Explores the configurations whose names pass the filter.
 ///
 /// Each is explored by one thread: several threads would wait for each other's memory most of the time.
 pub(crate) fn check_all<S: Checked>(
     setups: &[S],
     filter: impl Fn(&str) -> bool + Sync,
-) -> Vec<bool> {
+) -> Vec<Outcome> {
     let filter = &filter;
     let chosen = setups.iter().filter(|setup| filter(setup.name()));
     let waiting = Mutex::new(chosen);
@@ -45,8 +53,8 @@ pub(crate) fn check_all<S: Checked>(
             scope.spawn(|| {
                 let next = || waiting.lock().expect("no panic").next();
                 for setup in iter::from_fn(next) {
-                    let is_good = check(setup);
-                    outcomes.lock().expect("no panic").push(is_good);
+                    let outcome = check(setup);
+                    outcomes.lock().expect("no panic").push(outcome);
                 }
             });
         }
@@ -54,8 +62,8 @@ pub(crate) fn check_all<S: Checked>(
     outcomes.into_inner().expect("no panic")
 }
 
-/// Explores one configuration, prints what was found, and returns whether it was as it should be.
-fn check<S: Checked>(setup: &S) -> bool {
+/// Explores one configuration, and prints what was found.
+fn check<S: Checked>(setup: &S) -> Outcome {
     if setup.violates().is_some() {
         return explore(setup, |builder| {
             let builder = builder.finish_when(HasDiscoveries::AnyFailures);
@@ -64,14 +72,17 @@ fn check<S: Checked>(setup: &S) -> bool {
     }
     // A search in depth finds the same states in half the time. But only a search in breadth finds the shortest way
     // to a violation.
-    explore(setup, |builder| builder.spawn_dfs().join())
-        || explore(setup, |builder| builder.spawn_bfs().join())
+    let outcome = explore(setup, |builder| builder.spawn_dfs().join());
+    if outcome.is_good {
+        return outcome;
+    }
+    explore(setup, |builder| builder.spawn_bfs().join())
 }
 
 fn explore<S: Checked, C: Checker<S>>(
     setup: &S,
     search: impl FnOnce(CheckerBuilder<S>) -> C,
-) -> bool {
+) -> Outcome {
     let start = Instant::now();
     let checker = search(setup.clone().checker().threads(1));
     let found = checker.discoveries();
@@ -94,8 +105,12 @@ fn explore<S: Checked, C: Checker<S>>(
         checker.max_depth(),
         start.elapsed().as_secs_f64(),
     );
+    let mut count = checker.unique_state_count();
     for name in violated {
         let steps = found[name].clone().into_vec();
+        if setup.violates() == Some(name) {
+            count = steps.len() - 1;
+        }
         println!("   {name}, in {} steps:", steps.len() - 1);
         for (world, step) in steps {
             let line = match step {
@@ -105,7 +120,11 @@ fn explore<S: Checked, C: Checker<S>>(
             println!("      {line}");
         }
     }
-    is_good
+    Outcome {
+        name: setup.name(),
+        is_good,
+        count,
+    }
 }
 
 /// Returns the properties that were violated, and those that were not reached.
