@@ -8,7 +8,7 @@
 //! mod judge;
 //! ```
 //!
-//! The tests of the judge are in `tests/judging`.
+//! The tests of the judge are in `tests/memory/judging`.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 

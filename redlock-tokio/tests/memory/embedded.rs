@@ -203,10 +203,10 @@ async fn with_lock_drops_the_work_when_the_lock_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_guards_are_renewed_together() {
+async fn two_thousand_guards_are_renewed_together() {
     let (nodes, redlock) = five_nodes_and_lock().await;
     let mut guards = Vec::new();
-    for number in 0..10_000 {
+    for number in 0..2000 {
         guards.push(redlock.lock(format!("k{number}")).await.unwrap());
     }
     tokio::time::sleep(MS(45_000)).await;

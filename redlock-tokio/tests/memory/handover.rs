@@ -337,12 +337,12 @@ async fn walk(seed: u64, keys: Keys) -> Counts {
 #[tokio::test(start_paused = true)]
 async fn random_walks_never_let_two_holders_in() {
     let mut handovers = 0;
-    for seed in 0..20 {
+    for seed in 0..5 {
         let counts = walk(seed, Keys::OneForAll).await;
         assert_eq!(counts.crowds, 0, "seed {seed}: two tasks were inside");
         handovers += counts.handovers;
     }
-    assert!(handovers > 100, "{handovers}");
+    assert!(handovers > 25, "{handovers}");
     let control = walk(0, Keys::OneForEach).await;
     assert!(control.crowds > 0, "two tasks inside are noticed");
 }

@@ -7,12 +7,17 @@ mod events;
 mod first_refusals;
 mod foreign_code;
 mod handover;
+#[path = "../judge/judge.rs"]
+mod judge;
+mod judging;
 mod lanes;
 mod later_release;
 mod lists;
 mod lock_future;
 mod logging;
 mod misbehaving;
+#[cfg(feature = "metrics")]
+mod observability;
 mod observers;
 mod odd_node;
 mod once;
@@ -25,6 +30,7 @@ mod quarantine;
 mod readers;
 mod refusals;
 mod releases;
+mod replay;
 mod reservations;
 mod several_keys;
 #[path = "../support/mod.rs"]

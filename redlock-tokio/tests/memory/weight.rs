@@ -11,7 +11,8 @@ use tokio::{
 
 use crate::{peak::Forgetful, support::in_memory::Opens};
 
-const MANY: usize = 20_000;
+/// The tables are as full as with four times as many.
+const MANY: usize = 5_000;
 
 /// A client of nodes that keep nothing, on a runtime with one thread and a paused clock: all tasks run on the thread
 /// whose allocations are counted.
@@ -57,7 +58,8 @@ fn a_held_and_renewed_lock_weighs_little() {
     hold(100);
     let bytes = hold(MANY);
     println!("a held and renewed lock: {bytes:.0} B");
-    assert!(guards.iter().all(|guard| guard.is_valid()));
+    // Outside the runtime the clock would be the machine's, which may be seconds ahead.
+    runtime.block_on(async { assert!(guards.iter().all(|guard| guard.is_valid())) });
     assert!(bytes < 700.0, "{bytes:.0} B for each lock");
 }
 

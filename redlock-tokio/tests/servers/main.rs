@@ -1,13 +1,16 @@
-//! Locks over real servers.
+//! Locks over real servers: what they promise, the [fault matrix](faults), [Sentinel groups and clusters](topologies), and
+//! the [kit](kit) that starts the servers.
 
 mod acquisitions;
 mod connecting;
 mod credentials;
 mod election;
 mod extending;
+mod faults;
 mod fencing;
 mod fencing_counters;
 mod fleet;
+mod kit;
 mod learning;
 mod minimal_rights;
 mod node_redlock;
@@ -27,6 +30,9 @@ mod sharing;
 mod starting;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "tls-rustls")]
+mod tls;
+mod topologies;
 mod turns;
 mod waking;
 mod warnings;

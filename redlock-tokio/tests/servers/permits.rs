@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     fleet::{clients, restart_each},
-    support::{Cli, MS, eventually},
+    support::{Cli, MS, eventually, waiting_at},
 };
 
 #[tokio::test]
@@ -66,13 +66,13 @@ async fn a_waiter_is_notified_of_any_slot_that_becomes_free() {
         holder.semaphore("exports", 3),
         waiter.semaphore("exports", 3),
     );
+    let nodes: Vec<_> = servers.iter().map(Cli::of).collect();
     let mut held = Vec::new();
     for _ in 0..3 {
         held.push(ours.acquire().await.unwrap());
     }
     for _ in 0..10 {
-        let waiting = tokio::spawn(theirs.acquire().into_future());
-        tokio::time::sleep(MS(30)).await;
+        let waiting = waiting_at(&nodes, theirs.acquire()).await;
         let freed = held.swap_remove(0);
         let slot = freed.slot();
         freed.release().await;

@@ -35,7 +35,7 @@
 //! | the run tested something | Contention, losses, cancelled acquisitions, locks of several keys, fences and each kind of fault were seen. Each foreign client held keys. After each change of owner, locks were granted. |
 //!
 //! Holds and updates of the foreign clients count, too. Foreign clients know nothing of fences, and nothing tells them
-//! of a loss. The judge is the one of the simulator, and has tests of its own in `tests/judging`.
+//! of a loss. The judge is the one of the simulator, and has tests of its own in `tests/memory/judging`.
 //!
 //! A holder can be stopped between its call of `is_valid()` and its write, which is a documented limit of
 //! every lock without a fence. So each write carries the end of the validity, and the store refuses it after

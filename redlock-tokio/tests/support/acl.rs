@@ -1,10 +1,10 @@
 //! The lines of `DEPLOYMENTS.md` that create users, and what such a user does.
 
-use std::time::Duration;
+use std::{slice, time::Duration};
 
 use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome};
 
-use super::{Cli, eventually};
+use super::{Cli, waiting_at};
 
 const PAGE: &str = include_str!("../../DEPLOYMENTS.md");
 
@@ -31,10 +31,8 @@ pub(crate) async fn use_everything(server: &Cli, [redlock, other]: &[Redlock; 2]
     let guard = redlock.lock("one").await.unwrap();
     guard.extend().await.unwrap();
     let seldom = LockOptions::new().retry_delay(10 * minute, 20 * minute);
-    let probes = server.calls("pttl");
     let waiting = other.lock("one").wait(60 * minute).options(seldom);
-    let waiting = tokio::spawn(waiting.into_future());
-    eventually("the key is probed", || server.calls("pttl") > probes).await;
+    let waiting = waiting_at(slice::from_ref(server), waiting).await;
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
     let woken = tokio::time::timeout(minute / 3, waiting).await;
     drop(woken.expect("it is woken").unwrap().unwrap());
@@ -53,19 +51,18 @@ pub(crate) async fn use_everything(server: &Cli, [redlock, other]: &[Redlock; 2]
         guard.extend().await.unwrap();
         guard.release().await;
     }
-    read_and_write(redlock, other).await;
+    read_and_write(server, redlock, other).await;
     for client in [redlock, other] {
         client.shutdown().await;
     }
 }
 
 /// Reads, writes behind a reader, and downgrades.
-async fn read_and_write(redlock: &Redlock, other: &Redlock) {
+async fn read_and_write(server: &Cli, redlock: &Redlock, other: &Redlock) {
     let (ours, theirs) = (redlock.rw_lock("shared"), other.rw_lock("shared"));
     let reader = ours.read().await.unwrap();
     reader.extend().await.unwrap();
-    let waiting = tokio::spawn(theirs.write().into_future());
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let waiting = waiting_at(slice::from_ref(server), theirs.write()).await;
     reader.release().await;
     let writer = waiting.await.unwrap().unwrap();
     writer.downgrade().await.unwrap();

@@ -27,9 +27,10 @@ use std::{
 };
 
 use redlock_tokio::{
-    Durability, Redlock, RedlockBuilder,
+    Durability, Lock, LockError, LockGuard, Redlock, RedlockBuilder,
     test_util::{RedisServer, RedisServers, SpawnError},
 };
+use tokio::task::JoinHandle;
 
 /// Milliseconds.
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -182,6 +183,26 @@ pub(crate) async fn eventually(name: &str, condition: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "not within 10 s: {name}");
         tokio::time::sleep(MS(5)).await;
     }
+}
+
+/// Starts a request for a taken key, and waits until each of these servers has told it how long the key still lives. From
+/// then on they notify it of a release.
+pub(crate) async fn waiting_at(
+    servers: &[Cli],
+    lock: Lock,
+) -> JoinHandle<Result<LockGuard, LockError>> {
+    let looks = |it: &Cli| it.calls("pttl");
+    let before: Vec<_> = servers.iter().map(looks).collect();
+    let waiting = tokio::spawn(lock.into_future());
+    let has_looked = || {
+        servers
+            .iter()
+            .map(looks)
+            .zip(&before)
+            .all(|(now, before)| now > *before)
+    };
+    eventually("the waiter looks at the key", has_looked).await;
+    waiting
 }
 
 pub(crate) const ROLE: &str = "REDLOCK_TEST_ROLE";

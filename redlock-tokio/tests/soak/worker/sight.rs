@@ -1,6 +1,6 @@
 //! What a worker last saw of a hold, and when the hold ended by that.
 //!
-//! The tests are in `tests/judging`.
+//! The tests are in `tests/memory/judging`.
 
 use std::time::Duration;
 

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{
-    judge::{End, Judge, Violation},
-    said::grant,
-};
+use super::said::grant;
+use crate::judge::{End, Judge, Violation};
 
 const TOLERANCE: u64 = 10;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_tokio::LossReason;
 
-#[path = "../soak/worker/sight.rs"]
+#[path = "../../soak/worker/sight.rs"]
 mod sight;
 
 use sight::Sight;

@@ -116,7 +116,7 @@ async fn row_45_slots_move_to_a_shard_with_a_voter_while_locks_are_held() {
     assert!(fleet.has_newest_epoch(1));
     let deadline = Instant::now() + 2 * TTL;
     while Instant::now() < deadline {
-        assert_eq!(fleet.waiting(), []);
+        assert_eq!(fleet.waiting(), [0; 0]);
         tokio::time::sleep(MS(20)).await;
     }
     fleet.assert_all_are_held();

@@ -4,5 +4,3 @@ mod cluster;
 mod proxy;
 mod sentinels;
 mod servers;
-#[path = "../support/mod.rs"]
-mod support;

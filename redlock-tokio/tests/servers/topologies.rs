@@ -6,6 +6,4 @@ mod resharding;
 mod rights;
 mod sentinel;
 mod sentinel_faults;
-#[path = "../support/mod.rs"]
-mod support;
 mod two_authorities;

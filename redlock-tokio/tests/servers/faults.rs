@@ -11,7 +11,5 @@ mod page;
 mod promotion;
 mod rights;
 mod servers;
-#[path = "../support/mod.rs"]
-mod support;
 mod transfer;
 mod vetting;

@@ -20,9 +20,9 @@ use serde_json::Value;
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 
-const PAGE: &str = include_str!("../METRICS.md");
-const DASHBOARD: &str = include_str!("../observability/dashboard.json");
-const ALERTS: &str = include_str!("../observability/alerts.yml");
+const PAGE: &str = include_str!("../../METRICS.md");
+const DASHBOARD: &str = include_str!("../../observability/dashboard.json");
+const ALERTS: &str = include_str!("../../observability/alerts.yml");
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 

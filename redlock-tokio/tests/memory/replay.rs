@@ -1,18 +1,16 @@
 //! A run over nodes in memory on a paused clock repeats itself exactly, if the test gives the seed and the clocks.
 
-mod support;
-
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use crate::support::MS;
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
     Clock, Key, LockError, LockGuard, LockOptions, MemoryNode, NodeError, Redlock,
     node::{Answer, Command, FreedNotifier, Node, Session},
 };
-use support::MS;
 use tokio::{task::JoinSet, time::Instant};
 
 const PROCESSES: usize = 2;

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use crate::{
-    judge::{Judge, Violation},
-    said::grant,
-};
+use super::said::grant;
+use crate::judge::{Judge, Violation};
 
 #[allow(dead_code, reason = "only reports of losses are judged here")]
-#[path = "../soak/line.rs"]
+#[path = "../../soak/line.rs"]
 mod line;
 
 use line::{Hold, Loss};

@@ -11,11 +11,11 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 
-use crate::{
-    judge::{End, Grant, HoldId, Judge},
+use super::{
     reference::{self, Ended, Extension, Finding, Look, Stop, Tale},
     said::grant,
 };
+use crate::judge::{End, Grant, HoldId, Judge};
 
 const TOLERANCE: u64 = 3;
 

@@ -59,7 +59,7 @@ async fn row_34_holder_stopped_longer_than_ttl() {
     let mut other = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "holders::row_34_holder_stopped_longer_than_ttl",
+            "faults::holders::row_34_holder_stopped_longer_than_ttl",
             "--nocapture",
         ])
         .env(support::ROLE, urls.join(","))

@@ -1,9 +1,5 @@
 //! TLS with certificates of the test's own authorities, over real servers.
 
-#![cfg(feature = "tls-rustls")]
-
-mod support;
-
 use std::{
     env, fs,
     net::TcpListener,
@@ -11,12 +7,12 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use crate::support::{Cli, MS, eventually, log::Log};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redlock_tokio::{
     BuildError, Durability, LockOptions, RedisNode, RedisNodeError, Redlock, ReleaseOutcome,
     SentinelNodeBuilder, TlsError, TlsOptions, test_util::RedisServers,
 };
-use support::{Cli, MS, eventually, log::Log};
 use tempfile::TempDir;
 
 /// A certificate authority.

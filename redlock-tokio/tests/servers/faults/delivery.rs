@@ -238,7 +238,7 @@ async fn fifo_under_faults_no_two_clients_hold_a_key_and_no_key_is_left() {
     let seed =
         env::var("REDLOCK_SEED").map_or_else(|_| fastrand::u64(..), |it| it.parse().unwrap());
     println!(
-        "to replay its choices: REDLOCK_SEED={seed} cargo test -p redlock-tokio --all-features --test faults delivery::fifo"
+        "to replay its choices: REDLOCK_SEED={seed} cargo test -p redlock-tokio --all-features --test servers delivery::fifo"
     );
     let bed = Arc::new(Bed::new(3));
     // Some delays of the weather exceed this timeout.

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::support::{
     self, Cli, MS,
     bed::{Bed, LONG_TTL},
-    eventually, trusting,
+    eventually, trusting, waiting_at,
 };
 
 /// Where the process that gives the lock away finds the servers.
@@ -17,7 +17,7 @@ const SERVERS: &str = "REDLOCK_TEST_SERVERS";
 
 #[tokio::test]
 async fn a_lock_outlives_the_process_that_has_given_it_away() {
-    const TEST: &str = "transfer::a_lock_outlives_the_process_that_has_given_it_away";
+    const TEST: &str = "faults::transfer::a_lock_outlives_the_process_that_has_given_it_away";
     if support::role().is_some() {
         let servers = env::var(SERVERS).unwrap();
         let giver = trusting(servers.split(','));
@@ -165,13 +165,12 @@ async fn a_waiter_of_the_adopters_process_gets_the_lock_at_once() {
     let servers = RedisServers::spawn(3).unwrap();
     let connect = async || servers.builder().build().await.unwrap();
     let (giver, worker) = (connect().await, connect().await);
+    let nodes: Vec<_> = servers.iter().map(Cli::of).collect();
     let seldom = LockOptions::new().retry_delay(MS(5000), MS(9000));
     for _ in 0..10 {
         let ticket = giver.lock("k").await.unwrap().into_ticket().unwrap();
         let adopted = worker.adopt(ticket).await.unwrap();
-        let waiter = worker.lock("k").options(seldom);
-        let waiter = tokio::spawn(waiter.into_future());
-        tokio::time::sleep(MS(300)).await;
+        let waiter = waiting_at(&nodes, worker.lock("k").options(seldom)).await;
         let released = std::time::Instant::now();
         drop(adopted);
         drop(waiter.await.unwrap().unwrap());
