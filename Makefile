@@ -1,25 +1,37 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser python servers model sim-driver controls threads cost soak mutants mutants-driver bounds imports api lint deny
+.PHONY: run check test nightly redis browser python servers model sim-driver controls threads cost soak mutants mutants-driver bounds api lint
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
 	cargo run -p redlock-examples --bin quickstart
 
-# Installs redis-server, and Chromium with its chromedriver, if there are none, then runs the whole test
-# suite, and the driver's part of it against Valkey too (see .ci/test and .ci/test-servers).
-#
 # Each step names the whole workspace, even where it runs only a part of it. The dependencies then have the same
 # features in every step, and are built once.
-test: redis browser
-	cargo test --workspace --all-features --no-run
+TESTS = cargo test --workspace --all-features
+
+# What a change must pass, apart from `make test`: format, imports, controls that fit the sources, lints, documentation, the
+# lists of the public API, and what is tested in virtual time. Needs no server.
+check: python lint
+	.ci/check-imports
+	.ci/controls --check
+	.ci/check-api
+	SIM_RUNS=$${SIM_RUNS:-1} $(TESTS) --test properties --test model --test sim --test contention
+
+# Installs redis-server if there is none, then runs the tests that a user wants to see pass (see .ci/test).
+test: redis
+	$(TESTS) --no-run
 	@.ci/test
+
+# Everything that takes too long for each push, and a report (see .ci/nightly).
+nightly: redis browser python
+	@.ci/nightly
 
 # The tests need this.
 redis:
 	@command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || sh .ci/install-redis
 
-# The test of a page needs this. chromedriver knows where the browser is, unless CHROMIUM says so.
+# The tests of the pages need this. chromedriver knows where the browser is, unless CHROMIUM says so.
 browser:
 	@command -v "$${CHROMEDRIVER:-chromedriver}" >/dev/null || sh .ci/install-browser
 
@@ -28,7 +40,7 @@ python:
 	@command -v python3 >/dev/null || sh .ci/install-python
 
 # The driver's tests on each of these servers, and a table of the results. `make test` runs them on the system's
-# Redis and on Valkey. One server alone: `make servers SERVERS=redis-8.2`.
+# Redis. One server alone: `make servers SERVERS=redis-8.2`.
 SERVERS ?= redis-6.2 redis-7.0 redis-8.2 redis-8.10 valkey-9.1
 servers: redis
 	@.ci/test-servers $(SERVERS)
@@ -46,11 +58,13 @@ sim-driver:
 # SEED chooses other schedules. SCENARIO runs one scenario alone, and REPLAY one schedule of it. RECORD prints a schedule
 # in which something is seen: `make threads SCENARIO=two_clients_of_one_key RECORD="free at once"`.
 #
-# The option is no feature, so that `--all-features` has nothing of it. It is for every crate, hence the directory.
+# The option is no feature, so that `--all-features` has nothing of it. The compiler adds it to the crates of the workspace
+# alone (.ci/rustc-shuttle), so no dependency is built again.
+threads: PROFILE = --release
 threads:
-	RUST_BACKTRACE=0 RUSTFLAGS="--cfg redlock_shuttle -D warnings" THREADS_SCHEDULES=$(SCHEDULES) THREADS_SEED=$(SEED) THREADS_REPLAY=$(REPLAY) \
-	    THREADS_RECORD="$(RECORD)" \
-	    cargo test -p redlock-tokio --release --lib --target-dir target/threads -- --show-output $(or $(SCENARIO),threads::)
+	RUST_BACKTRACE=0 RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/.ci/rustc-shuttle THREADS_SCHEDULES=$(SCHEDULES) \
+	    THREADS_SEED=$(SEED) THREADS_REPLAY=$(REPLAY) THREADS_RECORD="$(RECORD)" \
+	    cargo test --workspace --all-features $(PROFILE) --lib -- --show-output $(or $(SCENARIO),threads::)
 
 # What a lock costs in instructions and allocations, beside the committed table. Fails if something costs over 3 % more.
 # `make cost COST=--renew` writes the table. Instructions are counted by valgrind (a line says NOT RUN without it), under
@@ -127,20 +141,10 @@ mutants-driver:
 bounds: python
 	@.ci/check-bounds
 
-# Whether folders import each other in a ring, or from a floor above, and whether the controls know the sources.
-imports: python
-	@.ci/check-imports
-	@.ci/controls --check
-
 # Writes the list of each library's public API. `.ci/run` prints the difference, and fails if a list is out of
 # date.
 api: python
 	@.ci/check-api --renew
-
-# Whether the licences and the sources of all dependencies are allowed (see .deny.toml).
-deny:
-	@if command -v cargo-deny >/dev/null; then cargo deny check licenses bans sources; \
-	else echo "NOT RUN: cargo install --locked cargo-deny"; fi
 
 # These must be clean before a commit. There are no examples, but with `--examples` the development dependencies count, so
 # that the documentation needs the same dependencies as clippy, and none is compiled again.
@@ -148,4 +152,3 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --lib --bins --examples
-	RUSTC_WORKSPACE_WRAPPER=.ci/rustc-shuttle cargo check --workspace --all-features --lib --profile test
