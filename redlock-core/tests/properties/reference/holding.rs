@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redlock_core::{
-    Access, Event, LeaseConfig, LossReason, NodeSet, Operation, ReleaseVerdict, Timestamp, Token,
-    Ttl,
+    Access, Event, FencingToken, LeaseConfig, LossReason, NodeSet, Operation, ReleaseVerdict,
+    Timestamp, Token, Ttl,
 };
 
 use super::{LogEnds, READER, READER_WITHIN, Story, acquiring::Won};
@@ -16,6 +16,11 @@ struct Extension {
     asked: Timestamp,
     /// What was asked for. More is sent if the keys are to live longer anyway.
     ttl: Ttl,
+}
+
+/// What is asked for to check a lock that its holder has left.
+fn shortest() -> Ttl {
+    Ttl::new(Duration::from_millis(1)).expect("within the range")
 }
 
 /// The whole milliseconds from `now` to `until`, and the one that has begun.
@@ -68,9 +73,15 @@ impl Story<'_> {
                 // A lock that began without these nodes is extended soon.
                 due = due.min(keep_alive.next_try(start, start).or(due));
             }
-            let renews = claimed && extension.is_none();
-            let wake = due.filter(|_| renews).unwrap_or(valid_until);
-            let wake = left.unwrap_or(wake.min(valid_until));
+            let renews = (claimed || left.is_some()) && extension.is_none();
+            let end = left.unwrap_or(valid_until);
+            let wake = due.filter(|_| renews).unwrap_or(end).min(end);
+            // Nobody has the lock, so no longest hold counts.
+            let since = if left.is_some() {
+                Timestamp::MAX
+            } else {
+                start
+            };
             self.timeout = Some(wake);
             self.held_until = Some(valid_until);
             let entry = self.next()?;
@@ -96,6 +107,18 @@ impl Story<'_> {
                     let can_leave = left.is_none() && at <= valid_until;
                     self.expect().extending = Some(can_leave);
                     left = left.or(can_leave.then_some(at));
+                    if can_leave && now < at && extension.is_none() {
+                        // It is checked, and not extended.
+                        self.repair_at_first(is_first, denied, token, fence, keys_until, now);
+                        (due, last) = (None, None);
+                        let ttl = at_least(keys_until, now);
+                        longest = longest.max(ttl);
+                        extension = Some(Extension {
+                            request: self.send(Operation::Extend { token, ttl }),
+                            asked: now,
+                            ttl: shortest(),
+                        });
+                    }
                 }
                 Input::Release => return self.releasing(token, now, longest),
                 Input::Give if left.is_none() => return Ok(()),
@@ -108,6 +131,7 @@ impl Story<'_> {
                         || !keep_alive.allows(start, now) => {}
                 Input::Timeout | Input::Extend | Input::ExtendFor(_) | Input::Downgrade => {
                     let mut wanted = match entry.input {
+                        _ if left.is_some() => shortest(),
                         Input::ExtendFor(other) if keep_alive.renews() => ttl.max(other),
                         Input::ExtendFor(other) => other,
                         _ => ttl,
@@ -121,21 +145,10 @@ impl Story<'_> {
                     let suffices = |it: &Extension| it.ttl >= wanted;
                     if !extension.as_ref().is_some_and(suffices) {
                         due = None;
-                        if keep_alive.allows(start, now) {
+                        if keep_alive.allows(since, now) {
                             // A new one takes the place of the last.
                             last = None;
-                            if is_first && !denied.is_empty() {
-                                let ttl = at_least(keys_until, now).max(ttl);
-                                self.send_to(
-                                    denied,
-                                    Operation::Acquire {
-                                        token,
-                                        ttl,
-                                        fence,
-                                        gathers: false,
-                                    },
-                                );
-                            }
+                            self.repair_at_first(is_first, denied, token, fence, keys_until, now);
                             let ttl = at_least(keys_until, now).max(wanted);
                             longest = longest.max(ttl);
                             extension = Some(Extension {
@@ -164,22 +177,26 @@ impl Story<'_> {
                                 valid_until = valid_until.max(validity.until(asked));
                             }
                             keys_until = keys_until.max(asked.saturating_add(ttl.as_duration()));
-                            due = keep_alive.next_extension(start, asked);
+                            due = keep_alive.next_extension(since, asked);
                             last = Some((request, asked));
                             extension = None;
                             repaired = NodeSet::EMPTY;
                             just_extended = true;
-                            self.tell(Event::Extended { valid_until });
+                            if left.is_none() {
+                                self.tell(Event::Extended { valid_until });
+                            }
                         } else if votes.hopeless(votes.denied) {
                             return self.lose(token, LossReason::KeysLost, left);
                         } else if votes.hopeless(
                             votes.denied + votes.failed + votes.quarantined + votes.outbid,
                         ) {
-                            due = keep_alive.next_try(start, now);
+                            due = keep_alive.next_try(since, now);
                             last = Some((request, asked));
                             extension = None;
                             repaired = NodeSet::EMPTY;
-                            self.tell(Event::ExtendFailed { valid_until });
+                            if left.is_none() {
+                                self.tell(Event::ExtendFailed { valid_until });
+                            }
                         }
                     }
                     if let Some((request, asked)) = last
@@ -219,6 +236,28 @@ impl Story<'_> {
         }
     }
 
+    /// Sets the key on the nodes that another client had at first.
+    fn repair_at_first(
+        &mut self,
+        is_first: bool,
+        denied: NodeSet,
+        token: Token,
+        fence: Option<FencingToken>,
+        keys_until: Timestamp,
+        now: Timestamp,
+    ) {
+        if is_first && !denied.is_empty() {
+            let ttl = at_least(keys_until, now).max(self.config.validity.ttl());
+            let acquire = Operation::Acquire {
+                token,
+                ttl,
+                fence,
+                gathers: false,
+            };
+            self.send_to(denied, acquire);
+        }
+    }
+
     /// Whether renewal was over when the validity ended, however late that was noticed.
     fn why_it_ended(&self, start: Timestamp, valid_until: Timestamp) -> LossReason {
         if self.config.keep_alive.allows(start, valid_until) {
@@ -234,7 +273,11 @@ impl Story<'_> {
         reason: LossReason,
         left: Option<Timestamp>,
     ) -> Result<(), LogEnds> {
-        if left.is_some() {
+        if left.is_some() && reason == LossReason::KeysLost {
+            // Nothing keeps other clients out any more.
+            self.release(token);
+            self.tell(Event::Released(ReleaseVerdict::NotHeld));
+        } else if left.is_some() {
             // Other clients are still to find the keys, and nobody is there to lose them.
             self.tell(Event::Released(ReleaseVerdict::Unconfirmed));
         } else {
