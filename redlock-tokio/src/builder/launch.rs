@@ -180,7 +180,6 @@ pub(super) fn warn_of_single_group(nodes: &[Arc<dyn Node>]) {
         && named_by.kind == AuthorityKind::Sentinels
     {
         log::warn!(
-            target: "redlock",
             node = %node.address(),
             "one sentinel group has one vote: a failover loses all locks, and none can be acquired until max_ttl and \
              confirmation_window are over; no lock is given to two holders; three groups or more survive the \
@@ -194,7 +193,6 @@ pub(super) fn warn_of_even_number(quorum: Quorum) {
     let nodes = quorum.nodes();
     if nodes.is_multiple_of(2) {
         log::warn!(
-            target: "redlock",
             nodes,
             tolerated_failures = quorum.tolerated_failures(),
             "an even number of nodes tolerates no more failures than one node fewer: use an odd number, at least 3"

@@ -191,7 +191,7 @@ impl Lane {
                 return;
             };
             let node = self.connector.address();
-            log::warn!(target: "redlock", %node, %error, "the connection to the node is given up");
+            log::warn!(%node, %error, "the connection to the node is given up");
             cause = not_connected(error);
             let has_served = since.elapsed() >= SILENCE_LIMIT;
             if has_served {
@@ -318,18 +318,18 @@ impl Lane {
     fn log_connection(&self, is_first: bool) {
         let node = self.connector.address();
         if is_first {
-            log::debug!(target: "redlock", %node, "the node is connected");
+            log::debug!(%node, "the node is connected");
         } else {
-            log::info!(target: "redlock", %node, "the node is connected again");
+            log::info!(%node, "the node is connected again");
         }
     }
 
     fn log_failure(&self, error: &NodeError) {
         let node = self.connector.address();
         if error.is_refusal() {
-            log::warn!(target: "redlock", %node, %error, "the node has no vote until this is changed");
+            log::warn!(%node, %error, "the node has no vote until this is changed");
         } else {
-            log::warn!(target: "redlock", %node, %error, "this client cannot connect to the node");
+            log::warn!(%node, %error, "this client cannot connect to the node");
         }
     }
 }

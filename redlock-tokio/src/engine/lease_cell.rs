@@ -196,7 +196,6 @@ impl LeaseCell {
     /// Logs that a task has got the lock. The line is in the span of this task.
     pub(crate) fn log_acquisition(&self) {
         log::debug!(
-            target: "redlock",
             label = self.label(),
             keys = self.shown_keys(),
             token = %self.token(),

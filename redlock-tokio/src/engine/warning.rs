@@ -55,7 +55,7 @@ impl Outage {
     pub(crate) fn note_failure(&self, now: Timestamp, error: &dyn fmt::Display) {
         if let Some(withheld) = self.warning.due(now) {
             self.is_logged.store(true, Ordering::Relaxed);
-            log::warn!(target: "redlock", %error, withheld, "no lock can be acquired");
+            log::warn!(%error, withheld, "no lock can be acquired");
         }
     }
 
@@ -63,7 +63,7 @@ impl Outage {
     pub(crate) fn note_success(&self) {
         // Read first, because every lock comes this way, and a read is cheaper.
         if self.is_logged.load(Ordering::Relaxed) && self.is_logged.swap(false, Ordering::Relaxed) {
-            log::info!(target: "redlock", "a lock was acquired, so the outage is over");
+            log::info!("a lock was acquired, so the outage is over");
         }
     }
 }

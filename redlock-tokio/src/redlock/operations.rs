@@ -111,7 +111,6 @@ impl Redlock {
         for Found { holder, .. } in found.keys() {
             let token = holder.token().map(tracing::field::display);
             log::warn!(
-                target: "redlock",
                 keys = keys.as_ref().map(tracing::field::debug),
                 token,
                 %holder,

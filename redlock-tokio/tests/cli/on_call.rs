@@ -1,7 +1,6 @@
 //! The program tells a person on call what matters, without being asked.
 
 use std::{
-    collections::BTreeSet,
     fs::OpenOptions,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -11,9 +10,6 @@ use std::{
 use serde_json::Value;
 
 use crate::process::{Bed, code, program, text, wait_for};
-
-const PAGE: &str = include_str!("../../CLI.md");
-const CODES: &str = include_str!("../../src/bin/redlock/exit.rs");
 
 impl Bed {
     fn output(&self, arguments: &str) -> Output {
@@ -69,28 +65,6 @@ fn a_refusal_names_the_key_and_the_holder() {
         let holder = if permit.is_null() { &value } else { permit };
         assert_eq!(holder["holders"][0]["label"], "web-3", "{value}");
         assert!(holder["holders"][0]["remaining_seconds"].as_f64() > Some(0.0));
-    }
-}
-
-/// Returns the codes in the source.
-fn written() -> BTreeSet<String> {
-    let codes = CODES.split("fn code(self)").nth(1).unwrap();
-    let codes = codes.split("fn ").next().unwrap().lines();
-    let codes = codes.filter_map(|it| it.trim().strip_prefix("Self::")?.split(" => ").nth(1));
-    let codes = codes.map(|it| it.trim_end_matches(',').to_owned());
-    codes.filter(|it| it.parse::<u8>().is_ok()).collect()
-}
-
-#[test]
-fn each_exit_code_of_the_source_is_on_the_page_and_in_the_help() {
-    let output = program(["--help"]).output().unwrap();
-    let help = text(&output.stdout).replace(',', " ");
-    let help: BTreeSet<_> = help.split_whitespace().collect();
-    let written = written();
-    assert!(written.contains("0") && written.len() > 7, "{written:?}");
-    for code in written {
-        assert!(PAGE.contains(&format!("\n| {code} | ")), "{code}");
-        assert!(help.contains(&*code), "{code}");
     }
 }
 

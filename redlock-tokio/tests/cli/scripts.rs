@@ -28,6 +28,16 @@ fn explained() -> BTreeSet<String> {
 }
 
 #[test]
+fn the_help_names_each_exit_code_of_the_page() {
+    let help = text(&program(["--help"]).output().unwrap().stdout).replace(',', " ");
+    let help: BTreeSet<_> = help.split_whitespace().collect();
+    let unknown = explained()
+        .into_iter()
+        .find(|it| it.parse::<u8>().is_ok() && !help.contains(&**it));
+    assert_eq!(unknown, None);
+}
+
+#[test]
 fn each_exit_code_of_the_page_is_seen_and_no_other() {
     let bed = Bed::new();
     let seen = RefCell::new(BTreeSet::from(["76".to_owned()]));

@@ -15,215 +15,123 @@ const CRATES: [&str; 4] = [
     "redlock-axum",
 ];
 
-/// The macros that log something or open a span. Source that uses them writes `tracing::` in front.
-const MACROS: [&str; 7] = [
-    "trace!(", "debug!(", "info!(", "warn!(", "error!(", "event!(", "span!(",
+/// The macros that log something or open a span, as source names them, and the first cell of their rows in the page. The
+/// driver's own, in `src/log.rs`, have the target.
+const MACROS: [(&str, &str); 10] = [
+    ("log::error!(", "ERROR"),
+    ("log::warn!(", "WARN"),
+    ("log::info!(", "INFO"),
+    ("log::debug!(", "DEBUG"),
+    ("tracing::error!(", "ERROR"),
+    ("tracing::warn!(", "WARN"),
+    ("tracing::info!(", "INFO"),
+    ("tracing::debug!(", "DEBUG"),
+    ("tracing::trace!(", "TRACE"),
+    ("debug_span!(", "span"),
 ];
 
-/// One call of such a macro.
-#[derive(Debug)]
-struct Logged {
-    /// Where it is.
-    place: String,
-    /// The level, or that it is a span.
-    kind: String,
-    /// What stands between the parentheses.
-    arguments: String,
-}
-
-impl Logged {
-    /// Returns the message of an event, or the name of a span.
-    fn name(&self) -> String {
-        let texts = texts(&self.arguments);
-        let name = match &*self.kind {
-            "span" => texts.get(1),
-            _ => texts.last(),
-        };
-        name.unwrap_or_else(|| panic!("{} has no text", self.place))
-            .clone()
-    }
-
-    /// Returns the beginning of the row of the page that explains it.
-    fn row(&self) -> String {
-        format!("| {} | `{}` |", self.kind, self.name())
-    }
-
-    fn has_target(&self) -> bool {
-        self.arguments
-            .trim_start()
-            .starts_with("target: \"redlock\",")
-    }
-}
-
-/// Returns what this source logs.
-fn find(file: &str, source: &str) -> Vec<Logged> {
-    let mut found = Vec::new();
-    let mut offset = 0;
-    for (number, line) in source.lines().enumerate() {
-        let start = offset;
-        offset += line.len() + 1;
-        if line.trim_start().starts_with("//") {
-            continue;
-        }
-        let mut macros = MACROS.iter();
-        let Some((name, end)) = macros.find_map(|it| Some((*it, ends_in_line(line, it)?))) else {
-            continue;
-        };
-        found.push(Logged {
-            place: format!("{file}:{}", number + 1),
-            kind: match name.trim_end_matches("!(") {
-                "span" => "span".to_owned(),
-                level => level.to_uppercase(),
-            },
-            arguments: arguments(&source[start + end..]).to_owned(),
-        });
-    }
-    found
-}
-
-/// Returns where the name of the macro and its parenthesis end.
-fn ends_in_line(line: &str, name: &str) -> Option<usize> {
-    let at = line.find(name)?;
-    let before = line[..at].trim_end_matches("debug_");
-    // Not `compile_error!(`.
-    (!before.ends_with('_')).then_some(at + name.len())
-}
-
-/// Returns the text up to the parenthesis that closes the call.
-fn arguments(text: &str) -> &str {
-    let (mut depth, mut in_text, mut escaped) = (0, false, false);
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            b'(' if !in_text => depth += 1,
-            b')' if !in_text && depth == 0 => return &text[..at],
-            b')' if !in_text => depth -= 1,
-            _ => {}
-        }
-    }
-    panic!("the call has no end: {text}");
-}
-
-/// Returns the texts between quotation marks, as the compiler reads them.
-fn texts(arguments: &str) -> Vec<String> {
-    let mut texts = Vec::new();
-    let mut rest = arguments.chars();
-    while rest.any(|it| it == '"') {
-        let mut text = String::new();
-        while let Some(next) = rest.next().filter(|it| *it != '"') {
-            match next {
-                '\\' => match rest.next() {
-                    // The text goes on at the first word of the next line.
-                    Some('\n') => rest = rest.as_str().trim_start().chars(),
-                    escaped => text.extend(escaped),
-                },
-                plain => text.push(plain),
+/// Returns the beginning of the row for each call in some source, and whether the call has the target.
+fn logged(source: &str) -> Vec<(String, bool)> {
+    let lines = source.lines().map(str::trim);
+    let code: String = lines.filter(|it| !it.starts_with("//")).collect();
+    // A text that goes on in the next line, and quotation marks within a text.
+    let code = code.replace("\\\"", "\u{1}").replace('\\', "");
+    let calls = MACROS
+        .iter()
+        .flat_map(|(name, kind)| code.split(name).skip(1).map(move |it| (name, kind, it)));
+    let rows = calls.map(|(name, kind, arguments)| {
+        let named = arguments.strip_prefix("target: \"redlock\",");
+        let arguments = named.unwrap_or(arguments);
+        // The message is the last text of an event, and the name the first one of a span.
+        let text = match *kind {
+            "span" => arguments.split('"').nth(1),
+            _ => {
+                let ends = ["\");", "\"),_ =>", "\")}"];
+                let end = ends.iter().filter_map(|it| arguments.find(it)).min();
+                arguments[..end.unwrap_or(0)].rsplit('"').next()
             }
-        }
-        texts.push(text);
-    }
-    texts
-}
-
-/// Returns the beginnings of the rows of the page's tables of what is logged.
-fn rows() -> BTreeSet<String> {
-    let kinds = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE", "span"];
-    let rows = PAGE.lines().filter_map(|line| {
-        let mut cells = line.strip_prefix("| ")?.split(" | ");
-        let (kind, text) = (cells.next()?, cells.next()?);
-        kinds
-            .contains(&kind)
-            .then(|| format!("| {kind} | {text} |"))
+        };
+        let text = text.expect("a text").replace('\u{1}', "\"");
+        let has_target = named.is_some() || name.starts_with("log::");
+        (format!("| {kind} | `{text}` |"), has_target)
     });
     rows.collect()
 }
 
-/// Returns what the four crates log.
-fn all() -> Vec<Logged> {
+/// Returns the beginnings of the rows of the page's tables of what is logged.
+fn rows() -> BTreeSet<String> {
+    let rows = PAGE.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        let (kind, text) = (cells.next()?, cells.next()?);
+        let is_logged = MACROS.iter().any(|(_, it)| *it == kind);
+        is_logged.then(|| format!("| {kind} | {text} |"))
+    });
+    rows.collect()
+}
+
+/// Returns the text of each file in a folder of the workspace.
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut found = Vec::new();
-    for file in CRATES
-        .iter()
-        .flat_map(|it| sources(&root.join(it).join("src")))
-    {
-        let source = fs::read_to_string(&file).unwrap();
-        found.extend(find(&file.display().to_string(), &source));
+    let (mut left, mut files) = (vec![root.join(folder)], Vec::new());
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(path).unwrap();
+            left.extend(entries.map(|it| it.unwrap().path()));
+        } else {
+            let text = fs::read_to_string(&path).unwrap();
+            files.push((path, text));
+        }
     }
-    found
-}
-
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap();
-    let paths = entries.map(|it| it.unwrap().path());
-    paths
-        .flat_map(|path| match path.is_dir() {
-            true => sources(&path),
-            false => vec![path],
-        })
-        .collect()
+    files
 }
 
 #[test]
-fn all_that_is_logged_has_the_target_redlock() {
-    let all = all();
-    assert!(all.len() > 40, "{all:#?}");
-    let others = all.iter().filter(|it| !it.has_target());
-    let places: Vec<_> = others.map(|it| &it.place).collect();
-    assert!(places.is_empty(), "{places:#?}");
-}
-
-/// A subscriber that panics must not end a task of the driver.
-#[test]
-fn the_driver_logs_through_a_module_of_its_own() {
-    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for file in sources(&driver) {
-        let source = fs::read_to_string(&file).unwrap();
-        let bare = MACROS.map(|it| format!("tracing::{it}"));
-        let found = bare.iter().find(|it| source.contains(*it));
-        assert_eq!(found, None, "use crate::log in {}", file.display());
+fn all_that_is_logged_has_one_target_and_the_page_explains_it() {
+    let mut found = BTreeSet::new();
+    for (file, text) in CRATES.iter().flat_map(|it| sources(&format!("{it}/src"))) {
+        for (row, has_target) in logged(&text) {
+            assert!(has_target, "{}: {row}", file.display());
+            found.insert(row);
+        }
     }
-}
-
-#[test]
-fn the_page_explains_all_that_is_logged_and_nothing_else() {
-    let logged: BTreeSet<_> = all().iter().map(Logged::row).collect();
     let explained = rows();
-    let missing: Vec<_> = logged.difference(&explained).collect();
-    let unknown: Vec<_> = explained.difference(&logged).collect();
+    let missing: Vec<_> = found.difference(&explained).collect();
+    let unknown: Vec<_> = explained.difference(&found).collect();
     assert!(
         missing.is_empty() && unknown.is_empty(),
         "OPERATIONS.md lacks {missing:#?}, and explains {unknown:#?}, which no crate logs"
     );
 }
 
+/// A subscriber that panics must not end a task of the driver.
 #[test]
-fn an_event_that_the_page_lacks_is_found() {
-    let source = "tracing::warn!(\n    target: \"redlock\",\n    %node,\n    \"the \\\"node\\\" \\\n     has gone\"\n);";
-    let [logged] = &find("lane.rs", source)[..] else {
-        panic!("one event");
-    };
-    assert_eq!(logged.row(), r#"| WARN | `the "node" has gone` |"#);
-    assert!(!rows().contains(&logged.row()));
-    let span = r#"tracing::debug_span!(target: "redlock", "lock_wait", label = "a")"#;
-    let found = find("lane.rs", span);
-    assert_eq!(found[0].row(), "| span | `lock_wait` |");
-    assert!(rows().contains(&found[0].row()));
+fn the_driver_logs_through_a_module_of_its_own() {
+    for (file, text) in sources("redlock-tokio/src") {
+        let mut macros = MACROS.iter().filter(|(it, _)| it.starts_with("tracing::"));
+        let bare = macros.find(|(it, _)| text.contains(it));
+        assert_eq!(bare, None, "use crate::log in {}", file.display());
+    }
 }
 
 #[test]
-fn an_event_with_another_target_is_found() {
+fn an_event_without_a_row_or_a_target_is_found() {
+    let source = "tracing::warn!(\n    target: \"redlock\",\n    %node,\n    \"the \\\"node\\\" \\\n     has gone\"\n);";
+    let row = r#"| WARN | `the "node" has gone` |"#;
+    assert_eq!(logged(source), [(row.to_owned(), true)]);
+    assert!(!rows().contains(row));
+    let span = r#"tracing::debug_span!(target: "redlock", "lock_wait", label = "a")"#;
+    let row = "| span | `lock_wait` |";
+    assert_eq!(logged(span), [(row.to_owned(), true)]);
+    assert!(rows().contains(row));
     for source in [
         r#"tracing::warn!(%error, "no (lock)");"#,
-        r#"tracing::info!("target: \"redlock\",");"#,
-        "use tracing::warn;\nwarn!(\n    target: \"redlocks\",\n    \"..\"\n);",
+        "tracing::warn!(\n    target: \"redlocks\",\n    \"..\"\n);",
         r#"let span = tracing::debug_span!("lock_wait");"#,
     ] {
-        let found = find("lane.rs", source);
-        assert!(matches!(&found[..], [it] if !it.has_target()), "{found:?}");
+        assert!(
+            matches!(logged(source)[..], [(_, false)]),
+            "{:?}",
+            logged(source)
+        );
     }
-    let with_target = r#"tracing::debug_span!(target: "redlock", "lock_wait", it = it())"#;
-    let found = find("lane.rs", with_target);
-    assert!(matches!(&found[..], [it] if it.has_target()), "{found:?}");
 }

@@ -74,16 +74,31 @@ const CONCLUSIVE_SEEDS: u64 = 100;
 #[test]
 fn the_driver_keeps_its_promises() {
     let plan = Plan::from_env();
-    let mut summaries = Vec::new();
-    for configuration in configurations() {
-        if plan.includes(configuration) {
-            summaries.push(plan.simulate(*configuration));
-        }
-    }
+    let asked_for = configurations().filter(|it| plan.includes(it)).copied();
+    let summaries = plan.simulate(asked_for.collect());
     assert!(!summaries.is_empty(), "SIM_CONFIG names no configuration");
     report::print(&summaries);
     if plan.is_conclusive(CONCLUSIVE_SEEDS) {
         assert_conclusive(&summaries);
+    }
+}
+
+/// The page has the tables that `make sim-driver SEEDS=1000` prints.
+#[test]
+fn the_page_has_a_row_for_each_world() {
+    let page = include_str!("../../../redlock-core/PROOF.md");
+    for Configuration { name, about, .. } in configurations() {
+        let row = format!("\n| `{name}` | {about} | ");
+        assert!(page.contains(&row), "PROOF.md lacks{row}");
+    }
+    for kind in ["within", "beyond-", "without-"] {
+        let rows = page.matches(&format!("\n| `{kind}")).count();
+        let worlds = configurations().filter(|it| it.name.starts_with(kind));
+        assert_eq!(
+            rows,
+            worlds.count(),
+            "worlds in PROOF.md that are not there: {kind}"
+        );
     }
 }
 

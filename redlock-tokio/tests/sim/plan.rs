@@ -1,14 +1,14 @@
 //! What the environment asks for, and how it is carried out.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     env,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     str::FromStr,
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
@@ -89,37 +89,51 @@ impl Plan {
             && self.reduction == Reduction::none()
     }
 
-    /// Runs all seeds of one world, on as many threads as there are cores.
+    /// Runs all seeds of these worlds, one world after the other, on as many threads as there are cores.
     ///
     /// # Panics
     ///
-    /// If a run violates what its world promises, if no run shows the violation that the world must show, or if two runs
+    /// If a run violates what its world promises, if no run shows the violation that a world must show, or if two runs
     /// of a seed differ.
-    pub(crate) fn simulate(&self, configuration: Configuration) -> Summary {
-        let seeds = self.range(&configuration);
-        let start = Instant::now();
-        let next = AtomicU64::new(seeds.start);
-        let is_over = AtomicBool::new(false);
-        let outcomes = Mutex::new(Vec::new());
+    pub(crate) fn simulate(&self, configurations: Vec<Configuration>) -> Vec<Summary> {
+        let mut worlds: Vec<_> = configurations
+            .into_iter()
+            .map(|it| (Summary::new(it, self.runs), AtomicBool::new(false)))
+            .collect();
+        let seeds = worlds.iter().enumerate();
+        let runs: Vec<_> = seeds
+            .flat_map(|(index, (it, _))| {
+                self.range(&it.configuration).map(move |seed| (index, seed))
+            })
+            .collect();
+        let next = AtomicUsize::new(0);
+        let outcomes = Mutex::new(BTreeMap::new());
         let work = || {
             let mut told = Instant::now();
-            loop {
-                let seed = next.fetch_add(1, Relaxed);
-                if seed >= seeds.end || is_over.load(Relaxed) {
-                    break;
+            while let Some(&(index, seed)) = runs.get(next.fetch_add(1, Relaxed)) {
+                let (Summary { configuration, .. }, is_over) = &worlds[index];
+                if is_over.load(Relaxed) {
+                    continue;
                 }
-                let outcome = self.repeat(configuration, seed);
-                let is_last = match (&outcome, configuration.expectation) {
+                let start = Instant::now();
+                let outcome = self.repeat(*configuration, seed);
+                match (&outcome, configuration.expectation) {
                     (Ok(outcome), Expectation::Violated([first, ..])) => {
-                        configuration.is_rare && outcome.has(*first)
+                        is_over.fetch_or(configuration.is_rare && outcome.has(*first), Relaxed);
                     }
-                    (outcome, _) => outcome.is_err(),
-                };
-                is_over.fetch_or(is_last, Relaxed);
-                outcomes.lock().expect("not poisoned").push((seed, outcome));
+                    (Ok(_), _) => {}
+                    (Err(_), _) => next.store(runs.len(), Relaxed),
+                }
+                let mut outcomes = outcomes.lock().expect("not poisoned");
+                outcomes.insert((index, seed), (outcome, start.elapsed()));
                 if told.elapsed() > Duration::from_secs(10) {
                     told = Instant::now();
-                    println!("{}: seed {seed} of {}", configuration.name, seeds.end);
+                    println!(
+                        "{}: seed {seed}; {} of {} runs",
+                        configuration.name,
+                        outcomes.len(),
+                        runs.len()
+                    );
                 }
             }
         };
@@ -129,27 +143,25 @@ impl Plan {
                 scope.spawn(work);
             }
         });
-        let mut outcomes = outcomes.into_inner().expect("not poisoned");
-        outcomes.sort_by_key(|(seed, _)| *seed);
-        let mut summary = Summary::new(configuration, self.runs);
-        for (seed, outcome) in outcomes {
+        for ((index, seed), (outcome, took)) in outcomes.into_inner().expect("not poisoned") {
             match outcome {
-                Ok(outcome) => summary.add(seed, &outcome),
+                Ok(outcome) => worlds[index].0.add(seed, &outcome, took),
                 Err(failure) => panic!("{failure}"),
             }
         }
-        summary.finish(start.elapsed());
-        println!("{summary}");
-        if let Expectation::Violated([first, ..]) = configuration.expectation
-            && self.must_find(&configuration)
-        {
-            let name = configuration.name;
-            assert!(
-                summary.kinds.contains_key(first),
-                "{name}: the judge has not seen: {first}"
-            );
+        let summaries: Vec<_> = worlds.into_iter().map(|(it, _)| it).collect();
+        for it in &summaries {
+            let Configuration {
+                name, expectation, ..
+            } = it.configuration;
+            if let Expectation::Violated([first, ..]) = expectation
+                && self.must_find(&it.configuration)
+            {
+                let is_found = it.kinds.contains_key(first);
+                assert!(is_found, "{name}: the judge has not seen: {first}");
+            }
         }
-        summary
+        summaries
     }
 
     fn seeds(&self) -> u64 {

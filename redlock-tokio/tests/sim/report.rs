@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     time::Duration,
 };
 
@@ -30,6 +29,7 @@ pub(crate) struct Summary {
     /// How many seeds showed a violation of each kind.
     pub(crate) kinds: BTreeMap<Kind, u64>,
     example: Option<String>,
+    /// How long its runs took, added up.
     real_time: Duration,
     outages: Outages,
 }
@@ -51,8 +51,9 @@ impl Summary {
         }
     }
 
-    pub(crate) fn add(&mut self, seed: u64, outcome: &Outcome) {
+    pub(crate) fn add(&mut self, seed: u64, outcome: &Outcome, took: Duration) {
         self.seeds += 1;
+        self.real_time += took;
         self.virtual_time += self.runs * outcome.virtual_time;
         self.events += self.runs * outcome.events;
         self.seen += &outcome.seen;
@@ -68,32 +69,13 @@ impl Summary {
         }
     }
 
-    pub(crate) fn finish(&mut self, real_time: Duration) {
-        self.real_time = real_time;
-    }
-
     fn virtual_hours(&self) -> f64 {
         (self.virtual_time / SECOND) as f64 / (HOUR / SECOND) as f64
     }
 
-    /// Returns how many virtual hours were simulated in a second.
+    /// Returns how many virtual hours one thread simulated in a second.
     fn speed(&self) -> f64 {
         self.virtual_hours() / self.real_time.as_secs_f64().max(1e-9)
-    }
-}
-
-impl fmt::Display for Summary {
-    /// Writes what is known when the runs of the world have ended.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} seeds, {:.2} virtual hours in {:.0} s, {} seeds with a violation",
-            self.configuration.name,
-            self.seeds,
-            self.virtual_hours(),
-            self.real_time.as_secs_f64(),
-            self.violated
-        )
     }
 }
 
@@ -106,7 +88,7 @@ fn print_total(summaries: &[Summary]) {
     let violated: u64 = within.iter().map(|it| it.violated).sum();
     println!(
         "{of_within:.1} virtual hours within the assumptions, with {violated} violations; {of_beyond:.1} beyond them; \
-         in {seconds:.0} s: {:.3} virtual hours a second\n",
+         in {seconds:.0} s of a thread: {:.3} virtual hours a second\n",
         (of_within + of_beyond) / seconds.max(1e-9)
     );
 }
@@ -115,6 +97,7 @@ fn print_total(summaries: &[Summary]) {
 pub(crate) fn print(summaries: &[Summary]) {
     let header = [
         "world",
+        "what happens",
         "seeds",
         "virtual h",
         "acquired",
@@ -125,7 +108,8 @@ pub(crate) fn print(summaries: &[Summary]) {
     let mut table = table::new(header);
     for it in summaries {
         table.add_row([
-            it.configuration.name.to_owned(),
+            format!("`{}`", it.configuration.name),
+            it.configuration.about.to_owned(),
             it.seeds.to_string(),
             format!("{:.2}", it.virtual_hours()),
             it.seen.get(Seen::Acquired).to_string(),

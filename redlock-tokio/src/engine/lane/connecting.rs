@@ -210,7 +210,6 @@ impl Connector {
         match age.await {
             Err(error) if error.is_missing_right() => {
                 log::warn!(
-                    target: "redlock",
                     node = %self.address(),
                     %error,
                     keys = %format_args!("redlock:{marker}:*"),

@@ -80,7 +80,6 @@ impl NamedNodes {
                 if let Some(rivals) = vetting.handle_report(*id, now.now(), report.clone()) {
                     let error = two_authorities(&*authority, rivals);
                     log::error!(
-                        target: "redlock",
                         node = %vetting.address(*id),
                         %error,
                         "the node has no vote, because its addresses lead to two authorities"
@@ -99,7 +98,6 @@ impl WatchTask {
                 let watch = async { authority.watch(reports.clone()).await };
                 let panicked = AssertUnwindSafe(watch).catch_unwind().await.is_err();
                 log::error!(
-                    target: "redlock",
                     panicked,
                     "the watch of an authority has ended, and starts again in a second"
                 );

@@ -148,7 +148,6 @@ impl Vetting {
         if has_changed && let Some(Tenure { owner, epoch }) = &tenure {
             let node = &self.addresses[node.index()];
             log::info!(
-                target: "redlock",
                 node = %node, %owner, epoch,
                 "a majority of the sentinels, or of the cluster's nodes, names this server as the master"
             );
@@ -319,7 +318,6 @@ impl Vetting {
             Server::None => return,
             Server::Withheld(error) => {
                 log::warn!(
-                    target: "redlock",
                     %node, %error, %risks,
                     "the node votes unvetted, since it does not answer INFO"
                 );
@@ -330,7 +328,6 @@ impl Vetting {
         if !unmet.is_empty() {
             let missing = unmet::fields(unmet);
             log::warn!(
-                target: "redlock",
                 %node, missing, %risks,
                 "the node votes unvetted, since INFO lacks some fields"
             );
@@ -338,7 +335,6 @@ impl Vetting {
         let waits = self.rules.durability == Durability::Volatile;
         if waits && info.uptime.is_none() && !unmet.contains(Check::Start) {
             log::warn!(
-                target: "redlock",
                 %node,
                 "the node's INFO lacks uptime_in_seconds, so each new client waits as if the server had just started"
             );
@@ -347,7 +343,6 @@ impl Vetting {
             && policy != "noeviction"
         {
             log::warn!(
-                target: "redlock",
                 %node,
                 policy,
                 "the node evicts keys when memory is short, and locks first if they have the least time \
@@ -356,7 +351,6 @@ impl Vetting {
         }
         if self.rules.durability == Durability::FsyncAlways && !info.appends_to_file {
             log::warn!(
-                target: "redlock",
                 %node,
                 "the node is said to be durable, but appendonly is off: a restart forgets locks"
             );

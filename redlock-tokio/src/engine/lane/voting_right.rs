@@ -76,7 +76,6 @@ impl VotingRight {
         let remaining = eligibility.remaining(now);
         if !remaining.is_zero() && !eligibility.is_unconfirmed(now) {
             log::warn!(
-                target: "redlock",
                 node = %self.address,
                 remaining = %ShownTime(remaining),
                 "the node has no vote yet: its server started, or was promoted, so recently that it may lack a lock"
@@ -111,7 +110,6 @@ impl VotingRight {
         // Each report of an authority changes the eligibility, too.
         if is_withdrawn || (self.named_by.is_none() && self.eligibility != before) {
             log::warn!(
-                target: "redlock",
                 node = %self.address,
                 remaining = %ShownTime(self.eligibility().remaining(self.clock.now())),
                 "the server was promoted or replaced under its connection, and may lack a lock: the node has no \
@@ -130,10 +128,9 @@ impl VotingRight {
         let is_unconfirmed = eligibility.is_unconfirmed(now);
         match (had_no_vote, self.has_no_vote) {
             (true, false) => {
-                log::info!(target: "redlock", node = %self.address, "the node votes from now on");
+                log::info!(node = %self.address, "the node votes from now on");
             }
             (false, true) if is_unconfirmed => log::warn!(
-                target: "redlock",
                 node = %self.address,
                 "the node has no vote until a majority of its sentinels, or of its cluster's nodes, names its server \
                  as the master to this client"

@@ -178,7 +178,6 @@ impl LeaseCell {
                     state.note_extension(false);
                     self.observe_extension(state, now, false);
                     log::debug!(
-                        target: "redlock",
                         label = state.label(),
                         keys = self.shown_keys(),
                         token = %state.lease.token(),
@@ -189,7 +188,6 @@ impl LeaseCell {
                 Event::Lost(reason) => {
                     // The token says which lock it was. Unlike the key it reveals nothing.
                     log::warn!(
-                        target: "redlock",
                         label = state.label(),
                         keys = self.shown_keys(),
                         token = %state.lease.token(),

@@ -122,7 +122,6 @@ impl LeaseCell {
             Some(ExpiryAnomaly::TooShort { needed }) => {
                 if let Some(withheld) = lane.expires_too_early.due(now) {
                     log::warn!(
-                        target: "redlock",
                         label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
                         %node, remaining = %ShownTime(remaining), needed = %ShownTime(needed), withheld,
                         "the key had less time left than the lock relies on: the node's clock has stepped, \
@@ -133,7 +132,6 @@ impl LeaseCell {
             Some(ExpiryAnomaly::TooLong { longest }) => {
                 if let Some(withheld) = lane.expires_too_late.due(now) {
                     log::warn!(
-                        target: "redlock",
                         label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
                         %node, remaining = %left(remaining), ttl = %ShownTime(longest.as_duration()), withheld,
                         "the key had more time left than it was given: the node's clock has stepped back, or \

@@ -142,7 +142,6 @@ impl Tls {
         let template = certificates::template(options)?;
         if options.is_insecure {
             crate::log::warn!(
-                target: "redlock",
                 "TLS is insecure: no server's certificate is checked, so anyone on the network can pose as the server"
             );
         }

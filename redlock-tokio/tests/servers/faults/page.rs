@@ -1,8 +1,9 @@
-//! The files and tests that `FAULTS.md` names exist.
+//! The files and tests that `FAULTS.md` names exist, and it names each test that has the number of a row.
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 const PAGE: &str = include_str!("../../../FAULTS.md");
@@ -64,6 +65,26 @@ fn each_fault_names_files_and_tests_that_exist() {
             assert!(is_there, "row {number}: no test {test}");
         }
     }
+}
+
+/// This program names its tests, and each that has the number of a row must be in that row.
+#[test]
+fn each_test_of_a_fault_is_in_its_row() {
+    let program = std::env::current_exe().unwrap();
+    let list = Command::new(program).arg("--list").output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    let tests = list.lines().filter_map(|it| it.strip_suffix(": test"));
+    let numbered = tests.filter_map(|it| Some((it, it.split_once("::row_")?.1.get(..2)?)));
+    let rows: Vec<_> = rows().collect();
+    let is_there = |test: &str, number: &str| {
+        let number = number.trim_start_matches('0');
+        let mut named = rows.iter().filter(|it| it[0].trim() == number);
+        named.any(|it| it[4].contains(&format!("{test}`")))
+    };
+    let (known, missing): (Vec<_>, Vec<_>) =
+        numbered.partition(|(test, number)| is_there(test, number));
+    assert!(known.len() > 40, "{} tests", known.len());
+    assert!(missing.is_empty(), "FAULTS.md lacks {missing:#?}");
 }
 
 #[test]

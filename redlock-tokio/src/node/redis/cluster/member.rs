@@ -112,7 +112,6 @@ impl Member {
     fn warn_of_shared_server(&self) {
         if let Some(shared) = self.directory.newly_shared(&self.slots) {
             log::warn!(
-                target: "redlock",
                 first = self.slots[shared.first].number(),
                 second = self.slots[shared.second].number(),
                 server = %self.directory.name_of(shared.member),
@@ -127,14 +126,13 @@ impl Member {
         let text = error.to_string();
         if self.directory.note_failure(&self.endpoint, error) {
             log::warn!(
-                target: "redlock",
                 node = %self.endpoint,
                 error = %text,
                 "a node of the cluster does not answer"
             );
         }
         if let Some(error) = self.directory.newly_short(self.slots[0]) {
-            log::warn!(target: "redlock", %error, "no owner of a slot is confirmed");
+            log::warn!(%error, "no owner of a slot is confirmed");
         }
     }
 }

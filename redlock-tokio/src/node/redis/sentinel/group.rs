@@ -278,7 +278,6 @@ impl GroupWatch {
             (before, Some(error)) if before == Some(error) => {}
             (_, Some(error)) if error.is_refusal() => {
                 log::warn!(
-                    target: "redlock",
                     %group,
                     sentinel = %address,
                     %error,
@@ -287,7 +286,6 @@ impl GroupWatch {
             }
             (_, Some(error)) => {
                 log::warn!(
-                    target: "redlock",
                     %group,
                     sentinel = %address,
                     %error,
@@ -296,7 +294,6 @@ impl GroupWatch {
             }
             (Some(_), None) => {
                 log::info!(
-                    target: "redlock",
                     %group,
                     sentinel = %address,
                     "a sentinel names the master again"
