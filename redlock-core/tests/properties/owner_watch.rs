@@ -1,6 +1,5 @@
 //! When the votes of an owner count, whatever the members of its authority report, in whatever order.
 
-mod council;
 mod disturbed;
 mod reference;
 mod reports;
@@ -11,10 +10,9 @@ use proptest::prelude::*;
 use redlock_core::{OwnerRule, OwnerWatch};
 
 use self::{
-    council::{Client, councils},
     disturbed::disturbed,
     reference::{Mistake, Verdict},
-    reports::{Input, WINDOW, rule, stories},
+    reports::{Input, rule, stories},
 };
 use crate::{check, finds};
 
@@ -52,43 +50,6 @@ fn each_broken_rule_changes_a_verdict() {
             of(None) != of(Some(mistake))
         });
         assert!(found, "{mistake:?} is not noticed");
-    }
-}
-
-/// Every vote that counts for a tenure is over before one counts for a later tenure, by any two clients.
-#[test]
-fn two_owners_never_vote_for_two_locks() {
-    let both_voted = Cell::new(0);
-    check(600, &councils(), |council| {
-        let clients = council.clients(|_| rule());
-        let overlap = council::overlap(&clients);
-        prop_assert!(overlap.is_none(), "{overlap:?}");
-        let has_voted = |tenure| {
-            let votes = clients.iter().flat_map(Client::votes);
-            votes.into_iter().any(|it| it.tenure == tenure)
-        };
-        let voted = (0..council::TENURES).filter(|it| has_voted(*it)).count();
-        both_voted.set(both_voted.get() + u32::from(voted > 1));
-        Ok(())
-    });
-    assert!(both_voted.get() > 0, "no second owner has ever voted");
-}
-
-/// The control: clients that break a rule let two owners vote.
-#[test]
-fn clients_with_another_rule_let_two_owners_vote() {
-    // Far from the truth, so that a few random councils are enough.
-    let shorter = reports::rule_of(1, WINDOW);
-    let longer = reports::rule_of(reports::TTL, 4 * WINDOW);
-    for (name, rules) in [
-        ("nobody settles", [rule().without_settling(); 2]),
-        ("settled too soon", [shorter; 2]),
-        ("a longer window than others", [longer, rule()]),
-    ] {
-        let found = finds(1000, &councils(), |council| {
-            council::overlap(&council.clients(|client| rules[client])).is_some()
-        });
-        assert!(found, "the property does not notice: {name}");
     }
 }
 

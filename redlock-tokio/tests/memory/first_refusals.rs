@@ -15,7 +15,7 @@ use crate::support::{
     kinds::{KINDS, Kind},
 };
 
-/// Who has the lock when the outage begins.
+/// The holder of the lock when the outage begins.
 #[derive(Clone, Copy, Debug)]
 enum Holder {
     Nobody,

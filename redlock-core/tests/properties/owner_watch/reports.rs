@@ -6,7 +6,7 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 use redlock_core::{Drift, MemberId, MemberReport, Owner, OwnerRule, Tenure, Timestamp, Ttl};
 
 /// In milliseconds, as all times here.
-pub(super) const TTL: u64 = 5;
+const TTL: u64 = 5;
 
 pub(super) const WINDOW: u64 = 3;
 
@@ -58,14 +58,10 @@ enum What {
     },
 }
 
-pub(super) fn rule() -> OwnerRule {
-    rule_of(TTL, WINDOW)
-}
-
 /// A rule for clocks without drift.
-pub(super) fn rule_of(ttl: u64, window: u64) -> OwnerRule {
-    let ttl = Ttl::new(millis(ttl)).expect("within range");
-    OwnerRule::new(ttl, Drift::new(0, Duration::ZERO), millis(window))
+pub(super) fn rule() -> OwnerRule {
+    let ttl = Ttl::new(millis(TTL)).expect("within range");
+    OwnerRule::new(ttl, Drift::new(0, Duration::ZERO), millis(WINDOW))
 }
 
 /// Three failovers. The epoch goes back once, and one server is the owner twice.
