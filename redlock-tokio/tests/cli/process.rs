@@ -6,11 +6,13 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::{Arc, Once, atomic::AtomicBool},
     thread,
     time::{Duration, Instant},
 };
 
 use redlock_tokio::test_util::RedisServers;
+use signal_hook::{consts::SIGINT, flag};
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_redlock");
@@ -26,6 +28,7 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn new() -> Self {
+        take_sigint();
         Self {
             servers: RedisServers::spawn(3).unwrap(),
             folder: TempDir::new().unwrap(),
@@ -60,6 +63,16 @@ impl Bed {
     pub(crate) fn pid(&self, name: &str) -> Pid {
         Pid(self.trace(name).trim().parse().unwrap())
     }
+}
+
+/// Makes SIGINT end the commands of this process, even where a shell runs the tests in the background and has them ignore
+/// SIGINT: a command ignores what its parent ignores, but not what its parent handles.
+fn take_sigint() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let ends = Arc::new(AtomicBool::new(true));
+        flag::register_conditional_default(SIGINT, ends).unwrap();
+    });
 }
 
 /// Returns the program with these arguments.
