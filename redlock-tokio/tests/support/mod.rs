@@ -175,12 +175,12 @@ impl Cli {
     }
 }
 
-/// Waits until a condition holds, for 10 s at most. A release, for example, reaches the nodes in the
-/// background.
+/// Waits until a condition holds. A release, for example, reaches the nodes in the background. The limit only ends a test
+/// that would wait for ever: on a busy machine a replica may take longer than 10 s to copy its master.
 pub(crate) async fn eventually(name: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !condition() {
-        assert!(Instant::now() < deadline, "not within 10 s: {name}");
+        assert!(Instant::now() < deadline, "not within a minute: {name}");
         tokio::time::sleep(MS(5)).await;
     }
 }
