@@ -77,6 +77,11 @@ impl View {
         let id = registry.begin(&environment.host, hold, is_shared, is_watched);
         environment.note(Seen::Acquired);
         environment.tell(("has", id, hold.fencing_token()));
+        // From now on it does not wait, even if its caller hears of it only when the work under the lock is done.
+        if let Some(other) = asked.ticket.granted() {
+            let own = asked.ticket.id;
+            environment.fail(format_args!("{other:?} came earlier than {own:?}"));
+        }
         let got_at = environment.host.timestamp();
         Self {
             id,
@@ -120,12 +125,6 @@ impl View {
         }
         if self.hold.fencing_token().is_some() != terms.is_fenced {
             fail("a lock has a fencing token or not, unlike what its user wants");
-        }
-        if let Some(other) = asked.ticket.granted() {
-            fail(&format!(
-                "{other:?} came earlier than {:?}",
-                asked.ticket.id
-            ));
         }
         match acquisition {
             Acquisition::HandedOver { .. } => {
