@@ -186,6 +186,7 @@ async fn a_leader_that_was_stopped_for_too_long_does_not_go_on_with_its_work() {
     stopped.store(9000, SeqCst); // not for too long
     assert_eq!((go_on().await, candidate.is_leader()), (2, true));
     stopped.store(30_000, SeqCst);
+    assert!(!candidate.is_leader(), "before its task has run");
     assert_eq!((go_on().await, candidate.is_leader()), (2, false));
     assert_eq!(candidate.changed().await, Candidacy::Campaigning);
     assert_eq!(candidate.changed().await, Candidacy::Leading);

@@ -13,11 +13,11 @@ use std::{
 use fastrand::Rng;
 use futures::FutureExt;
 use redlock_tokio::{ExtendError, LockGuard, LockOptions, LossReason, MemoryNode, ReleaseOutcome};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 
 use crate::support::{
     MS,
-    in_memory::{embedded, over, settle, three_nodes},
+    in_memory::{over, settle, three_nodes},
 };
 
 #[tokio::test(start_paused = true)]
@@ -30,7 +30,8 @@ async fn a_handed_over_lock_has_a_guard_of_its_own() {
     let waiting = tokio::spawn(redlock.lock("k").max_hold(MS(60_000)).into_future());
     settle().await;
     assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
-    let second = waiting.await.unwrap().unwrap();
+    let second = timeout(MS(1), waiting).await.expect("it is woken");
+    let second = second.unwrap().unwrap();
     assert_eq!(nodes[0].value("k"), value, "no node was asked");
     assert!(second.is_valid() && !old.is_valid());
     assert_eq!(old.remaining(), Duration::ZERO);
@@ -237,7 +238,8 @@ async fn the_turns_of_a_lone_process_grow_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn each_fenced_lock_has_a_larger_fencing_token() {
-    let redlock = embedded().await;
+    let nodes = three_nodes();
+    let redlock = over(&nodes).build().await.unwrap();
     let first = redlock.lock("k").fenced().await.unwrap();
     let waiting = tokio::spawn(redlock.lock("k").fenced().into_future());
     let unfenced = tokio::spawn(redlock.lock("k").into_future());
@@ -246,8 +248,12 @@ async fn each_fenced_lock_has_a_larger_fencing_token() {
     drop(first);
     let second = waiting.await.unwrap().unwrap();
     assert!(token.is_some() && second.fencing_token() > token);
+    let token = second.fencing_token();
     drop(second);
     assert_eq!(unfenced.await.unwrap().unwrap().fencing_token(), None);
+    nodes.iter().for_each(MemoryNode::clear);
+    let third = redlock.lock("k").fenced().await.unwrap();
+    assert!(third.fencing_token() > token, "without the nodes' counters");
 }
 
 /// Which key each task of a walk locks.
@@ -287,7 +293,7 @@ async fn walk(seed: u64, keys: Keys) -> Counts {
                 };
                 let lock = redlock.lock(key).ttl(MS(900)).wait(MS(rng.u64(0..3000)));
                 let patience = MS(rng.u64(1..2000));
-                let Ok(Ok(guard)) = tokio::time::timeout(patience, lock.into_future()).await else {
+                let Ok(Ok(guard)) = timeout(patience, lock.into_future()).await else {
                     continue;
                 };
                 let alone = inside.fetch_add(1, SeqCst) == 0;

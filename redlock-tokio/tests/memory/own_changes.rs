@@ -91,6 +91,17 @@ async fn an_adopter_learns_that_another_process_has_freed_its_lock() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_forced_release_frees_what_was_inspected_and_not_the_lock_of_a_later_holder() {
+    let two = Two::new().await;
+    let hung = two.other.lock("k").await.unwrap();
+    let inspection = two.own.inspect("k").await.unwrap();
+    hung.release().await;
+    let later = two.other.lock("k").await.unwrap();
+    two.own.force_unlock(&inspection).await;
+    assert!(later.extend().await.is_ok(), "it is another lock");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_waiter_gets_the_lock_of_another_process_that_its_own_process_has_freed() {
     for (held, waits) in [
         (PLAIN, PLAIN),

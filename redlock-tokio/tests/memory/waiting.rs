@@ -66,6 +66,19 @@ async fn a_waiter_that_gives_up_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_next_waiter_has_its_turn_when_a_request_ends_without_the_lock() {
+    let nodes = three_nodes();
+    let ours = over(&nodes).build().await.unwrap();
+    let theirs = over(&nodes).build().await.unwrap();
+    let foreign = theirs.lock("k").await.unwrap();
+    let wait = |wait| tokio::spawn(ours.lock("k").wait(wait).into_future());
+    let [first, second] = [wait(MS(100)), wait(MS(1000))];
+    assert!(first.await.unwrap().is_err());
+    drop(foreign);
+    assert!(second.await.unwrap().is_ok(), "its turn");
+}
+
+#[tokio::test(start_paused = true)]
 async fn time_in_the_queue_counts_as_time_waited() {
     let redlock = embedded().await;
     let guard = redlock.lock("k").await.unwrap();

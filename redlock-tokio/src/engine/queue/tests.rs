@@ -164,6 +164,8 @@ fn refusals_name_their_limit() {
         })
     };
     assert_eq!(join(&queue, 3, &POLICY), full(2, WaiterLimit::PerKey));
+    let of_two_keys = queue.join(&keys("jk"), ticket(3), at(0), &POLICY, |_| 3);
+    assert_eq!(of_two_keys, full(2, WaiterLimit::PerKey));
     let small = queue_of(1);
     let other = Key::new("other").unwrap();
     for who in 0..2 {
