@@ -73,7 +73,7 @@ cost: redis
 	RUSTFLAGS="--cfg rustix_use_libc" cargo bench -q -p redlock-axum --all-features --bench cost --target-dir target/cost \
 	    -- $(COST)
 
-# Takes one rule at a time out of the core or the driver, and expects the simulator, the threads or the queue to notice.
+# Takes one rule at a time out of the sources, and expects a test to notice: `make controls CONTROLS=newest-first`.
 controls: python
 	@.ci/controls $(CONTROLS)
 
