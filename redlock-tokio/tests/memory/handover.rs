@@ -293,7 +293,7 @@ async fn walk(seed: u64, keys: Keys) -> Counts {
                 };
                 let lock = redlock.lock(key).ttl(MS(900)).wait(MS(rng.u64(0..3000)));
                 let patience = MS(rng.u64(1..2000));
-                let Ok(Ok(guard)) = tokio::time::timeout(patience, lock.into_future()).await else {
+                let Ok(Ok(guard)) = timeout(patience, lock.into_future()).await else {
                     continue;
                 };
                 let alone = inside.fetch_add(1, SeqCst) == 0;
