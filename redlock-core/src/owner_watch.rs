@@ -86,8 +86,9 @@ use crate::{
 /// does that for one window at most, and takes no owner away. A failover is no rivalry: the old and the new owner are
 /// named by members of one circle.
 ///
-/// One case is left. If no address of the right authority answers during the roll call, the watch knows of the other
-/// one only, and a vote may count before the first answer of the right one comes.
+/// One case is left. If no address of the right authority answers during the roll call, or only a member that has lost its
+/// state and knows no other, the watch follows the other authority. A vote may then count before the first answer of the
+/// right one comes, and none counts after it, until the process starts again.
 ///
 /// # Epochs that begin anew
 ///

@@ -133,6 +133,7 @@ fn main() -> ExitCode {
         let is_named = outcomes.len() == large.len();
         assert!(is_named, "no configuration has one of the names in LARGE");
     }
+    assert!(!outcomes.is_empty(), "no configuration has such a name");
     if is_partial {
         println!("\nleft out, because this is a debug build (`make model` has them): {LARGE:?}");
     }

@@ -103,9 +103,14 @@ fn all_that_is_logged_has_one_target_and_the_page_explains_it() {
     );
 }
 
-/// A subscriber that panics must not end a task of the driver.
+/// A subscriber that panics must not end a task of the driver. The macros have their paths, by which they are found here.
 #[test]
-fn the_driver_logs_through_a_module_of_its_own() {
+fn the_driver_logs_through_a_module_of_its_own_and_macros_have_their_paths() {
+    for (file, text) in CRATES.iter().flat_map(|it| sources(&format!("{it}/src"))) {
+        let bare = [" error!(", " warn!(", " info!(", " debug!(", " trace!("];
+        let bare = bare.iter().find(|it| text.contains(**it));
+        assert_eq!(bare, None, "{}", file.display());
+    }
     for (file, text) in sources("redlock-tokio/src") {
         let mut macros = MACROS.iter().filter(|(it, _)| it.starts_with("tracing::"));
         let bare = macros.find(|(it, _)| text.contains(it));

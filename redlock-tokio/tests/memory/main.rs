@@ -1,6 +1,7 @@
 //! Locks over nodes in memory, most of them on a paused clock.
 
 mod authorities;
+mod costs;
 mod election;
 mod embedded;
 mod events;

@@ -75,6 +75,14 @@ impl Plan {
         }
     }
 
+    /// Panics unless there are all worlds that are asked for.
+    pub(crate) fn assert_known<'a>(&self, names: impl Iterator<Item = &'a str>) {
+        let names: Vec<_> = names.collect();
+        let mut chosen = self.only.iter().flat_map(|it| it.split(','));
+        let unknown = chosen.find(|it| !names.contains(it));
+        assert_eq!(unknown, None, "there are {names:?}");
+    }
+
     /// Returns whether so many seeds are run that every situation must be reached.
     pub(crate) fn is_conclusive(&self, seeds: u64) -> bool {
         let is_whole = self.seed.is_none() && self.only.is_none() && self.from == 0;

@@ -220,6 +220,9 @@ impl World {
             cut_off
         });
         let loses_state = self.rng.chance(400_000) || self.is_without_fewest_members();
+        // If this is the only one at its group's addresses, a process that starts follows the other group.
+        let has_detours = self.configuration.owners.is_some_and(|it| it.has_detours);
+        let loses_state = loses_state && !has_detours;
         let sides: Vec<_> = (0..self.scale.processes)
             .map(|_| self.rng.chance(400_000))
             .collect();

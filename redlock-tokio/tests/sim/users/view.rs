@@ -77,11 +77,6 @@ impl View {
         let id = registry.begin(&environment.host, hold, is_shared, is_watched);
         environment.note(Seen::Acquired);
         environment.tell(("has", id, hold.fencing_token()));
-        // From now on it does not wait, even if its caller hears of it only when the work under the lock is done.
-        if let Some(other) = asked.ticket.granted() {
-            let own = asked.ticket.id;
-            environment.fail(format_args!("{other:?} came earlier than {own:?}"));
-        }
         let got_at = environment.host.timestamp();
         Self {
             id,
@@ -113,6 +108,15 @@ impl View {
         Self { spare, ..self }
     }
 
+    /// Notes that the request does not wait any more, and checks that it has overtaken none.
+    pub(super) fn check_order(&self, asked: &Asked) {
+        if let Some(other) = asked.ticket.granted() {
+            let own = asked.ticket.id;
+            self.environment
+                .fail(format_args!("{other:?} came earlier than {own:?}"));
+        }
+    }
+
     /// Checks what the world must be like when a lock is granted.
     pub(super) fn check_grant(&self, acquisition: &Acquisition, asked: &Asked) {
         let (environment, terms) = (&self.environment, &self.terms);
@@ -126,6 +130,7 @@ impl View {
         if self.hold.fencing_token().is_some() != terms.is_fenced {
             fail("a lock has a fencing token or not, unlike what its user wants");
         }
+        self.check_order(asked);
         match acquisition {
             Acquisition::HandedOver { .. } => {
                 environment.note(Seen::HandedOver);

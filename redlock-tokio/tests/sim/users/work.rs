@@ -172,6 +172,8 @@ impl User {
         let mut view = None;
         let with = lock.with(async |hold: &Hold| {
             let has = view.insert(View::new(hold, &asked, true)).clone();
+            // The caller hears of the lock only after its release, and others may have had it by then.
+            has.check_order(&asked);
             let mark = WorkMark::new(has);
             sleep(work).await;
             mark.end();
