@@ -22,7 +22,7 @@ check: python
 # Six of the simulator's worlds, with a seed each. `.ci/nightly` has all of them.
 virtual-time:
 	SIM_RUNS=$${SIM_RUNS:-1} SIM_CONFIG=$${SIM_CONFIG:-within,within-storm,within-promotions,within-unrenewed,within-sentinels,within-cluster} \
-	    $(TESTS) --test properties --test model --test sim --test contention
+	    $(TESTS) --test properties --test model --test sim --test line
 
 # Installs redis-server if there is none, then runs the tests that a user wants to see pass (see .ci/test).
 test: redis

@@ -7,6 +7,7 @@ mod config;
 mod event;
 mod gathering;
 mod held;
+mod in_line;
 mod inputs;
 mod key_watch;
 mod outbox;
@@ -23,7 +24,6 @@ use core::time::Duration;
 
 pub use config::LeaseConfig;
 pub use event::{Event, ExpiryAnomaly, LossReason};
-pub use retrying::{Others, Pause};
 pub use sharing::Share;
 pub use transmit::{Access, Operation, RoundId, Transmit};
 
@@ -32,6 +32,7 @@ use self::{
     agreement::Agreement,
     gathering::GatheringPlan,
     held::{Context, Held},
+    in_line::{InLine, Order},
     outbox::Outbox,
     proposals::Proposals,
     retrying::{Backoff, RetryState},
@@ -103,10 +104,6 @@ pub struct Lease {
     config: Arc<LeaseConfig>,
     nonce: Nonce,
     attempts: u32,
-    /// Whether a probe or a notification has shown another client.
-    saw_others: bool,
-    /// How often the lock was free before, and another client was faster.
-    missed: u8,
     /// Whether the nodes report when a probed key is gone.
     is_notified: bool,
     /// Whether the lock has several keys, which the lease may gather.
@@ -122,13 +119,14 @@ pub struct Lease {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
     Idle {
-        /// How the lease backs off before its first attempt.
-        pause: Option<Pause>,
+        /// Whether the lease is to wait in a line.
+        order: Order,
     },
     // Most leases are held, so what is larger has a place of its own.
     Acquiring(Box<Acquiring>),
     Fencing(Box<Fencing>),
     Backoff(Box<Backoff>),
+    InLine(Box<InLine>),
     Held(Held),
     Releasing(Releasing),
     Closed,
@@ -156,13 +154,11 @@ impl Lease {
             config,
             nonce,
             attempts: 0,
-            saw_others: false,
-            missed: 0,
             is_notified: false,
             has_several_keys: false,
             slots: None,
             proposals: None,
-            state: State::Idle { pause: None },
+            state: State::Idle { order: Order::Free },
         }
     }
 
@@ -175,21 +171,20 @@ impl Lease {
     ///
     /// Costs one round for each attempt, and one more for the release of an attempt that failed.
     pub fn acquire(&mut self, now: Timestamp, deadline: Timestamp) {
-        if let State::Idle { pause } = self.state {
-            let pause = pause.filter(|pause| pause.fits(now, deadline));
-            let waits_since = pause.map_or(now, |pause| pause.until);
+        if let State::Idle { order } = self.state {
             let ttl = self.config.validity.ttl();
-            let plan = GatheringPlan::new(waits_since, ttl);
+            let plan = GatheringPlan::new(now, ttl);
             let plan = self.has_several_keys.then_some(plan);
-            let retry = RetryState::new(deadline, plan);
+            let retry = RetryState::new(deadline, plan).in_order(order);
             let retry = if self.is_reader() {
                 retry.of_reader()
             } else {
                 retry
             };
-            match pause {
-                Some(pause) => self.watch_first(now, pause, retry),
-                None => self.attempt(now, retry, SlotSet::EMPTY),
+            if order == Order::AtOnce && now < deadline {
+                self.wait_in_line(retry);
+            } else {
+                self.attempt(now, retry, SlotSet::EMPTY);
             }
         }
     }
@@ -209,19 +204,6 @@ impl Lease {
             let proposals = || Box::new(Proposals::new(proposal, now));
             self.proposals = (!self.is_reader()).then(proposals);
             self.acquire(now, deadline);
-        }
-    }
-
-    /// Delays the first attempt until `pause` is over, so that other clients can get a lock that this
-    /// process has just used. After the pause, clients that already wait for the lock get their chance
-    /// before the lease tries.
-    ///
-    /// Has no effect if the lease has started, if its schedule has no
-    /// [probes](crate::RetrySchedule::with_probes), or if the pause would take half of the time until
-    /// the deadline or more.
-    pub fn back_off(&mut self, pause: Pause) {
-        if matches!(self.state, State::Idle { .. }) && self.config.retry.has_probes() {
-            self.state = State::Idle { pause: Some(pause) };
         }
     }
 
@@ -305,7 +287,7 @@ impl Lease {
         self.expire(now);
         match &self.state {
             State::Idle { .. } => self.state = State::Closed,
-            State::Backoff(_) => {
+            State::Backoff(_) | State::InLine(_) => {
                 self.state = State::Closed;
                 if self.is_writer() {
                     // The mark.
@@ -353,7 +335,9 @@ impl Lease {
                 self.release_in_passing();
                 self.exhaust(AcquireFailure::Abandoned);
             }
-            State::Backoff(_) => self.exhaust_waiting(AcquireFailure::Abandoned),
+            State::Backoff(_) | State::InLine(_) => {
+                self.exhaust_waiting(AcquireFailure::Abandoned);
+            }
             State::Held(_) => self.lose(LossReason::Abandoned),
             State::Releasing(it) => {
                 if let Some(verdict) = it.round.give_up() {
@@ -393,6 +377,7 @@ impl Lease {
             State::Acquiring(it) => Some(it.next_due(self.attempts)),
             State::Fencing(it) => Some(it.timeout(self.attempts)),
             State::Backoff(it) => Some(it.timeout()),
+            State::InLine(it) => Some(it.retry.deadline),
             State::Releasing(it) => Some(it.until),
             State::Held(held) => Some(held.timeout()),
         }
@@ -454,22 +439,10 @@ impl Lease {
             State::Acquiring(it) => Some(&it.retry),
             State::Fencing(it) => Some(&it.retry),
             State::Backoff(it) => Some(&it.retry),
+            State::InLine(it) => Some(&it.retry),
             State::Idle { .. } | State::Held(_) | State::Releasing(_) | State::Closed => None,
         };
         retry.map_or(self.attempts, |retry| retry.tries(self.attempts))
-    }
-
-    /// Returns whether the lease found signs of another client before it acquired the lock: it needed
-    /// several attempts, or a probe or a notification showed that another client had the key.
-    #[must_use]
-    pub fn was_contended(&self) -> bool {
-        self.attempts > 1 || self.saw_others
-    }
-
-    /// Returns how often the lock was free before the lease had it, and another client was faster: at most 255.
-    #[must_use]
-    pub fn missed(&self) -> u32 {
-        self.missed.into()
     }
 
     /// Returns whether the lease has ended. Only requests and events that are already queued can still

@@ -85,8 +85,8 @@ pub use eligibility::Eligibility;
 pub use fencing::FencingToken;
 pub use keep_alive::{KeepAlive, KeepAliveError};
 pub use lease::{
-    Access, Event, ExpiryAnomaly, Lease, LeaseConfig, LossReason, Operation, Others, Pause,
-    RoundId, Share, Transmit,
+    Access, Event, ExpiryAnomaly, Lease, LeaseConfig, LossReason, Operation, RoundId, Share,
+    Transmit,
 };
 pub use node::{NodeId, NodeSet};
 pub use owed_release::{OwedRelease, SetRequestState};

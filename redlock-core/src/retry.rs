@@ -9,15 +9,11 @@ const FIRST_WINDOW: Duration = Duration::from_millis(1);
 /// that were down may have come back meanwhile.
 const QUARANTINE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// By how many powers of two the delay before a hasty probe may be shorter than the schedule's shortest.
-const MAX_HASTE: u32 = 3;
+/// A client that is notified probes a taken key this rarely, in case that a notification was lost.
+const NOTIFIED_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The time between two scheduled probes of a client that is notified grows to between half of this and this. So
-/// the client finds out that late if a notification was lost.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
-
-/// After this many of the longest delays without a change, a key is likely to stay with its holder.
-const LONG_HOLD: u32 = 5;
+/// But it leaves time for other probes before its deadline, this long at least from one to the next.
+const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When to try again after a failed attempt, and when to give up.
 ///
@@ -113,38 +109,15 @@ impl RetrySchedule {
         next.or(Some(deadline).filter(|_| is_allowed && now < deadline))
     }
 
-    /// Returns the same schedule for a client that is notified, after this many scheduled probes. The delays
-    /// double with each probe, but leave time for another one before the deadline.
-    pub(crate) fn with_patience(self, probes: u32, left: Duration) -> Self {
+    /// Returns the same schedule for a client that is notified and has so much time left.
+    pub(crate) fn with_patience(self, left: Duration) -> Self {
         if self.max_attempts.is_some() {
             return self;
         }
-        let longer = |delay: Duration, most: Duration| {
-            let longer = delay.saturating_mul(1 << probes.min(16));
-            longer.min(most).min(left / 4).max(delay)
-        };
+        let longest = (left / 2).clamp(LEAST_INTERVAL, NOTIFIED_INTERVAL);
         Self {
-            shortest: longer(self.shortest, LONGEST_INTERVAL / 2),
-            longest: longer(self.longest, LONGEST_INTERVAL),
-            ..self
-        }
-    }
-
-    /// Returns the same schedule for a client that has missed this many openings, because it gets no notifications. It
-    /// probes faster after each of them, so that it gets its turn among clients that are notified: down to between
-    /// an eighth and a quarter of the shortest delay.
-    pub(crate) fn with_haste(self, unseen: u32) -> Self {
-        if self.max_attempts.is_some() {
-            return self;
-        }
-        // Never zero: time must pass between two probes.
-        let shortest = self.shortest / (1 << unseen.min(MAX_HASTE));
-        let shortest = shortest.max(Duration::from_nanos(1));
-        let longest = self.longest / (1 << unseen.saturating_mul(2).min(31));
-        let least = shortest.saturating_mul(2).min(self.longest);
-        Self {
-            shortest,
-            longest: longest.clamp(least, self.longest),
+            shortest: self.shortest.max(longest / 2),
+            longest: self.longest.max(longest),
             ..self
         }
     }
@@ -155,9 +128,9 @@ impl RetrySchedule {
         now.saturating_add(self.shortest).saturating_add(extra)
     }
 
-    /// Returns whether a key that has not changed for this long is likely to stay with its holder.
-    pub(crate) fn is_long(&self, quiet: Duration) -> bool {
-        quiet > self.longest.saturating_mul(LONG_HOLD)
+    /// Returns whether the number of attempts is limited.
+    pub(crate) const fn is_limited(&self) -> bool {
+        self.max_attempts.is_some()
     }
 
     pub(crate) const fn has_probes(&self) -> bool {
@@ -343,42 +316,18 @@ mod tests {
     }
 
     #[test]
-    fn probes_of_a_client_that_is_notified_become_rarer() {
-        let delays = |probes, left| {
-            let patient = schedule().with_patience(probes, MS(left));
+    fn probes_of_a_client_that_is_notified_are_rare() {
+        let delays = |left| {
+            let patient = schedule().with_patience(MS(left));
             (patient.shortest, patient.longest)
         };
-        assert_eq!(delays(0, 60_000), (MS(20), MS(200)));
-        assert_eq!(delays(2, 60_000), (MS(80), MS(800)));
-        assert_eq!(delays(u32::MAX, 60_000), (MS(1000), MS(2000)));
-        assert_eq!(delays(u32::MAX, 1200), (MS(300), MS(300)), "time for more");
-        assert_eq!(delays(u32::MAX, 10), (MS(20), MS(200)));
+        assert_eq!(delays(60_000), (MS(5000), MS(10_000)));
+        assert_eq!(delays(5000), (MS(1250), MS(2500)), "time for more");
+        assert_eq!(delays(10), (MS(500), MS(1000)));
         let limited = schedule().with_max_attempts(9);
-        let patient = limited.with_patience(u32::MAX, Duration::MAX);
-        assert_eq!((patient, limited.with_haste(9)), (limited, limited));
-        let long = RetrySchedule::new(MS(3000)..=MS(9000)).unwrap();
-        assert_eq!(long.with_patience(9, Duration::MAX), long, "long already");
-    }
-
-    #[test]
-    fn hasty_probes_neither_overflow_nor_come_at_once() {
-        let delays = [1, 2, 7, 8, 1_000_000, u64::MAX].map(Duration::from_nanos);
-        for (index, shortest) in delays.into_iter().chain([Duration::MAX]).enumerate() {
-            for longest in delays.into_iter().chain([Duration::MAX]).skip(index) {
-                let schedule = RetrySchedule::new(shortest..=longest);
-                let schedule = schedule.unwrap().with_probes();
-                for unseen in [0, 1, 2, 3, 31, u32::MAX] {
-                    for random in [0, u64::MAX] {
-                        let hasty = schedule.with_haste(unseen);
-                        let next = hasty.next_probe(Timestamp::MAX, 1, at(5), random);
-                        assert!(
-                            next > Some(at(5)),
-                            "{shortest:?} {longest:?} {unseen} {random}"
-                        );
-                    }
-                }
-            }
-        }
+        assert_eq!(limited.with_patience(Duration::MAX), limited);
+        let long = RetrySchedule::new(MS(6000)..=MS(20_000)).unwrap();
+        assert_eq!(long.with_patience(Duration::MAX), long, "long already");
     }
 
     #[test]

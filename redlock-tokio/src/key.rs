@@ -44,15 +44,19 @@ impl Key {
     /// The prefix of the marks of writers that wait.
     pub(crate) const MARKS: &'static str = "redlock:wait:";
 
+    /// The prefix of the lines of processes that wait, and of the channels on which these are called.
+    pub(crate) const LINES: &'static str = "redlock:line:";
+
     /// The value of a key that readers have.
     pub(crate) const SHARED: &'static str = "redlock:shared";
 
-    /// The prefixes of keys that are not locks: counters, sets of readers, marks of writers, and
+    /// The prefixes of keys that are not locks: counters, sets of readers, marks of writers, lines, and
     /// [markers](redlock_core::AgeMarker) of histories and of tenures.
-    const RESERVED: [&'static str; 5] = [
+    const RESERVED: [&'static str; 6] = [
         Self::COUNTERS,
         Self::READERS,
         Self::MARKS,
+        Self::LINES,
         "redlock:since:",
         "redlock:owner:",
     ];
@@ -63,8 +67,9 @@ impl Key {
     ///
     /// - [`KeyError::Empty`]: all callers with a missing key would share it.
     /// - [`KeyError::TooLong`]: the key exceeds [`Key::MAX_LEN`].
-    /// - [`KeyError::Reserved`]: the key begins with `redlock:fence:`, `redlock:readers:`, `redlock:wait:`, `redlock:since:`
-    ///   or `redlock:owner:`. Fencing counters, sets of readers, marks of writers, and markers have such names.
+    /// - [`KeyError::Reserved`]: the key begins with `redlock:fence:`, `redlock:readers:`, `redlock:wait:`, `redlock:line:`,
+    ///   `redlock:since:` or `redlock:owner:`. Fencing counters, sets of readers, marks of writers, lines, and markers have
+    ///   such names.
     pub fn new(key: impl AsRef<[u8]>) -> Result<Self, KeyError> {
         Self::with_prefix(&Prefix::default(), key.as_ref())
     }
@@ -321,6 +326,7 @@ mod tests {
             reserved("redlock:readers:")
         );
         assert_eq!(Key::new("redlock:wait:{a}"), reserved("redlock:wait:"));
+        assert_eq!(Key::new("redlock:line:{a}"), reserved("redlock:line:"));
 
         let history = ReplicationId::new([b'7'; ReplicationId::LEN]);
         let marker = Key::new(AgeMarker::key_of_history(history));

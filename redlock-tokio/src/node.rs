@@ -9,6 +9,7 @@ pub(crate) mod error;
 mod freed_notifier;
 mod holder;
 mod key_state;
+mod line;
 pub(crate) mod memory;
 pub(crate) mod redis;
 pub(crate) mod report;
@@ -33,9 +34,10 @@ pub(crate) use self::{
 pub use self::{
     authority::{Authority, AuthorityKind, NamedBy, Reports},
     command::{Answer, Command, Vote},
-    freed_notifier::FreedNotifier,
+    freed_notifier::{FreedNotifier, Notice},
     holder::Holder,
     key_state::{KeyState, Occupant},
+    line::{LineAction, LineAnswer, LineRequest, Member},
     server_info::Server,
     session::Session,
 };

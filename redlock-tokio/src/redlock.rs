@@ -191,8 +191,9 @@ impl Redlock {
     /// another one does not deadlock. A request can time out if each of its keys is held again and again for longer
     /// than 200 ms.
     ///
-    /// Reservations do not bind other processes. If other processes have kept some of the keys for 100 ms, the request
-    /// *gathers* its keys: it keeps those that it gets, in the order of their bytes, while it waits for the others. It
+    /// Reservations do not bind other processes. Among these, a request for up to 16 keys takes its place in the line of each
+    /// key, one after the other, and gets all keys once it is the first in all lines. Beside clients that stand in no line, it
+    /// *gathers* its keys if they have kept some of them for 100 ms: it keeps those that it gets, in the order of their bytes, while it waits for the others. It
     /// begins with one node, and goes on to the others once it has all keys there. So until then the other nodes are
     /// enough for locks of single keys.
     ///
@@ -201,9 +202,7 @@ impl Redlock {
     /// - Requests that gather do not wait for each other in a circle: they take the keys, and the nodes, in the same
     ///   order. The nodes should be listed in the same order everywhere; otherwise such requests may get in each
     ///   other's way until their time is over.
-    /// - Chance decides between a request that gathers and others that want one of its keys. Beside 16 processes that kept
-    ///   four keys busy, a request for all four got them about ten times a second, after 0.25 s at most. Four such
-    ///   requests waited for up to 0.8 s.
+    /// - Chance decides between a request that gathers and others that want one of its keys.
     /// - A request can time out if its keys are held again and again for longer than it gathers.
     ///
     /// # Cancel safety

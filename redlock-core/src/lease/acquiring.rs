@@ -40,7 +40,6 @@ pub(super) enum Outcome {
 
 /// A lock that was won just now.
 pub(super) struct Won {
-    pub(super) missed: u32,
     pub(super) acquired_at: Timestamp,
     pub(super) valid_until: Timestamp,
     pub(super) rests_on: Agreement,
@@ -104,7 +103,6 @@ impl Acquiring {
                 };
                 let rests_on = Agreement::new(self.id, tally, votes, now);
                 Outcome::Won(Won {
-                    missed: self.retry.missed,
                     acquired_at,
                     valid_until,
                     fenced: fence.map(|fence| Box::new(Fenced::new(fence, rests_on.clone()))),
@@ -140,7 +138,6 @@ impl Fencing {
                 let rests_on = Agreement::new(self.id, tally, tally.granted(), now);
                 let fence = self.round.fence();
                 Outcome::Won(Won {
-                    missed: self.retry.missed,
                     acquired_at,
                     valid_until,
                     fenced: Some(Box::new(Fenced::new(fence, rests_on.clone()))),

@@ -120,13 +120,11 @@ impl Lease {
             ..
         } = *self.config;
         let Won {
-            missed,
             acquired_at,
             valid_until,
             rests_on,
             fenced,
         } = won;
-        self.missed = u8::try_from(missed).unwrap_or(u8::MAX);
         self.outbox.tell(Event::Acquired {
             valid_until,
             fence: fenced.as_deref().map(Fenced::fence),
@@ -168,6 +166,10 @@ impl Lease {
         let Some(until) = next.filter(|_| may_go_on) else {
             return self.exhaust(failure);
         };
+        // One slot that is taken says nothing of the others.
+        if watches && self.slots.is_none() && self.falls_in_line(now, &failed.retry) {
+            return;
+        }
         if watches {
             self.watch(now, until, failed);
         } else {

@@ -22,6 +22,11 @@ pub enum Event {
         /// How often the lock was [tried](crate::Lease::tries).
         tries: u32,
     },
+    /// The [look](crate::Lease::look) of a lease that waits in a line has ended.
+    Looked {
+        /// Whether the key is free on a majority of the nodes.
+        is_free: bool,
+    },
     /// The lock is held for longer.
     Extended {
         /// The new end of validity.

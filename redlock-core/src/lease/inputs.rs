@@ -49,6 +49,9 @@ impl Lease {
             State::Backoff(it) if it.key_watch.as_ref().is_some_and(|watch| watch.id == id) => {
                 self.handle_probe_reply(now, node, reply);
             }
+            State::InLine(it) if it.look.as_ref().is_some_and(|look| look.id == id) => {
+                self.handle_look_reply(now, node, reply);
+            }
             // A reply to an earlier round.
             _ => {}
         }
@@ -85,7 +88,11 @@ impl Lease {
                 }
             }
             // A probe wins nothing, nor does a release.
-            State::Idle { .. } | State::Backoff(_) | State::Releasing(_) | State::Closed => {}
+            State::Idle { .. }
+            | State::Backoff(_)
+            | State::InLine(_)
+            | State::Releasing(_)
+            | State::Closed => {}
         }
     }
 
@@ -107,6 +114,7 @@ impl Lease {
                 self.conclude_attempt(now, Some(outcome));
             }
             State::Backoff(_) => self.retry(now),
+            State::InLine(_) => self.end_line(now),
             State::Held(_) => {
                 if let Some((held, mut cx)) = self.held(now) {
                     held.renew(&mut cx);

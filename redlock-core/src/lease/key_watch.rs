@@ -29,19 +29,13 @@ pub(super) struct KeyWatch {
     marked: NodeSet,
     /// Whether marks do not matter.
     insists: bool,
-    /// How often to probe again once a quorum is free, before trying.
-    rechecks: u32,
-    /// Whether a notification came since the last scheduled probe.
-    has_news: bool,
-    /// Whether there was a scheduled probe.
-    was_scheduled: bool,
-    /// Whether a quorum was free, and is being rechecked.
-    was_free: bool,
+    /// Whether to probe once more when a quorum is free, before trying.
+    confirms: bool,
 }
 
 impl KeyWatch {
-    /// Starts to watch with the probe of this round. `rechecks` is how often a free key is probed again before the attempt.
-    pub(super) fn new(id: RoundId, quorum: Quorum, rechecks: u32) -> Self {
+    /// Starts to watch with the probe of this round.
+    pub(super) fn new(id: RoundId, quorum: Quorum) -> Self {
         Self {
             id,
             quorum,
@@ -53,35 +47,15 @@ impl KeyWatch {
             doubted: SlotSet::EMPTY,
             marked: NodeSet::EMPTY,
             insists: false,
-            rechecks,
-            has_news: false,
-            was_scheduled: false,
-            was_free: false,
-        }
-    }
-
-    /// Starts to watch for a client that backs off. It assumes that others have the key until then.
-    pub(super) fn after_others(
-        id: RoundId,
-        quorum: Quorum,
-        until: Timestamp,
-        rechecks: u32,
-    ) -> Self {
-        Self {
-            free_from: vec![Some(until); quorum.nodes()],
-            asked: NodeSet::EMPTY,
-            ..Self::new(id, quorum, rechecks)
+            confirms: false,
         }
     }
 
     /// Watches all slots of a semaphore instead of one key. These are the ones that the waiter may ask for.
-    ///
-    /// If the first look finds some of them free, there is room, and no reason to let others go first.
     pub(super) fn over(mut self, permits: Permits, wanted: SlotSet) -> Self {
         let known = self.free_from.first().copied().flatten();
         self.free_from = vec![known; self.quorum.nodes() * permits.count()];
         self.wanted = wanted;
-        self.was_scheduled = true;
         self
     }
 
@@ -146,7 +120,6 @@ impl KeyWatch {
         if was_free || self.asked.contains(node) || self.marked.contains(node) {
             return self.ask_again(node, [slot].into_iter().collect());
         }
-        self.has_news = true;
         self.set(node, slot, Some(Timestamp::ZERO));
         None
     }
@@ -159,7 +132,6 @@ impl KeyWatch {
     }
 
     fn ask_again(&mut self, node: NodeId, changed: SlotSet) -> Option<SlotSet> {
-        self.has_news = true;
         self.about = self.unanswered().union(changed);
         if self.asked.contains(node) {
             self.doubtful.insert(node);
@@ -170,18 +142,14 @@ impl KeyWatch {
         Some(changed)
     }
 
-    /// Takes one of the probes by which a free quorum is rechecked. Returns whether there was one left.
-    ///
-    /// A scheduled probe that found the key free needs no recheck. No other client got a
-    /// notification at that moment, and one that gets it later would be faster than another probe.
-    pub(super) fn take_recheck(&mut self, now: Timestamp) -> bool {
-        self.was_free = true;
-        let is_known = |slot: Slot| self.nodes_of(slot).contains(&Some(Timestamp::ZERO));
-        let was_found =
-            self.was_scheduled && !self.has_news && self.free_slots(now).iter().any(is_known);
-        let is_left = self.rechecks > 0 && !was_found;
-        self.rechecks = self.rechecks.saturating_sub(1);
-        is_left
+    /// Has a free quorum probed once more before the attempt.
+    pub(super) fn confirm(&mut self) {
+        self.confirms = true;
+    }
+
+    /// Returns once whether to probe once more.
+    pub(super) fn take_confirmation(&mut self) -> bool {
+        core::mem::take(&mut self.confirms)
     }
 
     /// Returns the slots of a recheck, which takes the place of the probe before: those that are free, and those of which
@@ -214,25 +182,8 @@ impl KeyWatch {
         }
     }
 
-    /// Returns once whether a quorum was free before.
-    pub(super) fn take_was_free(&mut self) -> bool {
-        core::mem::take(&mut self.was_free)
-    }
-
-    /// Sets how often to probe a free key again before trying.
-    pub(super) fn set_rechecks(&mut self, rechecks: u32) {
-        self.rechecks = rechecks;
-    }
-
-    /// Returns whether a notification came since the last scheduled probe.
-    pub(super) fn has_news(&self) -> bool {
-        self.has_news
-    }
-
     /// Awaits the answers to a scheduled probe.
     pub(super) fn await_scheduled(&mut self, id: RoundId) {
-        self.has_news = false;
-        self.was_scheduled = true;
         self.await_probe(id, SlotSet::ALL);
     }
 
@@ -302,11 +253,6 @@ impl KeyWatch {
         } else {
             (open >= self.quorum.votes()).then_some(false)
         }
-    }
-
-    /// Returns whether a mark is in the way of a reader anywhere.
-    pub(super) const fn is_marked(&self) -> bool {
-        !self.marked.is_empty()
     }
 
     /// Returns whether no answer that is still to come can change what the last probe has shown.
@@ -383,7 +329,7 @@ mod tests {
 
     /// A watch of five nodes that has heard these replies, of node 0 and so on.
     fn key_watch(replies: &[Reply]) -> KeyWatch {
-        let mut key_watch = KeyWatch::new(RoundId(1), Quorum::majority(5).unwrap(), 0);
+        let mut key_watch = KeyWatch::new(RoundId(1), Quorum::majority(5).unwrap());
         for (index, reply) in replies.iter().enumerate() {
             key_watch.handle_reply(node(index), *reply);
         }
@@ -427,19 +373,5 @@ mod tests {
         assert!(key_watch.handle_change(node(2)).is_some());
         assert_eq!(key_watch.handle_reply(node(2), Reply::Unknown), None);
         assert_eq!(key_watch.free_at(), Some(at(9)), "what was known stands");
-    }
-
-    #[test]
-    fn a_missed_opening_counts_once() {
-        let mut key_watch = key_watch(&[Reply::Free; 3]);
-        assert!(!key_watch.take_was_free(), "nothing is known of it before");
-        key_watch.take_recheck(at(0));
-        for index in 0..3 {
-            assert!(key_watch.handle_change(node(index)).is_some());
-            key_watch.handle_reply(node(index), taken(9));
-        }
-        assert!(key_watch.is_taken(at(1)));
-        assert!(key_watch.take_was_free());
-        assert!(!key_watch.take_was_free());
     }
 }

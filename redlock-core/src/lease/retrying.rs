@@ -2,15 +2,10 @@
 
 use core::time::Duration;
 
-use super::{Lease, gathering::GatheringPlan, key_watch::KeyWatch, transferring::Adoption};
-use crate::{AcquireFailure, RetrySchedule, Timestamp};
-
-/// By how much the expiry of one key may differ from probe to probe: the server counts in whole
-/// milliseconds, and the reply takes some time.
-const EXPIRY_TOLERANCE: Duration = Duration::from_millis(5);
-
-/// How many other clients a client reckons with that knows nothing of them.
-const USUAL_COMPETITORS: u32 = 3;
+use super::{
+    Lease, gathering::GatheringPlan, in_line::Order, key_watch::KeyWatch, transferring::Adoption,
+};
+use crate::{AcquireFailure, Timestamp};
 
 /// The things that a lease remembers from one attempt to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,17 +18,14 @@ pub(super) struct RetryState {
     pub(super) collisions: u32,
     /// How many scheduled probes there were because the key was taken.
     pub(super) probes: u32,
-    /// How often the key was free, and another client was faster.
-    pub(super) missed: u32,
-    /// How many other clients to reckon with.
-    pub(super) competitors: u32,
-    pub(super) unseen: UnseenOpenings,
     /// When to gather the keys, if the lock has several.
     pub(super) gathering: Option<GatheringPlan>,
     /// What a reader has seen of writers. `None` if the lease is none.
     pub(super) writer: Option<Writer>,
     /// The deadline has passed, and only one look at the slots of a semaphore is left, and one attempt.
     pub(super) looks_once: bool,
+    /// Whether the lease waits in a line.
+    pub(super) order: Order,
     /// The lock that its only attempt adopts, if it does not ask for a free one.
     pub(super) adopts: Option<Adoption>,
 }
@@ -49,21 +41,6 @@ pub(super) enum Writer {
     Went,
 }
 
-/// Times at which the key was free, and which no notification announced: the key is taken by now, but
-/// expires later than it did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct UnseenOpenings {
-    pub(super) count: u32,
-    last: Option<Opening>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Opening {
-    /// When the key expires that was found then.
-    until: Timestamp,
-    found_at: Timestamp,
-}
-
 impl RetryState {
     pub(super) const fn new(deadline: Timestamp, gathering: Option<GatheringPlan>) -> Self {
         Self {
@@ -71,27 +48,24 @@ impl RetryState {
             failure: None,
             collisions: 0,
             probes: 0,
-            missed: 0,
-            competitors: USUAL_COMPETITORS,
-            unseen: UnseenOpenings {
-                count: 0,
-                last: None,
-            },
             gathering,
             writer: None,
             looks_once: false,
+            order: Order::Free,
             adopts: None,
         }
     }
 
-    /// Returns the same for a reader. Readers let each other in, so a reader has no reason to let others go first when the
-    /// key is free.
+    /// Returns the same for a reader.
     pub(super) const fn of_reader(self) -> Self {
         Self {
-            missed: u32::MAX,
             writer: Some(Writer::Unseen),
             ..self
         }
+    }
+
+    pub(super) const fn in_order(self, order: Order) -> Self {
+        Self { order, ..self }
     }
 
     /// Returns whether a reader has waited for a writer, and need not wait for the next one.
@@ -110,12 +84,9 @@ impl RetryState {
         self.gathering.filter(|_| is_contended).map(|plan| plan.due)
     }
 
-    /// Counts an attempt that failed because of another client. The first attempt finds the key taken, and has
-    /// missed no opening.
+    /// Counts an attempt that failed because of another client.
     pub(super) fn handle_defeat(&mut self) {
-        if self.failure.replace(AcquireFailure::Contended).is_some() {
-            self.handle_missed();
-        }
+        self.failure = Some(AcquireFailure::Contended);
         self.collisions = self.collisions.saturating_add(1);
     }
 
@@ -123,57 +94,6 @@ impl RetryState {
     /// client would back off for longer the longer it waits, and clients that come later would overtake it.
     pub(super) fn handle_taken(&mut self) {
         self.collisions = 0;
-    }
-
-    /// Returns how often to probe a free key again before trying.
-    ///
-    /// In the round trip of each probe others may be faster. Each time that they were, there is one probe less, so the
-    /// client that has waited longest comes first. Otherwise one client would win again and again, since servers notify
-    /// their clients in a fixed order. Clients are told apart if there are no more of them than competitors; among more of them,
-    /// chance decides.
-    pub(super) fn rechecks(&self) -> u32 {
-        self.competitors.saturating_sub(self.missed)
-    }
-
-    /// Counts an opening in which another client was faster.
-    pub(super) fn handle_missed(&mut self) {
-        self.missed = self.missed.saturating_add(1);
-    }
-}
-
-impl UnseenOpenings {
-    /// Counts the opening that the last probe has found, if there is one. A client that gets
-    /// notifications need not probe faster, and neither need one whose key stays with its holder.
-    pub(super) fn after_probe(
-        self,
-        now: Timestamp,
-        key_watch: &KeyWatch,
-        retry: &RetrySchedule,
-    ) -> Self {
-        // A mark that is renewed is no opening.
-        let is_still = !key_watch.has_news() && !key_watch.is_marked();
-        let Some(until) = key_watch.free_at().filter(|_| is_still) else {
-            return Self { count: 0, ..self };
-        };
-        let found = Some(Opening {
-            until,
-            found_at: now,
-        });
-        match self.last {
-            None => Self {
-                last: found,
-                ..self
-            },
-            Some(last) if until > last.until.saturating_add(EXPIRY_TOLERANCE) => Self {
-                count: self.count.saturating_add(1),
-                last: found,
-            },
-            Some(last) => {
-                let quiet = now.saturating_duration_since(last.found_at);
-                let count = if retry.is_long(quiet) { 0 } else { self.count };
-                Self { count, ..self }
-            }
-        }
     }
 }
 
@@ -187,6 +107,8 @@ pub(super) struct Backoff {
     pub(super) retry: RetryState,
     /// The knowledge about the key, if it is watched.
     pub(super) key_watch: Option<KeyWatch>,
+    /// How long to leave the key to others once it is free.
+    pub(super) leaves_free: Duration,
 }
 
 /// The next step of a lease that waits.
@@ -208,6 +130,7 @@ impl Backoff {
             not_before: until,
             retry,
             key_watch: None,
+            leaves_free: Duration::ZERO,
         }
     }
 
@@ -253,23 +176,25 @@ impl Backoff {
     /// Returns what a lease that has made this many attempts does now. Every lease makes an attempt, even at its
     /// deadline, unless another client has the key.
     pub(super) fn next(&mut self, now: Timestamp, attempts: u32) -> Next {
-        // Before the first attempt, others are only assumed.
-        if attempts > 0 || now >= self.not_before {
-            self.look_for_writers(now);
-        }
+        self.look_for_writers(now);
         if let Some(key_watch) = &mut self.key_watch
             && key_watch.is_taken(now)
         {
             self.retry.handle_taken();
-            if key_watch.take_was_free() {
-                self.retry.handle_missed();
-                key_watch.set_rechecks(self.retry.rechecks());
-            }
         }
         if let Some(key_watch) = self.key_watch.as_ref().filter(|_| self.retry.looks_once) {
             return self.next_after_look(now, key_watch);
         }
-        let is_free = self.free_at().is_some_and(|at| at <= now);
+        let mut is_free = self.free_at().is_some_and(|at| at <= now);
+        if is_free
+            && !self.leaves_free.is_zero()
+            && let Some(key_watch) = &mut self.key_watch
+        {
+            self.not_before = now.saturating_add(core::mem::take(&mut self.leaves_free));
+            // Others may have got it by then, and no server tells of that.
+            key_watch.confirm();
+            is_free = false;
+        }
         let gathers = self.retry.gathers_at().is_some_and(|at| at <= now);
         if now < self.until && !is_free && !gathers {
             return Next::Wait;
@@ -293,7 +218,7 @@ impl Backoff {
         };
         if key_watch.is_taken(now) {
             Next::Probe
-        } else if now < self.until && key_watch.take_recheck(now) {
+        } else if now < self.until && key_watch.take_confirmation() {
             Next::Confirm
         } else {
             Next::Attempt
@@ -340,10 +265,7 @@ impl Lease {
             AcquireFailure::Quarantined { until } => {
                 schedule.next_in_quarantine(deadline, tries, now, until, random)
             }
-            _ if watches => {
-                let hasty = schedule.with_haste(retry.unseen.count);
-                hasty.next_probe(deadline, tries, now, random)
-            }
+            _ if watches => schedule.next_probe(deadline, tries, now, random),
             _ => schedule.next_attempt(deadline, tries, now, random),
         }
     }
@@ -364,106 +286,5 @@ pub(super) const fn can_change(failure: AcquireFailure) -> bool {
         | AcquireFailure::NoQuorum
         | AcquireFailure::Quarantined { .. }
         | AcquireFailure::TooSlow => true,
-    }
-}
-
-/// The time for which a lease backs off before its first attempt, so that other clients go first. See
-/// [`Lease::back_off`](crate::Lease::back_off).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Pause {
-    /// When it is over.
-    pub until: Timestamp,
-    /// The clients that it is for.
-    pub others: Others,
-    /// How many other clients to reckon with: so many can come first, those that have waited longest before the others.
-    pub competitors: u32,
-}
-
-/// The other clients that may want a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Others {
-    /// None came recently.
-    None,
-    /// They are notified when the lock is free.
-    Notified,
-    /// They may poll. A probe shows whether they come.
-    Polling,
-}
-
-impl Pause {
-    /// Creates a pause for these clients, three at most.
-    #[must_use]
-    pub const fn new(until: Timestamp, others: Others) -> Self {
-        Self {
-            until,
-            others,
-            competitors: USUAL_COMPETITORS,
-        }
-    }
-
-    /// Returns the same pause for up to so many other clients. Each costs a round trip before the attempt.
-    #[must_use]
-    pub const fn for_competitors(self, competitors: u32) -> Self {
-        Self {
-            competitors,
-            ..self
-        }
-    }
-
-    /// Returns whether more time is left after the pause than the pause takes.
-    pub(super) fn fits(&self, now: Timestamp, deadline: Timestamp) -> bool {
-        let time = self.until.saturating_duration_since(now);
-        self.until.saturating_add(time) < deadline
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{NodeId, Quorum, Reply, Slot, lease::transmit::RoundId, said::MS};
-
-    #[test]
-    fn a_client_that_is_notified_need_not_probe_faster() {
-        let at = |millis| Timestamp::ZERO.saturating_add(MS(millis));
-        let retry = RetrySchedule::new(MS(20)..=MS(200)).unwrap();
-        let node = NodeId::new(0).unwrap();
-        let watch = |until| {
-            let mut key_watch = KeyWatch::new(RoundId(1), Quorum::majority(1).unwrap(), 0);
-            key_watch.handle_reply(node, Reply::Taken { until });
-            key_watch
-        };
-        let mut unseen = UnseenOpenings::default();
-        for second in 1..=3 {
-            let now = at(1000 * second);
-            unseen = unseen.after_probe(now, &watch(at(1000 * second + 900)), &retry);
-        }
-        assert_eq!(unseen.count, 2, "two other holders came unnoticed");
-        let mut notified = watch(at(9000));
-        notified.handle_freed(node, Slot::FIRST);
-        assert_eq!(unseen.after_probe(at(4000), &notified, &retry).count, 0);
-    }
-
-    #[test]
-    fn a_waiter_rechecks_less_the_longer_it_has_waited() {
-        let rechecks_after = |missed| {
-            let mut retry = RetryState::new(Timestamp::MAX, None);
-            retry.missed = missed;
-            retry.rechecks()
-        };
-        let rechecks = [0, 1, 2, 3, 4, u32::MAX].map(rechecks_after);
-        assert_eq!(rechecks, [3, 2, 1, 0, 0, 0]);
-    }
-
-    #[test]
-    fn a_pause_leaves_as_much_time_as_it_takes() {
-        let at = |millis| Timestamp::ZERO.saturating_add(MS(millis));
-        let pause = Pause {
-            until: at(22),
-            others: Others::Notified,
-            competitors: USUAL_COMPETITORS,
-        };
-        assert!(pause.fits(at(20), at(25)) && !pause.fits(at(20), at(24)));
     }
 }

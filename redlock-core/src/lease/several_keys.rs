@@ -6,12 +6,7 @@ use crate::{NodeId, NodeSet, Timestamp};
 impl Lease {
     /// Takes the answer of a node on which another client has some key.
     pub(super) fn handle_lack(&mut self, now: Timestamp, node: NodeId) {
-        let schedule = if self.is_notified {
-            self.config.retry
-        } else {
-            self.config.retry.with_haste(u32::MAX)
-        };
-        let again_at = schedule.draw_delay(now, self.jitter_of_round());
+        let again_at = self.config.retry.draw_delay(now, self.jitter_of_round());
         if let Some(gathering) = self.gathering_mut()
             && gathering.handle_denial(node, again_at)
         {

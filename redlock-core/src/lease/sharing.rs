@@ -157,10 +157,12 @@ impl Lease {
     /// Returns whether the lease waits and has seen that too many nodes have each slot that it may ask for.
     #[must_use]
     pub fn finds_all_slots_taken(&self, now: Timestamp) -> bool {
-        let State::Backoff(it) = &self.state else {
-            return false;
+        let finds_none = match &self.state {
+            State::Backoff(it) => it.key_watch.as_ref().is_some_and(|it| it.is_taken(now)),
+            State::InLine(_) => true,
+            _ => false,
         };
-        self.slots.is_some() && it.key_watch.as_ref().is_some_and(|it| it.is_taken(now))
+        self.slots.is_some() && finds_none
     }
 
     /// Returns whether the lock is, or will be, one of a reader, which other readers may share.

@@ -2,7 +2,7 @@ mod extending;
 mod fencing;
 mod gathering;
 mod holding;
-mod pausing;
+mod in_line;
 mod permits;
 mod quarantine;
 mod readers;

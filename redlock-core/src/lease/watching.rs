@@ -1,14 +1,15 @@
 //! Between two attempts: waiting for a delay, or watching a taken key until it is free.
 
 use alloc::boxed::Box;
+use core::time::Duration;
 
 use super::{
     Lease, LeaseConfig, State,
     acquiring::FailedAttempt,
     key_watch::KeyWatch,
-    retrying::{Backoff, Next, RetryState, UnseenOpenings},
+    retrying::{Backoff, Next, RetryState},
 };
-use crate::{AcquireFailure, NodeId, Others, Pause, Reply, Slot, SlotSet, Timestamp};
+use crate::{AcquireFailure, NodeId, Reply, Slot, SlotSet, Timestamp};
 
 impl Lease {
     /// Watches a taken key, to try again as soon as it is free.
@@ -19,65 +20,37 @@ impl Lease {
         let random = self.nonce.jitter(self.attempts).rotate_left(32);
         let backoff = schedule.backoff(retry.collisions, random);
         retry.handle_defeat();
+        self.watch_for(now, until, now.saturating_add(backoff), retry);
+    }
+
+    /// Watches a key, to try as soon as it is free, but not before `not_before`.
+    pub(super) fn watch_for(
+        &mut self,
+        now: Timestamp,
+        until: Timestamp,
+        not_before: Timestamp,
+        retry: RetryState,
+    ) {
         let quorum = self.config.quorum;
         let token = self.token();
         let id = self
             .outbox
             .look(quorum.all(), SlotSet::ALL, token, now, until);
-        let key_watch = KeyWatch::new(id, quorum, retry.rechecks());
+        let key_watch = KeyWatch::new(id, quorum);
         self.state = State::Backoff(Box::new(Backoff {
             until,
-            not_before: now.saturating_add(backoff).min(until),
+            not_before: not_before.min(until),
             key_watch: Some(self.over_all_slots(key_watch)),
             retry,
+            leaves_free: Duration::ZERO,
         }));
         if until <= now {
             self.retry(now);
         }
     }
 
-    /// Watches the key from the start, because other clients go first.
-    pub(super) fn watch_first(&mut self, now: Timestamp, pause: Pause, mut retry: RetryState) {
-        let quorum = self.config.quorum;
-        let not_before = pause.until;
-        retry.competitors = pause.competitors;
-        // More often than any waiter. If no other client came before, once: one that comes now is faster after it has
-        // missed a few openings.
-        let rechecks = match pause.others {
-            Others::None => 1,
-            Others::Notified | Others::Polling => pause.competitors + 1,
-        };
-        let next = self.config.retry.next_probe(
-            retry.deadline,
-            self.attempts,
-            not_before,
-            self.jitter_of_round(),
-        );
-        let last = self.outbox.last_round();
-        let mut key_watch = KeyWatch::after_others(last, quorum, not_before, rechecks);
-        if pause.others == Others::Polling {
-            let id = self.outbox.probe(quorum.all(), self.token());
-            key_watch.await_recheck(id, SlotSet::ALL);
-        }
-        // As if an attempt had failed now: one that fails later has missed an opening.
-        retry.failure = Some(AcquireFailure::Contended);
-        self.state = State::Backoff(Box::new(Backoff {
-            until: next.unwrap_or(not_before),
-            not_before,
-            retry,
-            key_watch: Some(self.over_all_slots(key_watch)),
-        }));
-        self.retry(now);
-    }
-
     /// Takes the answer to a probe.
     pub(super) fn handle_probe_reply(&mut self, now: Timestamp, node: NodeId, reply: Reply) {
-        self.saw_others |= match reply {
-            Reply::Taken { .. } | Reply::Marked { .. } => true,
-            // Others may have other permits.
-            Reply::Slots { free, .. } => free.is_empty(),
-            _ => false,
-        };
         self.probe_if(node, |key_watch| key_watch.handle_reply(node, reply));
         self.retry(now);
     }
@@ -90,7 +63,6 @@ impl Lease {
     /// Takes the news that one slot of a semaphore is gone from a node: it was deleted, or it has expired.
     pub fn handle_slot_freed(&mut self, now: Timestamp, node: NodeId, slot: Slot) {
         if self.is_watching() {
-            self.saw_others = true;
             self.probe_if(node, |key_watch| key_watch.handle_freed(node, slot));
             self.retry(now);
         } else {
@@ -158,6 +130,16 @@ impl Lease {
         if is_semaphore && self.attempts == 1 {
             backoff.allow_a_look(now, validity.until(now));
         }
+        let is_taken = |watch: &KeyWatch| watch.is_taken(now);
+        if is_semaphore && backoff.key_watch.as_ref().is_some_and(is_taken) {
+            let retry = backoff.retry;
+            if self.falls_in_line(now, &retry) {
+                return;
+            }
+        }
+        let State::Backoff(backoff) = &mut self.state else {
+            return;
+        };
         match backoff.next(now, self.attempts) {
             Next::Wait => {}
             Next::GiveUp(failure) => self.exhaust_waiting(failure),
@@ -207,19 +189,13 @@ impl Lease {
         else {
             return;
         };
-        retry.unseen = if is_notified {
-            UnseenOpenings::default()
-        } else {
-            retry.unseen.after_probe(now, key_watch, &schedule)
-        };
-        let unseen = retry.unseen.count;
         retry.probes = retry.probes.saturating_add(1);
         let tries = retry.tries(attempts);
         let schedule = if is_notified {
             let left = retry.deadline.saturating_duration_since(now);
-            schedule.with_patience(retry.probes, left)
+            schedule.with_patience(left)
         } else {
-            schedule.with_haste(unseen)
+            schedule
         };
         match schedule.next_probe(retry.deadline, tries, now, random) {
             None => self.exhaust_waiting(failure),

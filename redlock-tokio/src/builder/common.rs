@@ -29,10 +29,8 @@ impl RedlockBuilder {
     /// Sets how long holders within this process may pass the lock on before it is released for other processes.
     /// The default is 30 ms. A value above half the ttl counts as half the ttl.
     ///
-    /// While no other process wants the lock, this time grows up to fivefold, but it does not grow beyond 100 ms.
-    ///
-    /// The change to another process takes some round trips, in which no client holds the lock. So a longer time
-    /// keeps the lock busier, and makes other processes wait longer.
+    /// Within it, a process serves those that waited when it got the lock, and goes on for at least ten times as long as it
+    /// took to get it. If no other process waits then, it goes on without a release, for as long as that is so.
     ///
     /// The next holder must already wait, with the same ttl, renewal and longest hold, and both locks must be without
     /// a [fencing token](crate::LockOptions::fenced). A holder that panics releases the lock and does not hand it over.
@@ -58,16 +56,15 @@ impl RedlockBuilder {
         self
     }
 
-    /// Sets the share of time, in percent, for which a busy process pauses so that clients that poll can get the
-    /// lock. 4 by default. More than 50 counts as 50, and 0 turns the pauses off. A pause lasts 8 ms or 160 ms.
+    /// Sets the share of time, in percent, for which a busy process leaves the lock free for clients that stand in no line:
+    /// other libraries, and requests with [`max_attempts`](crate::LockOptions::max_attempts). 4 by default. More than 50
+    /// counts as 50, and 0 turns the pauses off. A pause lasts 8 ms.
     ///
-    /// Clients that get notifications (processes of this crate over RESP3) need no pauses. The pauses are for clients
-    /// that poll: this crate over RESP2 and over your own pools, and all libraries of other languages. A client that
-    /// polls at the interval `d` gets a busy lock after about `d / share` on average: 100 ms / 4 % = 2.5 s.
+    /// A client that polls at the interval `d` gets a busy lock after about `d / share` on average: 100 ms / 4 % = 2.5 s.
+    /// Processes of this crate need no pauses, whether they are notified or poll, since they stand in the line.
     ///
     /// Choose a larger share if many such clients share locks with busy processes of this crate. The pauses cost this
-    /// share of the throughput, and a quarter of it while no other client comes. A waiter whose time is nearly over
-    /// does not pause.
+    /// share of the throughput.
     pub fn poller_share(mut self, percent: u8) -> Self {
         self.common.poller_share = percent.min(50);
         self

@@ -56,7 +56,7 @@ use self::{
 };
 pub(crate) use self::{
     discovery::Discovery,
-    handle::{LaneHandle, runtime_ended},
+    handle::{LaneHandle, LineReply, runtime_ended},
     limits::LaneLimits,
     requester::{OnRelease, ReplyTo, Requester},
     set_requests::SetRequests,

@@ -8,6 +8,7 @@ mod extensions;
 mod handover;
 mod held_lease;
 mod holders;
+mod in_line;
 mod inputs;
 mod listeners;
 mod observed;

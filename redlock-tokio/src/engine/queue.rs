@@ -30,7 +30,7 @@ use self::{
     wait_queue::WaitQueue,
 };
 pub(crate) use self::{
-    outcome::{Entry, FollowUp, JoinOutcome, Refusal, Refused},
+    outcome::{Entry, FollowUp, JoinOutcome, Refusal, Refused, Succession},
     shared_line::Role,
 };
 use crate::{Key, engine::shrink, key::KeySet, options::QueuePolicy, random::Random, sync::Mutex};
@@ -192,10 +192,10 @@ impl<T: Clone> Queue<T> {
             let hash_map::Entry::Occupied(mut queue) = queues.keys.by_key.entry(key.clone()) else {
                 continue;
             };
-            let has_waiters = queue.get().waiting() > 0;
+            let next = queue.get().first();
             if queue.get_mut().end_turn(ticket) {
                 backs_off |= match queue.get_mut().past_mut() {
-                    Some(past) => past.end_turn(now, held, policy, has_waiters),
+                    Some(past) => past.end_turn(now, held, policy, next),
                     None => queues.recent.end_turn(key, now, held, policy),
                 };
             } else {
@@ -254,25 +254,52 @@ impl<T: Clone> Queue<T> {
         held: Timestamp,
         policy: &QueuePolicy,
         fits: impl FnOnce(&T) -> bool,
-    ) -> Option<T> {
+    ) -> Succession<T> {
         let mut queues = self.0.lock();
         // Most often nobody waits, and there is no queue to look for.
         if queues.waiting == 0 {
-            return None;
+            return Succession::Nobody;
         }
         let keys = &mut queues.keys;
         if !keys.multi.is_empty() && keys.keeps_from_next(key, now) {
-            return None;
+            return Succession::Nobody;
         }
-        let queue = keys.by_key.get_mut(key)?;
-        if !queue.may_hand_over(held, now, policy) || !fits(queue.first_single()?.1) {
-            return None;
+        let Some(queue) = keys.by_key.get_mut(key) else {
+            return Succession::Nobody;
+        };
+        let Some((next, _)) = queue.first_single().filter(|(_, waiter)| fits(waiter)) else {
+            return Succession::Nobody;
+        };
+        if !queue.may_hand_over(held, now, next, policy) {
+            return Succession::TurnIsOver;
         }
-        let (ticket, waiter) = queue.pop()?;
-        queue.note_handover(held, now);
+        let Some((ticket, waiter)) = queue.pop() else {
+            return Succession::Nobody;
+        };
+        queue.note_handover(held, now, policy);
+        let is_late = queue.is_late(now);
         keys.note_overtaking(key, ticket);
         queues.waiting -= 1;
-        Some(waiter)
+        Succession::Next { waiter, is_late }
+    }
+
+    /// Begins another turn for the holder of a key: no other process waits for it. Returns false if it is to be left free for
+    /// a moment all the same, for clients that poll.
+    pub(crate) fn renew_turn(&self, key: &Key, now: Timestamp, policy: &QueuePolicy) -> bool {
+        let mut queues = self.0.lock();
+        let queue = queues.keys.by_key.get_mut(key);
+        queue.is_some_and(|queue| queue.renew_turn(now, policy))
+    }
+
+    /// Returns for how long to leave a key free, once it is, for clients that poll.
+    pub(crate) fn take_pause(&self, key: &Key) -> Duration {
+        let mut queues = self.0.lock();
+        let queues = &mut *queues;
+        let queue = queues.keys.by_key.get_mut(key);
+        match queue.and_then(WaitQueue::past_mut) {
+            Some(past) => past.take_pause(),
+            None => queues.recent.take_pause(key),
+        }
     }
 
     /// Returns what has the turn for a key.

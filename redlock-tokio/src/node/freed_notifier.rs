@@ -1,44 +1,58 @@
 use std::{fmt, sync::Arc};
 
-/// Receives from a [`Session`](super::Session) that a key which somebody waits for is gone.
+/// Receives from a [`Session`](super::Session) that a key which somebody waits for is gone, or that this process may try to
+/// get it.
 ///
 /// ```
 /// use std::sync::mpsc;
 ///
-/// use redlock_tokio::node::FreedNotifier;
+/// use redlock_tokio::node::{FreedNotifier, Notice};
 ///
 /// let (sender, receiver) = mpsc::channel();
-/// let freed = FreedNotifier::new(move |key| {
-///     let _ = sender.send(key.map(<[u8]>::to_vec));
+/// let freed = FreedNotifier::new(move |notice| {
+///     let _ = sender.send(matches!(notice, Notice::Freed(b"order:42")));
 /// });
 /// freed.key(b"order:42");
 /// freed.every_key();
-/// assert_eq!(receiver.recv()?, Some(b"order:42".to_vec()));
-/// assert_eq!(receiver.recv()?, None);
+/// assert_eq!((receiver.recv()?, receiver.recv()?), (true, false));
 /// # Ok::<_, mpsc::RecvError>(())
 /// ```
 #[derive(Clone)]
 pub struct FreedNotifier(Arc<Notify>);
 
-type Notify = dyn Fn(Option<&[u8]>) + Send + Sync;
+type Notify = dyn Fn(Notice<'_>) + Send + Sync;
+
+/// What a [`FreedNotifier`] is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice<'a> {
+    /// This key was deleted, has expired or was changed.
+    Freed(&'a [u8]),
+    /// All keys are gone.
+    AllFreed,
+    /// This process is among the first in the line of this key now.
+    Called(&'a [u8]),
+}
 
 impl FreedNotifier {
-    /// Creates a notifier that calls a function with the key, or with `None` if any key may be gone.
-    ///
-    /// The function must not block.
+    /// Creates a notifier that calls a function, which must not block.
     #[must_use]
-    pub fn new(notify: impl Fn(Option<&[u8]>) + Send + Sync + 'static) -> Self {
+    pub fn new(notify: impl Fn(Notice<'_>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(notify))
     }
 
     /// Reports that a key was deleted, has expired or was changed. Never blocks.
     pub fn key(&self, key: &[u8]) {
-        (self.0)(Some(key));
+        (self.0)(Notice::Freed(key));
     }
 
     /// Reports that all keys are gone (`FLUSHALL`). Never blocks.
     pub fn every_key(&self) {
-        (self.0)(None);
+        (self.0)(Notice::AllFreed);
+    }
+
+    /// Reports that this process may be among the first in the [line](super::LineRequest) of a key now. Never blocks.
+    pub fn called(&self, key: &[u8]) {
+        (self.0)(Notice::Called(key));
     }
 }
 

@@ -1,3 +1,4 @@
+mod lines;
 mod store;
 
 use std::{
@@ -16,7 +17,10 @@ use futures::{
 use redlock_core::{Operation, Ttl};
 
 use self::store::Store;
-use super::{Answer, Command, FreedNotifier, KeyState, Node, NodeError, Session, Vote};
+use super::{
+    Answer, Command, FreedNotifier, KeyState, LineAnswer, LineRequest, Node, NodeError, Session,
+    Vote,
+};
 use crate::{
     Clock, Key,
     sync::{Mutex, MutexGuard},
@@ -264,6 +268,30 @@ impl Session for MemoryNode {
             Ok(store.look_up(self.clock.now(), key))
         };
         ready(state).boxed()
+    }
+
+    fn line(
+        &mut self,
+        requests: &[LineRequest],
+    ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
+        let now = self.clock.now();
+        let mut store = self.store();
+        if store.is_down {
+            return ready(Err(NodeError::Disconnected("the node is down".into()))).boxed();
+        }
+        let mut called = Vec::new();
+        let requests = requests.iter();
+        let answers = requests.map(|it| {
+            store
+                .lines
+                .execute(now, it, self.freed.as_ref(), &mut called)
+        });
+        let answers = answers.collect();
+        drop(store);
+        for (member, key) in called {
+            member.called(key.as_bytes());
+        }
+        ready(Ok(answers)).boxed()
     }
 
     fn watch(&mut self, freed: FreedNotifier) -> bool {

@@ -9,6 +9,7 @@ mod info;
 mod invalidations;
 mod key_slot;
 mod key_tag;
+mod lines;
 mod look_up;
 mod marker;
 mod pool;

@@ -3,7 +3,7 @@ use std::{future::pending, time::Duration};
 use futures::{FutureExt, future::BoxFuture};
 use redlock_core::Tenure;
 
-use super::{Answer, Command, FreedNotifier, KeyState, NodeError, Server};
+use super::{Answer, Command, FreedNotifier, KeyState, LineAnswer, LineRequest, NodeError, Server};
 use crate::Key;
 
 /// An open conversation with a [`Node`](super::Node): batches of commands in, answers out, in order.
@@ -114,6 +114,22 @@ pub trait Session: Send {
     /// Any error is shown beside the node's address. The session stays in use.
     fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
         let _ = key;
+        async { Err(NodeError::unknown_operation()) }.boxed()
+    }
+
+    /// Carries out requests about the lines of keys, in this order, and resolves to an answer for each. By default the node
+    /// has no lines.
+    ///
+    /// Requests must reach the node in the order of the calls, provided that each future is polled once before the next call.
+    ///
+    /// # Errors
+    ///
+    /// With any error the processes that ask go without a line. The session stays in use.
+    fn line(
+        &mut self,
+        requests: &[LineRequest],
+    ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
+        let _ = requests;
         async { Err(NodeError::unknown_operation()) }.boxed()
     }
 

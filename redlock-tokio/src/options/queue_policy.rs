@@ -30,6 +30,8 @@ pub(crate) struct QueuePolicy {
     pub(crate) hands_over: bool,
     /// For how long it may be handed over within this process.
     pub(crate) streak: Duration,
+    /// How long it took to get the lock from the nodes.
+    pub(crate) attempt: Duration,
     /// In percent.
     pub(crate) poller_share: u8,
     /// How many requests may wait for a key.

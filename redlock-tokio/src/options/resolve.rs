@@ -55,12 +55,12 @@ impl LockOptions {
 
     /// Returns how to wait within this process, by options and defaults.
     pub(crate) fn policy(&self, common: &CommonSettings) -> QueuePolicy {
+        let streak = common.handover_for.unwrap_or(HANDOVER_FOR);
+        let streak = streak.min(self.ttl_or_default() / 2);
         QueuePolicy {
             hands_over: self.handover != Some(Switch::Off),
-            streak: common
-                .handover_for
-                .unwrap_or(HANDOVER_FOR)
-                .min(self.ttl_or_default() / 2),
+            streak,
+            attempt: streak / 10,
             poller_share: common.poller_share,
             max_waiters_per_key: self.max_waiters_per_key.unwrap_or(MAX_WAITERS_PER_KEY),
             wait: self.wait_or_default(),

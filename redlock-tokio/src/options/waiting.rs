@@ -9,8 +9,7 @@ impl LockOptions {
     /// Zero means one attempt, or none if a task of this process already holds the lock or waits for it.
     /// [`Duration::MAX`] means no limit. The first attempt always runs to its end, so silent nodes can delay the error
     /// by their [timeout](crate::RedlockBuilder::node_timeout). Later attempts end when this time is over. A request
-    /// that leaves the key to other processes first makes its first attempt at the latest when this time is over,
-    /// unless another client has the key then.
+    /// that waits behind other processes from the start makes its first attempt at the latest when this time is over.
     ///
     /// ```
     /// # use redlock_tokio::{LockError, Redlock};
@@ -82,9 +81,9 @@ impl LockOptions {
     /// [`max_attempts`](Self::max_attempts). The shortest delay must not be zero.
     ///
     /// Servers that speak RESP3 and [`MemoryNode`](crate::MemoryNode)s send a notification when a lock is free, and the
-    /// next attempt begins at once. There a waiter checks whether it has missed a notification: after this delay at
-    /// first, and then more and more rarely, up to once in one or two seconds. With `max_attempts` it keeps to the
-    /// delay.
+    /// next attempt begins at once. There a waiter checks whether it has missed a notification every five to ten seconds, and
+    /// more often shortly before its time is over. With `max_attempts` it keeps to the delay, and stands in no line of
+    /// processes.
     pub fn retry_delay(mut self, shortest: Duration, longest: Duration) -> Self {
         self.retry_delay = Some(RetryDelay { shortest, longest });
         self

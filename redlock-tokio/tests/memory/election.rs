@@ -106,13 +106,15 @@ async fn a_leadership_that_is_lost_ends_the_work_and_begins_another_campaign() {
     }));
     let mut tokens = Vec::new();
     for term in 1..=3 {
-        assert_eq!(candidate.changed().await, Candidacy::Leading);
+        while !candidate.is_leader() {
+            candidate.changed().await;
+        }
         settle().await;
         assert_eq!(begun.load(SeqCst), term);
         let leadership = candidate.leadership().unwrap();
         tokens.push(leadership.fencing_token());
         assert!(nodes.iter().all(|node| node.remove("e")));
-        assert_eq!(candidate.changed().await, Candidacy::Campaigning);
+        candidate.changed().await;
         assert!(!leadership.is_valid());
     }
     tokens.push(leading.await.unwrap().unwrap());
@@ -188,7 +190,8 @@ async fn a_leader_that_was_stopped_for_too_long_does_not_go_on_with_its_work() {
     stopped.store(30_000, SeqCst);
     assert!(!candidate.is_leader(), "before its task has run");
     assert_eq!((go_on().await, candidate.is_leader()), (2, false));
-    assert_eq!(candidate.changed().await, Candidacy::Campaigning);
-    assert_eq!(candidate.changed().await, Candidacy::Leading);
+    while !candidate.is_leader() {
+        candidate.changed().await;
+    }
     assert!(go_on().await > 2);
 }

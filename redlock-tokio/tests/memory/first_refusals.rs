@@ -67,7 +67,7 @@ async fn the_first_request_of_an_outage_is_refused_once_connecting_has_failed() 
     for (holder, limit) in [
         (Holder::Nobody, MS(100)),
         // The next look at the key shows the outage.
-        (Holder::AnotherProcess, MS(2100)),
+        (Holder::AnotherProcess, MS(10_100)),
         // The next extension does.
         (Holder::AnotherTask, MS(300)),
     ] {

@@ -13,6 +13,7 @@ mod judge;
 mod judging;
 mod lanes;
 mod later_release;
+mod lines;
 mod lists;
 mod lock_future;
 mod logging;

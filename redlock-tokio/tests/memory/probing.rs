@@ -112,17 +112,17 @@ async fn wait_over(nodes: &[MemoryNode], reports: [Reports; 3]) -> Waited {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_notified_probes_once_in_one_or_two_seconds() {
+async fn a_waiter_that_is_notified_probes_once_in_five_to_ten_seconds() {
     let Waited { probes, delay } = wait(Reports::Arrive).await;
-    assert!((15..=40).contains(&probes), "{probes} in {HOLD:?}");
+    assert!((3..=8).contains(&probes), "{probes} in {HOLD:?}");
     assert!(delay < MS(10), "{delay:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_notification_is_found_out_within_two_seconds() {
+async fn a_lost_notification_is_found_out_within_ten_seconds() {
     let Waited { probes, delay } = wait(Reports::GetLost).await;
-    assert!(probes <= 40, "{probes} in {HOLD:?}");
-    assert!(delay <= MS(2010), "{delay:?}");
+    assert!(probes <= 8, "{probes} in {HOLD:?}");
+    assert!(delay <= MS(10_010), "{delay:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,7 +142,7 @@ async fn a_node_that_is_away_does_not_count_as_one_that_notifies() {
     };
     let (waited, ()) = join!(wait_over(&nodes, reports), away);
     // Of the two nodes that are left, one notifies.
-    assert!(waited.probes > 130, "{} in {HOLD:?}", waited.probes);
+    assert!(waited.probes > 60, "{} in {HOLD:?}", waited.probes);
     assert!(waited.delay <= MS(210), "{:?}", waited.delay);
 }
 

@@ -12,6 +12,7 @@ mod fencing_counters;
 mod fleet;
 mod kit;
 mod learning;
+mod lines;
 mod minimal_rights;
 mod node_redlock;
 mod once;

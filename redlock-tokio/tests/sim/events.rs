@@ -8,7 +8,7 @@ use crate::{
     authority::Step,
     fault::{Connections, Fault},
     foreign,
-    message::{Arrival, ConnectionId, Response, Unanswered},
+    message::{Arrival, ConnectionId, Response, Unanswered, Word},
     server::Disk,
 };
 
@@ -25,7 +25,7 @@ pub(crate) enum Event {
     /// Word that a key is gone, or that any key may be, reaches a process.
     Invalidate {
         connection: ConnectionId,
-        key: Option<Key>,
+        word: Word,
     },
     /// A process hears that a connection is broken.
     Break { connection: ConnectionId },

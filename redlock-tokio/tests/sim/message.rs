@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_tokio::{
     Key, NodeError, Token,
-    node::{Answer, Command, KeyState, Operation, Server as Described},
+    node::{Answer, Command, KeyState, LineAnswer, LineRequest, Operation, Server as Described},
 };
 
 use crate::{clock::MILLI, requests::ServiceId};
@@ -22,6 +22,7 @@ pub(crate) enum Request {
     Describe,
     Execute(Vec<Command>),
     LookUp(Key),
+    Line(Vec<LineRequest>),
     HistoryAge,
     TenureAge { epoch: u64 },
 }
@@ -51,6 +52,7 @@ pub(crate) enum Response {
     Described(Described),
     Executed(Vec<Answer>),
     Found(KeyState),
+    InLine(Vec<LineAnswer>),
     Age(Duration),
     /// The server, or the session, refuses the question.
     Refused(NodeError),
@@ -67,6 +69,14 @@ pub(crate) struct Arrival {
     pub(crate) service: ServiceId,
     pub(crate) number: u64,
     pub(crate) request: Request,
+}
+
+/// Something that a server sends without being asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Word {
+    Freed(Key),
+    AllFreed,
+    Called(Key),
 }
 
 /// What a connection loses.

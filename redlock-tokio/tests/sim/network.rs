@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-use redlock_tokio::{Key, NodeError};
+use redlock_tokio::NodeError;
 use tokio::sync::{mpsc, oneshot};
 
 use self::{changes::Changes, releases::Releases};
@@ -30,7 +30,7 @@ use crate::{
     clock::MILLI,
     events::{Event, Queue},
     host::Host,
-    message::{Arrival, ConnectionId, Loses, Reply, Request, Response},
+    message::{Arrival, ConnectionId, Loses, Reply, Request, Response, Word},
     requests::ServiceId,
     rng::Rng,
     seen::{Seen, Tally},
@@ -104,7 +104,7 @@ struct Connection {
     prompt_since: Option<u64>,
     /// The requests that have no answer yet.
     waiting: BTreeMap<u64, Question>,
-    invalidations: Option<mpsc::UnboundedSender<Option<Key>>>,
+    invalidations: Option<mpsc::UnboundedSender<Word>>,
     closed: Option<oneshot::Sender<NodeError>>,
 }
 

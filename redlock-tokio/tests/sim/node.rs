@@ -11,7 +11,9 @@ use futures::{
 use redlock_core::Tenure;
 use redlock_tokio::{
     Key, NodeError,
-    node::{Answer, Command, FreedNotifier, KeyState, Node, Server, Session},
+    node::{
+        Answer, Command, FreedNotifier, KeyState, LineAnswer, LineRequest, Node, Server, Session,
+    },
 };
 use tokio::{sync::oneshot, time::timeout};
 
@@ -19,7 +21,7 @@ pub(crate) use self::client::Client;
 use self::client::{Markers, forbidden};
 use crate::{
     host::Host,
-    message::{ConnectionId, INSPECTION_LIMIT, Reply, Request, Response},
+    message::{ConnectionId, INSPECTION_LIMIT, Reply, Request, Response, Word},
     network::SharedNetwork,
     seen::Seen,
 };
@@ -183,6 +185,21 @@ impl Session for SimulatedSession {
         .boxed()
     }
 
+    fn line(
+        &mut self,
+        requests: &[LineRequest],
+    ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
+        let reply = self.connection.ask(Request::Line(requests.to_vec()));
+        async {
+            match reply.await? {
+                Response::InLine(answers) => Ok(answers),
+                Response::Refused(error) => Err(error),
+                other => Err(unexpected(&other)),
+            }
+        }
+        .boxed()
+    }
+
     fn watch(&mut self, freed: FreedNotifier) -> bool {
         if !self.client.is_notified {
             self.note(Seen::PollingSession);
@@ -195,10 +212,11 @@ impl Session for SimulatedSession {
             .invalidations(self.connection.id);
         // Word of keys that are gone must run in the process, and not in the world that sends it.
         tokio::spawn(async move {
-            while let Some(key) = invalidations.recv().await {
-                match key {
-                    Some(key) => freed.key(key.as_bytes()),
-                    None => freed.every_key(),
+            while let Some(word) = invalidations.recv().await {
+                match word {
+                    Word::Freed(key) => freed.key(key.as_bytes()),
+                    Word::AllFreed => freed.every_key(),
+                    Word::Called(key) => freed.called(key.as_bytes()),
                 }
             }
         });

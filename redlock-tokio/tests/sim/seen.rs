@@ -45,6 +45,7 @@ seen! {
         AnswersMissing = "batches with too few answers",
         AnswersDoubled = "batches with too many answers",
         Rubbish = "answers that make no sense",
+        CalledInLine = "processes that were called to the front of a line",
         InvalidationLost = "invalidations lost",
         InvalidationLate = "invalidations late",
         InvalidationDoubled = "invalidations doubled",

@@ -3,6 +3,7 @@
 mod faults;
 mod foreign;
 mod identity;
+mod lines;
 mod look_up;
 mod owned;
 mod readers;
@@ -24,6 +25,7 @@ pub(crate) use self::{
 };
 use self::{
     identity::{Identity, UP_FOR},
+    lines::Lines,
     readers::Mark,
     store::{Entry, Name, Store},
 };
@@ -85,6 +87,7 @@ pub(crate) struct Server {
     store: Store,
     /// The marks of writers that wait.
     marks: BTreeMap<Key, Mark>,
+    lines: Lines,
     /// The connections that asked for a key, and hear when it is gone or shared. For each, whether the key was shared then.
     tracked: BTreeMap<Key, BTreeMap<ConnectionId, bool>>,
 }
@@ -105,6 +108,7 @@ impl Server {
             foreign_writes: 0,
             store: Store::default(),
             marks: BTreeMap::new(),
+            lines: Lines::default(),
             tracked: BTreeMap::new(),
         }
     }

@@ -288,8 +288,8 @@ impl World {
                 number,
                 response,
             } => self.network.lock().deliver(connection, number, response),
-            Event::Invalidate { connection, key } => {
-                self.network.lock().deliver_invalidation(connection, key);
+            Event::Invalidate { connection, word } => {
+                self.network.lock().deliver_invalidation(connection, word);
             }
             Event::Break { connection } => self.network.lock().break_off(connection),
             Event::Expire { server, key } => {

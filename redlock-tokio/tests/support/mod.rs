@@ -113,11 +113,12 @@ impl Cli {
         }
     }
 
-    /// Returns all keys with their values, except fencing counters.
+    /// Returns all keys with their values, except fencing counters, and lines, which expire some seconds after a farewell that
+    /// was lost.
     pub(crate) fn locks(&self) -> BTreeMap<String, String> {
         let all = "local locks = {} \
              for _, key in ipairs(redis.call('KEYS', '*')) do \
-               if string.sub(key, 1, 14) ~= 'redlock:fence:' then \
+               if string.sub(key, 1, 14) ~= 'redlock:fence:' and string.sub(key, 1, 13) ~= 'redlock:line:' then \
                  table.insert(locks, key) \
                  table.insert(locks, redis.call('GET', key)) \
                end \

@@ -65,6 +65,7 @@ fn the_keys_are_gathered_on_one_node_and_then_on_all() {
 #[test]
 fn a_node_that_lacks_a_key_is_asked_again_after_a_change_and_after_a_while() {
     let (mut driven, round) = gathering();
+    driven.config().retry = RetrySchedule::new(MS(2)..=MS(5)).unwrap().with_probes();
     changed(&mut driven, 0);
     assert_eq!(gathered(&driven).len(), 1, "its answer comes first");
     driven.reply_to(round, at(101), 0, &[Denied]);

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use redlock_core::{Eligibility, Timestamp};
 use tokio::{sync::oneshot, time::timeout};
@@ -7,7 +7,8 @@ use super::{counters::Counters, requester::ReplyTo, status_board::StatusBoard};
 use crate::{
     Key, NodeError, NodeStatus,
     engine::warning::Warning,
-    node::{Command, KeyState},
+    foreign,
+    node::{Command, KeyState, LineAnswer, LineRequest},
     sync::mpsc,
 };
 
@@ -18,6 +19,8 @@ pub(super) enum Message {
     Request(Command, ReplyTo),
     /// Asks what the node has for a key.
     LookUp(LookUp),
+    /// Concerns the line of a key.
+    Line(LineQuestion),
     /// Asks the lane to answer when nothing is in flight or owed.
     Drain(oneshot::Sender<()>),
 }
@@ -27,6 +30,55 @@ pub(super) enum Message {
 pub(super) struct LookUp {
     pub(super) key: Key,
     pub(super) answer: oneshot::Sender<Result<LookedUp, NodeError>>,
+}
+
+/// A request about the line of a key, and who gets the answer.
+pub(super) struct LineQuestion {
+    pub(super) request: LineRequest,
+    pub(super) answer: LineReply,
+}
+
+impl fmt::Debug for LineQuestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.request.fmt(f)
+    }
+}
+
+type OnLineAnswer = Box<dyn FnOnce(Result<LineAnswer, NodeError>) + Send>;
+
+/// Takes the answer to a [`LineRequest`]. If it is dropped, there is none.
+pub(crate) struct LineReply(Option<OnLineAnswer>);
+
+impl LineReply {
+    pub(crate) fn new(answer: impl FnOnce(Result<LineAnswer, NodeError>) + Send + 'static) -> Self {
+        Self(Some(Box::new(answer)))
+    }
+
+    /// Nobody wants the answer.
+    pub(crate) const fn to_nobody() -> Self {
+        Self(None)
+    }
+
+    /// There is no answer, and whoever waits for it knows.
+    pub(crate) fn discard(mut self) {
+        self.0 = None;
+    }
+
+    pub(super) fn send(mut self, answer: Result<LineAnswer, NodeError>) {
+        self.deliver(answer);
+    }
+
+    fn deliver(&mut self, answer: Result<LineAnswer, NodeError>) {
+        if let Some(take) = self.0.take() {
+            foreign::call(|| take(answer));
+        }
+    }
+}
+
+impl Drop for LineReply {
+    fn drop(&mut self) {
+        self.deliver(Err(NodeError::Silent));
+    }
 }
 
 /// What a node has for a key, and whether it had a vote when it was asked.
@@ -92,6 +144,19 @@ impl LaneHandle {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(NodeError::Disconnected("before it answered".into())),
             Err(_) => Err(NodeError::TimedOut(limit)),
+        }
+    }
+
+    /// Passes a request about a line to the lane. Never blocks.
+    pub(crate) fn send_to_line(&self, request: LineRequest, answer: LineReply) {
+        let sent = self
+            .inbox
+            .send(Message::Line(LineQuestion { request, answer }));
+        // The caller has locked what would take the answer. It learns of the end of the runtime by other ways.
+        if let Err(unsent) = sent
+            && let Message::Line(question) = unsent.0
+        {
+            question.answer.discard();
         }
     }
 

@@ -13,7 +13,7 @@ use super::{
     backlog::Backlog,
     batch::{Batch, Purpose},
     counters::Counters,
-    handle::{LookUp, Message},
+    handle::{LineQuestion, LookUp, Message},
     limits::MAX_BATCH,
     requester::OnRelease,
 };
@@ -29,6 +29,8 @@ pub(super) struct Requests {
     pub(super) answers: Answers,
     /// The questions about keys that were not sent yet.
     pub(super) look_ups: Vec<LookUp>,
+    /// The requests about lines that were not sent yet.
+    pub(super) lines: Vec<LineQuestion>,
     /// The callers that wait until nothing is in flight or owed.
     drains: Vec<oneshot::Sender<()>>,
     pub(super) counters: Arc<Counters>,
@@ -49,6 +51,7 @@ impl Requests {
             is_closed: false,
             answers: Answers::new(node, clock, Arc::clone(&counters), on_release),
             look_ups: Vec::new(),
+            lines: Vec::new(),
             drains: Vec::new(),
             counters,
         }
@@ -114,6 +117,9 @@ impl Requests {
             // An error means that nobody waits for the answer.
             let _ = foreign::call(|| look_up.answer.send(Err(cause.clone())));
         }
+        for question in std::mem::take(&mut self.lines) {
+            question.answer.send(Err(cause.clone()));
+        }
         for (command, origin) in self.backlog.take_all() {
             self.counters.note_taken(&command);
             self.answers.refuse(command, origin, cause.clone());
@@ -159,6 +165,7 @@ impl Requests {
         match message {
             Message::Request(command, origin) => self.backlog.push(command, origin),
             Message::LookUp(look_up) => self.look_ups.push(look_up),
+            Message::Line(question) => self.lines.push(question),
             Message::Drain(done) => self.drains.push(done),
         }
     }

@@ -2,10 +2,10 @@ use std::{future::pending, ops::ControlFlow, panic::AssertUnwindSafe};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use redlock_core::Tenure;
-use tokio::task::yield_now;
+use tokio::{task::yield_now, time::timeout};
 
 use super::{
-    handle::{LookUp, LookedUp},
+    handle::{LineQuestion, LookUp, LookedUp},
     in_flight::{Completed, InFlight},
     inspector::Inspector,
     limits::{LaneLimits, SILENCE_LIMIT},
@@ -32,7 +32,7 @@ pub(super) struct Serving<'a> {
     limits: LaneLimits,
     in_flight: InFlight,
     inspector: Inspector,
-    /// The questions about keys that were not answered yet.
+    /// The questions about keys and about lines that were not answered yet.
     look_ups: FuturesUnordered<BoxFuture<'static, ()>>,
     /// The tenure of the server and what its authority reports, if there is one.
     owner: Option<NamedServer>,
@@ -244,6 +244,7 @@ impl<'a> Serving<'a> {
                     });
                     self.look_ups.push(found.boxed());
                 }
+                self.ask_lines();
                 // Each batch may fill what is left of the room.
                 while self.in_flight.has_room() {
                     let batch = self.requests.take_batch();
@@ -254,6 +255,37 @@ impl<'a> Serving<'a> {
                 }
             }
         }
+    }
+
+    /// Sends the requests about lines that have come.
+    fn ask_lines(&mut self) {
+        if self.requests.lines.is_empty() {
+            return;
+        }
+        // There may have been very many of them.
+        let questions = std::mem::take(&mut self.requests.lines);
+        let (requests, replies): (Vec<_>, Vec<_>) = questions
+            .into_iter()
+            .map(|LineQuestion { request, answer }| (request, answer))
+            .unzip();
+        let answers = self.session.line(&requests);
+        let limit = self.limits.answer;
+        let answers = async move {
+            let answers = timeout(limit, answers).await;
+            match answers.unwrap_or(Err(NodeError::TimedOut(limit))) {
+                Ok(answers) => {
+                    for (reply, answer) in replies.into_iter().zip(answers) {
+                        reply.send(Ok(answer));
+                    }
+                }
+                Err(error) => {
+                    for reply in replies {
+                        reply.send(Err(error.clone()));
+                    }
+                }
+            }
+        };
+        self.look_ups.push(answers.boxed());
     }
 
     /// Answers for batches that have been in flight for too long. They stay in flight: the node may

@@ -259,6 +259,14 @@ impl StatusBoard {
         }
     }
 
+    /// Returns the name that the server behind a node has for itself, or this one, if the node votes now.
+    pub(crate) fn name_of_voter(&self, now: Timestamp, address: &str) -> Option<String> {
+        let entry = self.entry.lock();
+        let name = entry.server.as_ref().and_then(|server| server.run_id);
+        matches!(entry.state(now), NodeState::Voting)
+            .then(|| name.map_or_else(|| address.to_owned(), |name| name.to_string()))
+    }
+
     /// Resolves at the next change of the state. A quarantine that ends by itself is no such change.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()

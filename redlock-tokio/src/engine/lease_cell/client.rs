@@ -13,11 +13,10 @@ use crate::{
     client_label::ClientLabel,
     engine::{
         lane::{LaneHandle, Prospect},
+        line::Lines,
         queue::{Queue, Role, Ticket},
         slot_table::SlotTable,
         timers::Timers,
-        turn_table::TurnTable,
-        turns::TurnLength,
         wall_clock::WallClock,
         warning::Outage,
     },
@@ -38,8 +37,8 @@ pub(crate) struct Client {
     pub(crate) timers: Arc<Timers<Contender>>,
     /// The waiters within this process, by key.
     pub(crate) queue: Arc<Queue<Contender>>,
-    /// How other processes get their turns.
-    pub(crate) turns: TurnTable,
+    /// This process in the lines of keys.
+    pub(crate) lines: Lines,
     /// The slots of semaphores that the process uses.
     pub(crate) slots: SlotTable,
     pub(crate) clock: Clock,
@@ -100,7 +99,6 @@ impl Client {
         let config = self.resolve(options)?;
         let policy = options.policy(&self.common);
         let terms = Arc::new(Terms {
-            turn_length: TurnLength::new(policy.streak, config.validity.ttl()),
             config: config.into(),
             policy,
             fenced: options.is_fenced(),

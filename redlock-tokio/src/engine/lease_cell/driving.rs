@@ -2,7 +2,7 @@
 //! lanes, its events change its stage, and its deadline goes to the timers. Outside of the lock, the lease leaves the queue
 //! if it has ended, other leases begin, and tasks are woken.
 
-use std::{collections::VecDeque, sync::Arc, task::Waker, time::Duration};
+use std::{collections::VecDeque, sync::Arc, task::Waker};
 
 use redlock_core::{
     AcquireFailure, Eligibility, Event, NodeId, NodeSet, Operation, Reply, Share, Timestamp,
@@ -11,8 +11,9 @@ use redlock_core::{
 
 use super::{
     Contender, LeaseCell,
+    in_line::Placed,
     place::Place,
-    stage::{End, Held, Stage},
+    stage::{End, Held, Others, Stage},
     state::{CellState, Changes, Departure},
 };
 use crate::{
@@ -41,7 +42,7 @@ impl LeaseCell {
         let wake_ups = changes
             .departure
             .map_or_else(WakeUps::default, |departure| {
-                carry_out(now, self.leave(now, departure))
+                carry_out_all(now, self.leave(now, departure))
             });
         if self.keys.share() != Share::Exclusive {
             self.tell_others(now, &changes);
@@ -71,6 +72,10 @@ impl LeaseCell {
         let result = change(&mut state);
         self.transmit(&mut state, now);
         self.apply_events(&mut state, now);
+        while self.stand_in_line(&mut state, now) {
+            self.transmit(&mut state, now);
+            self.apply_events(&mut state, now);
+        }
         state.note_tries();
         self.note_slot(&mut state, now);
         self.reschedule(&mut state, now);
@@ -157,17 +162,26 @@ impl LeaseCell {
         handle_unsent(state, now, transmit, node, runtime_ended());
     }
 
-    fn apply_events(&self, state: &mut CellState, now: Timestamp) {
+    fn apply_events(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
         while let Some(event) = state.lease.poll_event() {
             match event {
                 Event::Acquired {
-                    fence, granted_by, ..
+                    valid_until,
+                    fence,
+                    granted_by,
                 } => {
-                    let turn = self.start_turn(state, now);
-                    state.hold(Held { since: now, turn }, fence, granted_by);
+                    let validity = self.terms.config.validity;
+                    let lasts = validity.until(Timestamp::ZERO);
+                    let lasts = lasts.saturating_duration_since(Timestamp::ZERO);
+                    let began = valid_until.saturating_sub(lasts);
+                    let held = Held {
+                        since: now,
+                        attempt: now.saturating_duration_since(began).into(),
+                        others: Others::Unknown,
+                    };
+                    state.hold(held, fence, granted_by);
                 }
                 Event::Exhausted { failure, tries } => {
-                    self.start_turn(state, now);
                     state.exhaust(failure, tries);
                 }
                 Event::Extended { .. } => {
@@ -197,6 +211,10 @@ impl LeaseCell {
                     state.observe_loss(now, reason);
                     state.enter(Stage::Ended(End::Lost(reason)));
                 }
+                Event::Looked { is_free } => {
+                    self.handle_look(state, now, is_free);
+                    self.transmit(state, now);
+                }
                 Event::Released(verdict) => state.enter(Stage::Ended(End::Released(verdict))),
                 // The enum may grow. An event that this driver does not know concerns nobody here.
                 _ => {}
@@ -204,20 +222,10 @@ impl LeaseCell {
         }
     }
 
-    /// Starts a turn of this process, if other processes could go first. Returns how long the turn may last.
-    fn start_turn(&self, state: &CellState, now: Timestamp) -> Option<Duration> {
-        let Stage::Acquiring { after_pause: true } = state.stage() else {
-            return None;
-        };
-        let was_contended = state.lease.was_contended();
-        let missed = state.lease.missed();
-        let (turns, key) = (&self.client.turns, self.keys().first());
-        Some(turns.start(key, now, was_contended, missed, self.terms.turn_length))
-    }
-
     /// Has the timers call back when something is due. Abandons the lease if they have ended.
     fn reschedule(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
-        let due = state.lease.poll_timeout();
+        let of_place = state.placed.as_ref().and_then(|it| it.timeout());
+        let due = state.lease.poll_timeout().into_iter().chain(of_place).min();
         let is_early_enough = match (state.due, due) {
             // A call that comes too early only sets the next deadline.
             (Some(known), Some(due)) => known <= due,
@@ -261,20 +269,13 @@ impl LeaseCell {
         if self.client.majority(now, deadline, now) != Prospect::MayVote {
             self.client.want_connections();
         }
-        let pause = if backs_off {
-            let (length, share) = (self.terms.turn_length, self.terms.policy.poller_share);
-            let turns = &self.client.turns;
-            turns.end(self.keys().first(), now, length, share)
-        } else {
-            None
-        };
-        state.enter(Stage::Acquiring {
-            after_pause: pause.is_some(),
-        });
-        self.share(state);
-        if let Some(pause) = pause {
-            state.lease.back_off(pause);
+        if self.has_line() {
+            state
+                .lease
+                .stand_in_line(!backs_off && state.placed.is_none());
         }
+        state.enter(Stage::Acquiring);
+        self.share(state);
         if self.terms.fenced {
             let proposal = self.client.wall_clock.propose(&self.client.clock, now);
             state.lease.acquire_fenced(now, deadline, proposal);
@@ -284,22 +285,35 @@ impl LeaseCell {
     }
 
     /// Ends the turn. Returns what to do then.
-    fn leave(&self, now: Timestamp, departure: Departure) -> Vec<FollowUp<Contender>> {
+    fn leave(&self, now: Timestamp, departure: Departure) -> VecDeque<ToDo> {
         let policy = self.policy_of_turn(departure.held);
         let held_since = departure.held.map(|held| held.since);
-        self.place().leave(now, held_since, &policy)
+        let follow_ups = self.place().leave(now, held_since, &policy);
+        // The next request of the process takes it over.
+        let mut placed = self.state().placed.take();
+        let mut to_do = VecDeque::new();
+        for follow_up in follow_ups {
+            let starts = matches!(follow_up, FollowUp::StartTurn { .. });
+            let starts = starts && !self.keys.has_several();
+            let inherited = if starts { placed.take() } else { None };
+            to_do.push_back((follow_up, inherited));
+        }
+        if let Some(placed) = placed {
+            self.client.leave_line(&self.keys, &placed);
+        }
+        to_do
     }
 
     pub(super) fn place(&self) -> Place<'_> {
         Place::new(&self.client.queue, &self.keys, self.ticket, &self.terms)
     }
 
-    /// Returns the policy of a turn that may be longer than usual.
+    /// Returns the policy of a turn that began with such a hold.
     pub(super) fn policy_of_turn(&self, held: Option<Held>) -> QueuePolicy {
-        let turn = held.and_then(|held| held.turn);
+        let policy = self.terms.policy;
         QueuePolicy {
-            streak: turn.unwrap_or(self.terms.turn_length.usual),
-            ..self.terms.policy
+            attempt: held.map_or(policy.attempt, |held| held.attempt.into()),
+            ..policy
         }
     }
 }
@@ -324,22 +338,31 @@ fn handle_unsent(
 /// A lease that ends as soon as it begins (because the runtime has ended) leaves the queue at once, and the next
 /// lease begins. There may be thousands of them, so this must not recurse.
 pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) -> WakeUps {
+    carry_out_all(now, follow_ups.into_iter().map(|it| (it, None)).collect())
+}
+
+/// What is to be done, and the place in the line that a turn takes over.
+type ToDo = (FollowUp<Contender>, Option<Box<Placed>>);
+
+fn carry_out_all(now: Timestamp, mut follow_ups: VecDeque<ToDo>) -> WakeUps {
     let mut wake_ups = WakeUps::default();
     // Mostly there are none.
-    if follow_ups.is_empty() {
-        return wake_ups;
-    }
-    let mut follow_ups = VecDeque::from(follow_ups);
-    while let Some(next) = follow_ups.pop_front() {
+    while let Some((next, placed)) = follow_ups.pop_front() {
         let (cell, changes) = match next {
             FollowUp::StartTurn { waiter, backs_off } => {
                 let Some(turn) = waiter.waiter().and_then(|it| it.start_turn()) else {
+                    // It leaves the queue itself.
+                    if let (Some(placed), Some(waiter)) = (placed, waiter.waiter()) {
+                        waiter.client.leave_line(&waiter.request.keys, &placed);
+                    }
                     continue;
                 };
                 wake_ups.0.extend(turn.waker.map(WakeUp::Waiter));
                 let cell = turn.lease;
-                let begin =
-                    |state: &mut CellState| cell.begin(state, now, turn.deadline, backs_off);
+                let begin = |state: &mut CellState| {
+                    state.placed = placed;
+                    cell.begin(state, now, turn.deadline, backs_off);
+                };
                 let ((), changes) = cell.step(now, begin);
                 (cell, changes)
             }

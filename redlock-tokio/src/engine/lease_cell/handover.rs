@@ -7,17 +7,18 @@ use redlock_core::Timestamp;
 use super::{
     Contender, LeaseCell,
     held_lease::{Generation, HeldLease},
-    stage::Stage,
+    stage::{Held, Others, Stage},
     state::CellState,
     waiter::Successor,
 };
+use crate::engine::queue::Succession;
 
 impl HeldLease {
     /// Hands the lock over to the next waiter in this process, or leaves it to other readers, without a request to the
     /// nodes. Returns whether it did. If not, the lock is to be released.
     pub(crate) fn hand_over(&self, now: Timestamp) -> bool {
         let Self { lease, generation } = self;
-        let mut successor = None;
+        let mut passed_on = None;
         let is_passed_on = lease.update(now, |state| {
             if state.lease.is_reader() {
                 let has_others = state.leave(now, *generation);
@@ -27,10 +28,10 @@ impl HeldLease {
                 }
                 return has_others;
             }
-            successor = lease.try_hand_over(state, now, *generation);
-            successor.is_some()
+            passed_on = lease.try_hand_over(state, now, *generation);
+            passed_on.is_some()
         });
-        if let Some(successor) = successor {
+        if let Some(PassedOn::To(successor)) = passed_on {
             successor.wake();
         }
         is_passed_on
@@ -38,39 +39,126 @@ impl HeldLease {
 }
 
 impl LeaseCell {
+    /// Passes the lock on. A successor has to be woken.
     fn try_hand_over(
         self: &Arc<Self>,
         state: &mut CellState,
         now: Timestamp,
         generation: Generation,
-    ) -> Option<Successor> {
-        if !self.terms.hands_over() || self.keys.has_several() {
+    ) -> Option<PassedOn> {
+        if !self.terms.hands_over() || self.keys.has_several() || !state.is_generation(generation) {
             return None;
         }
         let Stage::Held(held) = *state.stage() else {
             return None;
         };
-        if !state.is_generation(generation) {
-            return None;
-        }
         // The successor should have time to work, and renewal time to fail and be tried again.
         let left = state.lease.valid_until(now)?.saturating_duration_since(now);
         if left < self.own_ttl().as_duration() / 2 {
             return None;
         }
         let policy = self.policy_of_turn(Some(held));
+        match self.next_holder(state, now, held) {
+            Succession::Next { waiter, is_late } => {
+                if is_late && self.has_line() && held.others == Others::Unknown {
+                    state.note_others(Others::Asked);
+                    self.ask_for_others(now);
+                }
+                Some(PassedOn::To(waiter))
+            }
+            Succession::TurnIsOver if self.has_line() => match held.others {
+                Others::Wait => None,
+                Others::None => {
+                    if !self
+                        .client
+                        .queue
+                        .renew_turn(self.keys.first(), now, &policy)
+                    {
+                        state.note_others(Others::Wait);
+                        return None;
+                    }
+                    state.note_others(Others::Unknown);
+                    self.try_hand_over(state, now, generation)
+                }
+                others => {
+                    state.await_decision(now, generation);
+                    if others == Others::Unknown {
+                        self.ask_for_others(now);
+                    }
+                    Some(PassedOn::Undecided)
+                }
+            },
+            Succession::TurnIsOver | Succession::Nobody => None,
+        }
+    }
+
+    /// Gives the lock to the next waiter, if the turn of this process is not over.
+    fn next_holder(
+        self: &Arc<Self>,
+        state: &mut CellState,
+        now: Timestamp,
+        held: Held,
+    ) -> Succession<Successor> {
+        let policy = self.policy_of_turn(Some(held));
         let fits = |next: &Contender| next.waiter().is_some_and(|next| next.could_take_over(self));
         loop {
-            let next = self.place().successor(now, held.since, &policy, fits)?;
+            let (next, is_late) = match self.place().successor(now, held.since, &policy, fits) {
+                Succession::Next { waiter, is_late } => (waiter, is_late),
+                Succession::TurnIsOver => return Succession::TurnIsOver,
+                Succession::Nobody => return Succession::Nobody,
+            };
             let handed_over = HeldLease {
                 lease: Arc::clone(self),
-                generation: generation.next(),
+                generation: state.next_generation(),
             };
             // Otherwise it has given up at this very moment.
             if let Some(successor) = next.waiter().and_then(|next| next.serve(handed_over)) {
                 state.hand_over(now, successor.label);
-                return Some(successor);
+                return Succession::Next {
+                    waiter: successor,
+                    is_late,
+                };
             }
         }
     }
+
+    /// Takes the answer to whether other processes wait.
+    pub(super) fn handle_others(self: &Arc<Self>, is_alone: bool) {
+        let now = self.now();
+        let successor = self.update(now, |state| {
+            let Stage::Held(held) = *state.stage() else {
+                return None;
+            };
+            if held.others != Others::Decide {
+                state.note_others(if is_alone { Others::None } else { Others::Wait });
+                return None;
+            }
+            let policy = self.policy_of_turn(Some(held));
+            if is_alone
+                && self
+                    .client
+                    .queue
+                    .renew_turn(self.keys.first(), now, &policy)
+            {
+                state.note_others(Others::Unknown);
+                if let Succession::Next { waiter, .. } = self.next_holder(state, now, held) {
+                    return Some(waiter);
+                }
+            } else {
+                state.note_others(Others::Wait);
+            }
+            state.release_undecided(now);
+            None
+        });
+        if let Some(successor) = successor {
+            successor.wake();
+        }
+    }
+}
+
+/// What became of a lock that its holder does not need any more, if it is not released.
+enum PassedOn {
+    To(Successor),
+    /// Nobody has it until it is known whether other processes wait.
+    Undecided,
 }

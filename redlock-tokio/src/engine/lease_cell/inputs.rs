@@ -51,6 +51,7 @@ impl LeaseCell {
             let _ = self.client.timers.reschedule(self.id(), due, None, lease);
             state.lease.set_notified(self.client.is_notified());
             state.lease.handle_timeout(now);
+            self.handle_line_timeout(state, now);
         });
     }
 

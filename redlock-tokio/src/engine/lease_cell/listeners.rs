@@ -5,7 +5,7 @@ use redlock_core::NodeId;
 use super::{Contender, LeaseCell};
 use crate::{
     engine::{lane::Listeners, queue::Queue, timers::Timers},
-    node::FreedNotifier,
+    node::{FreedNotifier, Notice},
 };
 
 /// Returns what brings the news of a lane to the leases that they concern.
@@ -18,13 +18,20 @@ pub(crate) fn listeners(
     let [waiting, beside, connected] = [(); 3].map(|()| Arc::downgrade(queue));
     let [scheduled, waiting_or_asking] = [(); 2].map(|()| Arc::downgrade(timers));
     Listeners {
-        freed_notifier: FreedNotifier::new(move |key| {
+        freed_notifier: FreedNotifier::new(move |notice| {
             let Some(queue) = waiting.upgrade() else {
                 return;
             };
-            match key {
-                Some(key) => tell(&queue, node, key, None),
-                None => {
+            match notice {
+                Notice::Freed(key) => tell(&queue, node, key, None),
+                Notice::Called(key) => {
+                    for (turn, _) in queue.turns_at(key) {
+                        if let Some(lease) = turn.into_lease() {
+                            lease.handle_call(node, key);
+                        }
+                    }
+                }
+                Notice::AllFreed => {
                     for lease in queue.turns().filter_map(Contender::into_lease) {
                         lease.handle_flush(node);
                     }

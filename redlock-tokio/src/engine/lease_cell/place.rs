@@ -5,7 +5,7 @@ use redlock_core::{Share, Timestamp};
 use super::{Contender, Terms};
 use crate::{
     Key,
-    engine::queue::{Entry, FollowUp, JoinOutcome, Queue, Refused, Role, Ticket},
+    engine::queue::{Entry, FollowUp, JoinOutcome, Queue, Refused, Role, Succession, Ticket},
     key::KeySet,
     options::QueuePolicy,
 };
@@ -91,10 +91,15 @@ impl<'a> Place<'a> {
         held: Timestamp,
         policy: &QueuePolicy,
         fits: impl FnOnce(&Contender) -> bool,
-    ) -> Option<Contender> {
+    ) -> Succession<Contender> {
         let (queue, key) = (self.queue, self.key());
         match self.role {
-            Some(role) => queue.shared_successor(key, role, self.ticket, now, policy, fits),
+            Some(role) => queue
+                .shared_successor(key, role, self.ticket, now, policy, fits)
+                .map_or(Succession::Nobody, |waiter| Succession::Next {
+                    waiter,
+                    is_late: false,
+                }),
             None => queue.successor(key, now, held, policy, fits),
         }
     }

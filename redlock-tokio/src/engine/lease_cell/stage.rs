@@ -1,8 +1,9 @@
-use std::time::Duration;
-
 use redlock_core::{AcquireFailure, LossReason, ReleaseVerdict, Timestamp};
 
-use crate::{engine::queue::Refusal, random};
+use crate::{
+    engine::{micros::Micros, queue::Refusal},
+    random,
+};
 
 /// How far a lease has come.
 ///
@@ -16,10 +17,7 @@ pub(super) enum Stage {
     /// Has the turn, and has not asked any node.
     New,
     /// Asks the nodes.
-    Acquiring {
-        /// Whether other processes could go first.
-        after_pause: bool,
-    },
+    Acquiring,
     Held(Held),
     Releasing,
     Ended(End),
@@ -30,8 +28,21 @@ pub(super) enum Stage {
 pub(super) struct Held {
     /// When the holder of this generation got the lock.
     pub(super) since: Timestamp,
-    /// How long this turn of the process may last, if not as long as usual.
-    pub(super) turn: Option<Duration>,
+    /// How long the attempt took by which the process got it.
+    pub(super) attempt: Micros,
+    pub(super) others: Others,
+}
+
+/// Whether other processes wait for a lock that the process holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    Unknown,
+    /// The node of the line is asked.
+    Asked,
+    /// It is asked, the turn is over, and the last holder is gone: the answer decides who comes next.
+    Decide,
+    None,
+    Wait,
 }
 
 /// How a lease ended.
@@ -56,12 +67,12 @@ pub(crate) enum End {
 impl Stage {
     /// Returns whether the lease has the turn for its keys.
     pub(super) const fn is_in_queue(&self) -> bool {
-        matches!(self, Self::New | Self::Acquiring { .. } | Self::Held(_))
+        matches!(self, Self::New | Self::Acquiring | Self::Held(_))
     }
 
     /// Returns whether a task that wants the lock has to wait.
     pub(super) const fn is_pending(&self) -> bool {
-        matches!(self, Self::New | Self::Acquiring { .. })
+        matches!(self, Self::New | Self::Acquiring)
     }
 
     /// Returns whether a holder can see the end of this stage.

@@ -14,8 +14,9 @@ use super::{
     extensions::{ExtensionOutcome, ExtensionTicket, Extensions},
     held_lease::Generation,
     holders::Holders,
+    in_line::Placed,
     observed::{Claim, Observed},
-    stage::{End, Held, Stage},
+    stage::{End, Held, Others, Stage},
     terms::LeaseRequest,
     watched_round::WatchedRound,
 };
@@ -30,6 +31,8 @@ pub(super) struct CellState {
     /// What the lock is for, according to its present holder.
     label: Option<&'static str>,
     pub(super) watched: WatchedRound,
+    /// The place in the line of its key, if it has one.
+    pub(super) placed: Option<Box<Placed>>,
     /// How often it has tried to get the lock, as far as that can be counted in so few bytes.
     tries: u16,
     /// `None` if there are no observers.
@@ -99,6 +102,7 @@ impl CellState {
             holders: Holders::default(),
             label: request.label,
             watched: WatchedRound::default(),
+            placed: None,
             tries: 0,
             observed: request.subject.as_ref().map(Observed::new),
             extensions: Extensions::default(),
@@ -265,7 +269,7 @@ impl CellState {
         self.observe_release(now, generation);
         self.lease.release(now);
         match &self.stage {
-            Stage::New | Stage::Acquiring { .. } => self.enter(Stage::Ended(End::GivenUp)),
+            Stage::New | Stage::Acquiring => self.enter(Stage::Ended(End::GivenUp)),
             Stage::Held(_) => self.enter(Stage::Releasing),
             Stage::Releasing | Stage::Ended(_) => {}
         }
@@ -330,7 +334,7 @@ impl CellState {
     /// Returns whether the lock is held, or why it will not be. Wakes the task when it knows.
     pub(super) fn poll_acquired(&mut self, waker: &Waker) -> Poll<Result<(), End>> {
         match &self.stage {
-            Stage::New | Stage::Acquiring { .. } => {
+            Stage::New | Stage::Acquiring => {
                 self.waker = Some(waker.clone());
                 Poll::Pending
             }
@@ -358,7 +362,33 @@ impl CellState {
         }
     }
 
+    /// Notes what is known of other processes that wait.
+    pub(super) fn note_others(&mut self, others: Others) {
+        if let Stage::Held(held) = &mut self.stage {
+            held.others = others;
+        }
+    }
+
+    /// Ends the time of the holder. There is none until the answer is here that decides who comes next.
+    pub(super) fn await_decision(&mut self, now: Timestamp, generation: Generation) {
+        self.observe_release(now, generation);
+        self.note_others(Others::Decide);
+        self.generation = self.generation.next();
+        self.for_holder = true;
+    }
+
+    /// Takes the decision that another process comes next.
+    pub(super) fn release_undecided(&mut self, now: Timestamp) {
+        self.lease.release(now);
+        self.enter(Stage::Releasing);
+    }
+
     // Getters.
+
+    /// Returns the generation of the next holder.
+    pub(super) fn next_generation(&self) -> Generation {
+        self.generation.next()
+    }
 
     pub(super) const fn stage(&self) -> &Stage {
         &self.stage

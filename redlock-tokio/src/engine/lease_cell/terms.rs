@@ -3,7 +3,6 @@ use std::sync::Arc;
 use redlock_core::{LeaseConfig, Share};
 
 use crate::{
-    engine::turns::TurnLength,
     key::{KeySet, SlotKeys},
     node::Holder,
     observer::Subject,
@@ -18,8 +17,6 @@ pub(crate) struct Terms {
     pub(crate) fenced: bool,
     /// Whether a request fails at once in an outage.
     pub(crate) fails_fast: bool,
-    /// How long the turns of this process are.
-    pub(super) turn_length: TurnLength,
     /// The client that has given the lock away, if the request adopts one.
     pub(crate) adopts_from: Option<Holder>,
 }

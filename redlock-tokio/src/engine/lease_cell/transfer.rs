@@ -73,7 +73,7 @@ impl LeaseCell {
         if self.client.majority(now, until, now) != Prospect::MayVote {
             self.client.want_connections();
         }
-        state.enter(Stage::Acquiring { after_pause: false });
+        state.enter(Stage::Acquiring);
         let proposal = self.terms.fenced.then(|| {
             let by_clock = self.client.wall_clock.propose(&self.client.clock, now);
             let next = fence.and_then(FencingToken::next);

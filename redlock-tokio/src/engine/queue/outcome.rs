@@ -45,6 +45,30 @@ pub(crate) enum Refusal {
     },
 }
 
+/// Who gets a lock from its holder without a request to the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Succession<T> {
+    /// This waiter, which is removed from the queue.
+    Next {
+        waiter: T,
+        /// Whether the turn of this process will be over soon.
+        is_late: bool,
+    },
+    /// The next waiter would, but the turn of this process is over.
+    TurnIsOver,
+    Nobody,
+}
+
+#[cfg(test)]
+impl<T> Succession<T> {
+    pub(super) fn next(self) -> Option<T> {
+        match self {
+            Self::Next { waiter, .. } => Some(waiter),
+            Self::TurnIsOver | Self::Nobody => None,
+        }
+    }
+}
+
 /// To be done after a change, outside the lock of the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FollowUp<T> {

@@ -2,11 +2,19 @@ use std::time::Duration;
 
 use redlock_core::Timestamp;
 
-use crate::{Key, engine::hashed_table::HashedTable, options::QueuePolicy, random::Random};
+use super::Ticket;
+use crate::{
+    Key,
+    engine::{hashed_table::HashedTable, micros::Micros},
+    options::QueuePolicy,
+    random::Random,
+};
 
-/// A hold that begins this soon after a release continues the streak. After a longer pause, other processes had
-/// the time to get the lock.
-const IN_A_ROW: Duration = Duration::from_millis(2);
+/// A turn lasts at least so many times as long as it took to get the lock. So somebody has it most of the time.
+const ATTEMPTS: u32 = 10;
+
+/// For how long a lock is left free at a time for clients that poll: some of them come in it.
+const POLLER_PAUSE: Duration = Duration::from_millis(8);
 
 /// For how long the times of the last holds are remembered after a release.
 const REMEMBERED: Duration = Duration::from_secs(60);
@@ -43,9 +51,47 @@ impl Default for Released {
 /// The history of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Past {
-    /// Since when holds follow each other within this process while other processes wait.
-    streak: Option<Timestamp>,
+    streak: Option<Streak>,
     holds: HoldTimes,
+    /// The time that is owed to clients that poll, and stand in no line.
+    owed: Micros,
+}
+
+/// Holds that follow each other within this process, while other processes may wait.
+#[derive(Clone, Copy, Debug)]
+struct Streak {
+    since: Timestamp,
+    /// The last of the waiters at its beginning, all of which it serves: the lower half of its ticket.
+    last: u32,
+    /// How long it took to get the lock from the nodes. Others had the time to get it if it was free for as long.
+    attempt: Micros,
+}
+
+impl Streak {
+    fn new(since: Timestamp, last: Option<Ticket>, policy: &QueuePolicy) -> Self {
+        Self {
+            since,
+            last: last.map_or(0, low),
+            attempt: policy.attempt.into(),
+        }
+    }
+
+    /// Returns whether it goes on for this waiter, or for a request that comes now.
+    fn goes_on(&self, now: Timestamp, next: Option<Ticket>, policy: &QueuePolicy) -> bool {
+        let lasted = now.saturating_duration_since(self.since);
+        // There are fewer waiters than half of all lower halves.
+        let was_there = |next| self.last.wrapping_sub(low(next)) <= u32::MAX / 2;
+        let was_there = next.is_some_and(was_there);
+        lasted < policy.streak && (was_there || lasted < self.least())
+    }
+
+    fn least(&self) -> Duration {
+        Duration::from(self.attempt).saturating_mul(ATTEMPTS)
+    }
+}
+
+fn low(ticket: Ticket) -> u32 {
+    ticket.number() as u32
 }
 
 impl Recent {
@@ -55,7 +101,7 @@ impl Recent {
 
     /// Remembers the past of a key that nobody holds or wants any more.
     pub(super) fn note(&mut self, key: &Key, past: Past, at: Timestamp) {
-        if past.streak.is_some() || !past.holds.is_empty() {
+        if past.streak.is_some() || !past.holds.is_empty() || past.owed > Micros::ZERO {
             self.0.insert(key, Released { past, at });
         }
     }
@@ -69,8 +115,8 @@ impl Recent {
         if pause >= REMEMBERED {
             past.holds = HoldTimes::default();
         }
-        let streak = past.streak.filter(|_| pause < IN_A_ROW);
-        past.streak = streak.filter(|since| is_short(*since, now, policy));
+        let streak = past.streak.filter(|streak| pause <= streak.attempt.into());
+        past.streak = streak.filter(|streak| streak.goes_on(now, None, policy));
         streak.is_some() && past.streak.is_none() && !policy.wait.is_zero()
     }
 
@@ -87,12 +133,17 @@ impl Recent {
         }
         let released = self.0.get_or_default(key);
         released.at = now;
-        released.past.end_turn(now, held, policy, false)
+        released.past.end_turn(now, held, policy, None)
     }
 
     /// Returns the past of a key that has a turn.
     pub(super) fn get(&mut self, key: &Key) -> Option<&Past> {
         self.0.get_mut(key).map(|released| &released.past)
+    }
+
+    pub(super) fn take_pause(&mut self, key: &Key) -> Duration {
+        let released = self.0.get_mut(key);
+        released.map_or(Duration::ZERO, |it| it.past.take_pause())
     }
 
     /// Removes it.
@@ -103,52 +154,80 @@ impl Recent {
 }
 
 impl Past {
-    /// Ends a turn that has held the lock since `held`, if at all. Returns whether to let other processes go first.
+    /// Ends a turn that has held the lock since `held`, if at all. `next` is the first waiter. Returns whether to let other
+    /// processes go first.
     pub(super) fn end_turn(
         &mut self,
         now: Timestamp,
         held: Option<Timestamp>,
         policy: &QueuePolicy,
-        others_wait: bool,
+        next: Option<Ticket>,
     ) -> bool {
         let Some(held) = held else {
             // Another process may have had the lock meanwhile.
             self.streak = None;
             return false;
         };
-        self.note_hold(held, now);
-        let next_backs_off = !self.may_go_on(held, now, policy);
-        if next_backs_off && others_wait {
+        self.note_hold(held, now, policy);
+        let next_backs_off = !self.may_go_on(held, now, next, None, policy);
+        if next_backs_off && next.is_some() {
             self.streak = None;
         }
         next_backs_off
     }
 
     /// Notes a hold that ends now with a release or a handover.
-    pub(super) fn note_hold(&mut self, held: Timestamp, now: Timestamp) {
-        self.streak.get_or_insert(held);
-        self.holds.note(now.saturating_duration_since(held));
+    pub(super) fn note_hold(&mut self, held: Timestamp, now: Timestamp, policy: &QueuePolicy) {
+        let lasted = now.saturating_duration_since(held);
+        self.holds.note(lasted);
+        let owed = lasted.min(POLLER_PAUSE * 10) * u32::from(policy.poller_share) / 100;
+        self.owed = (Duration::from(self.owed) + owed).min(POLLER_PAUSE).into();
     }
 
-    /// Returns whether the holder since `held` may hand the lock over.
+    /// Returns whether the holder since `held` may hand the lock over to the next waiter. `last` is the last waiter.
     pub(super) fn may_go_on(
         &mut self,
         held: Timestamp,
         now: Timestamp,
+        next: Option<Ticket>,
+        last: Option<Ticket>,
         policy: &QueuePolicy,
     ) -> bool {
-        is_short(*self.streak.get_or_insert(held), now, policy)
+        let new = || Streak::new(held, last, policy);
+        let streak = self.streak.get_or_insert_with(new);
+        streak.goes_on(now, next, policy)
+    }
+
+    /// Takes the time that is owed to clients that poll, if it is enough for one of them.
+    pub(super) fn take_pause(&mut self) -> Duration {
+        if !self.owes_pause() {
+            return Duration::ZERO;
+        }
+        self.owed = Micros::ZERO;
+        POLLER_PAUSE
+    }
+
+    pub(super) fn owes_pause(&self) -> bool {
+        Duration::from(self.owed) >= POLLER_PAUSE
+    }
+
+    /// Returns whether half of the streak is over.
+    pub(super) fn is_late(&self, now: Timestamp) -> bool {
+        self.streak.is_some_and(|streak| {
+            let lasted = now.saturating_duration_since(streak.since);
+            lasted >= streak.least() / 2
+        })
+    }
+
+    /// Begins another streak: nobody else wants the lock.
+    pub(super) fn renew(&mut self, now: Timestamp, last: Option<Ticket>, policy: &QueuePolicy) {
+        self.streak = Some(Streak::new(now, last, policy));
     }
 
     /// Returns how long a hold takes, if there were enough of them.
     pub(super) fn usual_hold(&self) -> Option<Duration> {
         self.holds.median()
     }
-}
-
-/// Returns whether a streak may go on.
-fn is_short(since: Timestamp, now: Timestamp, policy: &QueuePolicy) -> bool {
-    now.saturating_duration_since(since) < policy.streak
 }
 
 /// How long the last holds of a lock took, in whole microseconds.
@@ -192,11 +271,16 @@ mod tests {
     use super::*;
 
     const NANO: Duration = Duration::from_nanos(1);
+    const IN_A_ROW: Duration = Duration::from_millis(2);
 
     #[test]
-    fn a_streak_is_remembered_for_two_milliseconds_and_hold_times_for_a_minute() {
+    fn a_streak_is_remembered_for_an_attempt_and_hold_times_for_a_minute() {
         let release = Timestamp::ZERO;
-        let streak = Some(release);
+        let streak = Some(Streak {
+            since: release,
+            last: 0,
+            attempt: IN_A_ROW.into(),
+        });
         let none = HoldTimes::default();
         let mut holds = none;
         holds.note(Duration::from_millis(1));
@@ -204,21 +288,30 @@ mod tests {
         let policy = QueuePolicy {
             hands_over: true,
             streak: REMEMBERED,
+            attempt: IN_A_ROW,
             poller_share: 0,
             max_waiters_per_key: 1,
             wait: REMEMBERED,
         };
         let known_after = |pause, streak, holds| {
             let mut recent = Recent::new(&Random::system());
-            recent.note(&key, Past { streak, holds }, release);
+            recent.note(
+                &key,
+                Past {
+                    streak,
+                    holds,
+                    owed: Micros::ZERO,
+                },
+                release,
+            );
             assert!(!recent.begin_turn(&key, release.saturating_add(pause), &policy));
             let known = recent.take(&key);
             (known.streak.is_some(), !known.holds.is_empty())
         };
         for (pause, knows_streak, knows_holds) in [
             (Duration::ZERO, true, true),
-            (IN_A_ROW - NANO, true, true),
-            (IN_A_ROW, false, true),
+            (IN_A_ROW, true, true),
+            (IN_A_ROW + NANO, false, true),
             (REMEMBERED - NANO, false, true),
             (REMEMBERED, false, false),
         ] {

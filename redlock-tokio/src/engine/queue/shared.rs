@@ -235,6 +235,7 @@ mod tests {
         QueuePolicy {
             hands_over: true,
             streak: MS(30),
+            attempt: MS(3),
             poller_share: 0,
             max_waiters_per_key: 3,
             wait: MS(1000),

@@ -13,6 +13,7 @@ use crate::{key::Prefix, options::WaiterLimit};
 const POLICY: QueuePolicy = QueuePolicy {
     hands_over: true,
     streak: Duration::from_millis(10),
+    attempt: Duration::from_millis(1),
     poller_share: 0,
     max_waiters_per_key: 2,
     wait: Duration::from_secs(1),
@@ -185,8 +186,10 @@ fn a_streak_is_bounded_in_time_and_number() {
         for who in 0..3 {
             join(&queue, who, &POLICY).unwrap();
         }
-        let first = queue.successor(&key(), at(1), at(0), policy, |_| true);
-        let second = queue.successor(&key(), now, at(1), policy, |_| true);
+        let first = queue
+            .successor(&key(), at(1), at(0), policy, |_| true)
+            .next();
+        let second = queue.successor(&key(), now, at(1), policy, |_| true).next();
         (first, second)
     };
     assert_eq!(successors(&POLICY, at(9)), (Some(1), Some(2)));
@@ -195,7 +198,9 @@ fn a_streak_is_bounded_in_time_and_number() {
     for who in 0..2 {
         join(&queue, who, &POLICY).unwrap();
     }
-    let misfit = queue.successor(&key(), at(1), at(0), &POLICY, |_| false);
+    let misfit = queue
+        .successor(&key(), at(1), at(0), &POLICY, |_| false)
+        .next();
     assert_eq!((misfit, size(&queue)), (None, (1, 1)), "it still waits");
 }
 

@@ -168,15 +168,34 @@ impl<T> WaitQueue<T> {
         &mut self,
         held: Timestamp,
         now: Timestamp,
+        next: Ticket,
         policy: &QueuePolicy,
     ) -> bool {
+        let last = self.last_single();
         self.past_mut()
-            .is_some_and(|past| past.may_go_on(held, now, policy))
+            .is_some_and(|past| past.may_go_on(held, now, Some(next), last, policy))
     }
 
-    pub(super) fn note_handover(&mut self, held: Timestamp, now: Timestamp) {
+    /// Returns whether half of the turn is over.
+    pub(super) fn is_late(&self, now: Timestamp) -> bool {
+        self.past().is_some_and(|past| past.is_late(now))
+    }
+
+    /// Begins another turn for the holder, unless it owes others a pause. Returns whether it did.
+    pub(super) fn renew_turn(&mut self, now: Timestamp, policy: &QueuePolicy) -> bool {
+        let last = self.last_single();
+        let past = self.past_mut().filter(|past| !past.owes_pause());
+        let past = past.map(|past| past.renew(now, last, policy));
+        past.is_some()
+    }
+
+    fn last_single(&self) -> Option<Ticket> {
+        self.rest.as_ref()?.single.last()
+    }
+
+    pub(super) fn note_handover(&mut self, held: Timestamp, now: Timestamp, policy: &QueuePolicy) {
         if let Some(past) = self.past_mut() {
-            past.note_hold(held, now);
+            past.note_hold(held, now, policy);
         }
     }
 

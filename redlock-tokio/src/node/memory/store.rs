@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use redlock_core::{Access, FencingToken, Operation, Permits, Timestamp, Ttl};
 
 use self::readers::Sharing;
+use super::lines::Lines;
 
 use crate::{
     Key,
@@ -31,6 +32,8 @@ pub(super) struct Store {
     has_lost: bool,
     /// The notifiers of probed keys.
     watchers: BTreeMap<Key, Vec<FreedNotifier>>,
+    /// The lines of processes that wait.
+    pub(super) lines: Lines,
 }
 
 struct Counter {
@@ -144,6 +147,7 @@ impl Store {
         self.entries.clear();
         self.counters.clear();
         self.sharing.clear();
+        self.lines = Lines::default();
         let watchers = std::mem::take(&mut self.watchers);
         watchers
             .into_iter()

@@ -5,8 +5,8 @@ use deadpool_redis::redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
 use super::connect::plain_config;
 use crate::{node::FreedNotifier, sync::Mutex};
 
-/// Receives a server's messages that probed keys are gone (`CLIENT TRACKING`, Redis' client-side caching),
-/// and passes them on.
+/// Receives a server's messages that probed keys are gone (`CLIENT TRACKING`, Redis' client-side caching), and the calls on
+/// the channel of a line, and passes them on.
 #[derive(Debug, Default)]
 pub(super) struct Invalidations(Mutex<Option<FreedNotifier>>);
 
@@ -27,13 +27,20 @@ impl Invalidations {
 
     /// Passes on a message that the server sent without being asked.
     fn handle(&self, push: &PushInfo) {
-        if push.kind != PushKind::Invalidate {
+        if !matches!(push.kind, PushKind::Invalidate | PushKind::Message) {
             return;
         }
         let freed = self.0.lock().clone();
         let Some(freed) = freed else {
             return;
         };
+        if push.kind == PushKind::Message {
+            // The channel, and the key.
+            if let [_, Value::BulkString(key)] = &push.data[..] {
+                freed.called(key);
+            }
+            return;
+        }
         for item in &push.data {
             match item {
                 Value::Array(keys) => {

@@ -5,7 +5,10 @@ use std::{borrow::Cow, io::Write, sync::Arc};
 use deadpool_redis::redis::{RedisWrite, ToRedisArgs};
 
 use super::key_slot::KeySlot;
-use crate::{Key, node::FreedNotifier};
+use crate::{
+    Key,
+    node::{FreedNotifier, Notice},
+};
 
 /// The text that all keys of a session have in front of them on the server: `{tag}` for a voter of a cluster,
 /// whose keys must all be in one slot, and nothing elsewhere.
@@ -47,10 +50,10 @@ impl KeyTag {
             return freed;
         }
         let tag = self.clone();
-        FreedNotifier::new(move |name| match name.map(|name| tag.strip(name)) {
-            Some(Some(key)) => freed.key(key),
-            Some(None) => {}
-            None => freed.every_key(),
+        FreedNotifier::new(move |notice| match notice {
+            Notice::Freed(name) => _ = tag.strip(name).map(|key| freed.key(key)),
+            Notice::Called(name) => _ = tag.strip(name).map(|key| freed.called(key)),
+            Notice::AllFreed => freed.every_key(),
         })
     }
 

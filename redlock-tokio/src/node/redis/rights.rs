@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The commands to ask about, with arguments that have no effect. A key that nobody has replaces `KEY`.
-const PROBES: [(&str, &[&str]); 14] = [
+const PROBES: [(&str, &[&str]); 17] = [
     // A contradiction, so a syntax error.
     ("SET", &[KEY, "", "NX", "XX"]),
     ("MGET", &[KEY]),
@@ -35,7 +35,13 @@ const PROBES: [(&str, &[&str]); 14] = [
     ("ZREM", &[KEY, ""]),
     ("ZREMRANGEBYSCORE", &[KEY, "x", "x"]),
     ("ZRANGE", &[KEY, "x", "x"]),
+    ("ZRANK", &[KEY, ""]),
+    ("ZCARD", &[KEY]),
+    ("PUBLISH", &[CHANNEL, ""]),
 ];
+
+/// A channel that nobody listens to.
+const CHANNEL: &str = "redlock:line:probe";
 
 const KEY: &str = "KEY";
 
@@ -62,6 +68,11 @@ const READER: [&str; 12] = [
     "ZREM",
     "ZREMRANGEBYSCORE",
     "ZRANGE",
+];
+
+/// The commands that a line needs.
+const LINE: [&str; 8] = [
+    "EVAL", "ZRANGE", "ZREM", "ZSCORE", "ZADD", "PEXPIRE", "ZRANK", "ZCARD",
 ];
 
 /// The number of replies to [`ask`].
@@ -149,7 +160,9 @@ impl Rights {
         let transaction = transaction.unwrap_or_default();
         let answers = PROBES.iter().zip(transaction.iter().skip(1));
         let denied = answers
-            .filter(|(_, reply)| is_denied(reply))
+            .filter(|((name, _), reply)| {
+                is_denied(reply) || (*name == "PUBLISH" && is_denied_channel(reply))
+            })
             .map(|((name, _), _)| *name)
             .chain(
                 script
@@ -232,6 +245,20 @@ impl Rights {
         })
     }
 
+    /// Returns why there are no lines on this server, if there are none.
+    pub(super) fn refusal_of_lines(&self) -> Option<NodeError> {
+        let missing = self.missing(&LINE);
+        (!missing.is_empty()).then(|| NodeError::Refused {
+            code: "NOPERM".into(),
+            message: format!("a line needs {}", missing.join(", ")).into(),
+        })
+    }
+
+    /// Returns whether this client may call others.
+    pub(super) fn can_call(&self) -> bool {
+        self.missing(&["PUBLISH"]).is_empty()
+    }
+
     fn missing(&self, needs: &[&'static str]) -> Vec<&'static str> {
         let is_missing = |need: &&&'static str| self.denied.contains(*need);
         needs.iter().filter(is_missing).copied().collect()
@@ -240,6 +267,10 @@ impl Rights {
 
 fn is_denied(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if is_denied_command(error))
+}
+
+fn is_denied_channel(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.code() == "NOPERM")
 }
 
 /// Returns whether the script without effect failed, other than because the server is busy.

@@ -1,4 +1,7 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use deadpool_redis::redis::{Cmd, Pipeline, Value, aio::MultiplexedConnection};
 use futures::{
@@ -13,7 +16,7 @@ use super::{
     info,
     invalidations::Invalidations,
     key_tag::KeyTag,
-    look_up, marker,
+    lines, look_up, marker,
     request::Request,
     rights::{self, Rights},
     script,
@@ -21,7 +24,10 @@ use super::{
 };
 use crate::{
     Key,
-    node::{Answer, Command, FreedNotifier, KeyState, NodeError, Server, Session},
+    node::{
+        Answer, Command, FreedNotifier, KeyState, LineAction, LineAnswer, LineRequest, NodeError,
+        Server, Session,
+    },
 };
 
 /// How long an idle server may take to describe itself. (The lane of a busy server gives up sooner.)
@@ -41,6 +47,8 @@ pub(super) struct RedisSession {
     sections: &'static [&'static str],
     /// Gets the server's messages that keys are gone, if the server sends them.
     invalidations: Option<Arc<Invalidations>>,
+    /// Whether the session is called on a channel. `None` before it has asked for that.
+    is_called: Arc<OnceLock<bool>>,
     /// How many batches and inspections were sent.
     requests: u64,
 }
@@ -107,6 +115,7 @@ impl RedisSession {
                 &SECTIONS[..2]
             },
             invalidations,
+            is_called: Arc::default(),
             requests: 0,
         })
     }
@@ -181,6 +190,37 @@ impl Session for RedisSession {
         async move {
             let replies = round_trip(&mut connection, &mut pipeline, number).await?;
             look_up::read(replies)
+        }
+        .boxed()
+    }
+
+    fn line(
+        &mut self,
+        requests: &[LineRequest],
+    ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
+        if let Some(refusal) = self.rights.refusal_of_lines() {
+            return ready(Err(refusal)).boxed();
+        }
+        let member = requests.iter().find_map(|it| match it.action {
+            LineAction::Join { member, .. } => Some(member),
+            LineAction::Leave { .. } | LineAction::Count => None,
+        });
+        let can_be_called = self.invalidations.is_some() && self.rights.can_call();
+        let is_called = Arc::clone(&self.is_called);
+        let mut pipeline = lines::encode(&self.tag, requests);
+        let requests = requests.to_vec();
+        self.requests += 1;
+        let (mut connection, number) = (self.multiplexed.clone(), self.requests);
+        async move {
+            if let (Some(member), None) = (member, is_called.get()) {
+                // Without the right to the channel, nobody calls.
+                let subscribes =
+                    can_be_called && connection.subscribe(lines::channel(member)).await.is_ok();
+                let _ = is_called.set(subscribes);
+            }
+            let is_called = is_called.get() == Some(&true);
+            let replies = round_trip(&mut connection, &mut pipeline, number).await?;
+            lines::read(&requests, replies, is_called)
         }
         .boxed()
     }

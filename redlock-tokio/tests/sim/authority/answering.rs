@@ -35,7 +35,7 @@ impl Network {
                 self.refuse_marker(server)
                     .or_else(|| self.read_marker(at, server, request))
             }
-            Request::LookUp(_) => refusal.map(Response::Refused),
+            Request::LookUp(_) | Request::Line(_) => refusal.map(Response::Refused),
             Request::Execute(commands) => {
                 let Some(error) = refusal else {
                     let state = self.authorities.state()?;
@@ -96,7 +96,7 @@ impl Network {
                 };
                 Some(Response::Age(machine.age(now, mark)))
             }
-            Request::Describe | Request::Execute(_) | Request::LookUp(_) => None,
+            Request::Describe | Request::Execute(_) | Request::LookUp(_) | Request::Line(_) => None,
         }
     }
 

@@ -6,14 +6,14 @@ use redlock_tokio::Key;
 use tokio::sync::mpsc;
 
 use super::{ConnectionId, Network};
-use crate::{clock::MILLI, events::Event, seen::Seen};
+use crate::{clock::MILLI, events::Event, message::Word, seen::Seen};
 
 impl Network {
     /// Sends word that a key is gone to all that asked for it, or plans to do so when it expires.
     pub(crate) fn notify_of(&mut self, at: u64, server: usize, key: &Key) {
         let trackers: BTreeSet<_> = self.servers[server].take_trackers(at, key);
         for id in trackers {
-            self.invalidate(at, id, Some(key));
+            self.invalidate(at, id, &Word::Freed(key.clone()));
         }
         self.plan_expiry(at, server, key);
     }
@@ -34,11 +34,11 @@ impl Network {
             .map(|(id, _)| *id)
             .collect();
         for id in ids {
-            self.invalidate(at, id, None);
+            self.invalidate(at, id, &Word::AllFreed);
         }
     }
 
-    fn invalidate(&mut self, at: u64, id: ConnectionId, key: Option<&Key>) {
+    pub(super) fn invalidate(&mut self, at: u64, id: ConnectionId, word: &Word) {
         let weather = self.weather;
         if self.rng.chance(weather.invalidation_lost) {
             return self.seen.note(Seen::InvalidationLost);
@@ -58,25 +58,25 @@ impl Network {
             let Some(at) = self.delivery(at, id) else {
                 return;
             };
-            let key = key.cloned();
+            let word = word.clone();
             self.queue.push(
                 at + late,
                 Event::Invalidate {
                     connection: id,
-                    key,
+                    word,
                 },
             );
         }
     }
 
     /// Word that a key is gone reaches the process.
-    pub(crate) fn deliver_invalidation(&mut self, id: ConnectionId, key: Option<Key>) {
+    pub(crate) fn deliver_invalidation(&mut self, id: ConnectionId, word: Word) {
         let invalidations = self
             .connections
             .get(&id)
             .and_then(|it| it.invalidations.as_ref());
         if let Some(invalidations) = invalidations {
-            let _ = invalidations.send(key);
+            let _ = invalidations.send(word);
         }
     }
 
@@ -87,26 +87,24 @@ impl Network {
         }
         let index = self.rng.usize(..self.connections.len());
         let id = self.connections.keys().nth(index).copied();
-        let key = |text: &str| Some(Key::new(text).expect("a short key"));
-        let key = match self.rng.u8(..3) {
-            0 => None,
-            1 => key("key-0"),
+        let key = |text: &str| Key::new(text).expect("a short key");
+        let word = match self.rng.u8(..4) {
+            0 => Word::AllFreed,
+            1 => Word::Freed(key("key-0")),
+            2 => Word::Called(key("key-0")),
             _ => {
                 self.seen.note(Seen::InvalidationUnasked);
-                key("nobody-asked")
+                Word::Freed(key("nobody-asked"))
             }
         };
         self.seen.note(Seen::InvalidationInvented);
         if let Some(id) = id {
-            self.deliver_invalidation(id, key);
+            self.deliver_invalidation(id, word);
         }
     }
 
     /// Returns where word of keys that are gone arrives.
-    pub(crate) fn invalidations(
-        &mut self,
-        id: ConnectionId,
-    ) -> mpsc::UnboundedReceiver<Option<Key>> {
+    pub(crate) fn invalidations(&mut self, id: ConnectionId) -> mpsc::UnboundedReceiver<Word> {
         let (sender, receiver) = mpsc::unbounded_channel();
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.invalidations = Some(sender);

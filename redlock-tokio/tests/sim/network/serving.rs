@@ -8,6 +8,7 @@ use super::{Arrival, ConnectionId, Loses, Network, Request, Response, disconnect
 use crate::{
     clock::{MILLI, SECOND},
     events::Event,
+    message::Word,
     seen::Seen,
     server::{Outage, Refusal, Sender},
 };
@@ -104,6 +105,22 @@ impl Network {
                 Some(error) => Response::Refused(error),
                 None => Response::Found(self.servers[server].look_up(at, key)),
             },
+            Request::Line(requests) => {
+                let mut answers = Vec::with_capacity(requests.len());
+                for request in requests {
+                    let from = arrival.connection;
+                    let server = &mut self.servers[server];
+                    let (answer, called) = server.execute_in_line(at, from, request);
+                    answers.push(answer);
+                    if let Some(called) = called {
+                        self.seen.note(Seen::CalledInLine);
+                        self.invalidate(at, called, &Word::Called(request.key.clone()));
+                    }
+                }
+                let text = || format!("server {server} {requests:?} -> {answers:?}");
+                self.trace.note(at, (server, requests.len()), text);
+                Response::InLine(answers)
+            }
             Request::Execute(commands) => {
                 let sender = Sender {
                     connection: arrival.connection,

@@ -49,7 +49,7 @@ impl Network {
         let limit = match request {
             Request::Execute(_) => MOST_TIMEOUTS * LATE + SECOND,
             // Only its caller waits for it.
-            Request::LookUp(_) => return,
+            Request::LookUp(_) | Request::Line(_) => return,
             Request::Describe | Request::HistoryAge | Request::TenureAge { .. } => {
                 INSPECTION_LIMIT.as_nanos() as u64
             }

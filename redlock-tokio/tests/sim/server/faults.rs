@@ -120,6 +120,7 @@ impl Server {
         self.store.clear_keys();
         self.store.clear_counters();
         self.marks.clear();
+        self.lines.clear();
     }
 
     /// It becomes a replica of a server that has none of its keys. Its connections go on.

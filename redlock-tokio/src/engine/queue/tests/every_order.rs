@@ -199,7 +199,11 @@ impl World {
             }
             Step::ReleaseToNobody(index) => {
                 let (key, now) = (Key::new("a").unwrap(), self.now);
-                let next = || self.queue.successor(&key, now, now, &self.policy, |_| true);
+                let next = || {
+                    self.queue
+                        .successor(&key, now, now, &self.policy, |_| true)
+                        .next()
+                };
                 let gone: Vec<_> = std::iter::from_fn(next).collect();
                 for successor in gone {
                     // The queue has removed it already.
@@ -301,7 +305,10 @@ impl World {
     fn release(&mut self, turn: Ticket, keys: &KeySet) {
         if !keys.has_several() {
             let (key, now) = (keys.first(), self.now);
-            let successor = self.queue.successor(key, now, now, &self.policy, |_| true);
+            let successor = self
+                .queue
+                .successor(key, now, now, &self.policy, |_| true)
+                .next();
             if let Some(successor) = successor {
                 return self.enter(successor, turn);
             }

@@ -1,0 +1,106 @@
+//! Waiting in a line that the driver keeps.
+
+use super::{
+    watching::{freed, probing, taken},
+    *,
+};
+
+/// A lease in the line: its first attempt has found the key taken.
+fn in_line() -> Driven {
+    let mut driven = probing(config().retry);
+    driven.lease.stand_in_line(true);
+    driven.acquire(at(0));
+    driven.reply(at(1), &[Denied; 3]);
+    assert!(driven.lease.is_in_line());
+    driven
+}
+
+#[test]
+fn a_lease_in_the_line_sends_nothing_until_its_turn_comes() {
+    let mut driven = in_line();
+    let sent = driven.sent.len();
+    for node in 0..5 {
+        freed(&mut driven, at(2), node);
+    }
+    assert_eq!(driven.sent.len(), sent, "a release, and no probe");
+    driven.run(|lease| lease.proceed(at(3), false, Duration::ZERO));
+    assert!(matches!(
+        driven.operations()[sent..],
+        [Operation::Probe { .. }]
+    ));
+    driven.reply(at(4), &[taken(900); 5]);
+    for node in 0..3 {
+        freed(&mut driven, at(5), node);
+    }
+    assert_eq!(driven.lease.attempts(), 2);
+    driven.reply(at(6), &[Denied; 3]);
+    assert!(!driven.lease.is_in_line(), "it stays the first");
+}
+
+#[test]
+fn a_lease_whose_turn_comes_at_once_tries_at_once() {
+    let mut driven = probing(config().retry);
+    driven.lease.stand_in_line(false);
+    driven.acquire(at(0));
+    assert!(driven.lease.is_in_line() && driven.sent.is_empty());
+    driven.run(|lease| lease.proceed(at(3), true, Duration::ZERO));
+    driven.reply(at(4), &[Granted; 3]);
+    assert!(driven.is_held(at(4)));
+}
+
+#[test]
+fn a_look_says_once_whether_a_majority_is_free() {
+    for (replies, is_free) in [
+        (&[Reply::Free; 3][..], true),
+        (&[taken(900); 3], false),
+        (
+            &[Reply::Free, Reply::Free, Unknown, Unknown, Unknown],
+            false,
+        ),
+    ] {
+        let mut driven = in_line();
+        driven.run(|lease| lease.look(at(5)));
+        let sent = driven.sent.len();
+        driven.run(|lease| lease.look(at(5)));
+        assert_eq!(driven.sent.len(), sent, "one at a time");
+        driven.reply(at(6), replies);
+        assert_eq!(driven.told, [Event::Looked { is_free }]);
+        assert!(driven.lease.is_in_line());
+    }
+}
+
+#[test]
+fn a_wait_in_the_line_ends_at_the_deadline() {
+    let mut driven = in_line();
+    let deadline = driven.lease.poll_timeout().unwrap();
+    driven.run(|lease| lease.handle_timeout(deadline));
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
+    // Without any attempt before, there is one.
+    let mut driven = probing(config().retry);
+    driven.lease.stand_in_line(false);
+    driven.run(|lease| lease.acquire(at(0), at(9)));
+    driven.run(|lease| lease.handle_timeout(at(9)));
+    assert_eq!(driven.lease.attempts(), 1);
+}
+
+#[test]
+fn the_key_is_left_free_for_a_pause_and_looked_at_again() {
+    for (replies, attempts) in [([Reply::Free; 3], 2), ([taken(900); 3], 1)] {
+        let mut driven = in_line();
+        driven.run(|lease| lease.proceed(at(3), true, MS(8)));
+        driven.reply(at(4), &[Reply::Free; 3]);
+        assert_eq!(driven.lease.attempts(), 1);
+        assert_eq!(driven.lease.poll_timeout(), Some(at(12)));
+        driven.run(|lease| lease.handle_timeout(at(12)));
+        driven.reply(at(13), &replies);
+        assert_eq!(driven.lease.attempts(), attempts);
+    }
+}
+
+#[test]
+fn a_request_for_a_limited_number_of_attempts_stands_in_no_line() {
+    let mut driven = probing(config().retry.with_max_attempts(9));
+    driven.lease.stand_in_line(false);
+    driven.acquire(at(0));
+    assert_eq!(driven.lease.attempts(), 1);
+}

@@ -1,0 +1,292 @@
+//! The place of a lease in the line of its key, for all requests of its process.
+
+use std::{sync::Arc, time::Duration};
+
+use redlock_core::{NodeId, Share, Slot, Timestamp};
+use smallvec::SmallVec;
+
+use super::{Client, LeaseCell, stage::Stage, state::CellState};
+use crate::{
+    Key,
+    engine::{
+        lane::LineReply,
+        line::{
+            self,
+            place::{Place, Standing, Step},
+        },
+    },
+    key::KeySet,
+    node::{LineAction, LineAnswer, LineRequest},
+};
+
+/// A process that is not called asks for its place this often: as often as one that is not notified asks for the key.
+const POLLS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
+
+/// So many processes of the line of a semaphore try at a time, each for another permit.
+const MOST_ACTIVE: usize = 8;
+
+/// A lock of more keys stands in no line: it would take its places one after the other.
+const MOST_KEYS: usize = 16;
+
+/// The places in the lines of the keys of a lease. A lease of several keys takes them one after the other, in the order of the
+/// keys, so that two of them do not wait for each other.
+#[derive(Debug)]
+pub(super) struct Placed {
+    /// The number of the wait.
+    wait: u32,
+    /// How many of a line may try at a time.
+    active: u32,
+    /// By the index of the key. In front of each but the last nobody stands any more.
+    places: SmallVec<[(NodeId, Place); 1]>,
+    /// Whether the lease was seen behind others.
+    has_waited: bool,
+}
+
+impl LeaseCell {
+    /// Returns whether requests for such locks stand in a line.
+    pub(super) fn has_line(&self) -> bool {
+        // Readers do not keep each other out.
+        let is_alone = self.keys.share() != Share::Reader && self.terms.adopts_from.is_none();
+        is_alone && self.keys.count() <= MOST_KEYS
+    }
+
+    /// Returns how many of the line may try at a time.
+    fn active(&self) -> u32 {
+        match self.keys.share() {
+            Share::Permit(permits) => permits.count().min(MOST_ACTIVE) as u32,
+            _ => 1,
+        }
+    }
+
+    /// Does what follows from a change: takes a place or leaves it, or lets the lease try. Returns whether the lease has
+    /// changed because of that.
+    pub(super) fn stand_in_line(self: &Arc<Self>, state: &mut CellState, now: Timestamp) -> bool {
+        match state.stage() {
+            Stage::Held(_) => {
+                if let Some(placed) = state.placed.take() {
+                    self.client.leave_line(&self.keys, &placed);
+                }
+                return false;
+            }
+            Stage::Acquiring if state.lease.is_in_line() => {}
+            _ => return false,
+        }
+        let has_place_everywhere = state.placed.as_ref().is_some_and(|placed| {
+            let mut places = placed.places.iter();
+            places.all(|(_, it)| it.is_active()) && placed.places.len() == self.keys.count()
+        });
+        if !has_place_everywhere {
+            let waits = state.placed.as_ref().is_some_and(|placed| {
+                let mut places = placed.places.iter();
+                places.any(|(_, it)| !it.is_active())
+            });
+            if waits || self.join_next_line(state, now) {
+                return false;
+            }
+        }
+        // Nobody was seen, and no attempt was made.
+        let has_waited = state.placed.as_ref().is_none_or(|it| it.has_waited);
+        let tries = !has_waited && state.lease.attempts() == 0;
+        let pause = self.client.queue.take_pause(self.keys.first());
+        state.lease.proceed(now, tries, pause);
+        true
+    }
+
+    /// Takes a place in the line of the next key. Returns false if no node has lines.
+    fn join_next_line(self: &Arc<Self>, state: &mut CellState, now: Timestamp) -> bool {
+        let client = &self.client;
+        let index = state.placed.as_ref().map_or(0, |it| it.places.len());
+        let Some(key) = lines_of(&self.keys).nth(index) else {
+            return false;
+        };
+        let Some(node) = line::node_of(key, &client.lanes, now) else {
+            return false;
+        };
+        let polls = line::polls_between(POLLS.0, POLLS.1, &client.random);
+        let active = self.active();
+        let placed = state.placed.get_or_insert_with(|| {
+            Box::new(Placed {
+                wait: client.lines.next_wait(),
+                active,
+                places: SmallVec::new(),
+                has_waited: false,
+            })
+        });
+        let (place, step) = Place::join(placed.active, polls);
+        placed.places.push((node, place));
+        self.take_step(state, now, index, Some(step));
+        true
+    }
+
+    /// Does what a place asks for.
+    fn take_step(
+        self: &Arc<Self>,
+        state: &mut CellState,
+        now: Timestamp,
+        index: usize,
+        step: Option<Step>,
+    ) {
+        let Some(placed) = &state.placed else {
+            return;
+        };
+        let evicts = match step {
+            None => return,
+            Some(Step::Look) => return state.lease.look(now),
+            Some(Step::Join { evicts }) => evicts,
+        };
+        let (lease, wait) = (Arc::clone(self), placed.wait);
+        let action = LineAction::Join {
+            member: self.client.lines.member,
+            active: placed.active,
+            evicts,
+        };
+        let reply = LineReply::new(move |answer| {
+            let now = lease.now();
+            lease.update(now, |state| {
+                lease.handle_line_answer(state, now, wait, index, answer.ok());
+            });
+        });
+        let node = placed.places[index].0;
+        self.ask_line(node, index, action, reply);
+    }
+
+    fn handle_line_answer(
+        self: &Arc<Self>,
+        state: &mut CellState,
+        now: Timestamp,
+        wait: u32,
+        index: usize,
+        answer: Option<LineAnswer>,
+    ) {
+        // An answer to an earlier wait says nothing of this one.
+        let Some(placed) = state.placed.as_mut().filter(|it| it.wait == wait) else {
+            return;
+        };
+        let (_, place) = &mut placed.places[index];
+        let step = match answer {
+            Some(LineAnswer::Standing {
+                ahead,
+                first,
+                is_called,
+            }) => {
+                placed.has_waited |= ahead > 0;
+                let standing = Standing {
+                    ahead,
+                    first,
+                    is_called,
+                };
+                place.handle_standing(now, standing)
+            }
+            _ => {
+                place.handle_failure(now);
+                None
+            }
+        };
+        self.take_step(state, now, index, step);
+    }
+
+    /// Asks whether other processes wait for a key that this one holds.
+    pub(super) fn ask_for_others(self: &Arc<Self>, now: Timestamp) {
+        let lease = Arc::clone(self);
+        let reply = LineReply::new(move |answer| {
+            // Without an answer nobody is known to be alone.
+            let is_alone = matches!(answer, Ok(LineAnswer::Waiting(0)));
+            lease.handle_others(is_alone);
+        });
+        let key = lines_of(&self.keys).next();
+        match key.and_then(|key| line::node_of(key, &self.client.lanes, now)) {
+            Some(node) => self.ask_line(node, 0, LineAction::Count, reply),
+            None => reply.discard(),
+        }
+    }
+
+    fn ask_line(&self, node: NodeId, index: usize, action: LineAction, reply: LineReply) {
+        let Some(key) = lines_of(&self.keys).nth(index).cloned() else {
+            return reply.discard();
+        };
+        let lane = &self.client.lanes[node.index()];
+        lane.send_to_line(LineRequest { key, action }, reply);
+    }
+
+    /// Takes a call from the node of a line.
+    pub(super) fn handle_call(self: &Arc<Self>, node: NodeId, key: &[u8]) {
+        let now = self.now();
+        self.update(now, |state| {
+            let index = lines_of(&self.keys).position(|it| it.as_bytes() == key);
+            let placed = state.placed.as_mut();
+            let place = placed
+                .zip(index)
+                .and_then(|(it, index)| it.places.get_mut(index));
+            if let Some((_, place)) = place.filter(|(has_line, _)| *has_line == node) {
+                let step = place.handle_call();
+                self.take_step(state, now, index.unwrap_or_default(), step);
+            }
+        });
+    }
+
+    /// Takes the end of a look of the lease.
+    pub(super) fn handle_look(
+        self: &Arc<Self>,
+        state: &mut CellState,
+        now: Timestamp,
+        is_free: bool,
+    ) {
+        self.change_places(state, now, |place| place.handle_look(now, is_free));
+    }
+
+    /// Does what is due for the places.
+    pub(super) fn handle_line_timeout(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
+        self.change_places(state, now, |place| place.handle_timeout(now));
+    }
+
+    fn change_places(
+        self: &Arc<Self>,
+        state: &mut CellState,
+        now: Timestamp,
+        mut change: impl FnMut(&mut Place) -> Option<Step>,
+    ) {
+        let count = state.placed.as_ref().map_or(0, |it| it.places.len());
+        for index in 0..count {
+            let place = state
+                .placed
+                .as_mut()
+                .and_then(|it| it.places.get_mut(index));
+            let step = place.and_then(|(_, place)| change(place));
+            self.take_step(state, now, index, step);
+        }
+    }
+}
+
+impl Client {
+    /// Gives places up. Whoever is among the first because of that is called.
+    pub(super) fn leave_line(&self, keys: &KeySet, placed: &Placed) {
+        let action = LineAction::Leave {
+            member: self.lines.member,
+            active: placed.active,
+        };
+        for (key, (node, _)) in lines_of(keys).zip(&placed.places) {
+            let request = LineRequest {
+                key: key.clone(),
+                action,
+            };
+            self.lanes[node.index()].send_to_line(request, LineReply::to_nobody());
+        }
+    }
+}
+
+/// Returns the keys that have lines. A semaphore and a lock of the same key have different ones.
+fn lines_of(keys: &KeySet) -> impl Iterator<Item = &Key> {
+    let slots = keys.slots();
+    let first = slots.and_then(|slots| slots.get(Slot::FIRST));
+    let keys = first.is_none().then(|| keys.iter());
+    first.into_iter().chain(keys.into_iter().flatten())
+}
+
+impl Placed {
+    pub(super) fn timeout(&self) -> Option<Timestamp> {
+        self.places
+            .iter()
+            .filter_map(|(_, place)| place.timeout())
+            .min()
+    }
+}

@@ -1,0 +1,69 @@
+//! The order in which the processes of a fleet try to get a key: each waits in a line on one node until it is called.
+//!
+//! [`place`] has the rule. A lease that waits [stands in the line](super::lease_cell) for all requests of its process.
+
+pub(crate) mod place;
+
+use std::time::Duration;
+
+use redlock_core::{NodeId, Timestamp};
+
+use super::lane::LaneHandle;
+use crate::{
+    Key,
+    node::Member,
+    random::Random,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// This process in the lines of all keys.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    pub(crate) member: Member,
+    /// How often it has waited.
+    waits: AtomicU32,
+}
+
+impl Lines {
+    pub(crate) fn new(random: &Random) -> Self {
+        let bits = random.u128().unwrap_or_default();
+        Self {
+            member: Member(bits as u64),
+            waits: AtomicU32::new(0),
+        }
+    }
+
+    /// Returns the number of a new wait, by which it knows the answers to its own requests.
+    pub(crate) fn next_wait(&self) -> u32 {
+        self.waits.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Returns the node that has the line of a key: the voter with the largest hash of the key and the server. All clients find
+/// the same one, in whatever order they list the nodes.
+pub(crate) fn node_of(key: &Key, lanes: &[LaneHandle], now: Timestamp) -> Option<NodeId> {
+    let candidates = lanes.iter().enumerate().filter_map(|(index, lane)| {
+        let name = lane.board.name_of_voter(now, &lane.address)?;
+        Some((hash(key.as_bytes(), name.as_bytes()), NodeId::new(index)?))
+    });
+    candidates
+        .max_by_key(|(hash, _)| *hash)
+        .map(|(_, node)| node)
+}
+
+/// FNV-1a, and the finalizer of `MurmurHash3`, which spreads the last bytes over all bits. All clients must agree on it.
+fn hash(key: &[u8], server: &[u8]) -> u64 {
+    let bytes = key.iter().chain(server);
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+/// Returns a time between these two, for a process that is not called.
+pub(crate) fn polls_between(shortest: Duration, longest: Duration, random: &Random) -> Duration {
+    let part = random.u128().unwrap_or_default() as u32 % 1024;
+    shortest + (longest.saturating_sub(shortest)) * part / 1024
+}

@@ -1,0 +1,280 @@
+//! The rule of the line: when a process that waits for a key may try to get it.
+//!
+//! The processes that wait for a key stand in a line on one node. Only the first of them watches the key and tries, and a
+//! process that leaves the line calls the next. The line is advice: who holds a lock is decided by the votes of a majority.
+//! So a line that is lost, doubled or out of date costs time and never safety.
+//!
+//! Nobody tells the line that it is alive. A first that is dead, stopped or cut off lets the key lie free, the others see that
+//! when they look, and then it loses its place.
+
+use std::time::Duration;
+
+use redlock_core::Timestamp;
+
+use crate::node::Member;
+
+/// How long a process waits for its call before it looks by itself. The time doubles with each look.
+const FIRST_CHECK: Duration = Duration::from_secs(1);
+
+/// The longest time between two looks, and between two messages to the node of the line.
+pub(crate) const LONGEST_CHECK: Duration = Duration::from_secs(10);
+
+/// So many looks in a row must find the key free before the first of the line loses its place.
+const LOOKS_TO_EVICT: u32 = 2;
+
+/// After so many, the process tries by itself, whatever the node of the line says.
+const LOOKS_TO_TRY: u32 = 4;
+
+/// So many requests in a row that the node of the line does not answer, and the process tries without a line.
+const FAILURES: u32 = 3;
+
+/// What the node of a line says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Standing {
+    /// How many processes stand before this one.
+    pub(crate) ahead: u32,
+    /// The first of the line.
+    pub(crate) first: Member,
+    /// Whether the node calls this process.
+    pub(crate) is_called: bool,
+}
+
+/// What the driver of a place has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// Ask the node of the line for the place, which is at the end unless the process has one. `evicts` is a member that
+    /// has let the key lie free: it loses its place if it is still the first.
+    Join { evicts: Option<Member> },
+    /// Look whether the key is free on a majority of the nodes, and say so by [`Place::handle_look`].
+    Look,
+}
+
+/// A place in the line of a key.
+///
+/// ```text
+///            answer: first
+///  Joining -----------------> Active
+///    |  ^
+///    |  | called, or looked
+///    v  |
+///   Behind <--> Looking
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    state: State,
+    /// How many processes of the line may try at a time, from the first.
+    active: u32,
+    /// How often to ask for the place if the node does not call.
+    polls: Duration,
+    is_called: bool,
+    /// The time to the next look.
+    interval: Duration,
+    /// How many looks in a row have found the key free, and the first of the line at that time.
+    idle: (u32, Option<Member>),
+    /// How many requests in a row were not answered.
+    failures: u32,
+    /// Whether the node has told the place once.
+    has_place: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum State {
+    /// The node has not answered yet. `called` is whether a call has come meanwhile, which may be newer than the answer.
+    Joining {
+        called: bool,
+    },
+    Behind {
+        first: Option<Member>,
+        ask_at: Timestamp,
+        look_at: Timestamp,
+    },
+    Looking {
+        first: Option<Member>,
+    },
+    /// May try. The place is kept by a message now and then.
+    Active {
+        ask_at: Timestamp,
+    },
+}
+
+impl Place {
+    /// Takes a place in a line of which the first `active` members may try at a time. If the node does not call, the process
+    /// asks each `polls` for its place.
+    pub(crate) fn join(active: u32, polls: Duration) -> (Self, Step) {
+        let place = Self {
+            state: State::Joining { called: false },
+            active,
+            polls,
+            is_called: false,
+            interval: FIRST_CHECK,
+            idle: (0, None),
+            failures: 0,
+            has_place: false,
+        };
+        (place, Step::Join { evicts: None })
+    }
+
+    /// Takes the answer of the node to a request to join.
+    pub(crate) fn handle_standing(&mut self, now: Timestamp, standing: Standing) -> Option<Step> {
+        let Standing {
+            ahead,
+            first,
+            is_called,
+        } = standing;
+        self.is_called = is_called;
+        self.failures = 0;
+        self.has_place = true;
+        match self.state {
+            State::Joining { .. } if ahead < self.active => {
+                self.activate(now);
+                None
+            }
+            State::Joining { called: true } => Some(self.ask(None)),
+            State::Joining { called: false } => {
+                self.fall_behind(now, Some(first));
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the news that the node has not answered. The process keeps its place for a while, because the node may be
+    /// back in a moment.
+    pub(crate) fn handle_failure(&mut self, now: Timestamp) {
+        self.failures += 1;
+        if let State::Joining { .. } = self.state {
+            if !self.has_place || self.failures >= FAILURES {
+                self.activate(now);
+            } else {
+                self.interval = FIRST_CHECK;
+                self.fall_behind(now, None);
+            }
+        }
+    }
+
+    /// Takes a call: a process has left the line, and this one may be active now.
+    pub(crate) fn handle_call(&mut self) -> Option<Step> {
+        match &mut self.state {
+            State::Joining { called } => {
+                *called = true;
+                None
+            }
+            State::Behind { .. } | State::Looking { .. } => {
+                self.interval = FIRST_CHECK;
+                Some(self.ask(None))
+            }
+            State::Active { .. } => None,
+        }
+    }
+
+    /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next.
+    pub(crate) fn timeout(&self) -> Option<Timestamp> {
+        match self.state {
+            State::Behind {
+                ask_at, look_at, ..
+            } => Some(ask_at.min(look_at)),
+            State::Active { ask_at } => Some(ask_at),
+            State::Joining { .. } | State::Looking { .. } => None,
+        }
+    }
+
+    /// Looks whether the key lies free, since a call may be lost, or the first of the line be dead. Or only asks.
+    pub(crate) fn handle_timeout(&mut self, now: Timestamp) -> Option<Step> {
+        match &mut self.state {
+            State::Behind { first, look_at, .. } if *look_at <= now => {
+                self.state = State::Looking { first: *first };
+                Some(Step::Look)
+            }
+            State::Behind { ask_at, .. } if *ask_at <= now => Some(self.ask(None)),
+            State::Active { ask_at } if *ask_at <= now => {
+                *ask_at = now.saturating_add(LONGEST_CHECK);
+                Some(Step::Join { evicts: None })
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes what a look has found. A first that has let the key lie free for two looks loses its place.
+    pub(crate) fn handle_look(&mut self, now: Timestamp, is_free: bool) -> Option<Step> {
+        let State::Looking { first } = self.state else {
+            return None;
+        };
+        let (looks, of) = self.idle;
+        self.idle = (if is_free { looks + 1 } else { 0 }, first);
+        if is_free {
+            self.interval = FIRST_CHECK;
+        }
+        if self.idle.0 >= LOOKS_TO_TRY {
+            self.activate(now);
+            return None;
+        }
+        let evicts = first.filter(|_| self.idle.0 >= LOOKS_TO_EVICT && of == first);
+        Some(self.ask(evicts))
+    }
+
+    /// Returns whether the process may watch the key and try.
+    pub(crate) fn is_active(&self) -> bool {
+        matches!(self.state, State::Active { .. })
+    }
+
+    fn activate(&mut self, now: Timestamp) {
+        let ask_at = now.saturating_add(LONGEST_CHECK);
+        self.state = State::Active { ask_at };
+    }
+
+    fn fall_behind(&mut self, now: Timestamp, first: Option<Member>) {
+        let look_at = now.saturating_add(self.interval);
+        let ask_at = if self.is_called {
+            look_at
+        } else {
+            look_at.min(now.saturating_add(self.polls))
+        };
+        self.state = State::Behind {
+            first,
+            ask_at,
+            look_at,
+        };
+        self.interval = (2 * self.interval).min(LONGEST_CHECK);
+    }
+
+    fn ask(&mut self, evicts: Option<Member>) -> Step {
+        self.state = State::Joining { called: false };
+        Step::Join { evicts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Member = Member(1);
+
+    fn standing(ahead: u32, is_called: bool) -> Standing {
+        Standing {
+            ahead,
+            first: FIRST,
+            is_called,
+        }
+    }
+
+    #[test]
+    fn only_the_first_of_the_line_may_try() {
+        for (active, may_try) in [(1, [true, false, false]), (2, [true, true, false])] {
+            for (ahead, may_try) in (0..).zip(may_try) {
+                let (mut place, _) = Place::join(active, Duration::ZERO);
+                let step = place.handle_standing(Timestamp::ZERO, standing(ahead, true));
+                assert_eq!((step, place.is_active()), (None, may_try));
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_not_called_asks_for_its_place() {
+        let polls = Duration::from_millis(50);
+        for (is_called, due) in [(true, FIRST_CHECK), (false, polls)] {
+            let (mut place, _) = Place::join(1, polls);
+            place.handle_standing(Timestamp::ZERO, standing(1, is_called));
+            assert_eq!(place.timeout(), Some(Timestamp::ZERO.saturating_add(due)));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+use std::time::Duration;
+
+use crate::Key;
+
+/// A process in the line of a key, by a random number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Member(pub u64);
+
+/// A request about the line of a key: the processes that wait for it, in the order in which they came.
+///
+/// The line is advice. A node that loses it, or has none, costs order and no safety.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineRequest {
+    /// The key that the processes wait for.
+    pub key: Key,
+    /// What to do.
+    pub action: LineAction,
+}
+
+/// What a process asks of the node of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineAction {
+    /// Takes a place at the end, unless the member has one. The answer is [`LineAnswer::Standing`]. The line is forgotten
+    /// [`LineRequest::LIFETIME`] after the last of these.
+    Join {
+        /// The process that asks.
+        member: Member,
+        /// How many of the line may try at a time.
+        active: u32,
+        /// A member that loses its place first, if it is the first of the line.
+        evicts: Option<Member>,
+    },
+    /// Gives the place up, and calls the process that is among the first `active` because of that. The answer is
+    /// [`LineAnswer::Left`].
+    Leave {
+        /// The process that asks.
+        member: Member,
+        /// As for [`Join`](Self::Join).
+        active: u32,
+    },
+    /// Asks how many stand in the line. The answer is [`LineAnswer::Waiting`].
+    Count,
+}
+
+/// The answer of a node to a [`LineRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineAnswer {
+    /// The place of a process.
+    Standing {
+        /// How many stand before it.
+        ahead: u32,
+        /// The first of the line.
+        first: Member,
+        /// Whether the session reports a call by [`FreedNotifier::called`](super::FreedNotifier::called).
+        is_called: bool,
+    },
+    /// The place is given up.
+    Left,
+    /// So many processes wait.
+    Waiting(u32),
+}
+
+impl LineRequest {
+    /// How long a line is kept that nobody joins. A process that waits asks for its place more often.
+    pub const LIFETIME: Duration = Duration::from_secs(25);
+}

@@ -1,0 +1,125 @@
+//! The line of a key on a server: a sorted set of the processes that wait, and a channel on which each is called.
+
+use deadpool_redis::redis::{Cmd, Pipeline, Value};
+
+use super::{key_tag::KeyTag, request::failure};
+use crate::{
+    Key,
+    node::{LineAction, LineAnswer, LineRequest, Member, NodeError},
+};
+
+/// Takes a place at the end, after the member that loses its own, if any. Returns the place and the first of the line.
+const JOIN: &str = "local line, member, evicted, active = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]) \
+    local function at(place) \
+      return redis.call('ZRANGE', line, place, place)[1] \
+    end \
+    if evicted ~= '' and at(0) == evicted then \
+      redis.call('ZREM', line, evicted) \
+      local called = at(active - 1) \
+      if called and called ~= member then \
+        redis.pcall('PUBLISH', ARGV[5] .. called, ARGV[6]) \
+      end \
+    end \
+    if not redis.call('ZSCORE', line, member) then \
+      local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2] or 0 \
+      redis.call('ZADD', line, last + 1, member) \
+    end \
+    redis.call('PEXPIRE', line, ARGV[4]) \
+    return {redis.call('ZRANK', line, member), at(0)}";
+
+/// Gives up the place, and calls the one who is among the first `active` because of that.
+const LEAVE: &str = "local line, active = KEYS[1], tonumber(ARGV[2]) \
+    local place = redis.call('ZRANK', line, ARGV[1]) \
+    if place then \
+      redis.call('ZREM', line, ARGV[1]) \
+      local called = redis.call('ZRANGE', line, active - 1, active - 1)[1] \
+      if called and place < active then \
+        redis.pcall('PUBLISH', ARGV[3] .. called, ARGV[4]) \
+      end \
+    end \
+    return 1";
+
+/// Returns the name of the channel of a member.
+pub(super) fn channel(member: Member) -> String {
+    format!("{}{}", Key::LINES, name(member))
+}
+
+/// Encodes requests.
+pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(requests.len() + 1);
+    for LineRequest { key, action } in requests {
+        let line = tag.beside(Key::LINES, key.as_bytes());
+        let called_by = tag.on(key.as_bytes());
+        let cmd = match *action {
+            LineAction::Join {
+                member,
+                active,
+                evicts,
+            } => {
+                let mut cmd = script(JOIN, &line);
+                cmd.arg(name(member));
+                cmd.arg(evicts.map(name).unwrap_or_default()).arg(active);
+                let lifetime = LineRequest::LIFETIME.as_millis() as u64;
+                cmd.arg(lifetime).arg(Key::LINES).arg(called_by);
+                cmd
+            }
+            LineAction::Leave { member, active } => {
+                let mut cmd = script(LEAVE, &line);
+                cmd.arg(name(member)).arg(active).arg(Key::LINES);
+                cmd.arg(called_by);
+                cmd
+            }
+            LineAction::Count => {
+                let mut cmd = Cmd::new();
+                cmd.arg("ZCARD").arg(&line);
+                cmd
+            }
+        };
+        pipeline.add_command(cmd);
+    }
+    pipeline
+}
+
+/// Reads the replies to requests.
+pub(super) fn read(
+    requests: &[LineRequest],
+    replies: Vec<Value>,
+    is_called: bool,
+) -> Result<Vec<LineAnswer>, NodeError> {
+    let answers = requests.iter().zip(replies);
+    answers
+        .map(|(request, reply)| match (request.action, reply) {
+            (LineAction::Join { .. }, Value::Array(standing)) => match &standing[..] {
+                [Value::Int(ahead), Value::BulkString(first)] => Ok(LineAnswer::Standing {
+                    ahead: u32::try_from(*ahead).unwrap_or(u32::MAX),
+                    first: member(first),
+                    is_called,
+                }),
+                _ => Err(failure(Value::Array(standing))),
+            },
+            (LineAction::Leave { .. }, Value::Int(_)) => Ok(LineAnswer::Left),
+            (LineAction::Count, Value::Int(waiting)) => Ok(LineAnswer::Waiting(
+                u32::try_from(waiting).unwrap_or(u32::MAX),
+            )),
+            (_, reply) => Err(failure(reply)),
+        })
+        .collect()
+}
+
+fn script(script: &str, line: &[u8]) -> Cmd {
+    let mut cmd = Cmd::new();
+    cmd.arg("EVAL").arg(script).arg(1).arg(line);
+    cmd
+}
+
+/// Returns the name of a member in a line.
+fn name(member: Member) -> String {
+    format!("{:016x}", member.0)
+}
+
+/// Reads the name of a member. Another program may have written anything there, which is nobody then.
+fn member(name: &[u8]) -> Member {
+    let number = str::from_utf8(name).ok();
+    let number = number.and_then(|it| u64::from_str_radix(it, 16).ok());
+    Member(number.unwrap_or_default())
+}

@@ -1,0 +1,419 @@
+//! Processes that want one key or some permits, the node of their line, and the messages between them.
+
+use std::{collections::VecDeque, time::Duration};
+
+use redlock_core::Timestamp;
+
+use crate::{
+    node::Member,
+    place::{Place, Standing, Step},
+    setup::{Broken, Setup},
+};
+
+/// The most processes of a world.
+pub(crate) const PROCESSES: usize = 4;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    /// The processes that have the lock or a permit.
+    pub(crate) holders: Vec<usize>,
+    /// The line, as its node has it.
+    pub(crate) line: Vec<usize>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) faults: Faults,
+    /// Whether a fault has happened, so that a check may be what helps.
+    pub(crate) is_disturbed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Process {
+    pub(crate) state: State,
+    /// How many requests it still makes.
+    pub(crate) requests: u8,
+    /// The number of its wait, so that it knows an answer to an earlier one.
+    wait: u8,
+    /// What is on its way to the node of the line, and back, each in its order.
+    pub(crate) to_node: VecDeque<Message>,
+    pub(crate) answers: VecDeque<Answer>,
+    /// Calls come on a connection of their own.
+    pub(crate) calls: u8,
+    /// How many stood before it when it got its place.
+    pub(crate) ahead: u8,
+    /// How many turns of others have begun since.
+    pub(crate) overtaken: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum State {
+    Idle,
+    Placed(Place),
+    Holding { asks: bool },
+    Dead,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Message {
+    Join { wait: u8, evicts: Option<Member> },
+    Ask { wait: u8 },
+    Leave,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Answer {
+    Place { wait: u8, standing: Standing },
+    Others { wait: u8, count: usize },
+}
+
+/// How often each fault may still happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Faults {
+    pub(crate) lost_calls: u8,
+    pub(crate) doubled_calls: u8,
+    pub(crate) restarts: u8,
+    pub(crate) deaths: u8,
+    pub(crate) early_checks: u8,
+    /// Requests to the node that are not answered.
+    pub(crate) unanswered: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    /// Tries without a place, and takes one if the key is taken.
+    Begin(usize),
+    Try(usize),
+    GiveUp(usize),
+    /// Ends a turn, or first asks whether others wait if it has more requests.
+    End(usize),
+    Arrive(usize),
+    Answer(usize),
+    Call(usize),
+    LoseCall(usize),
+    DoubleCall(usize),
+    /// Looks whether the key lies free. This stands for the time that passes until then.
+    Check(usize),
+    Restart,
+    Die(usize),
+    /// A request is lost, and its process learns that there is no answer.
+    LoseRequest(usize),
+}
+
+impl World {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        let process = |requests| Process {
+            state: State::Idle,
+            requests,
+            wait: 0,
+            to_node: VecDeque::new(),
+            answers: VecDeque::new(),
+            calls: 0,
+            ahead: 0,
+            overtaken: 0,
+        };
+        Self {
+            holders: Vec::new(),
+            line: Vec::new(),
+            processes: setup.requests.map(process).to_vec(),
+            faults: setup.faults,
+            is_disturbed: false,
+        }
+    }
+
+    pub(crate) fn is_free(&self, setup: &Setup) -> bool {
+        self.holders.len() < setup.permits
+    }
+
+    /// Returns whether the key is free, and some wait, but nobody will try unless a check shows it.
+    pub(crate) fn is_stuck(&self, setup: &Setup) -> bool {
+        self.is_free(setup) && self.waits() && self.is_quiet() && !self.is_tried()
+    }
+
+    /// Returns whether no message is on its way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.next_message().is_none()
+    }
+
+    pub(crate) fn first_are_active(&self, setup: &Setup) -> bool {
+        let mut first = self.line.iter().take(setup.active as usize);
+        first.all(
+            |it| matches!(&self.processes[*it].state, State::Placed(place) if place.is_active()),
+        )
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        self.processes
+            .iter()
+            .any(|it| matches!(it.state, State::Placed(_)))
+    }
+
+    pub(crate) fn can_check(&self, process: usize) -> bool {
+        matches!(&self.processes[process].state, State::Placed(it) if it.timeout().is_some())
+    }
+
+    fn is_tried(&self) -> bool {
+        self.processes
+            .iter()
+            .any(|it| matches!(&it.state, State::Placed(place) if place.is_active()))
+    }
+
+    fn next_message(&self) -> Option<Action> {
+        let mut all = self.processes.iter().enumerate();
+        all.find_map(|(index, it)| match it {
+            it if !it.to_node.is_empty() => Some(Action::Arrive(index)),
+            it if !it.answers.is_empty() => Some(Action::Answer(index)),
+            it if it.calls > 0 => Some(Action::Call(index)),
+            _ => None,
+        })
+    }
+
+    /// Returns how many rounds of checks it takes until somebody may try, if nothing else goes wrong.
+    pub(crate) fn rounds_until_tried(&self, setup: &Setup) -> Option<u32> {
+        let mut world = self.clone();
+        for rounds in 0..10 {
+            while let Some(message) = world.next_message() {
+                world.step(message, setup);
+            }
+            if !world.is_stuck(setup) {
+                return Some(rounds);
+            }
+            for process in 0..PROCESSES {
+                if setup.broken != Broken::NoChecks {
+                    world.check(process, setup);
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn step(&mut self, action: Action, setup: &Setup) {
+        match action {
+            Action::Begin(it) if self.is_free(setup) => self.take(it),
+            Action::Begin(it) => self.join(it, setup),
+            Action::Try(it) => {
+                self.take(it);
+                self.leave(it, setup);
+            }
+            Action::GiveUp(it) => {
+                self.processes[it].state = State::Idle;
+                self.processes[it].requests -= 1;
+                self.leave(it, setup);
+            }
+            Action::End(it) => self.end(it, setup),
+            Action::Arrive(it) => self.arrive(it, setup),
+            Action::Answer(it) => self.answer(it, setup),
+            Action::Call(it) => {
+                self.processes[it].calls -= 1;
+                if let State::Placed(place) = &mut self.processes[it].state
+                    && let Some(step) = place.handle_call()
+                {
+                    self.carry_out(it, step, setup);
+                }
+            }
+            Action::LoseCall(it) => {
+                self.processes[it].calls -= 1;
+                self.faults.lost_calls -= 1;
+                self.is_disturbed = true;
+            }
+            Action::DoubleCall(it) => {
+                self.processes[it].calls += 1;
+                self.faults.doubled_calls -= 1;
+            }
+            Action::Check(it) => {
+                if !self.is_stuck(setup) {
+                    self.faults.early_checks -= 1;
+                    self.is_disturbed = true;
+                }
+                self.check(it, setup);
+            }
+            Action::LoseRequest(it) => {
+                self.faults.unanswered -= 1;
+                self.is_disturbed = true;
+                let process = &mut self.processes[it];
+                if let Some(Message::Join { wait, .. }) = process.to_node.pop_front()
+                    && wait == process.wait
+                    && let State::Placed(place) = &mut process.state
+                {
+                    place.handle_failure(Timestamp::ZERO);
+                }
+            }
+            Action::Restart => {
+                self.line.clear();
+                self.faults.restarts -= 1;
+                self.is_disturbed = true;
+            }
+            Action::Die(it) => {
+                self.faults.deaths -= 1;
+                self.is_disturbed = true;
+                self.holders.retain(|holder| *holder != it);
+                let process = &mut self.processes[it];
+                process.state = State::Dead;
+                process.requests = 0;
+                process.to_node.clear();
+                process.answers.clear();
+                process.calls = 0;
+            }
+        }
+    }
+
+    fn take(&mut self, process: usize) {
+        self.holders.push(process);
+        self.processes[process].state = State::Holding { asks: false };
+        self.begin_turn(process);
+    }
+
+    fn begin_turn(&mut self, process: usize) {
+        self.processes[process].requests -= 1;
+        let line = self.line.clone();
+        for other in line.into_iter().filter(|it| *it != process) {
+            self.processes[other].overtaken += 1;
+        }
+    }
+
+    fn join(&mut self, process: usize, setup: &Setup) {
+        self.processes[process].wait += 1;
+        let (place, step) = Place::join(setup.active, Duration::ZERO);
+        self.processes[process].state = State::Placed(place);
+        self.carry_out(process, step, setup);
+    }
+
+    fn leave(&mut self, process: usize, setup: &Setup) {
+        if setup.broken != Broken::LeaveForgotten {
+            self.processes[process].to_node.push_back(Message::Leave);
+        }
+    }
+
+    /// Ends a turn. A process that has more requests asks whether others wait: if so, it takes a place before it releases the
+    /// lock, and otherwise its turn goes on.
+    fn end(&mut self, process: usize, setup: &Setup) {
+        let it = &mut self.processes[process];
+        if it.requests == 0 {
+            it.state = State::Idle;
+            self.holders.retain(|holder| *holder != process);
+            return;
+        }
+        it.wait += 1;
+        let wait = it.wait;
+        it.state = State::Holding { asks: true };
+        it.to_node.push_back(match setup.broken {
+            Broken::AsksByJoining => Message::Join { wait, evicts: None },
+            _ => Message::Ask { wait },
+        });
+    }
+
+    fn carry_out(&mut self, process: usize, step: Step, setup: &Setup) {
+        match step {
+            Step::Join { evicts } => {
+                let wait = self.processes[process].wait;
+                let message = Message::Join { wait, evicts };
+                self.processes[process].to_node.push_back(message);
+            }
+            Step::Look => {
+                let is_free = self.is_free(setup);
+                if let State::Placed(place) = &mut self.processes[process].state
+                    && let Some(step) = place.handle_look(Timestamp::ZERO, is_free)
+                {
+                    self.carry_out(process, step, setup);
+                }
+            }
+        }
+    }
+
+    fn check(&mut self, process: usize, setup: &Setup) {
+        let late = Timestamp::ZERO.saturating_add(Duration::from_secs(1 << 20));
+        if let State::Placed(place) = &mut self.processes[process].state
+            && let Some(step) = place.handle_timeout(late)
+        {
+            self.carry_out(process, step, setup);
+        }
+    }
+
+    // The node of the line.
+
+    fn arrive(&mut self, process: usize, setup: &Setup) {
+        let Some(message) = self.processes[process].to_node.pop_front() else {
+            return;
+        };
+        let others = self.line.iter().filter(|it| **it != process).count();
+        match message {
+            Message::Join { wait, evicts } => {
+                if let Some(first) = self.line.first().copied()
+                    && evicts == Some(Member(first as u64))
+                {
+                    self.line.remove(0);
+                    self.call(0, setup);
+                }
+                if !self.line.contains(&process) {
+                    self.line.push(process);
+                    self.processes[process].ahead = others as u8;
+                    self.processes[process].overtaken = 0;
+                }
+                let ahead = self.line.iter().take_while(|it| **it != process).count();
+                let standing = Standing {
+                    ahead: ahead as u32,
+                    first: Member(self.line[0] as u64),
+                    is_called: true,
+                };
+                let answer = Answer::Place { wait, standing };
+                self.processes[process].answers.push_back(answer);
+            }
+            Message::Ask { wait } => {
+                let answer = Answer::Others {
+                    wait,
+                    count: others,
+                };
+                self.processes[process].answers.push_back(answer);
+            }
+            Message::Leave => {
+                if let Some(at) = self.line.iter().position(|it| *it == process) {
+                    self.line.remove(at);
+                    self.call(at, setup);
+                }
+            }
+        }
+    }
+
+    /// Calls the process that is active now because one has left this place.
+    fn call(&mut self, left: usize, setup: &Setup) {
+        let active = setup.active as usize;
+        let next = match setup.broken {
+            Broken::CallsNobody => None,
+            Broken::CallsTheNext => self.line.get(left),
+            _ if left < active => self.line.get(active - 1),
+            _ => None,
+        };
+        if let Some(next) = next.copied() {
+            self.processes[next].calls += 1;
+        }
+    }
+
+    fn answer(&mut self, process: usize, setup: &Setup) {
+        let it = &mut self.processes[process];
+        let Some(answer) = it.answers.pop_front() else {
+            return;
+        };
+        let is_old = |wait: u8| wait != it.wait && setup.broken != Broken::OldAnswersBelieved;
+        match (answer, &mut it.state) {
+            (Answer::Place { wait, standing }, State::Placed(place)) if !is_old(wait) => {
+                if let Some(step) = place.handle_standing(Timestamp::ZERO, standing) {
+                    self.carry_out(process, step, setup);
+                }
+            }
+            (Answer::Place { wait, standing }, State::Holding { asks: true }) if !is_old(wait) => {
+                self.decide(process, standing.ahead > 0, setup);
+            }
+            (Answer::Others { wait, count }, State::Holding { asks: true }) if !is_old(wait) => {
+                self.decide(process, count > 0, setup);
+            }
+            _ => {}
+        }
+    }
+
+    fn decide(&mut self, process: usize, others_wait: bool, setup: &Setup) {
+        if others_wait {
+            self.join(process, setup);
+            self.holders.retain(|it| *it != process);
+        } else {
+            self.processes[process].state = State::Holding { asks: false };
+            self.begin_turn(process);
+        }
+    }
+}

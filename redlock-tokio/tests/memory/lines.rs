@@ -1,0 +1,166 @@
+//! The order among processes that wait for a key. Over nodes in memory, by tokio's clock.
+
+use std::{
+    future::IntoFuture,
+    slice,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use redlock_tokio::{
+    Key, LockOptions, MemoryNode, Redlock,
+    node::{LineAction, LineRequest, Member, Node},
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{
+    MS,
+    in_memory::{over, settle, three_nodes},
+};
+
+async fn processes(nodes: &[MemoryNode], count: usize) -> Vec<Redlock> {
+    let mut processes = Vec::new();
+    for _ in 0..count {
+        processes.push(over(nodes).build().await.unwrap());
+    }
+    processes
+}
+
+fn patient() -> LockOptions {
+    LockOptions::new().wait(Duration::MAX)
+}
+
+/// Takes a place at the end of the line of `k` for a process that will never move, on each of the nodes.
+async fn ghost(nodes: &[MemoryNode], number: u64) {
+    let request = LineRequest {
+        key: Key::new("k").unwrap(),
+        action: LineAction::Join {
+            member: Member(number),
+            active: 1,
+            evicts: None,
+        },
+    };
+    for node in nodes {
+        let mut session = node.connect().await.unwrap();
+        session.line(slice::from_ref(&request)).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_get_a_lock_in_the_order_in_which_they_came() {
+    let nodes = three_nodes();
+    let processes = processes(&nodes, 9).await;
+    let held = processes[8].lock("k").await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for number in [3, 1, 7, 0, 5, 2, 6, 4] {
+        let lock = processes[number].lock("k").options(patient());
+        let order = Arc::clone(&order);
+        waiting.push(tokio::spawn(async move {
+            let guard = lock.await.unwrap();
+            order.lock().unwrap().push(number);
+            sleep(MS(10)).await;
+            guard.release().await;
+        }));
+        sleep(MS(1)).await;
+    }
+    sleep(Duration::from_secs(7)).await;
+    let released = Instant::now();
+    held.release().await;
+    for it in waiting {
+        it.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), [3, 1, 7, 0, 5, 2, 6, 4]);
+    let took = released.elapsed();
+    assert!(took < MS(100), "{took:?} for eight holds of 10 ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_request_of_a_process_takes_its_place_over() {
+    let nodes = three_nodes();
+    let processes = processes(&nodes, 3).await;
+    let held = processes[0].lock("k").await.unwrap();
+    let first = tokio::spawn(processes[1].lock("k").wait(MS(500)).into_future());
+    let second = tokio::spawn(processes[1].lock("k").options(patient()).into_future());
+    sleep(MS(100)).await;
+    let other = tokio::spawn(processes[2].lock("k").options(patient()).into_future());
+    assert!(first.await.unwrap().is_err(), "after 500 ms");
+    settle().await;
+    held.release().await;
+    let second = timeout(MS(1), second).await.expect("it is the first");
+    let second = second.unwrap().unwrap();
+    settle().await;
+    assert!(!other.is_finished());
+    second.release().await;
+    let other = timeout(MS(1), other).await.expect("it is called");
+    assert!(other.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_that_are_dead_lose_their_places() {
+    let nodes = three_nodes();
+    let processes = processes(&nodes, 3).await;
+    let held = processes[0].lock("k").await.unwrap();
+    ghost(&nodes, 1).await;
+    ghost(&nodes, 2).await;
+    let waiting = [1, 2].map(|it| {
+        let lock = processes[it].lock("k").options(patient());
+        tokio::spawn(async move {
+            let guard = lock.await.unwrap();
+            let got = Instant::now();
+            guard.release().await;
+            got
+        })
+    });
+    settle().await;
+    let released = Instant::now();
+    held.release().await;
+    for it in waiting {
+        let after = it.await.unwrap() - released;
+        assert!(
+            after > MS(1000),
+            "the key is free for two looks, after {after:?}"
+        );
+        assert!(after < MS(6000), "{after:?}");
+    }
+}
+
+/// The line is lost, and another first than the one that knows of it stands in the new one.
+#[tokio::test(start_paused = true)]
+async fn a_line_that_is_lost_costs_time_only() {
+    let nodes = three_nodes();
+    let processes = processes(&nodes, 4).await;
+    let held = processes[0].lock("k").await.unwrap();
+    let mut waiting = Vec::new();
+    for process in &processes[1..] {
+        waiting.push(tokio::spawn(
+            process.lock("k").options(patient()).into_future(),
+        ));
+        sleep(MS(1)).await;
+    }
+    nodes.iter().for_each(MemoryNode::clear);
+    drop(held);
+    for it in waiting {
+        let got = timeout(MS(22_000), it).await.expect("it looks");
+        drop(got.unwrap().unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_may_not_wait_leaves_no_place_behind() {
+    let nodes = three_nodes();
+    let processes = processes(&nodes, 3).await;
+    let held = processes[0].lock("k").await.unwrap();
+    assert!(processes[1].try_lock("k").await.is_err());
+    let short = processes[1].lock("k").wait(MS(20)).into_future();
+    assert!(short.await.is_err());
+    let dropped = tokio::spawn(processes[1].lock("k").options(patient()).into_future());
+    settle().await;
+    dropped.abort();
+    settle().await;
+    let waiting = tokio::spawn(processes[2].lock("k").options(patient()).into_future());
+    settle().await;
+    held.release().await;
+    let waiting = timeout(MS(1), waiting).await.expect("it is the first");
+    assert!(waiting.unwrap().is_ok());
+}
