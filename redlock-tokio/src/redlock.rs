@@ -192,7 +192,8 @@ impl Redlock {
     /// than 200 ms.
     ///
     /// Reservations do not bind other processes. Among these, a request for up to 16 keys takes its place in the line of each
-    /// key, one after the other, and gets all keys once it is the first in all lines. Beside clients that stand in no line, it
+    /// key, one after the other, and gets all keys once it is the first in all lines. While it is the first in one line and
+    /// waits in another, those behind it wait too, for a second or two at most. Beside clients that stand in no line, it
     /// *gathers* its keys if they have kept some of them for 100 ms: it keeps those that it gets, in the order of their bytes, while it waits for the others. It
     /// begins with one node, and goes on to the others once it has all keys there. So until then the other nodes are
     /// enough for locks of single keys.

@@ -100,7 +100,8 @@ impl Lease {
 
     /// Waits in the line, if there is one, since the key is taken. Returns whether it does.
     pub(super) fn falls_in_line(&mut self, now: Timestamp, retry: &RetryState) -> bool {
-        let waits = retry.order != Order::Free && now < retry.deadline;
+        let may_wait = now < retry.deadline && !retry.looks_once;
+        let waits = retry.order != Order::Free && may_wait;
         if waits {
             self.wait_in_line(*retry);
         }

@@ -193,9 +193,20 @@ impl World {
                 self.leave(it, setup);
             }
             Action::GiveUp(it) => {
-                self.processes[it].state = State::Idle;
-                self.processes[it].requests -= 1;
-                self.leave(it, setup);
+                let process = &mut self.processes[it];
+                process.requests -= 1;
+                // The next request takes the place over.
+                if process.requests > 0
+                    && let State::Placed(place) = &mut process.state
+                {
+                    process.wait += 1;
+                    if let Some(step) = place.inherit() {
+                        self.carry_out(it, step, setup);
+                    }
+                } else {
+                    process.state = State::Idle;
+                    self.leave(it, setup);
+                }
             }
             Action::End(it) => self.end(it, setup),
             Action::Arrive(it) => self.arrive(it, setup),

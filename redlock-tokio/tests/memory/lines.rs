@@ -7,15 +7,18 @@ use std::{
     time::Duration,
 };
 
+use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Key, LockOptions, MemoryNode, Redlock,
-    node::{LineAction, LineRequest, Member, Node},
+    Clock, Key, LockOptions, MemoryNode, NodeError, Redlock,
+    node::{
+        Answer, Command, FreedNotifier, LineAction, LineAnswer, LineRequest, Member, Node, Session,
+    },
 };
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{
     MS,
-    in_memory::{over, settle, three_nodes},
+    in_memory::{Opens, over, settle, three_nodes},
 };
 
 async fn processes(nodes: &[MemoryNode], count: usize) -> Vec<Redlock> {
@@ -94,6 +97,104 @@ async fn the_next_request_of_a_process_takes_its_place_over() {
     second.release().await;
     let other = timeout(MS(1), other).await.expect("it is called");
     assert!(other.unwrap().is_ok());
+}
+
+/// A node whose lines are far away.
+#[derive(Clone)]
+struct Distant(MemoryNode);
+
+impl Session for Distant {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        self.0.execute(batch)
+    }
+
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
+        self.0.watch(freed)
+    }
+
+    fn line(
+        &mut self,
+        requests: &[LineRequest],
+    ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
+        let answers = self.0.line(requests);
+        async {
+            sleep(MS(5)).await;
+            answers.await
+        }
+        .boxed()
+    }
+}
+
+/// The request is gone whose place the node is about to tell.
+#[tokio::test(start_paused = true)]
+async fn a_place_that_was_asked_for_by_another_request_is_asked_for_again() {
+    let nodes = three_nodes();
+    let holder = over(&nodes).build().await.unwrap();
+    let held = holder.lock("k").await.unwrap();
+    let distant = nodes.iter().cloned().map(Distant).map(Opens::new);
+    let distant = Redlock::builder().custom_nodes(distant);
+    let distant = distant.clock(Clock::tokio()).build().await.unwrap();
+    let first = tokio::spawn(distant.lock("k").options(patient()).into_future());
+    let second = tokio::spawn(distant.lock("k").options(patient()).into_future());
+    sleep(MS(2)).await;
+    first.abort();
+    sleep(MS(50)).await;
+    held.release().await;
+    let second = timeout(MS(50), second).await.expect("it is the first");
+    assert!(second.unwrap().is_ok());
+}
+
+/// All wait in one line, and the holder's process asks whether others wait before it goes on.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_left_with_a_lock_when_no_node_tells_whether_others_wait() {
+    let nodes = three_nodes();
+    let redlock = over(&nodes).build().await.unwrap();
+    let held = redlock.lock("k").await.unwrap();
+    let waiting = tokio::spawn(redlock.lock("k").options(patient()).into_future());
+    sleep(MS(100)).await;
+    nodes.iter().for_each(|node| node.set_down(true));
+    sleep(MS(1)).await;
+    drop(held);
+    sleep(MS(200)).await;
+    nodes.iter().for_each(|node| node.set_down(false));
+    let guard = timeout(MS(15_000), waiting).await.expect("it is not kept");
+    assert!(guard.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_shut_down_leaves_the_line() {
+    let nodes = three_nodes();
+    let processes = processes(&nodes, 3).await;
+    let held = processes[0].lock("k").await.unwrap();
+    let gone = tokio::spawn(processes[1].lock("k").options(patient()).into_future());
+    sleep(MS(1)).await;
+    let waiting = tokio::spawn(processes[2].lock("k").options(patient()).into_future());
+    sleep(MS(1)).await;
+    processes[1].shutdown().await;
+    assert!(gone.await.unwrap().is_err());
+    held.release().await;
+    let waiting = timeout(MS(1), waiting).await.expect("it is the first");
+    assert!(waiting.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_may_not_wait_is_refused_at_once() {
+    let nodes = three_nodes();
+    let processes = processes(&nodes, 4).await;
+    let held = [0, 1].map(|it| processes[it].semaphore("k", 2).acquire().into_future());
+    let _held = futures::future::try_join_all(held).await.unwrap();
+    let waiting = [0, 1, 2].map(|it| {
+        processes[it]
+            .semaphore("k", 2)
+            .acquire()
+            .wait(Duration::MAX)
+    });
+    let waiting = waiting.map(|it| tokio::spawn(it.into_future()));
+    sleep(MS(100)).await;
+    let begin = Instant::now();
+    let refused = processes[3].semaphore("k", 2).try_acquire().await;
+    assert!(refused.is_err() && begin.elapsed() < MS(1));
+    waiting.iter().for_each(|it| it.abort());
 }
 
 #[tokio::test(start_paused = true)]

@@ -247,6 +247,16 @@ fn denied_at_once() -> Driven {
 }
 
 #[test]
+fn a_request_that_may_not_wait_stands_in_no_line() {
+    let mut driven = semaphore();
+    driven.lease.stand_in_line(true);
+    driven.run(|lease| lease.acquire(at(0), at(0)));
+    driven.reply(at(1), &[Denied; 3]);
+    driven.reply(at(2), &[free(&[]); 3]);
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
+}
+
+#[test]
 fn a_request_that_may_not_wait_looks_once_and_tries_once_more() {
     let mut driven = denied_at_once();
     driven.reply(at(2), &[free(&[1]); 3]);

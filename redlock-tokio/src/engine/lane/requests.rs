@@ -63,7 +63,7 @@ impl Requests {
     ///
     /// Dropping the future loses no message.
     pub(super) async fn receive(&mut self) {
-        if !self.backlog.is_empty() {
+        if !self.backlog.is_empty() || !self.lines.is_empty() {
             return;
         }
         if self.is_closed {
@@ -151,7 +151,8 @@ impl Requests {
     /// Also informs the callers that drain the lane if nothing waits or is owed. Must be called while nothing
     /// is in flight.
     pub(super) fn has_ended(&mut self) -> bool {
-        if !self.backlog.is_empty() || !self.answers.owed_releases.is_empty() {
+        let waits = !self.backlog.is_empty() || !self.lines.is_empty();
+        if waits || !self.answers.owed_releases.is_empty() {
             return false;
         }
         for done in self.drains.drain(..) {

@@ -137,7 +137,8 @@ impl<'a> Serving<'a> {
             answers
                 .owed_releases
                 .send_due(&mut self.in_flight, &mut *self.session);
-            if self.in_flight.is_empty() && self.requests.has_ended() {
+            let is_idle = self.in_flight.is_empty() && self.look_ups.is_empty();
+            if is_idle && self.requests.has_ended() {
                 return Ok(());
             }
             let intake = self.intake();

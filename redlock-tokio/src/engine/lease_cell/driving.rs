@@ -293,9 +293,13 @@ impl LeaseCell {
         let mut placed = self.state().placed.take();
         let mut to_do = VecDeque::new();
         for follow_up in follow_ups {
-            let starts = matches!(follow_up, FollowUp::StartTurn { .. });
-            let starts = starts && !self.keys.has_several();
-            let inherited = if starts { placed.take() } else { None };
+            let inherits = match &follow_up {
+                FollowUp::StartTurn { waiter, .. } => waiter
+                    .waiter()
+                    .is_some_and(|it| self.may_pass_place_to(&it.request.keys)),
+                FollowUp::ScheduleExpiry { .. } => false,
+            };
+            let inherited = placed.take_if(|_| inherits);
             to_do.push_back((follow_up, inherited));
         }
         if let Some(placed) = placed {
@@ -360,7 +364,9 @@ fn carry_out_all(now: Timestamp, mut follow_ups: VecDeque<ToDo>) -> WakeUps {
                 wake_ups.0.extend(turn.waker.map(WakeUp::Waiter));
                 let cell = turn.lease;
                 let begin = |state: &mut CellState| {
-                    state.placed = placed;
+                    if let Some(placed) = placed {
+                        cell.inherit(state, now, placed);
+                    }
                     cell.begin(state, now, turn.deadline, backs_off);
                 };
                 let ((), changes) = cell.step(now, begin);

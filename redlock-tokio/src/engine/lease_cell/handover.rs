@@ -52,17 +52,15 @@ impl LeaseCell {
         let Stage::Held(held) = *state.stage() else {
             return None;
         };
-        // The successor should have time to work, and renewal time to fail and be tried again.
-        let left = state.lease.valid_until(now)?.saturating_duration_since(now);
-        if left < self.own_ttl().as_duration() / 2 {
+        if !self.has_time(state, now) {
             return None;
         }
         let policy = self.policy_of_turn(Some(held));
         match self.next_holder(state, now, held) {
             Succession::Next { waiter, is_late } => {
-                if is_late && self.has_line() && held.others == Others::Unknown {
+                let asks = is_late && self.has_line() && held.others == Others::Unknown;
+                if asks && self.ask_for_others(now) {
                     state.note_others(Others::Asked);
-                    self.ask_for_others(now);
                 }
                 Some(PassedOn::To(waiter))
             }
@@ -80,16 +78,23 @@ impl LeaseCell {
                     state.note_others(Others::Unknown);
                     self.try_hand_over(state, now, generation)
                 }
-                others => {
+                // Nobody can tell.
+                Others::Unknown if !self.ask_for_others(now) => None,
+                Others::Unknown | Others::Asked | Others::Decide => {
                     state.await_decision(now, generation);
-                    if others == Others::Unknown {
-                        self.ask_for_others(now);
-                    }
                     Some(PassedOn::Undecided)
                 }
             },
             Succession::TurnIsOver | Succession::Nobody => None,
         }
+    }
+
+    /// Returns whether a successor would have time to work, and renewal time to fail and be tried again.
+    fn has_time(&self, state: &CellState, now: Timestamp) -> bool {
+        let left = state.lease.valid_until(now);
+        left.is_some_and(|until| {
+            until.saturating_duration_since(now) >= self.own_ttl().as_duration() / 2
+        })
     }
 
     /// Gives the lock to the next waiter, if the turn of this process is not over.
@@ -135,6 +140,7 @@ impl LeaseCell {
             }
             let policy = self.policy_of_turn(Some(held));
             if is_alone
+                && self.has_time(state, now)
                 && self
                     .client
                     .queue

@@ -92,6 +92,32 @@ impl LeaseCell {
         true
     }
 
+    /// Returns whether a request for these keys may take a place over from this lease.
+    pub(super) fn may_pass_place_to(&self, keys: &KeySet) -> bool {
+        let is_alike = self.keys.share() == keys.share() && self.keys.first() == keys.first();
+        is_alike && !self.keys.has_several() && !keys.has_several()
+    }
+
+    /// Takes places over from a request of the process that has given up.
+    pub(super) fn inherit(
+        self: &Arc<Self>,
+        state: &mut CellState,
+        now: Timestamp,
+        placed: Box<Placed>,
+    ) {
+        let count = placed.places.len();
+        let placed = state.placed.insert(placed);
+        placed.wait = self.client.lines.next_wait();
+        for index in 0..count {
+            let place = state
+                .placed
+                .as_mut()
+                .and_then(|it| it.places.get_mut(index));
+            let step = place.and_then(|(_, place)| place.inherit());
+            self.take_step(state, now, index, step);
+        }
+    }
+
     /// Takes a place in the line of the next key. Returns false if no node has lines.
     fn join_next_line(self: &Arc<Self>, state: &mut CellState, now: Timestamp) -> bool {
         let client = &self.client;
@@ -185,19 +211,20 @@ impl LeaseCell {
         self.take_step(state, now, index, step);
     }
 
-    /// Asks whether other processes wait for a key that this one holds.
-    pub(super) fn ask_for_others(self: &Arc<Self>, now: Timestamp) {
+    /// Asks whether other processes wait for a key that this one holds. Returns false if no node can tell.
+    pub(super) fn ask_for_others(self: &Arc<Self>, now: Timestamp) -> bool {
+        let key = lines_of(&self.keys).next();
+        let Some(node) = key.and_then(|key| line::node_of(key, &self.client.lanes, now)) else {
+            return false;
+        };
         let lease = Arc::clone(self);
         let reply = LineReply::new(move |answer| {
             // Without an answer nobody is known to be alone.
             let is_alone = matches!(answer, Ok(LineAnswer::Waiting(0)));
             lease.handle_others(is_alone);
         });
-        let key = lines_of(&self.keys).next();
-        match key.and_then(|key| line::node_of(key, &self.client.lanes, now)) {
-            Some(node) => self.ask_line(node, 0, LineAction::Count, reply),
-            None => reply.discard(),
-        }
+        self.ask_line(node, 0, LineAction::Count, reply);
+        true
     }
 
     fn ask_line(&self, node: NodeId, index: usize, action: LineAction, reply: LineReply) {
@@ -222,6 +249,22 @@ impl LeaseCell {
                 self.take_step(state, now, index.unwrap_or_default(), step);
             }
         });
+    }
+
+    /// Takes the news that there is a new connection to a node. Nobody was called on it, and the node may have forgotten its
+    /// lines.
+    pub(super) fn rejoin_at(self: &Arc<Self>, state: &mut CellState, now: Timestamp, node: NodeId) {
+        let count = state.placed.as_ref().map_or(0, |it| it.places.len());
+        for index in 0..count {
+            let place = state
+                .placed
+                .as_mut()
+                .and_then(|it| it.places.get_mut(index));
+            let step = place
+                .filter(|(has_line, _)| *has_line == node)
+                .and_then(|(_, place)| place.handle_call());
+            self.take_step(state, now, index, step);
+        }
     }
 
     /// Takes the end of a look of the lease.

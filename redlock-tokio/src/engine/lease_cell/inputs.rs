@@ -94,7 +94,11 @@ impl LeaseCell {
 
     /// Takes the news that there is a new connection to a node.
     pub(crate) fn handle_connection(self: &Arc<Self>, node: NodeId) {
-        self.update(self.now(), |state| state.lease.probe_again(node));
+        let now = self.now();
+        self.update(now, |state| {
+            state.lease.probe_again(node);
+            self.rejoin_at(state, now, node);
+        });
     }
 
     /// Ends the lease if the lock is not held yet.
@@ -102,6 +106,9 @@ impl LeaseCell {
         self.update(self.now(), |state| {
             if state.stage().is_pending() {
                 state.abandon();
+            }
+            if state.is_undecided() {
+                state.release_undecided(self.now());
             }
         });
     }

@@ -377,6 +377,11 @@ impl CellState {
         self.for_holder = true;
     }
 
+    /// Returns whether the lock has no holder until it is known whether another process comes next.
+    pub(super) fn is_undecided(&self) -> bool {
+        matches!(&self.stage, Stage::Held(held) if held.others == Others::Decide)
+    }
+
     /// Takes the decision that another process comes next.
     pub(super) fn release_undecided(&mut self, now: Timestamp) {
         self.lease.release(now);

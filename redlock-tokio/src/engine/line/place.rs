@@ -167,6 +167,17 @@ impl Place {
         }
     }
 
+    /// Takes the place over for another request of the process. What was asked before is not answered any more.
+    pub(crate) fn inherit(&mut self) -> Option<Step> {
+        match self.state {
+            State::Active { .. } => None,
+            State::Joining { .. } | State::Behind { .. } | State::Looking { .. } => {
+                self.interval = FIRST_CHECK;
+                Some(self.ask(None))
+            }
+        }
+    }
+
     /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next.
     pub(crate) fn timeout(&self) -> Option<Timestamp> {
         match self.state {

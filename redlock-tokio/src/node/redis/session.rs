@@ -6,7 +6,7 @@ use std::{
 use deadpool_redis::redis::{Cmd, Pipeline, Value, aio::MultiplexedConnection};
 use futures::{
     FutureExt,
-    future::{BoxFuture, ready},
+    future::{BoxFuture, join, ready},
 };
 use redlock_core::{AgeMarker, MemberId, Replication, Tenure};
 
@@ -212,14 +212,19 @@ impl Session for RedisSession {
         self.requests += 1;
         let (mut connection, number) = (self.multiplexed.clone(), self.requests);
         async move {
-            if let (Some(member), None) = (member, is_called.get()) {
-                // Without the right to the channel, nobody calls.
-                let subscribes =
-                    can_be_called && connection.subscribe(lines::channel(member)).await.is_ok();
-                let _ = is_called.set(subscribes);
-            }
-            let is_called = is_called.get() == Some(&true);
-            let replies = round_trip(&mut connection, &mut pipeline, number).await?;
+            let mut listener = connection.clone();
+            let subscribe = async {
+                if let (Some(member), None) = (member, is_called.get()) {
+                    // Without the right to the channel, nobody calls.
+                    let subscribes =
+                        can_be_called && listener.subscribe(lines::channel(member)).await.is_ok();
+                    let _ = is_called.set(subscribes);
+                }
+            };
+            // Both are sent at the first poll, in this order.
+            let replies = round_trip(&mut connection, &mut pipeline, number);
+            let ((), replies) = join(subscribe, replies).await;
+            let (replies, is_called) = (replies?, is_called.get() == Some(&true));
             lines::read(&requests, replies, is_called)
         }
         .boxed()
