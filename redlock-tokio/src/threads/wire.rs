@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     MemoryNode, NodeError,
-    node::{Answer, Command, FreedNotifier, Node, Session},
+    node::{Answer, Command, FreedNotifier, LineAnswer, LineRequest, Node, Session},
 };
 
 /// The lane's end of a connection.
@@ -20,10 +20,13 @@ pub(super) struct Wire {
 #[derive(Debug)]
 enum Message {
     Batch(Vec<Command>, oneshot::Sender<Outcome>),
+    Line(Vec<LineRequest>, oneshot::Sender<LineOutcome>),
     Watch(FreedNotifier),
 }
 
 type Outcome = Result<Vec<Answer>, NodeError>;
+
+type LineOutcome = Result<Vec<LineAnswer>, NodeError>;
 
 /// Connects to a node. Returns the connection, and what the node does until the connection is closed.
 pub(super) fn connect(node: &MemoryNode) -> (Wire, impl Future<Output = ()> + use<>) {
@@ -41,6 +44,10 @@ async fn serve(mut session: Box<dyn Session>, mut inbox: mpsc::UnboundedReceiver
                 // An error means that the lane has closed the connection.
                 let _ = answer.send(outcome);
             }
+            Message::Line(requests, answer) => {
+                let outcome = session.line(&requests).await;
+                let _ = answer.send(outcome);
+            }
             Message::Watch(freed) => drop(session.watch(freed)),
         }
     }
@@ -50,6 +57,17 @@ impl Session for Wire {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Outcome> {
         let (answer, outcome) = oneshot::channel();
         let sent = self.requests.send(Message::Batch(batch.to_vec(), answer));
+        async move {
+            let gone = |_| NodeError::Disconnected("the node has ended".into());
+            sent.map_err(|_| gone(()))?;
+            outcome.await.map_err(|_| gone(()))?
+        }
+        .boxed()
+    }
+
+    fn line(&mut self, requests: &[LineRequest]) -> BoxFuture<'static, LineOutcome> {
+        let (answer, outcome) = oneshot::channel();
+        let sent = self.requests.send(Message::Line(requests.to_vec(), answer));
         async move {
             let gone = |_| NodeError::Disconnected("the node has ended".into());
             sent.map_err(|_| gone(()))?;

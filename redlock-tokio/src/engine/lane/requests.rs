@@ -1,10 +1,12 @@
 use std::{
     future::{Future, pending, poll_fn},
+    mem,
     pin::pin,
     sync::Arc,
     task::Poll,
 };
 
+use futures::{FutureExt, future::BoxFuture};
 use redlock_core::NodeId;
 use tokio::sync::oneshot;
 
@@ -17,7 +19,7 @@ use super::{
     limits::MAX_BATCH,
     requester::OnRelease,
 };
-use crate::{Clock, NodeError, foreign, sync::mpsc};
+use crate::{Clock, NodeError, foreign, node::Session, sync::mpsc};
 
 /// The requests that a lane was given and has not sent yet.
 pub(super) struct Requests {
@@ -109,6 +111,33 @@ impl Requests {
         batch
     }
 
+    /// Sends the requests about lines that have come. Returns what delivers the answers, if there are any.
+    pub(super) fn ask_lines(
+        &mut self,
+        session: &mut dyn Session,
+    ) -> Option<BoxFuture<'static, ()>> {
+        if self.lines.is_empty() {
+            return None;
+        }
+        // There may have been very many of them.
+        let questions = mem::take(&mut self.lines).into_iter();
+        let (requests, replies): (Vec<_>, Vec<_>) = questions
+            .map(|LineQuestion { request, answer }| (request, answer))
+            .unzip();
+        let answers = session.line(&requests);
+        let deliver = async {
+            let (answers, cause) = match answers.await {
+                Ok(answers) => (answers, NodeError::Unexpected("no answer".into())),
+                Err(error) => (Vec::new(), error),
+            };
+            let mut answers = answers.into_iter();
+            for reply in replies {
+                reply.send(answers.next().ok_or_else(|| cause.clone()));
+            }
+        };
+        Some(deliver.boxed())
+    }
+
     /// Refuses the requests that were received: they are answered and not sent. The releases among
     /// them are owed.
     pub(super) fn refuse(&mut self, cause: &NodeError) {
@@ -117,7 +146,7 @@ impl Requests {
             // An error means that nobody waits for the answer.
             let _ = foreign::call(|| look_up.answer.send(Err(cause.clone())));
         }
-        for question in std::mem::take(&mut self.lines) {
+        for question in mem::take(&mut self.lines) {
             question.answer.send(Err(cause.clone()));
         }
         for (command, origin) in self.backlog.take_all() {

@@ -5,7 +5,7 @@ use redlock_core::Tenure;
 use tokio::{task::yield_now, time::timeout};
 
 use super::{
-    handle::{LineQuestion, LookUp, LookedUp},
+    handle::{LookUp, LookedUp},
     in_flight::{Completed, InFlight},
     inspector::Inspector,
     limits::{LaneLimits, SILENCE_LIMIT},
@@ -245,7 +245,12 @@ impl<'a> Serving<'a> {
                     });
                     self.look_ups.push(found.boxed());
                 }
-                self.ask_lines();
+                let asked = self.requests.ask_lines(&mut *self.session);
+                if let Some(asked) = asked {
+                    let limit = self.limits.answer;
+                    // Whoever asks is told when this is dropped.
+                    self.look_ups.push(timeout(limit, asked).map(drop).boxed());
+                }
                 // Each batch may fill what is left of the room.
                 while self.in_flight.has_room() {
                     let batch = self.requests.take_batch();
@@ -256,37 +261,6 @@ impl<'a> Serving<'a> {
                 }
             }
         }
-    }
-
-    /// Sends the requests about lines that have come.
-    fn ask_lines(&mut self) {
-        if self.requests.lines.is_empty() {
-            return;
-        }
-        // There may have been very many of them.
-        let questions = std::mem::take(&mut self.requests.lines);
-        let (requests, replies): (Vec<_>, Vec<_>) = questions
-            .into_iter()
-            .map(|LineQuestion { request, answer }| (request, answer))
-            .unzip();
-        let answers = self.session.line(&requests);
-        let limit = self.limits.answer;
-        let answers = async move {
-            let answers = timeout(limit, answers).await;
-            match answers.unwrap_or(Err(NodeError::TimedOut(limit))) {
-                Ok(answers) => {
-                    for (reply, answer) in replies.into_iter().zip(answers) {
-                        reply.send(Ok(answer));
-                    }
-                }
-                Err(error) => {
-                    for reply in replies {
-                        reply.send(Err(error.clone()));
-                    }
-                }
-            }
-        };
-        self.look_ups.push(answers.boxed());
     }
 
     /// Answers for batches that have been in flight for too long. They stay in flight: the node may

@@ -4,6 +4,7 @@
 
 use std::{mem, ops::ControlFlow, sync::Arc, time::Duration};
 
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use redlock_core::{Eligibility, NodeId, Withdrawal};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -33,6 +34,8 @@ pub(crate) struct StandIn {
     requests: Requests,
     in_flight: InFlight,
     session: Box<dyn Session>,
+    /// The questions about lines that were not answered yet.
+    lines: FuturesUnordered<BoxFuture<'static, ()>>,
     orders: UnboundedReceiver<Order>,
     eligibility: Eligibility,
     on_withdrawal: OnWithdrawal,
@@ -59,6 +62,7 @@ impl StandIn {
             in_flight: in_flight(&counters),
             requests: Requests::new(node, clock, inbox, counters, on_release),
             session,
+            lines: FuturesUnordered::new(),
             orders,
             eligibility: Eligibility::ALWAYS,
             on_withdrawal,
@@ -72,12 +76,14 @@ impl StandIn {
         loop {
             let owed_releases = &mut self.requests.answers.owed_releases;
             owed_releases.send_due(&mut self.in_flight, &mut *self.session);
-            if self.in_flight.is_empty() && self.requests.has_ended() {
+            let is_idle = self.in_flight.is_empty() && self.lines.is_empty();
+            if is_idle && self.requests.has_ended() {
                 return;
             }
             tokio::select! {
                 biased;
                 completed = self.in_flight.next_completed() => self.deliver(completed),
+                Some(()) = self.lines.next() => {}
                 () = self.requests.receive() => self.handle_requests().await,
                 Some(order) = self.orders.recv() => self.obey(order),
             }
@@ -124,6 +130,8 @@ impl StandIn {
             self.requests.refuse(&NodeError::Silent);
         } else {
             self.requests.receive_from_ready_tasks().await;
+            let asked = self.requests.ask_lines(&mut *self.session);
+            self.lines.extend(asked);
             loop {
                 let batch = self.requests.take_batch();
                 if batch.is_empty() {

@@ -224,7 +224,10 @@ impl LeaseCell {
 
     /// Has the timers call back when something is due. Abandons the lease if they have ended.
     fn reschedule(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
-        let of_place = state.placed.as_ref().and_then(|it| it.timeout());
+        // A lease that has ended has its place until the next one takes it over.
+        let placed = state.placed.as_ref();
+        let placed = placed.filter(|_| state.stage().is_pending());
+        let of_place = placed.and_then(|it| it.timeout());
         let due = state.lease.poll_timeout().into_iter().chain(of_place).min();
         let is_early_enough = match (state.due, due) {
             // A call that comes too early only sets the next deadline.
