@@ -51,9 +51,10 @@ SERVERS ?= redis-6.2 redis-7.0 redis-8.2 redis-8.10 valkey-9.1
 servers: redis
 	@.ci/test-servers $(SERVERS)
 
-# The core in every order of events, in small worlds.
+# The core, and the rule of the line, in every order of events, in small worlds.
 model:
 	cargo test -p redlock-core --release --test model
+	cargo test -p redlock-tokio --all-features --release --test line
 
 # The whole driver against hours of faults, in virtual time: `make sim-driver SEEDS=1000`.
 SEEDS ?= 100
