@@ -1,4 +1,5 @@
 mod operations;
+mod shutdown_report;
 #[cfg(feature = "test-util")]
 mod tables;
 
@@ -10,9 +11,12 @@ use std::{
 
 use futures::future::join_all;
 
-pub use self::operations::{UnlockReport, UnlockedNode};
 #[cfg(feature = "test-util")]
 pub use self::tables::Tables;
+pub use self::{
+    operations::{UnlockReport, UnlockedNode},
+    shutdown_report::ShutdownReport,
+};
 use crate::{
     Adopt, Hold, Key, Lock, LockError, LockGuard, LockOptions, LockTicket, NodeStatus, NotReady,
     Once, OptionsError, QueueStatus, RedlockRwLock, RedlockSemaphore, WithLockError,
@@ -193,18 +197,16 @@ impl Redlock {
     ///
     /// Reservations do not bind other processes. Among these, a request for up to 16 keys takes its place in the line of each
     /// key, one after the other, and gets all keys once it is the first in all lines. While it is the first in one line and
-    /// waits in another, those behind it wait too, for a second or two at most. Beside clients that stand in no line, it
-    /// *gathers* its keys if they have kept some of them for 100 ms: it keeps those that it gets, in the order of their bytes, while it waits for the others. It
-    /// begins with one node, and goes on to the others once it has all keys there. So until then the other nodes are
-    /// enough for locks of single keys.
+    /// waits in another, those behind it wait too, for a second or two at most.
     ///
-    /// - The request gathers for at most 400 ms, or an eighth of the ttl if that is shorter. Then it releases the keys, and
-    ///   gathers again after 100 to 200 ms.
-    /// - Requests that gather do not wait for each other in a circle: they take the keys, and the nodes, in the same
-    ///   order. The nodes should be listed in the same order everywhere; otherwise such requests may get in each
-    ///   other's way until their time is over.
+    /// Clients that stand in no line may keep some of the keys. After 100 ms the request *gathers* its keys: it keeps those
+    /// that it gets, in the order of their bytes, on one node first, and on the others once it has all of them there.
+    ///
+    /// - It gathers for at most 400 ms, or an eighth of the ttl if that is shorter. Then it releases the keys, and gathers
+    ///   again after 100 to 200 ms. It can time out if its keys are held again and again for longer.
+    /// - Requests that gather do not wait for each other in a circle, because they take the keys, and the nodes, in the same
+    ///   order. So list the nodes in the same order everywhere. Otherwise they may get in each other's way for that time.
     /// - Chance decides between a request that gathers and others that want one of its keys.
-    /// - A request can time out if its keys are held again and again for longer than it gathers.
     ///
     /// # Cancel safety
     ///
@@ -591,17 +593,4 @@ impl fmt::Debug for Redlock {
             .field("nodes", &addresses)
             .finish_non_exhaustive()
     }
-}
-
-/// The work that [`Redlock::shutdown`] could not finish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShutdownReport {
-    /// How many releases were never delivered, each to one node, since the [`Redlock`] was built (not only since
-    /// the shutdown began). Their keys expire after the ttl.
-    pub abandoned: usize,
-    /// How many locks are still held.
-    pub held: usize,
-    /// Whether the shutdown stopped waiting because of its limit.
-    pub timed_out: bool,
 }

@@ -108,7 +108,7 @@ impl History {
         self.processes.iter().map(of_one).collect()
     }
 
-    /// How long they waited. Who still waits at the end counts with what it has waited so far:
+    /// How long they waited. A task that still waits at the end counts with what it has waited so far:
     /// otherwise the longest waits would be missing.
     pub(crate) fn waits(&self) -> Result<Times> {
         let mut waits = Times::new()?;

@@ -71,18 +71,10 @@ impl LeaseCell {
             Stage::Acquiring if state.lease.is_in_line() => {}
             _ => return false,
         }
-        let has_place_everywhere = state.placed.as_ref().is_some_and(|placed| {
-            let mut places = placed.places.iter();
-            places.all(|(_, it)| it.is_active()) && placed.places.len() == self.keys.count()
-        });
-        if !has_place_everywhere {
-            let waits = state.placed.as_ref().is_some_and(|placed| {
-                let mut places = placed.places.iter();
-                places.any(|(_, it)| !it.is_active())
-            });
-            if waits || self.join_next_line(state, now) {
-                return false;
-            }
+        // Once it is among the first in the lines of all keys, there is no next one.
+        let waits = state.placed.as_ref().is_some_and(|it| it.waits());
+        if waits || self.join_next_line(state, now) {
+            return false;
         }
         // Nobody was seen, and no attempt was made.
         let has_waited = state.placed.as_ref().is_none_or(|it| it.has_waited);
@@ -105,20 +97,12 @@ impl LeaseCell {
         now: Timestamp,
         placed: Box<Placed>,
     ) {
-        let count = placed.places.len();
         let placed = state.placed.insert(placed);
         placed.wait = self.client.lines.next_wait();
-        for index in 0..count {
-            let place = state
-                .placed
-                .as_mut()
-                .and_then(|it| it.places.get_mut(index));
-            let step = place.and_then(|(_, place)| place.inherit());
-            self.take_step(state, now, index, step);
-        }
+        self.change_places(state, now, |_, place| place.inherit());
     }
 
-    /// Takes a place in the line of the next key. Returns false if no node has lines.
+    /// Takes a place in the line of the next key. Returns false if there is none, or if no node has lines.
     fn join_next_line(self: &Arc<Self>, state: &mut CellState, now: Timestamp) -> bool {
         let client = &self.client;
         let index = state.placed.as_ref().map_or(0, |it| it.places.len());
@@ -254,17 +238,9 @@ impl LeaseCell {
     /// Takes the news that there is a new connection to a node. Nobody was called on it, and the node may have forgotten its
     /// lines.
     pub(super) fn rejoin_at(self: &Arc<Self>, state: &mut CellState, now: Timestamp, node: NodeId) {
-        let count = state.placed.as_ref().map_or(0, |it| it.places.len());
-        for index in 0..count {
-            let place = state
-                .placed
-                .as_mut()
-                .and_then(|it| it.places.get_mut(index));
-            let step = place
-                .filter(|(has_line, _)| *has_line == node)
-                .and_then(|(_, place)| place.handle_call());
-            self.take_step(state, now, index, step);
-        }
+        self.change_places(state, now, |has_line, place| {
+            (has_line == node).then(|| place.handle_call()).flatten()
+        });
     }
 
     /// Takes the end of a look of the lease.
@@ -274,19 +250,19 @@ impl LeaseCell {
         now: Timestamp,
         is_free: bool,
     ) {
-        self.change_places(state, now, |place| place.handle_look(now, is_free));
+        self.change_places(state, now, |_, place| place.handle_look(now, is_free));
     }
 
     /// Does what is due for the places.
     pub(super) fn handle_line_timeout(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
-        self.change_places(state, now, |place| place.handle_timeout(now));
+        self.change_places(state, now, |_, place| place.handle_timeout(now));
     }
 
     fn change_places(
         self: &Arc<Self>,
         state: &mut CellState,
         now: Timestamp,
-        mut change: impl FnMut(&mut Place) -> Option<Step>,
+        mut change: impl FnMut(NodeId, &mut Place) -> Option<Step>,
     ) {
         let count = state.placed.as_ref().map_or(0, |it| it.places.len());
         for index in 0..count {
@@ -294,7 +270,7 @@ impl LeaseCell {
                 .placed
                 .as_mut()
                 .and_then(|it| it.places.get_mut(index));
-            let step = place.and_then(|(_, place)| change(place));
+            let step = place.and_then(|(node, place)| change(*node, place));
             self.take_step(state, now, index, step);
         }
     }
@@ -326,6 +302,11 @@ fn lines_of(keys: &KeySet) -> impl Iterator<Item = &Key> {
 }
 
 impl Placed {
+    /// Returns whether others are to try first, at some key.
+    fn waits(&self) -> bool {
+        self.places.iter().any(|(_, place)| !place.is_active())
+    }
+
     pub(super) fn timeout(&self) -> Option<Timestamp> {
         self.places
             .iter()

@@ -45,7 +45,7 @@ pub(crate) enum Refusal {
     },
 }
 
-/// Who gets a lock from its holder without a request to the nodes.
+/// The waiter that gets a lock from its holder without a request to the nodes, if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Succession<T> {
     /// This waiter, which is removed from the queue.
