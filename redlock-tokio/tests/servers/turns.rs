@@ -11,7 +11,7 @@ use std::{
 use redlock_tokio::{LockOptions, Redlock, RedlockBuilder, test_util::RedisServers};
 use tokio::task::JoinSet;
 
-use crate::support::{MS, trusting};
+use crate::support::{Cli, MS, trusting};
 
 /// How long the clients compete.
 const TIME: Duration = Duration::from_secs(3);
@@ -55,12 +55,21 @@ impl BusyProcess {
     }
 }
 
-/// Runs a client beside a busy process that stands in no line, and polls, as those of other libraries do. Returns the longest
-/// time for which the client had no lock, the time at the end included.
+/// Runs a client beside a busy process. The client has no right to the keys of lines, and polls, as the clients of other libraries do.
+/// Returns the longest time for which it had no lock, the time at the end included.
 async fn longest_shut_out(configure: impl FnOnce(RedlockBuilder) -> RedlockBuilder) -> Duration {
     let servers = RedisServers::spawn(3).unwrap();
-    let urls = servers.urls().into_iter();
-    let urls = urls.map(|url| format!("{url}?protocol=resp2"));
+    for server in 0..3 {
+        let cli = Cli::of(servers.get(server));
+        let user = [
+            "ACL", "SETUSER", "poller", "on", ">secret", "+@all", "&*", "~k",
+        ];
+        assert_eq!(cli.run(&user), "OK");
+    }
+    let urls = servers.urls().into_iter().map(|url| {
+        let url = url.replace("redis://", "redis://poller:secret@");
+        format!("{url}?protocol=resp2")
+    });
     let poller = trusting(urls).wait(TIME).build().await.unwrap();
     let busy = BusyProcess::start(configure(servers.builder())).await;
     let start = Instant::now();
