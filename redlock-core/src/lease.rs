@@ -5,7 +5,6 @@ mod agreement;
 mod attempts;
 mod config;
 mod event;
-mod gathering;
 mod held;
 mod in_line;
 mod inputs;
@@ -13,7 +12,6 @@ mod key_watch;
 mod outbox;
 mod proposals;
 mod retrying;
-mod several_keys;
 mod sharing;
 mod transferring;
 mod transmit;
@@ -30,7 +28,6 @@ pub use transmit::{Access, Operation, RoundId, Transmit};
 use self::{
     acquiring::{Acquiring, Fencing},
     agreement::Agreement,
-    gathering::GatheringPlan,
     held::{Context, Held},
     in_line::{InLine, Order},
     outbox::Outbox,
@@ -106,7 +103,7 @@ pub struct Lease {
     attempts: u32,
     /// Whether the nodes report when a probed key is gone.
     is_notified: bool,
-    /// Whether the lock has several keys, which the lease may gather.
+    /// Whether the lock has several keys.
     has_several_keys: bool,
     /// Which slot it asks for, if the lock is a semaphore.
     slots: Option<Box<Slots>>,
@@ -172,10 +169,7 @@ impl Lease {
     /// Costs one round for each attempt, and one more for the release of an attempt that failed.
     pub fn acquire(&mut self, now: Timestamp, deadline: Timestamp) {
         if let State::Idle { order } = self.state {
-            let ttl = self.config.validity.ttl();
-            let plan = GatheringPlan::new(now, ttl);
-            let plan = self.has_several_keys.then_some(plan);
-            let retry = RetryState::new(deadline, plan).in_order(order);
+            let retry = RetryState::new(deadline).in_order(order);
             let retry = if self.is_reader() {
                 retry.of_reader()
             } else {
@@ -207,14 +201,7 @@ impl Lease {
         }
     }
 
-    /// Notes that the lock has several keys. Has no effect once the lease has started.
-    ///
-    /// Such a lease *gathers* its keys if other clients have kept some of them for a tenth of a second, or for an eighth
-    /// of the ttl if that is shorter. It then keeps the keys that it gets, in their order, while it waits for the others
-    /// ([`Operation::Acquire`]). Otherwise clients that keep each of the keys busy could let it wait for ever.
-    ///
-    /// To gather takes 0.4 s at most, or an eighth of the ttl. Then the lease releases the keys, and leaves them to others for
-    /// at least as long as it waits at first.
+    /// Notes that the lock has several keys, so it cannot be given away. Has no effect once the lease has started.
     pub fn set_several_keys(&mut self) {
         if matches!(self.state, State::Idle { .. }) {
             self.has_several_keys = true;
@@ -374,7 +361,7 @@ impl Lease {
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         match &self.state {
             State::Idle { .. } | State::Closed => None,
-            State::Acquiring(it) => Some(it.next_due(self.attempts)),
+            State::Acquiring(it) => Some(it.timeout(self.attempts)),
             State::Fencing(it) => Some(it.timeout(self.attempts)),
             State::Backoff(it) => Some(it.timeout()),
             State::InLine(it) => Some(it.retry.deadline),

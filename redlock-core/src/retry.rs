@@ -122,12 +122,6 @@ impl RetrySchedule {
         }
     }
 
-    /// Returns the end of a delay that starts now, whatever the deadline.
-    pub(crate) fn draw_delay(&self, now: Timestamp, random: u64) -> Timestamp {
-        let extra = share(self.longest.saturating_sub(self.shortest), random);
-        now.saturating_add(self.shortest).saturating_add(extra)
-    }
-
     /// Returns whether the number of attempts is limited.
     pub(crate) const fn is_limited(&self) -> bool {
         self.max_attempts.is_some()

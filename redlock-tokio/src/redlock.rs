@@ -199,14 +199,8 @@ impl Redlock {
     /// key, one after the other, and gets all keys once it is the first in all lines. While it is the first in one line and
     /// waits in another, those behind it wait too, for a second or two at most.
     ///
-    /// Clients that stand in no line may keep some of the keys. After 100 ms the request *gathers* its keys: it keeps those
-    /// that it gets, in the order of their bytes, on one node first, and on the others once it has all of them there.
-    ///
-    /// - It gathers for at most 400 ms, or an eighth of the ttl if that is shorter. Then it releases the keys, and gathers
-    ///   again after 100 to 200 ms. It can time out if its keys are held again and again for longer.
-    /// - Requests that gather do not wait for each other in a circle, because they take the keys, and the nodes, in the same
-    ///   order. So list the nodes in the same order everywhere. Otherwise they may get in each other's way for that time.
-    /// - Chance decides between a request that gathers and others that want one of its keys.
+    /// A request for more keys stands in no line, and other clients may stand in none either. Then all keys must be free at
+    /// the same moment, and chance decides. The request can time out if others keep each of the keys busy.
     ///
     /// # Cancel safety
     ///

@@ -2,12 +2,9 @@
 
 use alloc::boxed::Box;
 
-use super::{
-    agreement::Agreement, gathering::Gathering, held::Fenced, retrying::RetryState,
-    transmit::RoundId,
-};
+use super::{agreement::Agreement, held::Fenced, retrying::RetryState, transmit::RoundId};
 use crate::{
-    AcquireFailure, Eligibility, FencingToken, Reply, Timestamp,
+    AcquireFailure, FencingToken, Timestamp,
     round::{Acquire, AcquireVerdict, Fence, FenceVerdict},
 };
 
@@ -17,8 +14,6 @@ pub(super) struct Acquiring {
     pub(super) id: RoundId,
     pub(super) round: Acquire,
     pub(super) retry: RetryState,
-    /// The state of the nodes, if the attempt gathers several keys.
-    pub(super) gathering: Option<Gathering>,
 }
 
 /// The second part of an attempt whose keys are set: another proposal for the fencing token.
@@ -69,30 +64,10 @@ impl Acquiring {
     /// The first attempt may run beyond the deadline, so that even a time shorter than a round trip
     /// gets its one chance. The driver answers for silent nodes in time.
     pub(super) fn timeout(&self, attempts: u32) -> Timestamp {
-        let until = self.gathering.as_ref().map(|gathering| gathering.until);
-        let given_up_at = give_up_at(self.round.until(), &self.retry, attempts);
-        until.map_or(given_up_at, |until| until.min(given_up_at))
+        give_up_at(self.round.until(), &self.retry, attempts)
     }
 
-    /// Returns when something is to be done if no reply comes before.
-    pub(super) fn next_due(&self, attempts: u32) -> Timestamp {
-        let given_up_at = self.timeout(attempts);
-        let gathering = self.gathering.as_ref();
-        gathering.map_or(given_up_at, |gathering| {
-            gathering.timeout().min(given_up_at)
-        })
-    }
-
-    pub(super) fn outcome(&mut self, now: Timestamp, verdict: AcquireVerdict) -> Outcome {
-        if let Some(gathering) = &mut self.gathering {
-            for node in gathering.take_lacking().iter() {
-                let worth = Eligibility::ALWAYS;
-                self.round.handle_reply(now, node, Reply::Denied, worth);
-            }
-            if let Some(plan) = &mut self.retry.gathering {
-                plan.allow_for(now, gathering.round_trip(now));
-            }
-        }
+    pub(super) fn outcome(&self, now: Timestamp, verdict: AcquireVerdict) -> Outcome {
         let (acquired_at, tally) = (self.round.start(), self.round.tally());
         match verdict {
             AcquireVerdict::Acquired { valid_until, fence } => {

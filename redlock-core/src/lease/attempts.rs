@@ -7,7 +7,6 @@ use super::{
     acquiring::{Acquiring, FailedAttempt, Fencing, OutbidAttempt, Outcome, Won},
     config::LeaseConfig,
     event::Event,
-    gathering::Gathering,
     held::{Extension, Fenced, Held, Holder},
     retrying::{Backoff, RetryState, can_change},
     transferring::Adoption,
@@ -22,7 +21,7 @@ impl Lease {
     /// Redlock step 1: the time is read before the first request leaves. Each attempt has a token
     /// of its own, and a proposal of its own if the lock is fenced. If the lock is a semaphore, the attempt is for one
     /// slot, the same on all nodes.
-    pub(super) fn attempt(&mut self, now: Timestamp, mut retry: RetryState, best_slots: SlotSet) {
+    pub(super) fn attempt(&mut self, now: Timestamp, retry: RetryState, best_slots: SlotSet) {
         self.prepare_access(best_slots, retry.insists());
         self.attempts += 1;
         let LeaseConfig {
@@ -30,20 +29,9 @@ impl Lease {
         } = *self.config;
         let token = self.token();
         let fence = self.proposals.as_mut().map(|proposals| proposals.draw(now));
-        let deadline = retry.deadline;
-        // At the deadline, the one attempt that is left takes all keys or none.
-        let gathers = retry.gathers_at().is_some_and(|at| at <= now) && now < deadline;
-        let random = self.nonce.jitter(self.attempts);
-        let plan = retry.gathering.as_mut().filter(|_| gathers);
-        let until = plan.map(|plan| plan.start(now, deadline, random));
         let ttl = validity.ttl();
         let operation = match retry.adopts {
-            None => Operation::Acquire {
-                token,
-                ttl,
-                fence,
-                gathers,
-            },
+            None => Operation::Acquire { token, ttl, fence },
             Some(Adoption { giver, .. }) => Operation::Adopt {
                 giver,
                 token,
@@ -52,20 +40,14 @@ impl Lease {
             },
         };
         let round = Acquire::new(quorum, validity, fence, now);
-        let gathering = until.map(|until| Gathering::new(operation, now, until));
         self.state = State::Acquiring(Box::new(Acquiring {
-            id: match gathering {
-                Some(_) => self.outbox.next_round(),
-                None => self.outbox.ask(quorum.all(), operation),
-            },
+            id: self.outbox.ask(quorum.all(), operation),
             round: match retry.adopts {
                 None => round,
                 Some(Adoption { until, .. }) => round.by(until),
             },
             retry,
-            gathering,
         }));
-        self.gather_further();
     }
 
     /// Goes on after an attempt has ended. Does nothing while there is no outcome.

@@ -495,7 +495,6 @@ impl Held {
                 token: cx.token,
                 ttl: self.ttl_to_send(cx.now, cx.config.validity.ttl()),
                 fence: self.fenced.as_ref().map(|fenced| fenced.fence),
-                gathers: false,
             };
             cx.outbox.tell_nodes(nodes, operation);
         }

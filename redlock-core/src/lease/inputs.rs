@@ -17,16 +17,9 @@ impl Lease {
         self.expire(now);
         match &mut self.state {
             State::Acquiring(it) if it.id == id => {
-                if let Some(gathering) = &mut it.gathering {
-                    gathering.note_answer(now);
-                    if reply == Reply::Denied {
-                        return self.handle_lack(now, node);
-                    }
-                }
                 let verdict = it.round.handle_reply(now, node, reply, eligibility);
                 let outcome = verdict.map(|verdict| it.outcome(now, verdict));
                 self.conclude_attempt(now, outcome);
-                self.gather_further();
             }
             State::Fencing(it) if it.id == id => {
                 let verdict = it.round.handle_reply(now, node, reply, eligibility);
@@ -71,7 +64,6 @@ impl Lease {
                 let verdict = it.round.withdraw(now, node, eligibility);
                 let outcome = verdict.map(|verdict| it.outcome(now, verdict));
                 self.conclude_attempt(now, outcome);
-                self.gather_further();
             }
             // Each node that accepts a fence holds our key, so these votes speak for the keys too.
             State::Fencing(it) => {
@@ -103,7 +95,6 @@ impl Lease {
             return;
         }
         match &mut self.state {
-            State::Acquiring(it) if now < it.timeout(self.attempts) => self.gather_again(),
             State::Acquiring(it) => {
                 let verdict = it.round.give_up(now, it.retry.failure);
                 let outcome = verdict.map(|verdict| it.outcome(now, verdict));

@@ -127,18 +127,6 @@ impl Outbox {
         self.last_round()
     }
 
-    /// Asks nodes in a round that has begun.
-    pub(super) fn ask_in(&mut self, round: RoundId, nodes: NodeSet, operation: Operation) {
-        self.push(Transmit {
-            round,
-            nodes,
-            operation,
-            access: self.access,
-            slots: SlotSet::EMPTY,
-            asks_for_votes: true,
-        });
-    }
-
     /// Tells the holder something.
     pub(super) fn tell(&mut self, event: Event) {
         self.pending_mut().events.push(event);

@@ -2,9 +2,7 @@
 
 use core::time::Duration;
 
-use super::{
-    Lease, gathering::GatheringPlan, in_line::Order, key_watch::KeyWatch, transferring::Adoption,
-};
+use super::{Lease, in_line::Order, key_watch::KeyWatch, transferring::Adoption};
 use crate::{AcquireFailure, Timestamp};
 
 /// The things that a lease remembers from one attempt to the next.
@@ -18,8 +16,6 @@ pub(super) struct RetryState {
     pub(super) collisions: u32,
     /// How many scheduled probes there were because the key was taken.
     pub(super) probes: u32,
-    /// When to gather the keys, if the lock has several.
-    pub(super) gathering: Option<GatheringPlan>,
     /// What a reader has seen of writers. `None` if the lease is none.
     pub(super) writer: Option<Writer>,
     /// The deadline has passed, and only one look at the slots of a semaphore is left, and one attempt.
@@ -42,13 +38,12 @@ pub(super) enum Writer {
 }
 
 impl RetryState {
-    pub(super) const fn new(deadline: Timestamp, gathering: Option<GatheringPlan>) -> Self {
+    pub(super) const fn new(deadline: Timestamp) -> Self {
         Self {
             deadline,
             failure: None,
             collisions: 0,
             probes: 0,
-            gathering,
             writer: None,
             looks_once: false,
             order: Order::Free,
@@ -76,12 +71,6 @@ impl RetryState {
     /// Returns how often the lock was tried, by attempts or scheduled probes.
     pub(super) fn tries(&self, attempts: u32) -> u32 {
         attempts.saturating_add(self.probes)
-    }
-
-    /// Returns when to gather the keys, if that is of any use: another client has some of them.
-    pub(super) fn gathers_at(&self) -> Option<Timestamp> {
-        let is_contended = self.failure == Some(AcquireFailure::Contended);
-        self.gathering.filter(|_| is_contended).map(|plan| plan.due)
     }
 
     /// Counts an attempt that failed because of another client.
@@ -136,8 +125,7 @@ impl Backoff {
 
     /// Returns when something is to be done if nothing happens before.
     pub(super) fn timeout(&self) -> Timestamp {
-        let times = [Some(self.until), self.free_at(), self.retry.gathers_at()];
-        times.into_iter().flatten().min().unwrap_or(self.until)
+        self.free_at().map_or(self.until, |at| at.min(self.until))
     }
 
     /// Returns when an attempt may start because the key is free, as far as that is known.
@@ -195,8 +183,7 @@ impl Backoff {
             key_watch.confirm();
             is_free = false;
         }
-        let gathers = self.retry.gathers_at().is_some_and(|at| at <= now);
-        if now < self.until && !is_free && !gathers {
+        if now < self.until && !is_free {
             return Next::Wait;
         }
         if now >= self.retry.deadline {
@@ -213,7 +200,7 @@ impl Backoff {
                 Next::GiveUp(self.failure())
             };
         }
-        let Some(key_watch) = self.key_watch.as_mut().filter(|_| !gathers) else {
+        let Some(key_watch) = &mut self.key_watch else {
             return Next::Attempt;
         };
         if key_watch.is_taken(now) {

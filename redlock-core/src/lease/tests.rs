@@ -1,6 +1,5 @@
 mod extending;
 mod fencing;
-mod gathering;
 mod holding;
 mod in_line;
 mod permits;

@@ -69,7 +69,7 @@ impl Lease {
         self.proposals = proposal.map(|proposal| Proposals::new(proposal, now).into());
         let retry = RetryState {
             adopts: Some(Adoption { giver, until }),
-            ..RetryState::new(until, None)
+            ..RetryState::new(until)
         };
         self.attempt(now, retry, SlotSet::EMPTY);
     }

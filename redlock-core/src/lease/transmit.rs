@@ -80,10 +80,8 @@ pub enum Operation {
     /// for [`COUNTER_LIFETIME`](FencingToken::COUNTER_LIFETIME) from then on. Compare and raise in one step. If the counter
     /// is no smaller than the fence, leave the counter, and answer [`Reply::Outbid`](crate::Reply::Outbid).
     ///
-    /// Of several keys, set all or none, and count one that has the token already as free. If the request gathers, set
-    /// those that are free, in their order, up to the first that is not. The answer is
-    /// [`Reply::Granted`](crate::Reply::Granted) only if all keys have the token now. Otherwise leave the counters, and
-    /// answer [`Reply::Denied`](crate::Reply::Denied).
+    /// Of several keys, set all or none, and count one that has the token already as free. If one
+    /// of them is taken, leave the counters too, and answer [`Reply::Denied`](crate::Reply::Denied).
     ///
     /// While the lock is held, this goes to nodes that lack the key. The reply is not counted then.
     Acquire {
@@ -93,8 +91,6 @@ pub enum Operation {
         ttl: Ttl,
         /// The fence to raise the counter to.
         fence: Option<FencingToken>,
-        /// Whether to set those of several keys that are free, in their order, up to the first that is not.
-        gathers: bool,
     },
     /// Set the key to the token, and let it live for the ttl, if its value is the giver's token: compare and set in one
     /// step. Otherwise, and if the key does not exist, answer [`Reply::Denied`](crate::Reply::Denied).

@@ -65,8 +65,6 @@ impl Lease {
         if self.is_watching() {
             self.probe_if(node, |key_watch| key_watch.handle_freed(node, slot));
             self.retry(now);
-        } else {
-            self.gather_after_change(node);
         }
     }
 
@@ -92,12 +90,11 @@ impl Lease {
     }
 
     /// Probes a node again, because one of several keys has changed there, or because there is a new
-    /// connection to the node. A server reports a key as gone only on the connection that has probed it. A lease that
-    /// gathers its keys tries to set them again. Does nothing if the lease neither watches nor gathers.
+    /// connection to the node. A server reports a key as gone only on the connection that has probed it. Does nothing
+    /// if the lease does not watch a key.
     pub fn probe_again(&mut self, node: NodeId) {
         if self.config.quorum.all().contains(node) {
             self.probe_if(node, |key_watch| key_watch.handle_change(node));
-            self.gather_after_change(node);
         }
     }
 
@@ -204,10 +201,5 @@ impl Lease {
                 key_watch.await_scheduled(self.outbox.look(nodes, SlotSet::ALL, token, now, next));
             }
         }
-    }
-
-    /// Returns random bits that differ from round to round.
-    pub(super) fn jitter_of_round(&self) -> u64 {
-        self.nonce.jitter(self.outbox.last_round().0.rotate_left(8))
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     masters::execute,
     setup::{Counters, Mutation, Setup},
     steps::Step,
-    world::{Given, Heard, Link, MASTERS, Message, Phase, World, node, ticks},
+    world::{Given, Heard, Link, MASTERS, Message, Phase, World, ticks},
 };
 
 const ALWAYS: Eligibility = Eligibility::ALWAYS;
@@ -67,9 +67,6 @@ impl Setup {
                 world.faults.outages -= 1;
                 world.masters[master].forget_all();
                 world.masters[master].is_gone = true;
-            }
-            Step::Change(Link { client, master }) => {
-                self.drive(world, client, |lease, _| lease.probe_again(node(master)));
             }
             Step::Notice(link) => self.notice(world, link),
             Step::Restart(master) => self.restart(world, master),

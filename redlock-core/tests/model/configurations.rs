@@ -10,9 +10,9 @@ use self::base::{
     LATE_SET_AFTER_RESTART, ONCE, PROMOTION, RENEWED, RESTART, STRAGGLER,
 };
 use crate::{
-    fences, gathers, leaves, permits, readers, repairs,
+    fences, leaves, permits, readers, repairs,
     setup::{Beyond, Setup},
-    transfers,
+    several_keys, transfers,
     world::faults,
 };
 
@@ -21,7 +21,7 @@ pub(crate) fn all() -> Vec<Setup> {
     let mut all = worlds();
     all.extend(fences::worlds());
     all.extend(repairs::worlds());
-    all.extend(gathers::worlds());
+    all.extend(several_keys::worlds());
     all.extend(permits::worlds());
     all.extend(readers::worlds());
     all.extend(transfers::worlds());
@@ -29,7 +29,7 @@ pub(crate) fn all() -> Vec<Setup> {
     all.extend(controls::negative_controls());
     all.extend(fences::negative_controls());
     all.extend(repairs::negative_controls());
-    all.extend(gathers::negative_controls());
+    all.extend(several_keys::negative_controls());
     all.extend(permits::negative_controls());
     all.extend(readers::negative_controls());
     all.extend(transfers::negative_controls());

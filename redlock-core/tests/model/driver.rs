@@ -102,16 +102,6 @@ impl Setup {
                         continue;
                     }
                 }
-                if self.mutation == Some(Mutation::ReleasedWhileGathering)
-                    && let Operation::Acquire {
-                        token,
-                        gathers: true,
-                        ..
-                    } = operation
-                {
-                    let release = Operation::Release { token };
-                    it.links[master].push(prompt(None, release, transmit.access));
-                }
                 let is_set = matches!(operation, Operation::Acquire { .. });
                 it.links[master].push(Message {
                     repairs: is_set && it.phase == Phase::Held,

@@ -11,7 +11,6 @@ mod check;
 mod configurations;
 mod driver;
 mod fences;
-mod gathers;
 mod leaves;
 mod masters;
 mod next_steps;
@@ -21,6 +20,7 @@ mod properties;
 mod readers;
 mod repairs;
 mod setup;
+mod several_keys;
 mod sights;
 mod steps;
 mod trace;
@@ -62,7 +62,8 @@ const LARGE: &[&str] = &[
     "renewed, a loss and drift",
     "fenced, a straggler",
     "fenced, beyond the drift allowance",
-    "two keys gathered beside one",
+    "two keys beside one",
+    "two keys, a straggler, overtaking",
     "two readers and a writer",
     "a transfer, two adopters, repaired",
     "a lock that was left, a crash",

@@ -42,33 +42,24 @@ pub(crate) fn execute(
     };
     let has_all = |keys: &[Option<Key>], token| keys.iter().all(|key| is_ours(key, token));
     match *operation {
-        Operation::Acquire {
-            token,
-            ttl,
-            fence,
-            gathers,
-        } => {
+        Operation::Acquire { token, ttl, fence } => {
             let is_taken =
                 |key: &Option<Key>| key.is_some() && !(has_several && is_ours(key, token));
             let taken = keys.iter().position(is_taken);
             if has_readers {
                 return Reply::Denied;
             }
+            let accepts_part = setup.mutation == Some(Mutation::PartOfTheKeys);
             let settable = match taken {
-                Some(first) if gathers => first,
+                Some(first) if accepts_part => first,
                 Some(_) => 0,
                 None => keys.len(),
             };
-            let expires_at = now + in_ticks(ttl);
-            for key in &mut keys[..settable] {
-                if !(gathers && is_ours(key, token)) {
-                    *key = Some(Key { token, expires_at });
-                }
-            }
-            let accepts_part = setup.mutation == Some(Mutation::PartOfTheKeys);
-            if taken.is_some() && !(accepts_part && settable > 0) {
+            if settable == 0 {
                 return Reply::Denied;
             }
+            let expires_at = now + in_ticks(ttl);
+            keys[..settable].fill(Some(Key { token, expires_at }));
             fence.map_or(Reply::Granted, |fence| setup.raise(now, it, fence))
         }
         Operation::Adopt {

@@ -48,11 +48,6 @@ impl Setup {
                         steps.push(Step::Downgrade(index));
                     }
                 }
-                // The keys are gathered in the second attempt.
-                Phase::Acquiring if client.lease.attempts() > 1 && (self.keys)(index).len() > 1 => {
-                    let idle = (0..MASTERS).filter(|&it| client.links[it].is_empty());
-                    steps.extend(idle.map(|master| Step::Change(link(master))));
-                }
                 _ => {}
             }
             let is_active = client.phase.is_active();

@@ -64,7 +64,7 @@ impl Model for Setup {
             Property::always("always a timer", always_a_timer),
             Property::always("nothing left behind", nothing_left_behind),
         ];
-        let sometimes: [(&'static str, Condition); 30] = [
+        let sometimes: [(&'static str, Condition); 29] = [
             ("contended by a client that is gone", |_, world| {
                 let is_gone = |it: &Client| it.phase == Phase::Crashed && it.left_until.is_some();
                 let failed = Phase::Exhausted(AcquireFailure::Contended);
@@ -87,26 +87,10 @@ impl Model for Setup {
                 let mut keys = (0..MASTERS).flat_map(|it| world.live_keys(it));
                 is_adopted(world) && keys.any(|it| Some(it.token) == given)
             }),
-            ("gathered in parts", |_, world| {
-                let has_part = |master: &Master| match &master.keys {
-                    [Some(first), second] => {
-                        let owner = world.owner(first.token);
-                        let client = owner.map(|it| &world.clients[it]);
-                        client.is_some_and(|it| it.phase == Phase::Acquiring)
-                            && owner.is_some_and(|it| world.wants_several(it))
-                            && second.as_ref().is_none_or(|it| it.token != first.token)
-                    }
-                    _ => false,
-                };
-                world.masters.iter().any(has_part)
-            }),
-            ("gathered", |_, world| {
-                let has_gathered = |it: usize| {
-                    let client = &world.clients[it];
-                    let is_second = client.lease.attempts() == 2;
-                    client.phase == Phase::Held && is_second && world.wants_several(it)
-                };
-                (0..world.clients.len()).any(has_gathered)
+            ("two keys held", |_, world| {
+                let has_both =
+                    |it: usize| world.clients[it].phase == Phase::Held && world.wants_several(it);
+                (0..world.clients.len()).any(has_both)
             }),
             ("two permits held", |_, world| {
                 world.holders() == 1 && world.all_holders() == 2

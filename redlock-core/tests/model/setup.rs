@@ -131,8 +131,6 @@ pub(crate) enum Mutation {
     CountersNotRaisedAgain,
     /// A master agrees that has set a part of the keys.
     PartOfTheKeys,
-    /// Each request to gather releases first what the one before has set.
-    ReleasedWhileGathering,
     /// Masters choose a slot themselves, so that they only count the holders of permits.
     PermitsCounted,
     /// Masters let a reader repair its token beside a writer's.

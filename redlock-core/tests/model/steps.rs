@@ -52,8 +52,6 @@ pub(crate) enum Step {
     Fall(usize),
     /// A replica without the keys takes the place of a master.
     Promote(usize),
-    /// A client that gathers its keys learns that one of them has changed on a master.
-    Change(Link),
     /// A client asks a master what it is, and sees that it was replaced.
     Notice(Link),
 }

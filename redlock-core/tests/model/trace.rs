@@ -55,11 +55,6 @@ fn message(message: &Message) -> String {
             fence: Some(fence),
             ..
         } => format!("SET (attempt {}, fence {fence})", attempt(token)),
-        Operation::Acquire {
-            token,
-            gathers: true,
-            ..
-        } => format!("GATHER (attempt {})", attempt(token)),
         Operation::Acquire { .. } if message.repairs => format!("SET{slot} (repair)"),
         Operation::Acquire { token, .. } => format!("SET{slot} (attempt {})", attempt(token)),
         Operation::Adopt { fence, .. } => format!("ADOPT (fence {fence:?})"),

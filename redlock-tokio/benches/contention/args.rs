@@ -1,6 +1,6 @@
 use std::{path::PathBuf, time::Duration};
 
-use crate::{Result, contestants::Name, policy::Policy};
+use crate::{Result, contestants::Name};
 
 /// The options of the command line.
 #[derive(Debug)]
@@ -17,8 +17,6 @@ pub(crate) struct Args {
     pub(crate) sharing: bool,
     /// Measures only one process that waits for so many keys.
     pub(crate) awaited: Vec<usize>,
-    /// How this crate's lock takes turns there, each after the other.
-    pub(crate) policies: Vec<Policy>,
     /// How often all of that is measured.
     pub(crate) repeat: usize,
     /// Makes this process a worker of another one.
@@ -35,7 +33,6 @@ impl Args {
             fairness: None,
             sharing: false,
             awaited: Vec::new(),
-            policies: Vec::new(),
             repeat: 1,
             work: None,
         };
@@ -61,36 +58,17 @@ impl Args {
                     let keys = value()?;
                     parsed.awaited = keys.split(',').map(str::parse).collect::<Result<_, _>>()?;
                 }
-                "--turns" => {
-                    let turns = value()?.parse()?;
-                    parsed.policy().handover_for = Some(Duration::from_millis(turns));
-                }
-                "--share" => parsed.policy().poller_share = Some(value()?.parse()?),
-                "--no-handover" => parsed.policy().never_hands_over = true,
-                "--fenced" => parsed.policy().is_fenced = true,
-                "--and" => parsed.policies.push(Policy::default()),
                 "--repeat" => parsed.repeat = value()?.parse()?,
                 "--work" => parsed.work = Some(value()?),
                 _ => return Err(format!("{flag} is not known; {USAGE}").into()),
             }
         }
-        parsed.policy();
         Ok(parsed)
-    }
-
-    /// The policy that is being described.
-    fn policy(&mut self) -> &mut Policy {
-        if self.policies.is_empty() {
-            self.policies.push(Policy::default());
-        }
-        let last = self.policies.len() - 1;
-        &mut self.policies[last]
     }
 }
 
 const USAGE: &str = "use --seconds NUMBER, --json PATH, --only CONTESTANT,.., \
-     --fairness, --mix NUMBER,.., --sharing, --awaited KEYS,.., --repeat NUMBER, --turns MILLISECONDS, --share PERCENT, \
-     --no-handover, --fenced, --and";
+     --fairness, --mix NUMBER,.., --sharing, --awaited KEYS,.., --repeat NUMBER";
 
 /// Less than a lock may be waited for, so that no wait comes to its own end.
 fn time(seconds: f64) -> Result<Duration> {

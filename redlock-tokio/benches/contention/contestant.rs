@@ -1,12 +1,12 @@
-use crate::{Result, access::Access, policy::Policy};
+use crate::{Result, access::Access};
 
 /// Something that acquires and releases a lock over Redis nodes.
 pub(crate) trait Contestant: Clone + Send + Sync + Sized + 'static {
     /// The state between an acquisition and its release.
     type Held: Send + 'static;
 
-    /// Connects to the nodes at these URLs. The policy is for this crate's lock; others have none.
-    fn connect(urls: &[String], policy: Policy) -> impl Future<Output = Result<Self>> + Send;
+    /// Connects to the nodes at these URLs.
+    fn connect(urls: &[String]) -> impl Future<Output = Result<Self>> + Send;
 
     /// Sets what to acquire, for those that know more than a lock.
     fn with_access(self, _access: Access) -> Self {

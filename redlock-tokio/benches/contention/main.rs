@@ -32,7 +32,6 @@ mod nodes;
 mod order;
 #[path = "../shared/packages.rs"]
 mod packages;
-mod policy;
 #[path = "../shared/program.rs"]
 mod program;
 mod round_trip;

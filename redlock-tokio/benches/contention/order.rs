@@ -2,14 +2,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{access::Access, contestants::Name, policy::Policy};
+use crate::{access::Access, contestants::Name};
 
 /// A worker's instructions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) urls: Vec<String>,
     pub(crate) contestant: Name,
-    pub(crate) policy: Policy,
     pub(crate) key: String,
     pub(crate) access: Access,
     pub(crate) tasks: usize,

@@ -12,7 +12,6 @@ use crate::{
     history::{History, TaskHistory},
     nodes::{self, Commands},
     order::{Order, Stay},
-    policy::Policy,
     round_trip::RoundTrip,
     workload::Workload,
 };
@@ -77,7 +76,6 @@ impl TestBed {
         let order = Order {
             urls: self.urls.clone(),
             contestant,
-            policy: Policy::default(),
             key: self.new_key(),
             access: Access::Lock,
             tasks: workload.tasks / workload.processes,

@@ -60,7 +60,7 @@ async fn work<C: Contestant>(order: &Order) -> Result<Vec<TaskHistory>> {
 
 /// Opens connections and loads scripts, which is not to be measured.
 async fn warm_up<C: Contestant>(order: &Order) -> Result<C> {
-    let contestant = C::connect(&order.urls, order.policy).await?;
+    let contestant = C::connect(&order.urls).await?;
     let contestant = contestant.with_access(order.access);
     let key = format!("warm-up:{}", process::id());
     let held = contestant.acquire(&key).await?;

@@ -20,7 +20,7 @@ pub struct LineRequest {
 /// What a process asks of the node of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineAction {
-    /// Takes a place at the end, unless the member has one. The answer is [`LineAnswer::Standing`]. The line is forgotten
+    /// Takes a place at the end, unless the member has one. The answer is [`LineAnswer::Standing`]. A place is forgotten
     /// [`LineRequest::LIFETIME`] after the last of these.
     Join {
         /// The process that asks.
@@ -61,6 +61,6 @@ pub enum LineAnswer {
 }
 
 impl LineRequest {
-    /// How long a line is kept that nobody joins. A process that waits asks for its place more often.
+    /// How long a place is kept for which nobody asks. A process that waits asks for its place more often.
     pub const LIFETIME: Duration = Duration::from_secs(25);
 }

@@ -335,7 +335,6 @@ mod tests {
             token: token(number),
             ttl: ttl(millis),
             fence: fence.map(FencingToken::new),
-            gathers: false,
         }
     }
 
@@ -419,25 +418,6 @@ mod tests {
         assert_eq!(execute(&node, "k", acquire), Vote::Granted);
         assert!(!node.contains("k"));
         node.lose_next("");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn keys_are_gathered_up_to_the_first_that_is_taken() {
-        let node = paused();
-        let gather = Operation::Acquire {
-            token: token(1),
-            ttl: ttl(10),
-            fence: Some(FencingToken::new(7)),
-            gathers: true,
-        };
-        let token = token(2);
-        node.insert("b", token.to_ascii(), ttl(10));
-        assert_eq!(execute_all(&node, &["a", "b", "c"], gather), Vote::Denied);
-        assert!(node.contains("a") && !node.contains("c"));
-        let release = Operation::Release { token };
-        assert_eq!(execute(&node, "b", release), Vote::Granted);
-        assert_eq!(execute_all(&node, &["a", "b", "c"], gather), Vote::Granted);
-        assert_eq!(execute_all(&node, &["a", "b", "c"], gather), outbid(7));
     }
 
     #[tokio::test(start_paused = true)]

@@ -33,20 +33,37 @@ fn patient() -> LockOptions {
     LockOptions::new().wait(Duration::MAX)
 }
 
+/// Asks a node about the line of `k`.
+async fn ask(node: &MemoryNode, action: LineAction) -> LineAnswer {
+    let key = Key::new("k").unwrap();
+    let request = LineRequest { key, action };
+    let mut session = node.connect().await.unwrap();
+    let answers = session.line(slice::from_ref(&request)).await.unwrap();
+    answers[0]
+}
+
 /// Takes a place at the end of the line of `k` for a process that will never move, on each of the nodes.
 async fn ghost(nodes: &[MemoryNode], number: u64) {
-    let request = LineRequest {
-        key: Key::new("k").unwrap(),
-        action: LineAction::Join {
+    for node in nodes {
+        let action = LineAction::Join {
             member: Member(number),
             active: 1,
             evicts: None,
-        },
-    };
-    for node in nodes {
-        let mut session = node.connect().await.unwrap();
-        session.line(slice::from_ref(&request)).await.unwrap();
+        };
+        ask(node, action).await;
     }
+}
+
+/// Returns how many processes stand in the line of `k` at each node.
+async fn standing(nodes: &[MemoryNode]) -> Vec<u32> {
+    let mut standing = Vec::new();
+    for node in nodes {
+        match ask(node, LineAction::Count).await {
+            LineAnswer::Waiting(count) => standing.push(count),
+            other => panic!("{other:?}"),
+        }
+    }
+    standing
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,6 +241,48 @@ async fn processes_that_are_dead_lose_their_places() {
         );
         assert!(after < MS(6000), "{after:?}");
     }
+}
+
+/// Nobody sees a held key lie free, so nobody finds out by looking that the first of the line is dead.
+#[tokio::test(start_paused = true)]
+async fn places_for_which_nobody_asks_are_forgotten() {
+    let nodes = three_nodes();
+    let processes = processes(&nodes, 2).await;
+    let _held = processes[0].lock("k").await.unwrap();
+    ghost(&nodes, 1).await;
+    let _waiting = tokio::spawn(processes[1].lock("k").options(patient()).into_future());
+    sleep(Duration::from_secs(24)).await;
+    assert_eq!(standing(&nodes).await.iter().max(), Some(&2));
+    sleep(Duration::from_secs(12)).await;
+    assert_eq!(standing(&nodes).await.iter().sum::<u32>(), 1);
+}
+
+/// Who has come while the node of the line was away waits at another one, and goes there with a look.
+#[tokio::test(start_paused = true)]
+async fn there_is_one_line_again_soon_after_the_return_of_its_node() {
+    let nodes = three_nodes();
+    let processes = processes(&nodes, 2).await;
+    let _held = processes[0].lock("k").await.unwrap();
+    ghost(&nodes, 1).await;
+    let wait = || tokio::spawn(processes[1].lock("k").options(patient()).into_future());
+    let first = wait();
+    settle().await;
+    let usual = standing(&nodes).await;
+    let node = usual.iter().position(|it| *it == 2).unwrap();
+    first.abort();
+    settle().await;
+
+    nodes[node].set_down(true);
+    // It finds out with the next request.
+    drop(processes[1].lock("other").await.unwrap());
+    settle().await;
+    let _second = wait();
+    settle().await;
+    nodes[node].set_down(false);
+    let elsewhere = standing(&nodes).await;
+    assert_eq!((elsewhere[node], elsewhere.iter().sum()), (1, 4));
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(standing(&nodes).await, usual);
 }
 
 /// The line is lost, and another first than the one that knows of it stands in the new one.

@@ -125,6 +125,26 @@ async fn without_the_rights_of_a_line_there_is_a_lock_without_an_order() {
 }
 
 #[tokio::test]
+async fn places_for_which_nobody_asks_are_forgotten() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let cli = Cli::of(servers.get(0));
+    let [holder, waiter] = [servers.builder().build(), servers.builder().build()];
+    let (holder, waiter) = (holder.await.unwrap(), waiter.await.unwrap());
+    let _held = holder.lock("k").await.unwrap();
+    let now = cli.run(&["TIME"]);
+    let now = now.lines().next().unwrap();
+    for (place, name, seen) in [("1", "dead", "1"), ("2", "alive", now)] {
+        cli.run(&["ZADD", "redlock:line:{k}", place, name]);
+        cli.run(&["ZADD", "redlock:line:{k}:seen", seen, name]);
+    }
+    let waiting = tokio::spawn(waiter.lock("k").wait(MINUTE).into_future());
+    let is_forgotten = || cli.run(&["ZRANGE", "redlock:line:{k}", "0", "0"]) == "alive";
+    eventually("the dead one is forgotten", is_forgotten).await;
+    eventually("the waiter stands behind", || standing(&servers) == 2).await;
+    waiting.abort();
+}
+
+#[tokio::test]
 async fn a_line_is_forgotten_when_nobody_waits_in_it_any_more() {
     let servers = RedisServers::spawn(1).unwrap();
     let cli = Cli::of(servers.get(0));

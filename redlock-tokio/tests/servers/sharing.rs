@@ -50,7 +50,6 @@ fn acquire(lease: u128, millis: u64) -> Operation {
         token: token(lease),
         ttl: ttl(millis),
         fence: None,
-        gathers: false,
     }
 }
 

@@ -123,19 +123,13 @@ impl Server {
         }
         let now = self.millis(at);
         Ok(match command.operation() {
-            Operation::Acquire {
-                token,
-                ttl,
-                fence,
-                gathers,
-            } => {
+            Operation::Acquire { token, ttl, fence } => {
                 let is_repair = command.key_count() > 1;
                 let is_taken = |key: &Key| {
                     let is_own = is_repair && self.has(now, key, token);
                     !is_own && self.all_live(now, key).next().is_some()
                 };
-                let taken = command.keys().position(is_taken);
-                if taken.is_some() && !gathers {
+                if command.keys().any(is_taken) {
                     return Ok(Vote::Denied);
                 }
                 let entry = Entry {
@@ -145,13 +139,8 @@ impl Server {
                     set_at: at,
                     ttl,
                 };
-                for key in command.keys().take(taken.unwrap_or(usize::MAX)) {
-                    if !(gathers && self.has(now, key, token)) {
-                        self.store.set(at, key, entry);
-                    }
-                }
-                if taken.is_some() {
-                    return Ok(Vote::Denied);
+                for key in command.keys() {
+                    self.store.set(at, key, entry);
                 }
                 fence.map_or(Vote::Granted, |fence| {
                     self.raise_counters(at, command, fence)

@@ -120,7 +120,6 @@ fn repair_of(driven: &Driven, fence: u64) -> (NodeSet, Operation) {
         token: driven.lease.token(),
         ttl: config().validity.ttl(),
         fence: Some(FencingToken::new(fence)),
-        gathers: false,
     };
     (only(&[3]), operation)
 }

@@ -129,12 +129,7 @@ impl Story<'_> {
                 ttl,
                 fence,
             },
-            None => Operation::Acquire {
-                token,
-                ttl,
-                fence,
-                gathers: false,
-            },
+            None => Operation::Acquire { token, ttl, fence },
         });
         let mut asked = start;
         let mut fencing = false;

@@ -210,15 +210,7 @@ impl Story<'_> {
                         repaired = repaired.union(lost);
                         if !lost.is_empty() {
                             let ttl = at_least(keys_until, now).max(ttl);
-                            self.send_to(
-                                lost,
-                                Operation::Acquire {
-                                    token,
-                                    ttl,
-                                    fence,
-                                    gathers: false,
-                                },
-                            );
+                            self.send_to(lost, Operation::Acquire { token, ttl, fence });
                         }
                         if let (Some(fence), Some((request, asked))) = (fence, fenced_by)
                             && just_extended
@@ -248,12 +240,7 @@ impl Story<'_> {
     ) {
         if is_first && !denied.is_empty() {
             let ttl = at_least(keys_until, now).max(self.config.validity.ttl());
-            let acquire = Operation::Acquire {
-                token,
-                ttl,
-                fence,
-                gathers: false,
-            };
+            let acquire = Operation::Acquire { token, ttl, fence };
             self.send_to(denied, acquire);
         }
     }

@@ -5,7 +5,7 @@ use tokio::sync::{
     RwLock, Semaphore,
 };
 
-use crate::{Result, access::Access, contestant::Contestant, policy::Policy};
+use crate::{Result, access::Access, contestant::Contestant};
 
 /// Tokio's own locks: the floor for tasks of one process. There is one key.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub(crate) enum Held {
 impl Contestant for InProcess {
     type Held = Held;
 
-    async fn connect(_urls: &[String], _policy: Policy) -> Result<Self> {
+    async fn connect(_urls: &[String]) -> Result<Self> {
         Ok(Self::Lock(Arc::default()))
     }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 use deadpool_redis::{Config, Runtime};
 use redlock_tokio::{Durability, LockGuard, Redlock, RedlockBuilder, ReleaseOutcome};
 
-use crate::{Result, access::Access, contestant::Contestant, policy::Policy};
+use crate::{Result, access::Access, contestant::Contestant};
 
 /// Longer than any cell is measured.
 const WAIT: Duration = Duration::from_secs(60);
@@ -29,10 +29,10 @@ pub(crate) struct Shared {
 }
 
 impl Ours {
-    async fn build(builder: RedlockBuilder, policy: Policy) -> Result<Self> {
-        let builder = policy.configure(builder).wait(WAIT);
+    async fn build(builder: RedlockBuilder) -> Result<Self> {
         Ok(Self(
             builder
+                .wait(WAIT)
                 .durability(Durability::AssumedForTests)
                 .build()
                 .await?,
@@ -43,8 +43,8 @@ impl Ours {
 impl Contestant for Ours {
     type Held = LockGuard;
 
-    async fn connect(urls: &[String], policy: Policy) -> Result<Self> {
-        Self::build(Redlock::builder().nodes(urls), policy).await
+    async fn connect(urls: &[String]) -> Result<Self> {
+        Self::build(Redlock::builder().nodes(urls)).await
     }
 
     async fn acquire(&self, key: &str) -> Result<LockGuard> {
@@ -63,14 +63,14 @@ impl Contestant for Ours {
 impl Contestant for OverPools {
     type Held = LockGuard;
 
-    async fn connect(urls: &[String], policy: Policy) -> Result<Self> {
+    async fn connect(urls: &[String]) -> Result<Self> {
         let mut pools = Vec::new();
         for url in urls {
             let pool = Config::from_url(url).create_pool(Some(Runtime::Tokio1))?;
             pools.push((url.clone(), pool));
         }
         let builder = Redlock::builder().pools(pools);
-        Ok(Self(Ours::build(builder, policy).await?))
+        Ok(Self(Ours::build(builder).await?))
     }
 
     async fn acquire(&self, key: &str) -> Result<LockGuard> {
@@ -85,8 +85,8 @@ impl Contestant for OverPools {
 impl Contestant for SeveralKeys {
     type Held = LockGuard;
 
-    async fn connect(urls: &[String], policy: Policy) -> Result<Self> {
-        Ok(Self(Ours::connect(urls, policy).await?))
+    async fn connect(urls: &[String]) -> Result<Self> {
+        Ok(Self(Ours::connect(urls).await?))
     }
 
     async fn acquire(&self, keys: &str) -> Result<LockGuard> {
@@ -101,9 +101,9 @@ impl Contestant for SeveralKeys {
 impl Contestant for Shared {
     type Held = LockGuard;
 
-    async fn connect(urls: &[String], policy: Policy) -> Result<Self> {
+    async fn connect(urls: &[String]) -> Result<Self> {
         Ok(Self {
-            ours: Ours::connect(urls, policy).await?,
+            ours: Ours::connect(urls).await?,
             access: Access::Lock,
         })
     }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{plain::Plain, wire};
-use crate::{Result, contestant::Contestant, policy::Policy};
+use crate::{Result, contestant::Contestant};
 
 /// The floor for a lock that polls: try, take back what was set, sleep a little, try again.
 ///
@@ -13,7 +13,7 @@ pub(crate) struct Polling(Plain);
 impl Contestant for Polling {
     type Held = String;
 
-    async fn connect(urls: &[String], _policy: Policy) -> Result<Self> {
+    async fn connect(urls: &[String]) -> Result<Self> {
         Ok(Self(Plain::connect(urls).await?))
     }
 

@@ -1,7 +1,7 @@
 use ::rslock::{LockGuard, LockManager};
 
 use super::wire;
-use crate::{Result, contestant::Contestant, policy::Policy};
+use crate::{Result, contestant::Contestant};
 
 /// The [rslock](::rslock) crate, with its own settings, except that Nagle's algorithm is off. Its
 /// `acquire` tries until it succeeds; all that it does waits for all nodes.
@@ -11,7 +11,7 @@ pub(crate) struct Rslock(LockManager);
 impl Contestant for Rslock {
     type Held = LockGuard;
 
-    async fn connect(urls: &[String], _policy: Policy) -> Result<Self> {
+    async fn connect(urls: &[String]) -> Result<Self> {
         let clients = urls.iter().map(|url| wire::client(url));
         let clients = clients.collect::<Result<_>>()?;
         Ok(Self(LockManager::from_clients(clients)))

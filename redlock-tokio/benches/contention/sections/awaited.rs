@@ -8,9 +8,7 @@ use crate::{
     args::Args,
     contestant::Contestant,
     contestants::{Ours, Plain},
-    nodes,
-    policy::Policy,
-    table,
+    nodes, table,
     test_bed::{NODES, TestBed},
     times::Times,
 };
@@ -52,7 +50,7 @@ pub(super) fn measure(bed: &TestBed, args: &Args, numbers: &[usize]) -> Result<(
 
 async fn wait(bed: &TestBed, args: &Args, count: usize) -> Result<(f64, Times)> {
     let foreigner = Plain::connect(&bed.urls).await?;
-    let contestant = Ours::connect(&bed.urls, Policy::default()).await?;
+    let contestant = Ours::connect(&bed.urls).await?;
     let keys: Vec<_> = (0..count).map(|_| bed.new_key()).collect();
     let mut waiting = JoinSet::new();
     for key in &keys {

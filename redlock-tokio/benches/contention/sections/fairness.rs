@@ -9,7 +9,6 @@ use crate::{
     contestants::Name,
     history::History,
     order::{Order, Stay},
-    policy::Policy,
     table,
     test_bed::{Outcome, TestBed},
 };
@@ -110,11 +109,10 @@ struct Share {
     shut_out_ms: f64,
 }
 
-/// The outcome of one mix under one policy.
+/// The outcome of one mix.
 #[derive(Serialize)]
 pub(crate) struct Fair {
     mix: usize,
-    policy: Policy,
     run: usize,
     entries_per_s: f64,
     busy: f64,
@@ -142,11 +140,9 @@ pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize]) -> Vec<Fair> 
             if !mixes.is_empty() && !mixes.contains(&number) {
                 continue;
             }
-            for &policy in &args.policies {
-                match Fair::measure(bed, mix, number, policy, run, args.time) {
-                    Ok(fair) => fairness.push(fair),
-                    Err(error) => println!("NOT RUN: {mix}: {error}\n"),
-                }
+            match Fair::measure(bed, mix, number, run, args.time) {
+                Ok(fair) => fairness.push(fair),
+                Err(error) => println!("NOT RUN: {mix}: {error}\n"),
             }
         }
     }
@@ -165,9 +161,8 @@ pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize]) -> Vec<Fair> 
 }
 
 impl Fair {
-    const HEADER: [&str; 13] = [
+    const HEADER: [&str; 12] = [
         "mix",
-        "policy",
         "entries/s",
         "busy",
         "commands/s",
@@ -185,11 +180,10 @@ impl Fair {
         bed: &TestBed,
         mix: &Mix,
         number: usize,
-        policy: Policy,
         run: usize,
         time: Duration,
     ) -> Result<Self> {
-        let orders = mix.orders(bed, policy);
+        let orders = mix.orders(bed);
         let outcome = bed.carry_out(&orders, time)?;
         let Outcome {
             processes,
@@ -221,7 +215,6 @@ impl Fair {
         let others = all.tasks().saturating_sub(1) as f64;
         Ok(Self {
             mix: number,
-            policy,
             run,
             entries_per_s: all.entries() as f64 / all.seconds(),
             busy,
@@ -231,13 +224,12 @@ impl Fair {
         })
     }
 
-    fn rows(&self) -> impl Iterator<Item = [String; 13]> {
+    fn rows(&self) -> impl Iterator<Item = [String; 12]> {
         let ms = |ms: f64| table::time(ms * 1e3);
         self.shares.iter().enumerate().map(move |(index, share)| {
             let of_all = |text: String| if index == 0 { text } else { String::new() };
             [
                 of_all(self.mix.to_string()),
-                of_all(self.policy.to_string()),
                 of_all(format!("{:.0}", self.entries_per_s)),
                 of_all(format!("{:.1} %", self.busy * 100.0)),
                 of_all(format!("{:.0}", self.commands_per_s)),
@@ -275,7 +267,7 @@ impl Share {
 }
 
 impl Mix {
-    fn orders(&self, bed: &TestBed, policy: Policy) -> Vec<Order> {
+    fn orders(&self, bed: &TestBed) -> Vec<Order> {
         // Which redis-semaphore puts in front of its keys.
         let key = |_| format!("mutex:{}", bed.new_key());
         let keys: Vec<_> = (0..self.keys).map(key).collect();
@@ -288,7 +280,6 @@ impl Mix {
                         .map(|url| group.url(url))
                         .collect(),
                     contestant: group.contestant,
-                    policy,
                     key: match group.contestant {
                         Name::OursSeveralKeys => keys.join(","),
                         _ => keys[process % self.keys].clone(),

@@ -8,7 +8,6 @@ use crate::{
     args::Args,
     contestant::Contestant,
     contestants::{Name, Ours, Plain, Polling, Rslock},
-    policy::Policy,
     table,
     test_bed::{NODES, TestBed},
     times::{Summary, Times},
@@ -99,7 +98,7 @@ fn watch(bed: &TestBed, contestant: Name) -> Result<Foreign> {
 
 async fn waits<C: Contestant>(bed: &TestBed) -> Result<(Times, Times)> {
     let foreigner = Plain::connect(&bed.urls).await?;
-    let contestant = C::connect(&bed.urls, Policy::default()).await?;
+    let contestant = C::connect(&bed.urls).await?;
     // Connections are opened, scripts loaded.
     let key = bed.new_key();
     let held = contestant.acquire(&key).await?;

@@ -8,7 +8,6 @@ use crate::{
     contestants::Name,
     history::{History, TaskHistory},
     order::{Order, Stay},
-    policy::Policy,
     table,
     test_bed::{NODES, TestBed},
     times::Summary,
@@ -149,7 +148,6 @@ impl Crowd {
         let order = |group: &Group| Order {
             urls: bed.urls.clone(),
             contestant,
-            policy: Policy::default(),
             key: key.clone(),
             access: group.access,
             tasks: group.tasks,

@@ -239,18 +239,31 @@ impl LeaseCell {
     /// lines.
     pub(super) fn rejoin_at(self: &Arc<Self>, state: &mut CellState, now: Timestamp, node: NodeId) {
         self.change_places(state, now, |has_line, place| {
-            (has_line == node).then(|| place.handle_call()).flatten()
+            (*has_line == node).then(|| place.handle_call()).flatten()
         });
     }
 
-    /// Takes the end of a look of the lease.
+    /// Takes the end of a look of the lease. If another node has the line by now, the place is there from now on: whoever
+    /// stayed at the old node could wait behind those who have moved.
     pub(super) fn handle_look(
         self: &Arc<Self>,
         state: &mut CellState,
         now: Timestamp,
         is_free: bool,
     ) {
-        self.change_places(state, now, |_, place| place.handle_look(now, is_free));
+        let client = &self.client;
+        let (mut keys, active) = (lines_of(&self.keys), self.active());
+        self.change_places(state, now, |node, place| {
+            let key = keys.next();
+            let step = place.handle_look(now, is_free)?;
+            let has_line = key.and_then(|key| line::node_of(key, &client.lanes, now));
+            let Some((key, has_line)) = key.zip(has_line).filter(|(_, it)| it != node) else {
+                return Some(step);
+            };
+            client.leave_one_line(key, *node, active);
+            *node = has_line;
+            Some(Step::Join { evicts: None })
+        });
     }
 
     /// Does what is due for the places.
@@ -262,7 +275,7 @@ impl LeaseCell {
         self: &Arc<Self>,
         state: &mut CellState,
         now: Timestamp,
-        mut change: impl FnMut(NodeId, &mut Place) -> Option<Step>,
+        mut change: impl FnMut(&mut NodeId, &mut Place) -> Option<Step>,
     ) {
         let count = state.placed.as_ref().map_or(0, |it| it.places.len());
         for index in 0..count {
@@ -270,7 +283,7 @@ impl LeaseCell {
                 .placed
                 .as_mut()
                 .and_then(|it| it.places.get_mut(index));
-            let step = place.and_then(|(node, place)| change(*node, place));
+            let step = place.and_then(|(node, place)| change(node, place));
             self.take_step(state, now, index, step);
         }
     }
@@ -279,17 +292,17 @@ impl LeaseCell {
 impl Client {
     /// Gives places up. Whoever is among the first because of that is called.
     pub(super) fn leave_line(&self, keys: &KeySet, placed: &Placed) {
-        let action = LineAction::Leave {
-            member: self.lines.member,
-            active: placed.active,
-        };
         for (key, (node, _)) in lines_of(keys).zip(&placed.places) {
-            let request = LineRequest {
-                key: key.clone(),
-                action,
-            };
-            self.lanes[node.index()].send_to_line(request, LineReply::to_nobody());
+            self.leave_one_line(key, *node, placed.active);
         }
+    }
+
+    fn leave_one_line(&self, key: &Key, node: NodeId, active: u32) {
+        let member = self.lines.member;
+        let action = LineAction::Leave { member, active };
+        let key = key.clone();
+        let request = LineRequest { key, action };
+        self.lanes[node.index()].send_to_line(request, LineReply::to_nobody());
     }
 }
 

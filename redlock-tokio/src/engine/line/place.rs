@@ -19,7 +19,7 @@ const FIRST_CHECK: Duration = Duration::from_secs(1);
 /// The longest time between two looks, and between two messages to the node of the line.
 pub(crate) const LONGEST_CHECK: Duration = Duration::from_secs(10);
 
-/// So many looks in a row must find the key free before the first of the line loses its place.
+/// So many looks must find the key free before the first of the line loses its place.
 const LOOKS_TO_EVICT: u32 = 2;
 
 /// After so many, the process tries by itself, whatever the node of the line says.
@@ -67,9 +67,10 @@ pub(crate) struct Place {
     /// How often to ask for the place if the node does not call.
     polls: Duration,
     is_called: bool,
-    /// The time to the next look.
+    /// When to look next, and the time between that look and the one after it.
+    look_at: Timestamp,
     interval: Duration,
-    /// How many looks in a row have found the key free, and the first of the line at that time.
+    /// How many looks have found the key free, and the first of the line at the last look.
     idle: (u32, Option<Member>),
     /// How many requests in a row were not answered.
     failures: u32,
@@ -86,7 +87,6 @@ enum State {
     Behind {
         first: Option<Member>,
         ask_at: Timestamp,
-        look_at: Timestamp,
     },
     Looking {
         first: Option<Member>,
@@ -106,6 +106,7 @@ impl Place {
             active,
             polls,
             is_called: false,
+            look_at: Timestamp::ZERO,
             interval: FIRST_CHECK,
             idle: (0, None),
             failures: 0,
@@ -159,10 +160,7 @@ impl Place {
                 *called = true;
                 None
             }
-            State::Behind { .. } | State::Looking { .. } => {
-                self.interval = FIRST_CHECK;
-                Some(self.ask(None))
-            }
+            State::Behind { .. } | State::Looking { .. } => Some(self.ask_anew()),
             State::Active { .. } => None,
         }
     }
@@ -172,8 +170,7 @@ impl Place {
         match self.state {
             State::Active { .. } => None,
             State::Joining { .. } | State::Behind { .. } | State::Looking { .. } => {
-                self.interval = FIRST_CHECK;
-                Some(self.ask(None))
+                Some(self.ask_anew())
             }
         }
     }
@@ -181,9 +178,7 @@ impl Place {
     /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next.
     pub(crate) fn timeout(&self) -> Option<Timestamp> {
         match self.state {
-            State::Behind {
-                ask_at, look_at, ..
-            } => Some(ask_at.min(look_at)),
+            State::Behind { ask_at, .. } => Some(ask_at.min(self.look_at)),
             State::Active { ask_at } => Some(ask_at),
             State::Joining { .. } | State::Looking { .. } => None,
         }
@@ -192,7 +187,7 @@ impl Place {
     /// Looks whether the key lies free, since a call may be lost, or the first of the line be dead. Or only asks.
     pub(crate) fn handle_timeout(&mut self, now: Timestamp) -> Option<Step> {
         match &mut self.state {
-            State::Behind { first, look_at, .. } if *look_at <= now => {
+            State::Behind { first, .. } if self.look_at <= now => {
                 self.state = State::Looking { first: *first };
                 Some(Step::Look)
             }
@@ -211,7 +206,9 @@ impl Place {
             return None;
         };
         let (looks, of) = self.idle;
-        self.idle = (if is_free { looks + 1 } else { 0 }, first);
+        // A key that is taken may be taken by those who stand in no line, or in another one. So that alone is no sign of life.
+        let looks = if of == first || is_free { looks } else { 0 };
+        self.idle = (looks + u32::from(is_free), first);
         if is_free {
             self.interval = FIRST_CHECK;
         }
@@ -234,18 +231,23 @@ impl Place {
     }
 
     fn fall_behind(&mut self, now: Timestamp, first: Option<Member>) {
-        let look_at = now.saturating_add(self.interval);
+        if self.look_at <= now {
+            self.look_at = now.saturating_add(self.interval);
+            self.interval = (2 * self.interval).min(LONGEST_CHECK);
+        }
         let ask_at = if self.is_called {
-            look_at
+            self.look_at
         } else {
-            look_at.min(now.saturating_add(self.polls))
+            now.saturating_add(self.polls)
         };
-        self.state = State::Behind {
-            first,
-            ask_at,
-            look_at,
-        };
-        self.interval = (2 * self.interval).min(LONGEST_CHECK);
+        self.state = State::Behind { first, ask_at };
+    }
+
+    /// Asks after something has happened that makes a look necessary soon.
+    fn ask_anew(&mut self) -> Step {
+        self.look_at = Timestamp::ZERO;
+        self.interval = FIRST_CHECK;
+        self.ask(None)
     }
 
     fn ask(&mut self, evicts: Option<Member>) -> Step {
@@ -287,5 +289,36 @@ mod tests {
             place.handle_standing(Timestamp::ZERO, standing(1, is_called));
             assert_eq!(place.timeout(), Some(Timestamp::ZERO.saturating_add(due)));
         }
+    }
+
+    #[test]
+    fn a_process_that_asks_for_its_place_looks_as_often_as_others() {
+        let (mut place, _) = Place::join(1, Duration::from_millis(50));
+        let mut looks = Vec::new();
+        for millis in (0..8000).step_by(50) {
+            let now = Timestamp::ZERO.saturating_add(Duration::from_millis(millis));
+            if place.handle_timeout(now) == Some(Step::Look) {
+                looks.push(millis);
+                place.handle_look(now, false);
+            }
+            place.handle_standing(now, standing(1, false));
+        }
+        assert_eq!(looks, [1000, 3000, 7000]);
+    }
+
+    /// Somebody else keeps the key busy, and the first of this line is never seen to leave it.
+    #[test]
+    fn two_looks_at_a_free_key_evict_the_first_although_the_key_was_taken_between_them() {
+        let (mut place, _) = Place::join(1, Duration::ZERO);
+        let mut now = Timestamp::ZERO;
+        let evicting = [true, false, false, true].map(|is_free| {
+            place.handle_standing(now, standing(1, true));
+            now = now.saturating_add(LONGEST_CHECK);
+            assert_eq!(place.handle_timeout(now), Some(Step::Look));
+            place.handle_look(now, is_free)
+        });
+        let evicts = Some(FIRST);
+        assert_eq!(evicting[3], Some(Step::Join { evicts }));
+        assert_eq!(evicting[..3], [Some(Step::Join { evicts: None }); 3]);
     }
 }

@@ -15,8 +15,12 @@ pub(super) struct Lines {
     sweep_at: usize,
 }
 
-struct Line {
-    places: Vec<(Member, Option<FreedNotifier>)>,
+#[derive(Default)]
+struct Line(Vec<Place>);
+
+struct Place {
+    member: Member,
+    notifier: Option<FreedNotifier>,
     expires_at: Timestamp,
 }
 
@@ -43,24 +47,25 @@ impl Lines {
                 active,
                 evicts,
             } => {
-                let line = self.by_key.entry(key.clone()).or_insert_with(Line::new);
-                if line.expires_at <= now {
-                    line.places.clear();
-                }
-                if evicts.is_some() && line.places.first().map(|(it, _)| *it) == evicts {
-                    line.places.remove(0);
+                let line = self.by_key.entry(key.clone()).or_default();
+                let own = Place {
+                    member,
+                    notifier: by.cloned(),
+                    expires_at: now.saturating_add(LineRequest::LIFETIME),
+                };
+                let first = line.0.first().map(|it| it.member);
+                let evicted = evicts.filter(|it| first == Some(*it));
+                let before = line.0.len();
+                line.0
+                    .retain(|it| it.member == member || it.is_kept(now, evicted));
+                if line.0.len() < before {
                     call(line.last_active(active).filter(|it| Some(it) != by));
                 }
-                let place = line.place_of(member);
-                let ahead = place.unwrap_or(line.places.len());
-                line.places.splice(
-                    ahead..(ahead + 1).min(line.places.len()),
-                    [(member, by.cloned())],
-                );
-                line.expires_at = now.saturating_add(LineRequest::LIFETIME);
+                let ahead = line.place_of(member).unwrap_or(line.0.len());
+                line.0.splice(ahead..(ahead + 1).min(line.0.len()), [own]);
                 LineAnswer::Standing {
                     ahead: ahead as u32,
-                    first: line.places[0].0,
+                    first: line.0[0].member,
                     is_called: by.is_some(),
                 }
             }
@@ -68,46 +73,48 @@ impl Lines {
                 if let Some(line) = self.by_key.get_mut(key)
                     && let Some(place) = line.place_of(member)
                 {
-                    line.places.remove(place);
+                    line.0.remove(place);
                     if place < active as usize {
                         call(line.last_active(active));
                     }
-                    if line.places.is_empty() {
+                    if line.0.is_empty() {
                         self.by_key.remove(key);
                     }
                 }
                 LineAnswer::Left
             }
             LineAction::Count => {
-                let line = self.by_key.get(key).filter(|line| now < line.expires_at);
-                LineAnswer::Waiting(line.map_or(0, |line| line.places.len() as u32))
+                LineAnswer::Waiting(self.by_key.get(key).map_or(0, |line| line.waiting(now)))
             }
         }
     }
 
     fn sweep(&mut self, now: Timestamp) {
         if self.by_key.len() >= self.sweep_at.max(FEWEST) {
-            self.by_key.retain(|_, line| now < line.expires_at);
+            self.by_key.retain(|_, line| line.waiting(now) > 0);
             self.sweep_at = self.by_key.len() * 2;
         }
     }
 }
 
 impl Line {
-    fn new() -> Self {
-        Self {
-            places: Vec::new(),
-            expires_at: Timestamp::ZERO,
-        }
+    fn place_of(&self, member: Member) -> Option<usize> {
+        self.0.iter().position(|it| it.member == member)
     }
 
-    fn place_of(&self, member: Member) -> Option<usize> {
-        self.places.iter().position(|(it, _)| *it == member)
+    fn waiting(&self, now: Timestamp) -> u32 {
+        self.0.iter().filter(|it| now < it.expires_at).count() as u32
     }
 
     /// Returns the last of those that may try.
     fn last_active(&self, active: u32) -> Option<FreedNotifier> {
-        let (_, notifier) = self.places.get((active as usize).checked_sub(1)?)?;
-        notifier.clone()
+        let place = self.0.get((active as usize).checked_sub(1)?)?;
+        place.notifier.clone()
+    }
+}
+
+impl Place {
+    fn is_kept(&self, now: Timestamp, evicted: Option<Member>) -> bool {
+        now < self.expires_at && Some(self.member) != evicted
     }
 }

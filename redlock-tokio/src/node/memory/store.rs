@@ -69,17 +69,8 @@ impl Store {
             return self.execute_for_reader(now, command);
         }
         Ok(match command.operation() {
-            Operation::Acquire {
-                ttl,
-                fence,
-                gathers,
-                ..
-            } => {
-                let has_all = if gathers {
-                    self.gather(now, command, ttl)
-                } else {
-                    self.set_all(now, command, ttl)
-                };
+            Operation::Acquire { ttl, fence, .. } => {
+                let has_all = self.set_all(now, command, ttl);
                 self.vote_and_raise(now, command, has_all, fence)
             }
             Operation::Adopt { ttl, fence, .. } => {
@@ -250,22 +241,6 @@ impl Store {
             None => Vote::Granted,
             Some(fence) => self.raise_counters(now, command, fence),
         }
-    }
-
-    /// Sets the keys in their order, up to the first that has another value. Returns whether all have the token now.
-    fn gather(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> bool {
-        self.sweep(now);
-        let expires_at = now.saturating_add(ttl.as_duration());
-        for key in command.keys() {
-            if self.has(now, key, command) {
-                continue;
-            }
-            if self.live(now, key).is_some() {
-                return false;
-            }
-            self.insert(key.clone(), command.value(), expires_at);
-        }
-        true
     }
 
     fn extend(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> Vote {

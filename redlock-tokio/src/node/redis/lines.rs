@@ -1,4 +1,5 @@
-//! The line of a key on a server: a sorted set of the processes that wait, and a channel on which each is called.
+//! The line of a key on a server: a sorted set of the processes that wait, and a channel on which each is called. Beside it is
+//! another one that says when each of them has asked last, in seconds of the server's clock.
 
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
 
@@ -8,28 +9,34 @@ use crate::{
     node::{LineAction, LineAnswer, LineRequest, Member, NodeError},
 };
 
-/// Takes a place at the end, after the member that loses its own, if any. Returns the place and the first of the line.
-const JOIN: &str = "local line, member, evicted, active = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]) \
-    local function at(place) \
-      return redis.call('ZRANGE', line, place, place)[1] \
+/// Takes a place at the end, after those that lose their own. Returns the place and the first of the line.
+const JOIN: &str = "local line, seen, member, active = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3]) \
+    local now = redis.call('TIME')[1] \
+    redis.call('ZADD', seen, now, member) \
+    local gone = redis.call('ZRANGE', seen, '-inf', now - ARGV[4] / 1000, 'BYSCORE') \
+    if redis.call('ZRANGE', line, 0, 0)[1] == ARGV[2] then \
+      table.insert(gone, ARGV[2]) \
     end \
-    if evicted ~= '' and at(0) == evicted then \
-      redis.call('ZREM', line, evicted) \
-      local called = at(active - 1) \
-      if called and called ~= member then \
-        redis.pcall('PUBLISH', ARGV[5] .. called, ARGV[6]) \
-      end \
+    for _, it in ipairs(gone) do \
+      redis.call('ZREM', line, it) \
+      redis.call('ZREM', seen, it) \
+    end \
+    local called = redis.call('ZRANGE', line, active - 1, active - 1)[1] \
+    if #gone > 0 and called and called ~= member then \
+      redis.pcall('PUBLISH', ARGV[5] .. called, ARGV[6]) \
     end \
     if not redis.call('ZSCORE', line, member) then \
       local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2] or 0 \
       redis.call('ZADD', line, last + 1, member) \
     end \
     redis.call('PEXPIRE', line, ARGV[4]) \
-    return {redis.call('ZRANK', line, member), at(0)}";
+    redis.call('PEXPIRE', seen, ARGV[4]) \
+    return {redis.call('ZRANK', line, member), redis.call('ZRANGE', line, 0, 0)[1]}";
 
 /// Gives up the place, and calls the one who is among the first `active` because of that.
 const LEAVE: &str = "local line, active = KEYS[1], tonumber(ARGV[2]) \
     local place = redis.call('ZRANK', line, ARGV[1]) \
+    redis.call('ZREM', KEYS[2], ARGV[1]) \
     if place then \
       redis.call('ZREM', line, ARGV[1]) \
       local called = redis.call('ZRANGE', line, active - 1, active - 1)[1] \
@@ -108,7 +115,8 @@ pub(super) fn read(
 
 fn script(script: &str, line: &[u8]) -> Cmd {
     let mut cmd = Cmd::new();
-    cmd.arg("EVAL").arg(script).arg(1).arg(line);
+    let seen = [line, b":seen"].concat();
+    cmd.arg("EVAL").arg(script).arg(2).arg(line).arg(seen);
     cmd
 }
 

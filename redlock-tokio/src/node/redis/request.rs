@@ -216,13 +216,8 @@ impl Request {
         let has_several = command.has_several_keys();
         match command.operation() {
             Operation::Probe { .. } => self.push_probe(position, command),
-            Operation::Acquire { gathers, fence, .. } if has_several => {
-                let script = if gathers {
-                    &script::GATHER
-                } else {
-                    &script::ACQUIRE_ALL
-                };
-                self.push_all_keys(Ask::AcquireAll, script, position, command);
+            Operation::Acquire { fence, .. } if has_several => {
+                self.push_all_keys(Ask::AcquireAll, &script::ACQUIRE_ALL, position, command);
                 if fence.is_some() {
                     self.push(Ask::FenceAll, self.encoder.fence_all(command), position);
                 }

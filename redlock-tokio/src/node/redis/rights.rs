@@ -71,8 +71,8 @@ const READER: [&str; 12] = [
 ];
 
 /// The commands that a line needs.
-const LINE: [&str; 8] = [
-    "EVAL", "ZRANGE", "ZREM", "ZSCORE", "ZADD", "PEXPIRE", "ZRANK", "ZCARD",
+const LINE: [&str; 9] = [
+    "EVAL", "TIME", "ZRANGE", "ZREM", "ZSCORE", "ZADD", "PEXPIRE", "ZRANK", "ZCARD",
 ];
 
 /// The number of replies to [`ask`].

@@ -152,19 +152,6 @@ pub(super) static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Sets the keys in their order, up to the first that exists with another value. Then the script ends with nil.
-pub(super) static GATHER: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "local found = redis.call('MGET', unpack(KEYS)) \
-         for i, key in ipairs(KEYS) do \
-           if found[i] ~= ARGV[1] and not redis.call('SET', key, ARGV[1], 'NX', 'PX', ARGV[2]) then \
-             return false \
-           end \
-         end \
-         return 1",
-    )
-});
-
 /// Extends all keys if all have the token. Returns the least time that one of them had left, or `-`.
 pub(super) static EXTEND_ALL: LazyLock<Script> = LazyLock::new(|| {
     Script::new(

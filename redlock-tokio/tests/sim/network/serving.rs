@@ -107,10 +107,12 @@ impl Network {
             },
             Request::Line(requests) => {
                 let mut answers = Vec::with_capacity(requests.len());
+                let from = arrival.connection;
+                let connection = self.connections.get(&from);
+                let is_called = connection.is_some_and(|it| it.invalidations.is_some());
                 for request in requests {
-                    let from = arrival.connection;
                     let server = &mut self.servers[server];
-                    let (answer, called) = server.execute_in_line(at, from, request);
+                    let (answer, called) = server.execute_in_line(at, from, is_called, request);
                     answers.push(answer);
                     if let Some(called) = called {
                         self.seen.note(Seen::CalledInLine);

@@ -15,9 +15,8 @@ pub(super) struct Lines(BTreeMap<Key, Line>);
 
 #[derive(Default)]
 struct Line {
-    places: Vec<(Member, ConnectionId)>,
-    /// In milliseconds of the server's clock.
-    expires_at: u64,
+    /// With the time at which the place expires, in milliseconds of the server's clock.
+    places: Vec<(Member, ConnectionId, u64)>,
 }
 
 impl Server {
@@ -26,13 +25,11 @@ impl Server {
         &mut self,
         at: u64,
         from: ConnectionId,
+        is_called: bool,
         request: &LineRequest,
     ) -> (LineAnswer, Option<ConnectionId>) {
         let now = self.millis(at);
         let line = self.lines.0.entry(request.key.clone()).or_default();
-        if line.expires_at <= now {
-            line.places.clear();
-        }
         let mut called = None;
         let answer = match request.action {
             LineAction::Join {
@@ -40,20 +37,24 @@ impl Server {
                 active,
                 evicts,
             } => {
-                if evicts.is_some() && line.places.first().map(|it| it.0) == evicts {
-                    line.places.remove(0);
+                let first = line.places.first().map(|it| it.0);
+                let evicted = evicts.filter(|it| first == Some(*it));
+                let before = line.places.len();
+                line.places.retain(|&(it, _, expires_at)| {
+                    it == member || (now < expires_at && Some(it) != evicted)
+                });
+                if line.places.len() < before {
                     called = line.last_active(active);
                 }
                 let place = line.place_of(member).unwrap_or(line.places.len());
-                match line.places.get_mut(place) {
-                    Some(own) => own.1 = from,
-                    None => line.places.push((member, from)),
-                }
-                line.expires_at = now + LineRequest::LIFETIME.as_millis() as u64;
+                let expires_at = now + LineRequest::LIFETIME.as_millis() as u64;
+                let end = (place + 1).min(line.places.len());
+                let own = (member, from, expires_at);
+                line.places.splice(place..end, [own]);
                 LineAnswer::Standing {
                     ahead: place as u32,
                     first: line.places[0].0,
-                    is_called: true,
+                    is_called,
                 }
             }
             LineAction::Leave { member, active } => {
@@ -64,7 +65,10 @@ impl Server {
                 }
                 LineAnswer::Left
             }
-            LineAction::Count => LineAnswer::Waiting(line.places.len() as u32),
+            LineAction::Count => {
+                let alive = line.places.iter().filter(|it| now < it.2);
+                LineAnswer::Waiting(alive.count() as u32)
+            }
         };
         (answer, called)
     }

@@ -33,15 +33,6 @@ const LOOK: Duration = Duration::from_millis(50 + 10);
 const PROMPT: u64 = 10 * MILLI;
 
 impl Asked {
-    /// Returns how long the attempt can have taken that won. One that gathers several keys may wait for an eighth of the
-    /// ttl.
-    pub(super) fn longest_attempt(&self) -> Duration {
-        match self.keys {
-            Keys::Several => LAST_ATTEMPT + self.terms.ttl / 8,
-            _ => LAST_ATTEMPT,
-        }
-    }
-
     /// Returns how much later than `wait` the request may end. For a permit, a look and another attempt may follow the first
     /// one.
     fn last_attempt(&self) -> Duration {

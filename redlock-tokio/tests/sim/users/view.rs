@@ -14,7 +14,7 @@ use redlock_tokio::{
 };
 
 use super::{
-    asked::{self, Asked},
+    asked::{self, Asked, LAST_ATTEMPT},
     cancel::Cancel,
     environment::Environment,
     terms::Terms,
@@ -88,7 +88,7 @@ impl View {
             is_given_away: Arc::default(),
             spare: 0,
             since: asked.ticket.since(),
-            held_since: asked.at.max(got_at.saturating_sub(asked.longest_attempt())),
+            held_since: asked.at.max(got_at.saturating_sub(LAST_ATTEMPT)),
             got_at,
             given_back: Arc::default(),
             environment,

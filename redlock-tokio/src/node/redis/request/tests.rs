@@ -13,15 +13,7 @@ fn set(lease: u128) -> Command {
     let token = Nonce::new(lease).token(1);
     let ttl = Ttl::new(Duration::from_secs(1)).unwrap();
     let fence = None;
-    Command::new(
-        key(lease),
-        Operation::Acquire {
-            token,
-            ttl,
-            fence,
-            gathers: false,
-        },
-    )
+    Command::new(key(lease), Operation::Acquire { token, ttl, fence })
 }
 
 fn set_fenced(lease: u128) -> Command {
@@ -30,12 +22,7 @@ fn set_fenced(lease: u128) -> Command {
         panic!("{set:?}");
     };
     let fence = Some(FencingToken::new(7));
-    let operation = Operation::Acquire {
-        token,
-        ttl,
-        fence,
-        gathers: false,
-    };
+    let operation = Operation::Acquire { token, ttl, fence };
     Command::new(key(lease), operation)
 }
 
