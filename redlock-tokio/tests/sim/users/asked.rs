@@ -26,6 +26,9 @@ pub(crate) struct Asked {
 /// until all nodes have answered or are silent.
 pub(super) const LAST_ATTEMPT: Duration = Duration::from_millis(3 * 50 + 10);
 
+/// How much longer a silent node has if a batch before is full, by `KEYS_PER_TIMEOUT` of the lane.
+const FULL_BATCH: Duration = Duration::from_millis(3 * 50);
+
 /// How long a look at all slots of a semaphore takes at most.
 const LOOK: Duration = Duration::from_millis(50 + 10);
 
@@ -148,7 +151,8 @@ impl Asked {
         }
         let registry = &environment.records.registry;
         let stood_still = registry.stood_still_since(&environment.host, self.ticket.since());
-        if attempts.waited > terms.wait.saturating_add(self.last_attempt()) && !stood_still {
+        let limit = terms.wait.saturating_add(self.last_attempt() + FULL_BATCH);
+        if attempts.waited > limit && !stood_still {
             environment.fail(format_args!(
                 "waited longer than {:?}: {attempts}",
                 terms.wait
