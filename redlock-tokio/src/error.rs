@@ -171,6 +171,9 @@ pub struct Attempts {
     /// The client that had the key when the request last looked. `None` if it never looked, as one that may not
     /// [wait](crate::LockOptions::wait), if it is for several keys or a permit, or if no node told.
     pub taken_by: Option<Box<TakenBy>>,
+    /// How many processes stood before this one in the line of the key when it was last told. `None` if it stood in none,
+    /// as one that may not [wait](crate::LockOptions::wait), and a [reader](crate::RedlockRwLock::read).
+    pub ahead: Option<u32>,
     /// Why nodes did not agree to the last attempt.
     pub nodes: NodeReports,
 }
@@ -205,6 +208,9 @@ impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = if self.count == 1 { "" } else { "s" };
         write!(f, "{} attempt{s} in {}", self.count, ShownTime(self.waited))?;
+        if let Some(ahead) = self.ahead {
+            write!(f, ", number {} in the line", ahead + 1)?;
+        }
         if !self.nodes.is_empty() {
             write!(f, "; {}", self.nodes)?;
         }
@@ -351,6 +357,7 @@ mod tests {
             permits: None,
             share: Share::Exclusive,
             taken_by: None,
+            ahead: None,
             nodes: NodeReports::new(vec![
                 report("a:6379", Objection::Failed(NodeError::Silent)),
                 report("b:6379", Objection::Taken),

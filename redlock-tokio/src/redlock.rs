@@ -467,11 +467,11 @@ impl Redlock {
         self.client.queue.status()
     }
 
-    /// Returns how long a new request for this lock would probably wait for earlier requests of this process. Asks
-    /// no node.
+    /// Returns how long a new request for this lock would probably wait. Asks no node.
     ///
-    /// The estimate multiplies the number of earlier requests by the median of the last eight holds. It never
-    /// exceeds the time after which the earlier requests give up. `None` means that no request is there, or that
+    /// The estimate multiplies the number of earlier requests of this process, and of
+    /// [processes ahead](Self::processes_ahead), by the median of the last eight holds of this process. The part for this
+    /// process never exceeds the time after which the earlier requests give up. `None` means that no request is there, or that
     /// fewer than three holds are known. Holds of a lock that no task has or wants are forgotten after a
     /// minute.
     ///
@@ -487,9 +487,31 @@ impl Redlock {
     #[must_use]
     pub fn expected_wait(&self, key: impl AsRef<[u8]>) -> Option<Duration> {
         let key = Key::with_prefix(&self.client.prefix, key.as_ref()).ok()?;
+        let ahead = self.client.processes_ahead(&key).unwrap_or_default();
         self.client
             .queue
-            .expected_wait(&key, self.client.clock.now())
+            .expected_wait(&key, self.client.clock.now(), ahead)
+    }
+
+    /// Returns how many processes stand before this one in the line of a lock. Asks no node.
+    ///
+    /// The number is from the last time that this process was told: when it joined the line, when it was called, and after
+    /// one to ten seconds. `None` means that it stands in no line: no task waits for the lock, or the lock was free, or the
+    /// nodes have no lines.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// assert_eq!(redlock.processes_ahead("order:42"), None); // nobody waits
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn processes_ahead(&self, key: impl AsRef<[u8]>) -> Option<u32> {
+        let key = Key::with_prefix(&self.client.prefix, key.as_ref()).ok()?;
+        self.client.processes_ahead(&key)
     }
 
     /// Refuses new locks, and waits until all releases are delivered. Call this method before the runtime ends.

@@ -132,6 +132,11 @@ impl LeaseCell {
         })
     }
 
+    /// Returns how many processes stood before this one in the line of the key when it was last told.
+    pub(crate) fn ahead(&self) -> Option<u32> {
+        self.state().watched.ahead()
+    }
+
     pub(crate) fn fence(&self) -> Option<FencingToken> {
         self.state().fence
     }

@@ -337,13 +337,20 @@ impl<T: Clone> Queue<T> {
         }
     }
 
-    /// Returns how long one more would wait for a key. `None` if that is not known.
-    pub(crate) fn expected_wait(&self, key: &Key, now: Timestamp) -> Option<Duration> {
+    /// Returns how long one more would wait for a key, after a hold of each of so many other processes. `None` if that is not
+    /// known.
+    pub(crate) fn expected_wait(
+        &self,
+        key: &Key,
+        now: Timestamp,
+        processes: u32,
+    ) -> Option<Duration> {
         let mut queues = self.0.lock();
         let queues = &mut *queues;
         let queue = queues.keys.by_key.get(key)?;
         let past = queue.past().or_else(|| queues.recent.get(key))?;
-        Some(queue.expected_wait(past.usual_hold()?, now))
+        let hold = past.usual_hold()?;
+        Some(queue.expected_wait(hold, now) + hold.saturating_mul(processes))
     }
 
     #[cfg(feature = "test-util")]

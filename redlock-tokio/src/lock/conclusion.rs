@@ -166,6 +166,7 @@ impl<'a> Request<'a> {
                 .lease
                 .and_then(|it| it.taken_by(self.now()))
                 .map(Box::new),
+            ahead: self.lease.and_then(LeaseCell::ahead),
             nodes: self.lease.map(LeaseCell::reports).unwrap_or_default(),
         }
     }

@@ -243,6 +243,36 @@ async fn processes_that_are_dead_lose_their_places() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_process_knows_its_place() {
+    let nodes = three_nodes();
+    let processes = processes(&nodes, 3).await;
+    for _ in 0..3 {
+        let guard = processes[2].lock("k").await.unwrap();
+        sleep(MS(1000)).await;
+        guard.release().await;
+    }
+    let _held = processes[0].lock("k").await.unwrap();
+    let ahead = || processes[1..].iter().map(|it| it.processes_ahead("k"));
+    assert!(ahead().all(|it| it.is_none()), "nobody waits");
+    let mut waiting = Vec::new();
+    for (process, wait) in processes[1..].iter().zip([60, 2]) {
+        let lock = process.lock("k").wait(Duration::from_secs(wait));
+        waiting.push(tokio::spawn(lock.into_future()));
+        settle().await;
+    }
+    assert!(ahead().eq([Some(0), Some(1)]));
+    let of_both = Some(MS(2000));
+    assert_eq!(processes[2].expected_wait("k"), of_both);
+    let error = waiting.pop().unwrap().await.unwrap().unwrap_err();
+    assert_eq!(error.attempts().unwrap().ahead, Some(1));
+    assert!(
+        error.to_string().contains("number 2 in the line"),
+        "{error}"
+    );
+    assert_eq!(processes[2].processes_ahead("k"), None);
+}
+
 /// Nobody sees a held key lie free, so nobody finds out by looking that the first of the line is dead.
 #[tokio::test(start_paused = true)]
 async fn places_for_which_nobody_asks_are_forgotten() {

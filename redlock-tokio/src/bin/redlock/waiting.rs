@@ -82,7 +82,7 @@ async fn show(redlock: &Redlock, key: &OsStr, output: &Output) -> Infallible {
             seen = inspection.map(|it| (it, Instant::now()));
         }
         let seen = seen.as_ref().map(|(it, at)| whom(it, at.elapsed()));
-        output.progress(line(key, since, &seen.unwrap_or_default()));
+        output.progress(line(redlock, key, since, &seen.unwrap_or_default()));
     }
     std::future::pending().await
 }
@@ -114,7 +114,7 @@ async fn report(
                         .map(|it| format!("{}: {}", it.address, it.state))
                         .collect();
                     let text = format!(": {outage} ({})", states.join("; "));
-                    tell(output, Exit::Unavailable, line(key, since, &text));
+                    tell(output, Exit::Unavailable, line(redlock, key, since, &text));
                 }
                 continue;
             }
@@ -126,7 +126,7 @@ async fn report(
         {
             is_told = true;
             let text = whom(&inspection, Duration::ZERO);
-            tell(output, Exit::Contended, line(key, since, &text));
+            tell(output, Exit::Contended, line(redlock, key, since, &text));
         }
     }
 }
@@ -135,11 +135,14 @@ fn tell(output: &Output, exit: Exit, text: String) {
     output.failure(&Failure::new(exit, text));
 }
 
-fn line(key: &OsStr, since: Instant, seen: &str) -> String {
+fn line(redlock: &Redlock, key: &OsStr, since: Instant, seen: &str) -> String {
     let waited = since.elapsed().as_secs_f64();
+    let place = redlock.processes_ahead(key.as_bytes());
+    let place = place.map(|ahead| format!(", number {} in the line", ahead + 1));
     format!(
-        "waiting for {} for {waited:.1} s{seen}",
-        shown(key.as_bytes())
+        "waiting for {} for {waited:.1} s{}{seen}",
+        shown(key.as_bytes()),
+        place.unwrap_or_default()
     )
 }
 

@@ -180,6 +180,7 @@ impl LeaseCell {
                 is_called,
             }) => {
                 placed.has_waited |= ahead > 0;
+                state.watched.note_place(ahead);
                 let standing = Standing {
                     ahead,
                     first,

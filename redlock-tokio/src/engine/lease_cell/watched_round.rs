@@ -23,6 +23,8 @@ struct Objections {
     /// The client that had the key according to the last probe, and until when. [`Timestamp::MAX`] for a key without an
     /// end.
     taken_by: Option<(Holder, Timestamp)>,
+    /// How many processes stood before this one in the line of the key, if it stands in one.
+    ahead: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -112,6 +114,15 @@ impl WatchedRound {
         // A late node has two answers. The first one only says that it is late.
         objections.retain(|(earlier, _)| *earlier != node);
         objections.push((node, objection));
+    }
+
+    /// Notes how many processes stand before this one in the line of the key.
+    pub(super) fn note_place(&mut self, ahead: u32) {
+        self.objections.get_or_insert_default().ahead = Some(ahead);
+    }
+
+    pub(super) fn ahead(&self) -> Option<u32> {
+        self.objections.as_ref()?.ahead
     }
 
     /// Returns the client that had the key according to the last probe, and until when.
