@@ -209,7 +209,7 @@ impl fmt::Display for Attempts {
         let s = if self.count == 1 { "" } else { "s" };
         write!(f, "{} attempt{s} in {}", self.count, ShownTime(self.waited))?;
         if let Some(ahead) = self.ahead {
-            write!(f, ", number {} in the line", ahead + 1)?;
+            write!(f, ", number {} in the line", ahead.saturating_add(1))?;
         }
         if !self.nodes.is_empty() {
             write!(f, "; {}", self.nodes)?;

@@ -47,6 +47,9 @@ impl Key {
     /// The prefix of the lines of processes that wait, and of the channels on which these are called.
     pub(crate) const LINES: &'static str = "redlock:line:";
 
+    /// The prefix of the times at which each of these has asked last.
+    pub(crate) const SEEN_IN_LINES: &'static str = "redlock:line:seen:";
+
     /// The value of a key that readers have.
     pub(crate) const SHARED: &'static str = "redlock:shared";
 

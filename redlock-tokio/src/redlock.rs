@@ -196,8 +196,9 @@ impl Redlock {
     /// than 200 ms.
     ///
     /// Reservations do not bind other processes. Among these, a request for up to 16 keys takes its place in the line of each
-    /// key, one after the other, and gets all keys once it is the first in all lines. While it is the first in one line and
-    /// waits in another, those behind it wait too, for a second or two at most.
+    /// key, one after the other, and tries once it has been the first in all lines. While it is the first in one line and
+    /// waits in another, those behind it wait too. After some seconds they pass it, and it stands at the end of that line
+    /// again. So it can time out if some of its keys are held for long.
     ///
     /// A request for more keys stands in no line, and other clients may stand in none either. Then all keys must be free at
     /// the same moment, and chance decides. The request can time out if others keep each of the keys busy.
@@ -493,7 +494,8 @@ impl Redlock {
             .expected_wait(&key, self.client.clock.now(), ahead)
     }
 
-    /// Returns how many processes stand before this one in the line of a lock. Asks no node.
+    /// Returns how many processes stand before this one in the line of a plain lock. Asks no node. Of a lock of several keys,
+    /// this is the number in the line in which it waits now.
     ///
     /// The number is from the last time that this process was told: when it joined the line, when it was called, and after
     /// one to ten seconds. `None` means that it stands in no line: no task waits for the lock, or the lock was free, or the

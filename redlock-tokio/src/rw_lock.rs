@@ -39,7 +39,7 @@ use crate::{
 /// [`write`](Self::write) where there are readers.
 ///
 /// Requests of one process are served in the order in which they came, except that a reader that may not wait passes readers
-/// that do. Among processes the order is a matter of chance.
+/// that do. Among processes writers stand in a line. Readers stand in none, so between them the order is a matter of chance.
 ///
 /// # Readers of one process
 ///

@@ -40,8 +40,8 @@ use crate::{
 /// # Order
 ///
 /// Within a process, requests begin to ask for permits in the order in which they came, and a permit that is handed over
-/// goes to the one that waits longest. Among processes, a permit that is given back goes to one of those that wait. Which
-/// one is a matter of chance.
+/// goes to the one that waits longest. Processes stand in a line, and a permit that is given back goes to one of the first
+/// eight in it.
 ///
 /// # Fencing
 ///

@@ -94,10 +94,10 @@ async fn read(State(catalogue): State<Catalogue>, _shop: Path<String>) -> String
     }
 }
 
-/// Rebuilds part after part.
+/// Rebuilds part after part, the other way round, so that readers that come meanwhile meet both editions.
 async fn rebuild(State(catalogue): State<Catalogue>, _shop: Path<String>) -> String {
     let edition = catalogue.part(0) + 1;
-    for index in 0..PARTS {
+    for index in (0..PARTS).rev() {
         redlock_examples::lock(&catalogue.parts)[index] = edition;
         sleep(WRITE).await;
     }

@@ -23,14 +23,10 @@ pub(super) struct KeyWatch {
     doubtful: NodeSet,
     /// The slots that these notifications were about.
     doubted: SlotSet,
-    /// The slots that the answers of `asked` are about, and maybe more.
-    about: SlotSet,
     /// The nodes that would let a reader in but for the mark of a writer.
     marked: NodeSet,
     /// Whether marks do not matter.
     insists: bool,
-    /// Whether to probe once more when a quorum is free, before trying.
-    confirms: bool,
 }
 
 impl KeyWatch {
@@ -42,12 +38,10 @@ impl KeyWatch {
             wanted: SlotSet::OF_A_LOCK,
             free_from: vec![None; quorum.nodes()],
             asked: quorum.all(),
-            about: SlotSet::ALL,
             doubtful: NodeSet::EMPTY,
             doubted: SlotSet::EMPTY,
             marked: NodeSet::EMPTY,
             insists: false,
-            confirms: false,
         }
     }
 
@@ -132,7 +126,6 @@ impl KeyWatch {
     }
 
     fn ask_again(&mut self, node: NodeId, changed: SlotSet) -> Option<SlotSet> {
-        self.about = self.unanswered().union(changed);
         if self.asked.contains(node) {
             self.doubtful.insert(node);
             self.doubted = self.doubted.union(changed);
@@ -142,55 +135,9 @@ impl KeyWatch {
         Some(changed)
     }
 
-    /// Has a free quorum probed once more before the attempt.
-    pub(super) fn confirm(&mut self) {
-        self.confirms = true;
-    }
-
-    /// Returns once whether to probe once more.
-    pub(super) fn take_confirmation(&mut self) -> bool {
-        core::mem::take(&mut self.confirms)
-    }
-
-    /// Returns the slots of a recheck, which takes the place of the probe before: those that are free, and those of which
-    /// not all nodes have told yet.
-    pub(super) fn recheck(&self, now: Timestamp) -> SlotSet {
-        self.free_slots(now).union(self.unanswered())
-    }
-
-    fn unanswered(&self) -> SlotSet {
-        let is_answered = self.asked.is_empty();
-        if is_answered {
-            SlotSet::EMPTY
-        } else {
-            self.about
-        }
-    }
-
-    /// Awaits the answers to a probe of these slots, and forgets what was known of them before.
-    pub(super) fn await_recheck(&mut self, id: RoundId, slots: SlotSet) {
-        self.await_probe(id, slots);
-        let nodes = self.quorum.nodes();
-        for (known, slot) in self
-            .free_from
-            .chunks_exact_mut(nodes)
-            .zip((0..).map_while(Slot::new))
-        {
-            if slots.contains(slot) {
-                known.fill(None);
-            }
-        }
-    }
-
-    /// Awaits the answers to a scheduled probe.
+    /// Awaits the answers to a scheduled probe. What was known stands until they come.
     pub(super) fn await_scheduled(&mut self, id: RoundId) {
-        self.await_probe(id, SlotSet::ALL);
-    }
-
-    /// Awaits the answers to a probe of these slots. What was known stands until they come.
-    fn await_probe(&mut self, id: RoundId, slots: SlotSet) {
         self.id = id;
-        self.about = slots;
         self.asked = self.quorum.all();
         self.doubtful = NodeSet::EMPTY;
         self.doubted = SlotSet::EMPTY;

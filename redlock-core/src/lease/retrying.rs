@@ -105,9 +105,8 @@ pub(super) enum Next {
     /// It continues to wait.
     Wait,
     GiveUp(AcquireFailure),
-    /// A probe that is due, or that rechecks whether the key is still free.
+    /// A probe that is due.
     Probe,
-    Confirm,
     Attempt,
 }
 
@@ -174,13 +173,8 @@ impl Backoff {
             return self.next_after_look(now, key_watch);
         }
         let mut is_free = self.free_at().is_some_and(|at| at <= now);
-        if is_free
-            && !self.leaves_free.is_zero()
-            && let Some(key_watch) = &mut self.key_watch
-        {
+        if is_free && !self.leaves_free.is_zero() {
             self.not_before = now.saturating_add(core::mem::take(&mut self.leaves_free));
-            // Others may have got it by then, and no server tells of that.
-            key_watch.confirm();
             is_free = false;
         }
         if now < self.until && !is_free {
@@ -200,15 +194,9 @@ impl Backoff {
                 Next::GiveUp(self.failure())
             };
         }
-        let Some(key_watch) = &mut self.key_watch else {
-            return Next::Attempt;
-        };
-        if key_watch.is_taken(now) {
-            Next::Probe
-        } else if now < self.until && key_watch.take_confirmation() {
-            Next::Confirm
-        } else {
-            Next::Attempt
+        match &self.key_watch {
+            Some(key_watch) if key_watch.is_taken(now) => Next::Probe,
+            _ => Next::Attempt,
         }
     }
 

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::time::Duration;
 
 use super::{
-    Lease, LeaseConfig, State,
+    Lease, State,
     acquiring::FailedAttempt,
     key_watch::KeyWatch,
     retrying::{Backoff, Next, RetryState},
@@ -115,11 +115,7 @@ impl Lease {
 
     /// Does what is due while the lease waits: another attempt, a probe, or nothing yet.
     pub(super) fn retry(&mut self, now: Timestamp) {
-        let token = self.token();
-        let LeaseConfig {
-            quorum, validity, ..
-        } = *self.config;
-        let nodes = quorum.all();
+        let validity = self.config.validity;
         let is_semaphore = self.slots.is_some();
         let State::Backoff(backoff) = &mut self.state else {
             return;
@@ -141,13 +137,6 @@ impl Lease {
             Next::Wait => {}
             Next::GiveUp(failure) => self.exhaust_waiting(failure),
             Next::Probe => self.probe_on_schedule(now),
-            Next::Confirm => {
-                if let Some(key_watch) = &mut backoff.key_watch {
-                    let (slots, next) = (key_watch.recheck(now), backoff.until);
-                    let id = self.outbox.look(nodes, slots, token, now, next);
-                    key_watch.await_recheck(id, slots);
-                }
-            }
             Next::Attempt => {
                 let retry = backoff.retry;
                 let key_watch = backoff.key_watch.as_ref();

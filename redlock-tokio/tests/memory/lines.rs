@@ -14,7 +14,10 @@ use redlock_tokio::{
         Answer, Command, FreedNotifier, LineAction, LineAnswer, LineRequest, Member, Node, Session,
     },
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
 
 use crate::support::{
     MS,
@@ -241,6 +244,43 @@ async fn processes_that_are_dead_lose_their_places() {
         );
         assert!(after < MS(6000), "{after:?}");
     }
+}
+
+/// Returns the longest time for which the key never lay free beside a process whose tasks want it all the time. A client that
+/// polls gets it when it lies free.
+async fn longest_without_a_free_key(poller_share: u8) -> Duration {
+    let nodes = three_nodes();
+    let builder = over(&nodes).poller_share(poller_share);
+    let redlock = builder.build().await.unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let redlock = redlock.clone();
+        tasks.spawn(async move {
+            loop {
+                let _guard = redlock.lock("k").options(patient()).await.unwrap();
+                sleep(MS(1)).await;
+            }
+        });
+    }
+    let mut last_free = Instant::now();
+    let mut longest = Duration::ZERO;
+    for _ in 0..3000 {
+        sleep(MS(1)).await;
+        if !nodes.iter().any(|it| it.contains("k")) {
+            last_free = Instant::now();
+        }
+        longest = longest.max(last_free.elapsed());
+    }
+    longest
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_47_a_busy_process_leaves_the_key_free_for_clients_that_poll() {
+    let longest = longest_without_a_free_key(40).await;
+    assert!(longest < MS(100), "{longest:?}");
+    // The control: a process that keeps the lock to itself.
+    let longest = longest_without_a_free_key(0).await;
+    assert!(longest > MS(2900), "{longest:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -135,7 +135,7 @@ async fn places_for_which_nobody_asks_are_forgotten() {
     let now = now.lines().next().unwrap();
     for (place, name, seen) in [("1", "dead", "1"), ("2", "alive", now)] {
         cli.run(&["ZADD", "redlock:line:{k}", place, name]);
-        cli.run(&["ZADD", "redlock:line:{k}:seen", seen, name]);
+        cli.run(&["ZADD", "redlock:line:seen:{k}", seen, name]);
     }
     let waiting = tokio::spawn(waiter.lock("k").wait(MINUTE).into_future());
     let is_forgotten = || cli.run(&["ZRANGE", "redlock:line:{k}", "0", "0"]) == "alive";

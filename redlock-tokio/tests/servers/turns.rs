@@ -5,16 +5,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use redlock_tokio::{LockOptions, Redlock, RedlockBuilder, test_util::RedisServers};
+use redlock_tokio::{Redlock, RedlockBuilder, test_util::RedisServers};
 use tokio::task::JoinSet;
 
-use crate::support::{Cli, MS, trusting};
-
-/// How long the clients compete.
-const TIME: Duration = Duration::from_secs(3);
+use crate::support::MS;
 
 const BUSY_TASKS: usize = 8;
 const HOLD: Duration = Duration::from_millis(1);
@@ -53,49 +50,6 @@ impl BusyProcess {
         self.tasks.join_all().await;
         self.redlock.shutdown().await;
     }
-}
-
-/// Runs a client beside a busy process. The client has no right to the keys of lines, and polls, as the clients of other libraries do.
-/// Returns the longest time for which it had no lock, the time at the end included.
-async fn longest_shut_out(configure: impl FnOnce(RedlockBuilder) -> RedlockBuilder) -> Duration {
-    let servers = RedisServers::spawn(3).unwrap();
-    for server in 0..3 {
-        let cli = Cli::of(servers.get(server));
-        let user = [
-            "ACL", "SETUSER", "poller", "on", ">secret", "+@all", "&*", "~k",
-        ];
-        assert_eq!(cli.run(&user), "OK");
-    }
-    let urls = servers.urls().into_iter().map(|url| {
-        let url = url.replace("redis://", "redis://poller:secret@");
-        format!("{url}?protocol=resp2")
-    });
-    let poller = trusting(urls).wait(TIME).build().await.unwrap();
-    let busy = BusyProcess::start(configure(servers.builder())).await;
-    let start = Instant::now();
-    let mut last = start;
-    let mut longest = Duration::ZERO;
-    while let Some(left) = TIME.checked_sub(start.elapsed()) {
-        let polls = LockOptions::new().max_attempts(u32::MAX);
-        let guard = poller.lock("k").wait(left).options(polls).await;
-        longest = longest.max(last.elapsed());
-        last = Instant::now();
-        drop(guard);
-    }
-    busy.end().await;
-    poller.shutdown().await;
-    longest
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_47_a_client_that_polls_is_not_shut_out_by_a_busy_process() {
-    let longest = longest_shut_out(|builder| builder.poller_share(40)).await;
-    // The control: a process that keeps the lock to itself.
-    let alone = longest_shut_out(|builder| builder.poller_share(0)).await;
-    assert!(
-        longest < MS(2500) && alone > MS(2500),
-        "shut out for {longest:?}, {alone:?} in the control"
-    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

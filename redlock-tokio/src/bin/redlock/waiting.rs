@@ -138,7 +138,7 @@ fn tell(output: &Output, exit: Exit, text: String) {
 fn line(redlock: &Redlock, key: &OsStr, since: Instant, seen: &str) -> String {
     let waited = since.elapsed().as_secs_f64();
     let place = redlock.processes_ahead(key.as_bytes());
-    let place = place.map(|ahead| format!(", number {} in the line", ahead + 1));
+    let place = place.map(|ahead| format!(", number {} in the line", ahead.saturating_add(1)));
     format!(
         "waiting for {} for {waited:.1} s{}{seen}",
         shown(key.as_bytes()),

@@ -36,7 +36,7 @@ pub(super) struct Placed {
     wait: u32,
     /// How many of a line may try at a time.
     active: u32,
-    /// By the index of the key. In front of each but the last nobody stands any more.
+    /// By the index of the key. The lease was the first in each but the last.
     places: SmallVec<[(NodeId, Place); 1]>,
     /// Whether the lease was seen behind others.
     has_waited: bool,
@@ -99,6 +99,9 @@ impl LeaseCell {
     ) {
         let placed = state.placed.insert(placed);
         placed.wait = self.client.lines.next_wait();
+        if !placed.waits() {
+            state.watched.note_place(0);
+        }
         self.change_places(state, now, |_, place| place.inherit());
     }
 
@@ -112,7 +115,6 @@ impl LeaseCell {
         let Some(node) = line::node_of(key, &client.lanes, now) else {
             return false;
         };
-        let polls = line::polls_between(POLLS.0, POLLS.1, &client.random);
         let active = self.active();
         let placed = state.placed.get_or_insert_with(|| {
             Box::new(Placed {
@@ -122,7 +124,7 @@ impl LeaseCell {
                 has_waited: false,
             })
         });
-        let (place, step) = Place::join(placed.active, polls);
+        let (place, step) = Place::join(placed.active, polls(client));
         placed.places.push((node, place));
         self.take_step(state, now, index, Some(step));
         true
@@ -172,6 +174,7 @@ impl LeaseCell {
         let Some(placed) = state.placed.as_mut().filter(|it| it.wait == wait) else {
             return;
         };
+        let is_last = index + 1 == placed.places.len();
         let (_, place) = &mut placed.places[index];
         let step = match answer {
             Some(LineAnswer::Standing {
@@ -180,7 +183,10 @@ impl LeaseCell {
                 is_called,
             }) => {
                 placed.has_waited |= ahead > 0;
-                state.watched.note_place(ahead);
+                // Where it waits now.
+                if is_last {
+                    state.watched.note_place(ahead);
+                }
                 let standing = Standing {
                     ahead,
                     first,
@@ -257,13 +263,15 @@ impl LeaseCell {
         self.change_places(state, now, |node, place| {
             let key = keys.next();
             let step = place.handle_look(now, is_free)?;
-            let has_line = key.and_then(|key| line::node_of(key, &client.lanes, now));
-            let Some((key, has_line)) = key.zip(has_line).filter(|(_, it)| it != node) else {
+            let line_node = key.and_then(|key| line::node_of(key, &client.lanes, now));
+            let Some((key, line_node)) = key.zip(line_node).filter(|(_, it)| it != node) else {
                 return Some(step);
             };
             client.leave_one_line(key, *node, active);
-            *node = has_line;
-            Some(Step::Join { evicts: None })
+            *node = line_node;
+            let (joined, step) = Place::join(active, polls(client));
+            *place = joined;
+            Some(step)
         });
     }
 
@@ -305,6 +313,10 @@ impl Client {
         let request = LineRequest { key, action };
         self.lanes[node.index()].send_to_line(request, LineReply::to_nobody());
     }
+}
+
+fn polls(client: &Client) -> Duration {
+    line::polls_between(POLLS.0, POLLS.1, &client.random)
 }
 
 /// Returns the keys that have lines. A semaphore and a lock of the same key have different ones.

@@ -70,7 +70,7 @@ pub(crate) struct Place {
     /// When to look next, and the time between that look and the one after it.
     look_at: Timestamp,
     interval: Duration,
-    /// How many looks have found the key free, and the first of the line at the last look.
+    /// How many looks have found the key free while this was the first of the line.
     idle: (u32, Option<Member>),
     /// How many requests in a row were not answered.
     failures: u32,
@@ -143,13 +143,17 @@ impl Place {
     /// back in a moment.
     pub(crate) fn handle_failure(&mut self, now: Timestamp) {
         self.failures += 1;
-        if let State::Joining { .. } = self.state {
-            if !self.has_place || self.failures >= FAILURES {
+        match &mut self.state {
+            State::Joining { .. } if !self.has_place || self.failures >= FAILURES => {
                 self.activate(now);
-            } else {
+            }
+            State::Joining { .. } => {
                 self.interval = FIRST_CHECK;
                 self.fall_behind(now, None);
             }
+            // Else the place would expire after another one that is lost.
+            State::Active { ask_at } if self.has_place => *ask_at = now.saturating_add(FIRST_CHECK),
+            _ => {}
         }
     }
 
@@ -206,8 +210,9 @@ impl Place {
             return None;
         };
         let (looks, of) = self.idle;
-        // A key that is taken may be taken by those who stand in no line, or in another one. So that alone is no sign of life.
-        let looks = if of == first || is_free { looks } else { 0 };
+        // A key that is taken may be taken by those who stand in no line, or in another one. So only a change of the first is a
+        // sign of life.
+        let looks = if of == first { looks } else { 0 };
         self.idle = (looks + u32::from(is_free), first);
         if is_free {
             self.interval = FIRST_CHECK;

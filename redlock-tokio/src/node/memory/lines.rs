@@ -38,7 +38,8 @@ impl Lines {
     ) -> LineAnswer {
         let LineRequest { key, action } = request;
         self.sweep(now);
-        let mut call = |next: Option<FreedNotifier>| {
+        let mut call = |next: &[Place]| {
+            let next = next.iter().filter_map(|it| it.notifier.clone());
             called.extend(next.map(|next| (next, key.clone())));
         };
         match *action {
@@ -58,9 +59,7 @@ impl Lines {
                 let before = line.0.len();
                 line.0
                     .retain(|it| it.member == member || it.is_kept(now, evicted));
-                if line.0.len() < before {
-                    call(line.last_active(active).filter(|it| Some(it) != by));
-                }
+                call(line.newly_active(active, before - line.0.len()));
                 let ahead = line.place_of(member).unwrap_or(line.0.len());
                 line.0.splice(ahead..(ahead + 1).min(line.0.len()), [own]);
                 LineAnswer::Standing {
@@ -74,9 +73,7 @@ impl Lines {
                     && let Some(place) = line.place_of(member)
                 {
                     line.0.remove(place);
-                    if place < active as usize {
-                        call(line.last_active(active));
-                    }
+                    call(line.newly_active(active, (place < active as usize).into()));
                     if line.0.is_empty() {
                         self.by_key.remove(key);
                     }
@@ -106,10 +103,10 @@ impl Line {
         self.0.iter().filter(|it| now < it.expires_at).count() as u32
     }
 
-    /// Returns the last of those that may try.
-    fn last_active(&self, active: u32) -> Option<FreedNotifier> {
-        let place = self.0.get((active as usize).checked_sub(1)?)?;
-        place.notifier.clone()
+    /// Returns those that may try now because so many before them are gone.
+    fn newly_active(&self, active: u32, gone: usize) -> &[Place] {
+        let end = self.0.len().min(active as usize);
+        &self.0[end.min((active as usize).saturating_sub(gone))..end]
     }
 }
 

@@ -9,7 +9,8 @@ use crate::{
     node::{LineAction, LineAnswer, LineRequest, Member, NodeError},
 };
 
-/// Takes a place at the end, after those that lose their own. Returns the place and the first of the line.
+/// Removes those that lose their places and calls who is active because of that, then takes a place at the end unless there is
+/// one. Returns the place and the first of the line.
 const JOIN: &str = "local line, seen, member, active = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3]) \
     local now = redis.call('TIME')[1] \
     redis.call('ZADD', seen, now, member) \
@@ -21,9 +22,10 @@ const JOIN: &str = "local line, seen, member, active = KEYS[1], KEYS[2], ARGV[1]
       redis.call('ZREM', line, it) \
       redis.call('ZREM', seen, it) \
     end \
-    local called = redis.call('ZRANGE', line, active - 1, active - 1)[1] \
-    if #gone > 0 and called and called ~= member then \
-      redis.pcall('PUBLISH', ARGV[5] .. called, ARGV[6]) \
+    if #gone > 0 then \
+      for _, called in ipairs(redis.call('ZRANGE', line, math.max(active - #gone, 0), active - 1)) do \
+        redis.pcall('PUBLISH', ARGV[5] .. called, ARGV[6]) \
+      end \
     end \
     if not redis.call('ZSCORE', line, member) then \
       local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2] or 0 \
@@ -56,6 +58,12 @@ pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(requests.len() + 1);
     for LineRequest { key, action } in requests {
         let line = tag.beside(Key::LINES, key.as_bytes());
+        let seen = tag.beside(Key::SEEN_IN_LINES, key.as_bytes());
+        let script = |source| {
+            let mut cmd = Cmd::new();
+            cmd.arg("EVAL").arg(source).arg(2).arg(&line).arg(&seen);
+            cmd
+        };
         let called_by = tag.on(key.as_bytes());
         let cmd = match *action {
             LineAction::Join {
@@ -63,7 +71,7 @@ pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
                 active,
                 evicts,
             } => {
-                let mut cmd = script(JOIN, &line);
+                let mut cmd = script(JOIN);
                 cmd.arg(name(member));
                 cmd.arg(evicts.map(name).unwrap_or_default()).arg(active);
                 let lifetime = LineRequest::LIFETIME.as_millis() as u64;
@@ -71,7 +79,7 @@ pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
                 cmd
             }
             LineAction::Leave { member, active } => {
-                let mut cmd = script(LEAVE, &line);
+                let mut cmd = script(LEAVE);
                 cmd.arg(name(member)).arg(active).arg(Key::LINES);
                 cmd.arg(called_by);
                 cmd
@@ -111,13 +119,6 @@ pub(super) fn read(
             (_, reply) => Err(failure(reply)),
         })
         .collect()
-}
-
-fn script(script: &str, line: &[u8]) -> Cmd {
-    let mut cmd = Cmd::new();
-    let seen = [line, b":seen"].concat();
-    cmd.arg("EVAL").arg(script).arg(2).arg(line).arg(seen);
-    cmd
 }
 
 /// Returns the name of a member in a line.

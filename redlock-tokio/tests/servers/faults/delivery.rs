@@ -45,10 +45,13 @@ async fn row_08_set_delayed_past_the_timeout() {
     for index in slow {
         bed.proxies[index].requests().delay(MS(900));
     }
+    let start = Instant::now();
     let error = redlock.try_lock("k").await.unwrap_err().to_string();
     assert!(error.contains("no answer within 250ms"), "{error}");
     for index in slow {
-        assert_eq!(bed.cli(index).calls("set"), 0, "it is not there yet");
+        let calls = bed.cli(index).calls("set");
+        // On a busy machine it may be there before it is looked for.
+        assert!(calls == 0 || start.elapsed() > MS(900), "{calls}");
     }
     for index in slow {
         let cli = bed.cli(index);

@@ -114,7 +114,7 @@ impl Network {
                     let server = &mut self.servers[server];
                     let (answer, called) = server.execute_in_line(at, from, is_called, request);
                     answers.push(answer);
-                    if let Some(called) = called {
+                    for called in called {
                         self.seen.note(Seen::CalledInLine);
                         self.invalidate(at, called, &Word::Called(request.key.clone()));
                     }

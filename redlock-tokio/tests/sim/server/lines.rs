@@ -20,17 +20,17 @@ struct Line {
 }
 
 impl Server {
-    /// Carries out a request about a line. Returns the connection of the process that is called, if one is.
+    /// Carries out a request about a line. Returns the connections of the processes that are called.
     pub(crate) fn execute_in_line(
         &mut self,
         at: u64,
         from: ConnectionId,
         is_called: bool,
         request: &LineRequest,
-    ) -> (LineAnswer, Option<ConnectionId>) {
+    ) -> (LineAnswer, Vec<ConnectionId>) {
         let now = self.millis(at);
         let line = self.lines.0.entry(request.key.clone()).or_default();
-        let mut called = None;
+        let mut called = Vec::new();
         let answer = match request.action {
             LineAction::Join {
                 member,
@@ -43,9 +43,7 @@ impl Server {
                 line.places.retain(|&(it, _, expires_at)| {
                     it == member || (now < expires_at && Some(it) != evicted)
                 });
-                if line.places.len() < before {
-                    called = line.last_active(active);
-                }
+                called = line.newly_active(active, before - line.places.len());
                 let place = line.place_of(member).unwrap_or(line.places.len());
                 let expires_at = now + LineRequest::LIFETIME.as_millis() as u64;
                 let end = (place + 1).min(line.places.len());
@@ -60,8 +58,7 @@ impl Server {
             LineAction::Leave { member, active } => {
                 if let Some(place) = line.place_of(member) {
                     line.places.remove(place);
-                    called = line.last_active(active);
-                    called = called.filter(|_| place < active as usize);
+                    called = line.newly_active(active, (place < active as usize).into());
                 }
                 LineAnswer::Left
             }
@@ -85,8 +82,10 @@ impl Line {
         self.places.iter().position(|it| it.0 == member)
     }
 
-    /// Returns the connection of the last of those that may try.
-    fn last_active(&self, active: u32) -> Option<ConnectionId> {
-        Some(self.places.get(active.checked_sub(1)? as usize)?.1)
+    /// Returns the connections of those that may try now because so many before them are gone.
+    fn newly_active(&self, active: u32, gone: usize) -> Vec<ConnectionId> {
+        let (active, all) = (active as usize, self.places.iter());
+        let places = all.take(active).skip(active.saturating_sub(gone));
+        places.map(|it| it.1).collect()
     }
 }
