@@ -494,28 +494,6 @@ impl Redlock {
             .expected_wait(&key, self.client.clock.now(), ahead)
     }
 
-    /// Returns how many processes stand before this one in the line of a plain lock. Asks no node. Of a lock of several keys,
-    /// this is the number in the line in which it waits now.
-    ///
-    /// The number is from the last time that this process was told: when it joined the line, when it was called, and after
-    /// one to ten seconds. `None` means that it stands in no line: no task waits for the lock, or the lock was free, or the
-    /// nodes have no lines.
-    ///
-    /// ```
-    /// # use redlock_tokio::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// assert_eq!(redlock.processes_ahead("order:42"), None); // nobody waits
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn processes_ahead(&self, key: impl AsRef<[u8]>) -> Option<u32> {
-        let key = Key::with_prefix(&self.client.prefix, key.as_ref()).ok()?;
-        self.client.processes_ahead(&key)
-    }
-
     /// Refuses new locks, and waits until all releases are delivered. Call this method before the runtime ends.
     ///
     /// Requests that wait for a lock fail with [`LockError::ShutDown`]. A release that cannot be delivered is

@@ -37,10 +37,7 @@ where
 }
 
 #[pin_project(project = StateProjection)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "a box would be an allocation for each call"
-)]
+#[allow(clippy::large_enum_variant, reason = "a box allocates for each call")]
 enum State<E, F> {
     Extracting {
         #[pin]

@@ -327,7 +327,7 @@ async fn places_for_which_nobody_asks_are_forgotten() {
     assert_eq!(processes[1].processes_ahead("k"), Some(0));
 }
 
-/// Who has come while the node of the line was away waits at another one, and goes there with a look.
+/// A process that came while the node of the line was away waits at another node. With its next look it returns to the first.
 #[tokio::test(start_paused = true)]
 async fn there_is_one_line_again_soon_after_the_return_of_its_node() {
     let nodes = three_nodes();

@@ -118,26 +118,21 @@ impl Client {
 
     /// Returns whether a request of this process, but this one, holds one of the keys, or what several may hold at once.
     pub(crate) fn is_held_by_another(&self, keys: &KeySet, own: Option<u64>) -> bool {
-        let turns = self.turns_of(keys);
-        let mut leases = turns.iter().filter_map(Contender::lease);
-        leases.any(|lease| Some(lease.id()) != own && lease.is_held())
-    }
-
-    /// Returns what has the turns for these keys.
-    fn turns_of(&self, keys: &KeySet) -> Vec<Contender> {
         let role = match keys.share() {
             Share::Permit(permits) => Some(Role::Permit(permits)),
             // Readers and writers wait in one line.
             Share::Reader | Share::Writer => Some(Role::Writer),
             _ => None,
         };
-        match role {
+        let turns: Vec<_> = match role {
             Some(role) => self.queue.shared_turns(keys.first(), role),
             None => keys
                 .iter()
                 .filter_map(|key| self.queue.turn(key.as_bytes()))
                 .collect(),
-        }
+        };
+        let mut leases = turns.iter().filter_map(Contender::lease);
+        leases.any(|lease| Some(lease.id()) != own && lease.is_held())
     }
 
     /// Returns how many processes stood before this one in the line of a key when it was last told.

@@ -250,8 +250,8 @@ impl LeaseCell {
         });
     }
 
-    /// Takes the end of a look of the lease. If another node has the line by now, the place is there from now on: whoever
-    /// stayed at the old node could wait behind those who have moved.
+    /// Takes the end of a look of the lease. If another node has the line by now, the place moves there: a process that
+    /// stayed at the old node could wait for those that have moved.
     pub(super) fn handle_look(
         self: &Arc<Self>,
         state: &mut CellState,
@@ -299,7 +299,7 @@ impl LeaseCell {
 }
 
 impl Client {
-    /// Gives places up. Whoever is among the first because of that is called.
+    /// Gives places up. Processes that are among the first because of that are called.
     pub(super) fn leave_line(&self, keys: &KeySet, placed: &Placed) {
         for (key, (node, _)) in lines_of(keys).zip(&placed.places) {
             self.leave_one_line(key, *node, placed.active);
