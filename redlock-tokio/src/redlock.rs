@@ -182,20 +182,13 @@ impl Redlock {
     /// # Fairness
     ///
     /// The request waits until all its keys are free. Meanwhile other requests of this process may lock the free
-    /// ones. After 8 such requests or 100 ms, the keys are reserved, as soon as no older request waits for any of
-    /// them. While keys are reserved, later requests wait for them.
+    /// ones. But in every second 100 ms, no later request gets any of the keys, if no older request waits for one of them.
     ///
-    /// - If a reservation keeps others from a free key, it ends after 50 ms (the next one after 100 ms, later ones
-    ///   after 200 ms).
-    /// - The requests that wait at that moment go first.
-    /// - Then none of these keys is reserved for the same time as the reservation took. The next reservation takes 8
-    ///   more requests or 100 ms more.
+    /// So others can lock a free key for half of the time, and a task that holds one of the keys and locks another one
+    /// waits for 100 ms at most, and does not deadlock. A request can time out if each of its keys is held again and again
+    /// for longer than 100 ms.
     ///
-    /// So others can lock a free key for at least half of the time, and a task that holds one of the keys and locks
-    /// another one does not deadlock. A request can time out if each of its keys is held again and again for longer
-    /// than 200 ms.
-    ///
-    /// Reservations do not bind other processes. Among these, a request for up to 16 keys takes its place in the line of each
+    /// This does not bind other processes. Among these, a request for up to 16 keys takes its place in the line of each
     /// key, one after the other, and tries once it has been the first in all lines. While it is the first in one line and
     /// waits in another, those behind it wait too. After some seconds they pass it, and it stands at the end of that line
     /// again. So it can time out if some of its keys are held for long.

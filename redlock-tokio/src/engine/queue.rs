@@ -2,14 +2,12 @@
 //!
 //! Only the first in a queue asks the nodes, so a hundred waiters cost no more than one. A waiter for
 //! several keys waits in the queues of all of them, and has its turn when all are free. Until then other waiters
-//! overtake it, within the bounds of [`reservation`].
+//! overtake it for half of the time: see [`key_queues`].
 
 mod key_queues;
 mod line;
-mod multi_key_waiters;
 mod outcome;
 mod past;
-mod reservation;
 mod shared;
 mod shared_line;
 mod wait_queue;
@@ -22,15 +20,14 @@ use std::{
 use redlock_core::Timestamp;
 
 use self::{
-    key_queues::{Availability, KeyQueues, MAX_CANDIDATES},
+    key_queues::{Availability, Choice, FEW, KeyQueues},
     outcome::admit,
     past::Recent,
-    reservation::{MultiKeyWaiter, ReservationRule},
     shared::SharedLines,
     wait_queue::WaitQueue,
 };
 pub(crate) use self::{
-    outcome::{Entry, FollowUp, JoinOutcome, Refusal, Refused, Succession},
+    outcome::{Entry, FollowUp, JoinOutcome, Refusal, Succession},
     shared_line::Role,
 };
 use crate::{Key, engine::shrink, key::KeySet, options::QueuePolicy, random::Random, sync::Mutex};
@@ -82,18 +79,14 @@ pub(crate) struct QueueTables {
     pub(crate) waiting: usize,
     /// The waiters for the key that has most of them.
     pub(crate) waiting_for_one_key: usize,
-    /// The waiters for several keys, or their groups, or their parking places: the most of these.
+    /// The waiters for several keys.
     pub(crate) several: usize,
 }
 
 impl<T: Clone> Queue<T> {
     pub(crate) fn new(max_waiting: usize, random: &Random) -> Self {
-        Self::with_rule(max_waiting, ReservationRule::DEFAULT, random)
-    }
-
-    fn with_rule(max_waiting: usize, rule: ReservationRule, random: &Random) -> Self {
         Self(Mutex::new(Queues {
-            keys: KeyQueues::new(rule),
+            keys: KeyQueues::new(),
             shared: SharedLines::new(),
             recent: Recent::new(random),
             waiting: 0,
@@ -114,7 +107,7 @@ impl<T: Clone> Queue<T> {
         now: Timestamp,
         policy: &QueuePolicy,
         enter: impl FnOnce(Entry) -> T,
-    ) -> Result<JoinOutcome<T>, Refused<T>> {
+    ) -> Result<JoinOutcome, Refusal> {
         let mut queues = self.0.lock();
         let queues = &mut *queues;
         let until = now.saturating_add(policy.wait);
@@ -129,34 +122,31 @@ impl<T: Clone> Queue<T> {
             let past = || queues.recent.take(key);
             queue.push(ticket, enter(Entry::Line), until, past);
             queues.waiting += 1;
-            return Ok(JoinOutcome::Waiting { follow_up: None });
+            return Ok(JoinOutcome::Waiting { look_at: None });
         }
-        let (key, reserved_by) = match queues.keys.availability(keys, ticket, now) {
+        let look_at = match queues.keys.availability(keys, ticket, now, None) {
             Availability::Available => {
                 let holder = enter(Entry::Turn);
                 let backs_off = queues.begin(keys, ticket, now, &holder, policy);
                 return Ok(JoinOutcome::Turn { backs_off });
             }
-            Availability::Taken { key } => (key, None),
-            Availability::Reserved { key, by } => (key, Some(by)),
+            Availability::Taken => None,
+            Availability::Kept { until } => Some(until),
         };
-        // Noted for a waiter that is refused too: it will ask again, and the reservation must expire by then.
-        let follow_up = reserved_by.and_then(|by| queues.keys.note_withheld(by, now));
-        if let Err(refused) = queues.admit(keys, policy) {
-            return Err(Refused {
-                follow_up,
-                ..refused
-            });
-        }
+        queues.admit(keys, policy)?;
         let waiter = enter(Entry::Line);
-        if keys.has_several() {
-            queues.push_several(keys, ticket, now, waiter, until, key);
-        } else {
-            let past = || queues.recent.take(key);
-            queues.keys.queue(key).push(ticket, waiter, until, past);
-        }
         queues.waiting += 1;
-        Ok(JoinOutcome::Waiting { follow_up })
+        queues.keys.several += usize::from(keys.has_several());
+        for key in keys.iter() {
+            let past = || queues.recent.take(key);
+            let (queue, waiter) = (queues.keys.queue(key), waiter.clone());
+            if keys.has_several() {
+                queue.push_several(ticket, (keys.clone(), waiter), until, past);
+            } else {
+                queue.push(ticket, waiter, until, past);
+            }
+        }
+        Ok(JoinOutcome::Waiting { look_at })
     }
 
     /// Puts another in the place of what has the turn with this ticket, if it still has it.
@@ -181,11 +171,7 @@ impl<T: Clone> Queue<T> {
     ) -> Vec<FollowUp<T>> {
         let mut queues = self.0.lock();
         let queues = &mut *queues;
-        let several = queues.keys.multi.remove(ticket);
-        let mut was_waiting = several.is_some();
-        if let Some(waiter) = several {
-            queues.keys.note_end_of_reservation(&waiter, now);
-        }
+        let mut was_waiting = false;
         let mut backs_off = false;
         let mut others_wait = false;
         for key in keys.iter() {
@@ -210,6 +196,7 @@ impl<T: Clone> Queue<T> {
         }
         shrink::map(&mut queues.keys.by_key);
         queues.waiting -= usize::from(was_waiting);
+        queues.keys.several -= usize::from(was_waiting && keys.has_several());
         if others_wait {
             // After all of them are free, because a waiter may want several.
             queues.advance_all(keys, now, backs_off)
@@ -218,31 +205,10 @@ impl<T: Clone> Queue<T> {
         }
     }
 
-    /// Ends the reservation for a waiter, if its time is over. The others that wait now may pass.
+    /// Gives the turns for keys that were kept for another waiter.
     #[must_use]
-    pub(crate) fn expire(&self, ticket: Ticket, now: Timestamp) -> Vec<FollowUp<T>> {
-        let mut queues = self.0.lock();
-        let KeyQueues {
-            by_key,
-            multi,
-            rule,
-        } = &mut queues.keys;
-        let Some(waiter) = multi.get_mut(ticket) else {
-            return Vec::new();
-        };
-        let Some(lasted) = waiter.expire(now, rule) else {
-            return Vec::new();
-        };
-        let keys = waiter.keys.clone();
-        for key in keys.iter() {
-            if let Some(queue) = by_key.get_mut(key)
-                && queue.turn().is_none()
-            {
-                queue.let_pass(ticket);
-            }
-        }
-        queues.keys.open(&keys, now.saturating_add(lasted));
-        queues.advance_all(&keys, now, false)
+    pub(crate) fn look_again(&self, keys: &KeySet, now: Timestamp) -> Vec<FollowUp<T>> {
+        self.0.lock().advance_all(keys, now, false)
     }
 
     /// Removes the next waiter for a key, for its holder since `held` to hand the lock over to it. The
@@ -261,7 +227,7 @@ impl<T: Clone> Queue<T> {
             return Succession::Nobody;
         }
         let keys = &mut queues.keys;
-        if !keys.multi.is_empty() && keys.keeps_from_next(key, now) {
+        if keys.several > 0 && !matches!(keys.choose(key, now, FEW), Choice::One) {
             return Succession::Nobody;
         }
         let Some(queue) = keys.by_key.get_mut(key) else {
@@ -273,21 +239,21 @@ impl<T: Clone> Queue<T> {
         if !queue.may_hand_over(held, now, next, policy) {
             return Succession::TurnIsOver;
         }
-        let Some((ticket, waiter)) = queue.pop() else {
+        let Some((_, waiter)) = queue.pop() else {
             return Succession::Nobody;
         };
         queue.note_handover(held, now, policy);
         let is_late = queue.is_late(now);
-        keys.note_overtaking(key, ticket);
         queues.waiting -= 1;
         Succession::Next { waiter, is_late }
     }
 
-    /// Begins another turn for the holder of a key: no other process waits for it. Returns false if it is to be left free for
-    /// a moment all the same, for clients that poll.
+    /// Begins another turn for the holder of a key: no other process waits for it. Returns false if it is to be released all
+    /// the same, for clients that poll, or for waiters for several keys.
     pub(crate) fn renew_turn(&self, key: &Key, now: Timestamp, policy: &QueuePolicy) -> bool {
         let mut queues = self.0.lock();
         let queue = queues.keys.by_key.get_mut(key);
+        let queue = queue.filter(|queue| queue.several().next().is_none());
         queue.is_some_and(|queue| queue.renew_turn(now, policy))
     }
 
@@ -362,7 +328,7 @@ impl<T: Clone> Queue<T> {
             keys: queues.keys.by_key.len() + queues.shared.len(),
             waiting: queues.waiting,
             waiting_for_one_key: waiting.max().unwrap_or(0),
-            several: queues.keys.multi.entries(),
+            several: queues.keys.several,
         }
     }
 }
@@ -384,129 +350,53 @@ impl<T: Clone> Queues<T> {
                 WaitQueue::new()
             });
             queue.give_turn(ticket, holder.clone());
-            self.keys.note_overtaking(key, ticket);
         }
         backs_off
     }
 
     /// Returns why one more cannot wait for these keys.
-    fn admit(&self, keys: &KeySet, policy: &QueuePolicy) -> Result<(), Refused<T>> {
+    fn admit(&self, keys: &KeySet, policy: &QueuePolicy) -> Result<(), Refusal> {
         let queues = keys.iter().filter_map(|key| self.keys.by_key.get(key));
         let of_keys = queues.map(WaitQueue::waiting);
         admit(of_keys, self.waiting, self.max_waiting, policy)
     }
 
-    /// Lets a lease wait for all of these keys, one of which keeps it from having them now.
-    fn push_several(
-        &mut self,
-        keys: &KeySet,
-        ticket: Ticket,
-        now: Timestamp,
-        waiter: T,
-        until: Timestamp,
-        blocked_at: &Key,
-    ) {
-        for key in keys.iter() {
-            let past = || self.recent.take(key);
-            self.keys.queue(key).push_several(ticket, until, past);
-        }
-        let waiter = MultiKeyWaiter::new(waiter, keys.clone(), now, &self.keys.rule);
-        self.keys.multi.push(ticket, waiter, blocked_at);
-    }
-
     /// Gives the turns for those of the keys that are free.
     fn advance_all(&mut self, keys: &KeySet, now: Timestamp, backs_off: bool) -> Vec<FollowUp<T>> {
-        let mut follow_ups = Vec::new();
-        for key in keys.iter() {
-            self.advance(key, now, backs_off, &mut follow_ups);
-        }
-        follow_ups
+        let follow_ups = keys
+            .iter()
+            .filter_map(|key| self.advance(key, now, backs_off));
+        follow_ups.collect()
     }
 
     /// Gives the turn for a key, if it is free, to the first waiter that may have it.
-    fn advance(
-        &mut self,
-        key: &Key,
-        now: Timestamp,
-        backs_off: bool,
-        follow_ups: &mut Vec<FollowUp<T>>,
-    ) {
-        let Some(queue) = self
-            .keys
-            .by_key
-            .get(key)
-            .filter(|queue| queue.turn().is_none())
-        else {
-            return;
-        };
-        let single = queue.first_single().map(|(ticket, _)| ticket);
-        let reserver = single.and_then(|ticket| self.keys.reserver(queue, ticket, now));
-        // If the key stays free otherwise, there is no limit: a waiter that is not looked at would wait for no
-        // other.
-        let max_candidates = match (single, reserver) {
-            (Some(_), None) => MAX_CANDIDATES,
-            _ => usize::MAX,
-        };
-        let follow_up = if let Some(ticket) =
-            self.choose_several(key, single, now, max_candidates, follow_ups)
-        {
-            self.give_turn_for_several(ticket, backs_off)
-        } else if let Some(by) = reserver {
-            self.keys.note_withheld(by, now)
-        } else {
-            self.give_turn_for_one(key, backs_off)
-        };
-        follow_ups.extend(follow_up);
-    }
-
-    /// Returns the first waiter parked at a key that may have all its keys, of those that came before all waiters
-    /// for this key alone. Parks the others at the key that keeps them waiting.
-    fn choose_several(
-        &mut self,
-        key: &Key,
-        single: Option<Ticket>,
-        now: Timestamp,
-        max_candidates: usize,
-        follow_ups: &mut Vec<FollowUp<T>>,
-    ) -> Option<Ticket> {
-        let mut last = None;
-        for _ in 0..max_candidates {
-            let ticket = self.keys.multi.next_parked_at(key, last)?;
-            if single.is_some_and(|single| single < ticket) {
-                return None;
-            }
-            last = Some(ticket);
-            let keys = self.keys.multi.get(ticket)?.keys.clone();
-            match self.keys.availability(&keys, ticket, now) {
-                Availability::Available => return Some(ticket),
-                Availability::Taken { key } => self.keys.multi.park(ticket, key),
-                Availability::Reserved { key, by } => {
-                    self.keys.multi.park(ticket, key);
-                    follow_ups.extend(self.keys.note_withheld(by, now));
-                }
-            }
+    fn advance(&mut self, key: &Key, now: Timestamp, backs_off: bool) -> Option<FollowUp<T>> {
+        if self.keys.by_key.get(key)?.turn().is_some() {
+            return None;
         }
-        None
-    }
-
-    fn give_turn_for_one(&mut self, key: &Key, backs_off: bool) -> Option<FollowUp<T>> {
-        let queue = self.keys.by_key.get_mut(key)?;
-        let (ticket, waiter) = queue.pop()?;
-        queue.give_turn(ticket, waiter.clone());
-        self.waiting -= 1;
-        self.keys.note_overtaking(key, ticket);
-        Some(FollowUp::StartTurn { waiter, backs_off })
-    }
-
-    fn give_turn_for_several(&mut self, ticket: Ticket, backs_off: bool) -> Option<FollowUp<T>> {
-        let MultiKeyWaiter { waiter, keys, .. } = self.keys.multi.remove(ticket)?;
-        for key in keys.iter() {
-            if let Some(queue) = self.keys.by_key.get_mut(key) {
-                queue.remove(ticket);
+        let waiter = match self.keys.choose(key, now, usize::MAX) {
+            Choice::Nobody => return None,
+            Choice::Later { waiter, at } => return Some(FollowUp::LookAgain { waiter, at }),
+            Choice::One => {
+                let queue = self.keys.by_key.get_mut(key)?;
+                let (ticket, waiter) = queue.pop()?;
                 queue.give_turn(ticket, waiter.clone());
+                waiter
             }
-            self.keys.note_overtaking(key, ticket);
-        }
+            Choice::Several {
+                ticket,
+                keys,
+                waiter,
+            } => {
+                for key in keys.iter() {
+                    let queue = self.keys.queue(key);
+                    queue.remove(ticket);
+                    queue.give_turn(ticket, waiter.clone());
+                }
+                self.keys.several -= 1;
+                waiter
+            }
+        };
         self.waiting -= 1;
         Some(FollowUp::StartTurn { waiter, backs_off })
     }

@@ -95,25 +95,25 @@ fn guard_dropped_against_clones_of_its_hold() {
     });
 }
 
-/// A waiter for two keys has them reserved. The reservation expires while the waiter gives up.
+/// Keys are kept for a waiter for both. The slice of time ends while the waiter gives up.
 #[test]
-fn expiry_of_a_reservation_against_leave() {
+fn end_of_a_slice_against_leave() {
     let reached = &[
-        "the time of the reservation is over first",
+        "the slice is over first",
         "the waiter leaves first",
         "the holder leaves first",
     ];
-    explore("expiry_of_a_reservation_against_leave", reached, || {
+    explore("end_of_a_slice_against_leave", reached, || {
         let world = World::new();
         let guard = world.hold("a", patient());
         let several = world.wait_all(&["a", "b"], patient());
-        world.events.advance(Duration::from_millis(100)); // now it is due
+        world.events.advance(Duration::from_millis(100)); // now they are kept
         let single = world.visit("b", patient());
         let first = First::default();
         let noted = first.clone();
         let expire = world.on_thread(move |events| {
-            events.advance(Duration::from_millis(50));
-            noted.note("the time of the reservation is over first");
+            events.advance(Duration::from_millis(100));
+            noted.note("the slice is over first");
         });
         let noted = first.clone();
         let cancel = thread::spawn(move || {
@@ -132,12 +132,12 @@ fn expiry_of_a_reservation_against_leave() {
     });
 }
 
-/// The holder of one key wants the other before it releases its own. Only the expiry lets it go on.
+/// The holder of one key wants the other before it releases its own. Only the end of the slice lets it go on.
 #[test]
-fn expiry_of_a_reservation_against_a_holder_that_wants_the_key() {
-    let reached = &["the key is reserved", "the key is free"];
+fn end_of_a_slice_against_a_holder_that_wants_the_key() {
+    let reached = &["the key is kept", "the key is free"];
     explore(
-        "expiry_of_a_reservation_against_a_holder_that_wants_the_key",
+        "end_of_a_slice_against_a_holder_that_wants_the_key",
         reached,
         || {
             let world = World::new();
@@ -147,11 +147,11 @@ fn expiry_of_a_reservation_against_a_holder_that_wants_the_key() {
             let mut single = world.redlock.lock("b").options(patient()).into_future();
             let early = futures::FutureExt::now_or_never(&mut single);
             let waiting = world.redlock.queue().waiting;
-            sometimes("the key is reserved", waiting == 2);
+            sometimes("the key is kept", waiting == 2);
             sometimes("the key is free", waiting < 2);
             let outcome = early.unwrap_or_else(|| future::block_on(single));
             let other = world.referee.visit(outcome);
-            other.expect("the reservation expires");
+            other.expect("the slice ends");
             drop(guard);
             several
                 .join()

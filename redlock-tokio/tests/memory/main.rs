@@ -11,6 +11,8 @@ mod handover;
 #[path = "../judge/judge.rs"]
 mod judge;
 mod judging;
+
+mod kept_keys;
 mod lanes;
 mod later_release;
 mod lines;
@@ -33,7 +35,6 @@ mod readers;
 mod refusals;
 mod releases;
 mod replay;
-mod reservations;
 mod several_keys;
 #[path = "../support/mod.rs"]
 mod support;

@@ -64,6 +64,15 @@ async fn a_node_that_was_back_for_a_while_is_soon_connected_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_a_node_that_was_looked_at_in_vain() {
+    let (_odd, redlock) = with_one(Manner::Swallows, Clock::tokio()).await;
+    redlock.inspect("k").await.unwrap();
+    let start = Instant::now();
+    redlock.shutdown().await;
+    assert_eq!(start.elapsed(), MS(0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_node_costs_one_timeout_and_then_nothing() {
     let (odd, redlock) = with_one(Manner::Swallows, Clock::tokio()).await;
     // The other two nodes decide, so not even the first request waits.

@@ -11,8 +11,8 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_tokio::{
-    Clock, MemoryNode, NodeError, Redlock,
-    node::{Answer, Command, Node, Operation, Session},
+    Clock, Key, MemoryNode, NodeError, Redlock,
+    node::{Answer, Command, KeyState, Node, Operation, Session},
 };
 
 /// How a node treats its commands.
@@ -117,6 +117,13 @@ impl Session for Odd {
                 self.swallowed.lock().unwrap().extend_from_slice(batch);
                 Box::pin(pending())
             }
+        }
+    }
+
+    fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
+        match *self.manner.lock().unwrap() {
+            Manner::Swallows => Box::pin(pending()),
+            _ => self.inner.look_up(key),
         }
     }
 }

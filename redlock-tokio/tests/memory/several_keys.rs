@@ -136,10 +136,10 @@ async fn row_49_several_keys_are_served_beside_other_processes() {
     }
 }
 
-/// After a long wait, both keys are reserved for their waiter. The reservation expires, so that the holder of
-/// one key can lock the other one, alone or with a third.
+/// In every second slice of time, both keys are kept for their waiter. When the slice is over, the holder of one key can lock
+/// the other one, alone or with a third.
 #[tokio::test(start_paused = true)]
-async fn a_holder_gets_a_reserved_key_after_a_while() {
+async fn a_holder_gets_a_kept_key_after_a_while() {
     let redlock = embedded().await;
     for others in [1, 40] {
         for wanted in [&["a"][..], &["a", "c"]] {
@@ -149,13 +149,14 @@ async fn a_holder_gets_a_reserved_key_after_a_while() {
                 tokio::spawn(lock.into_future())
             };
             let both: Vec<_> = (0..others).map(|_| wait(&["a", "b"])).collect();
-            tokio::time::sleep(MS(200)).await;
-            let error = redlock.try_lock("a").await.unwrap_err();
-            assert!(error.is_contended(), "{error}");
+            while let Ok(a) = redlock.try_lock("a").await {
+                drop(a);
+                tokio::time::sleep(MS(10)).await;
+            }
             let start = Instant::now();
             let nested = wait(wanted).await.unwrap().unwrap();
             let waited = start.elapsed();
-            assert!(waited > MS(0) && waited <= MS(60), "{waited:?}");
+            assert!(waited > MS(0) && waited <= MS(100), "{waited:?}");
             drop((nested, b));
             for both in both {
                 drop(both.await.unwrap().unwrap());
@@ -232,8 +233,8 @@ async fn keep_busy(redlock: Redlock, key: &'static str) -> usize {
     unreachable!()
 }
 
-/// Three tasks keep each of two keys busy. A task that wants both keys gets them within 100 ms each time,
-/// with handover and without.
+/// Three tasks keep each of two keys busy. A task that wants both keys gets them in every second slice of 100 ms, with
+/// handover and without.
 #[tokio::test(start_paused = true)]
 async fn row_48_several_keys_are_served_beside_busy_single_ones() {
     for options in [LockOptions::new(), LockOptions::new().no_handover()] {
@@ -256,7 +257,7 @@ async fn row_48_several_keys_are_served_beside_busy_single_ones() {
         redlock.shutdown().await;
         let singles: usize = busy.join_all().await.into_iter().sum();
         println!("{options:?}: {singles} single, {entries} both, longest wait {longest:?}");
-        assert!(longest <= MS(100), "{longest:?}");
+        assert!(longest <= MS(120), "{longest:?}");
         // Three tasks and this one want each key, so this one gets a quarter of the turns if all are equal.
         assert!(entries * 24 > singles, "{entries} to {singles}");
     }

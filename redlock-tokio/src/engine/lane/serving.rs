@@ -236,19 +236,25 @@ impl<'a> Serving<'a> {
             Intake::Send | Intake::Wait => {
                 self.requests.receive_from_ready_tasks().await;
                 let eligibility = self.right.eligibility();
-                for LookUp { key, answer } in self.requests.look_ups.drain(..) {
+                for LookUp { key, mut answer } in self.requests.look_ups.drain(..) {
                     let found = self.session.look_up(&key);
-                    // An error means that nobody waits for the answer.
-                    let found = found.map(move |found| {
+                    let look_up = async move {
+                        let found = tokio::select! {
+                            biased; // What is found is told.
+                            found = found => found,
+                            // Nobody waits any more. A node that is silent must not delay a shutdown.
+                            () = answer.closed() => return,
+                        };
                         let found = found.map(|state| LookedUp { state, eligibility });
+                        // An error means that nobody waits for the answer.
                         foreign::call(|| _ = answer.send(found));
-                    });
-                    self.look_ups.push(found.boxed());
+                    };
+                    self.look_ups.push(look_up.boxed());
                 }
                 let asked = self.requests.ask_lines(&mut *self.session);
                 if let Some(asked) = asked {
                     let limit = self.limits.answer;
-                    // Whoever asks is told when this is dropped.
+                    // The lease that asks is told when this is dropped.
                     self.look_ups.push(timeout(limit, asked).map(drop).boxed());
                 }
                 // Each batch may fill what is left of the room.

@@ -300,7 +300,7 @@ impl LeaseCell {
                 FollowUp::StartTurn { waiter, .. } => waiter
                     .waiter()
                     .is_some_and(|it| self.may_pass_place_to(&it.request.keys)),
-                FollowUp::ScheduleExpiry { .. } => false,
+                FollowUp::LookAgain { .. } => false,
             };
             let inherited = placed.take_if(|_| inherits);
             to_do.push_back((follow_up, inherited));
@@ -375,7 +375,7 @@ fn carry_out_all(now: Timestamp, mut follow_ups: VecDeque<ToDo>) -> WakeUps {
                 let ((), changes) = cell.step(now, begin);
                 (cell, changes)
             }
-            FollowUp::ScheduleExpiry { waiter, at } => {
+            FollowUp::LookAgain { waiter, at } => {
                 if let Some(waiter) = waiter.waiter() {
                     waiter.call_back(at);
                 }

@@ -5,7 +5,7 @@ use redlock_core::{Share, Timestamp};
 use super::{Contender, Terms};
 use crate::{
     Key,
-    engine::queue::{Entry, FollowUp, JoinOutcome, Queue, Refused, Role, Succession, Ticket},
+    engine::queue::{Entry, FollowUp, JoinOutcome, Queue, Refusal, Role, Succession, Ticket},
     key::KeySet,
     options::QueuePolicy,
 };
@@ -52,7 +52,7 @@ impl<'a> Place<'a> {
         now: Timestamp,
         policy: &QueuePolicy,
         enter: impl FnOnce(Entry) -> Contender,
-    ) -> Result<JoinOutcome<Contender>, Refused<Contender>> {
+    ) -> Result<JoinOutcome, Refusal> {
         let (queue, ticket) = (self.queue, self.ticket);
         match self.role {
             Some(role) => queue.join_shared(self.key(), role, ticket, now, policy, enter),

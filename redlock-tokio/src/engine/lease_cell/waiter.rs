@@ -13,7 +13,7 @@ use super::{
     terms::LeaseRequest,
 };
 use crate::{
-    engine::queue::{Entry, JoinOutcome, Refused, Ticket},
+    engine::queue::{Entry, JoinOutcome, Ticket},
     foreign,
     sync::{Mutex, MutexGuard},
 };
@@ -116,21 +116,20 @@ pub(crate) fn begin(
             lease.update(now, |state| lease.begin(state, now, deadline, backs_off));
             Ok(Begun::Turn(HeldLease::first(lease)))
         }
-        (Ok(JoinOutcome::Waiting { follow_up }), _) => {
+        (Ok(JoinOutcome::Waiting { look_at }), _) => {
             waiter.call_back(deadline);
-            carry_out(now, follow_up.into_iter().collect()).wake_all();
+            if let Some(at) = look_at {
+                waiter.call_back(at);
+            }
             Ok(Begun::Waiting(WaitingTask {
                 waiter,
                 is_over: false,
             }))
         }
-        (Err(Refused { refusal, follow_up }), _) => {
-            carry_out(now, follow_up.into_iter().collect()).wake_all();
-            Err(Failed {
-                waiter,
-                end: End::Refused(refusal),
-            })
-        }
+        (Err(refusal), _) => Err(Failed {
+            waiter,
+            end: End::Refused(refusal),
+        }),
         // The queue has asked for what it says.
         _ => Err(Failed {
             waiter,
@@ -199,12 +198,12 @@ impl Waiter {
         }
     }
 
-    /// Does what is due: ends the reservation of its keys, or the wait.
+    /// Does what is due: ends the wait, or looks whether its keys are still kept for another waiter.
     pub(super) fn handle_timeout(&self, now: Timestamp) {
         if self.deadline <= now {
             self.end(now, AcquireFailure::Contended);
         } else {
-            let follow_ups = self.client.queue.expire(self.ticket, now);
+            let follow_ups = self.client.queue.look_again(&self.request.keys, now);
             carry_out(now, follow_ups).wake_all();
         }
     }

@@ -1,50 +1,77 @@
-use std::collections::HashMap;
+//! Which waiter may have a key that is free: one for this key alone, or one for this key and others.
+//!
+//! A waiter for several keys has its turn when all of them are free. Until then others overtake it, and busy keys would keep it
+//! waiting for ever. So half of the time belongs to it: in every second [`SLICE`], the keys of a waiter that is the first in the
+//! queue of each of them are *kept* for it. No later waiter gets one of them, so all are free together once their holders have
+//! released them. Two waiters that share a key are never both the first in its queue, so no key is kept twice.
+//!
+//! A holder may want a kept key before it releases its own. It gets the key when the slice is over.
+
+use std::{collections::HashMap, time::Duration};
 
 use redlock_core::Timestamp;
 
-use super::{
-    Ticket,
-    multi_key_waiters::MultiKeyWaiters,
-    outcome::FollowUp,
-    reservation::{MultiKeyWaiter, ReservationRule},
-    wait_queue::WaitQueue,
-};
+use super::{Ticket, wait_queue::WaitQueue};
 use crate::{Key, key::KeySet};
 
-/// How many waiters for several keys are looked at before a free key goes to a waiter for it alone. Those that
-/// another key keeps waiting are then parked there, so the next turn looks at the next ones.
-pub(super) const MAX_CANDIDATES: usize = 8;
+/// Holds that are shorter end within a slice. For as long a holder may wait that wants a kept key.
+pub(super) const SLICE: Duration = Duration::from_millis(100);
 
-/// The turns, waiters and reservations of all keys: which of them keeps a waiter from which key.
+/// How many waiters for several keys a handover looks at. The end of a turn looks at all.
+pub(super) const FEW: usize = 8;
+
+/// The turns and waiters of all keys.
 #[derive(Debug)]
 pub(super) struct KeyQueues<T> {
     /// The order in which the map has them must not be seen, because it differs in each run.
     pub(super) by_key: HashMap<Key, WaitQueue<T>>,
-    pub(super) multi: MultiKeyWaiters<T>,
-    pub(super) rule: ReservationRule,
+    /// How many wait for several keys.
+    pub(super) several: usize,
 }
 
-/// Whether a waiter may have all its keys now.
+/// Whether a request may have all its keys now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Availability<'a> {
+pub(super) enum Availability {
     Available,
-    /// Another lease has the turn for this key.
-    Taken {
-        key: &'a Key,
+    /// Another lease has the turn for one of them, or will get it first.
+    Taken,
+    /// All are free, but one is kept for another waiter until then.
+    Kept {
+        until: Timestamp,
     },
-    /// All keys are free, but this one is reserved for another waiter.
-    Reserved {
-        key: &'a Key,
-        by: Ticket,
+}
+
+/// Who gets a key that is free.
+#[derive(Debug)]
+pub(super) enum Choice<T> {
+    /// The first waiter for this key alone.
+    One,
+    /// A waiter for this key and others, which are free too.
+    Several {
+        ticket: Ticket,
+        keys: KeySet,
+        waiter: T,
     },
+    /// Nobody before then, because a key is kept. This waiter could have it.
+    Later {
+        waiter: T,
+        at: Timestamp,
+    },
+    Nobody,
+}
+
+/// Returns when the slice of time ends in which keys are kept, if this is one.
+pub(super) fn kept_until(now: Timestamp) -> Option<Timestamp> {
+    let slice = SLICE.as_nanos() as u64;
+    let number = now.as_nanos() / slice;
+    (number % 2 == 1).then(|| Timestamp::from_nanos((number + 1).saturating_mul(slice)))
 }
 
 impl<T: Clone> KeyQueues<T> {
-    pub(super) fn new(rule: ReservationRule) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             by_key: HashMap::new(),
-            multi: MultiKeyWaiters::new(),
-            rule,
+            several: 0,
         }
     }
 
@@ -54,116 +81,74 @@ impl<T: Clone> KeyQueues<T> {
         queue.or_insert_with(WaitQueue::new)
     }
 
-    pub(super) fn availability<'a>(
+    /// Returns whether a request with this ticket may have all its keys now, or once `but_for` is free.
+    pub(super) fn availability(
         &self,
-        keys: &'a KeySet,
+        keys: &KeySet,
         ticket: Ticket,
         now: Timestamp,
-    ) -> Availability<'a> {
+        but_for: Option<&Key>,
+    ) -> Availability {
         let mut availability = Availability::Available;
         for key in keys.iter() {
             let Some(queue) = self.by_key.get(key) else {
                 continue;
             };
-            if queue.turn().is_some() {
-                return Availability::Taken { key };
+            // A waiter at a free key will be called before.
+            let others = queue.first_single().filter(|(first, _)| *first < ticket);
+            if Some(key) != but_for && (queue.turn().is_some() || others.is_some()) {
+                return Availability::Taken;
             }
-            if availability == Availability::Available
-                && let Some(by) = self.reserver(queue, ticket, now)
-            {
-                availability = Availability::Reserved { key, by };
+            if let Some(until) = self.kept_from(queue, ticket, now) {
+                availability = Availability::Kept { until };
             }
         }
         availability
     }
 
-    /// Returns the waiter for which a key is reserved, if the reservation keeps this ticket from the key.
-    pub(super) fn reserver(
-        &self,
-        queue: &WaitQueue<T>,
-        ticket: Ticket,
-        now: Timestamp,
-    ) -> Option<Ticket> {
-        let first = queue.first_several().filter(|first| *first < ticket)?;
-        let waiter = self.multi.get(first)?;
-        let is_first = |key| {
-            let queue = self.by_key.get(key);
-            queue.is_some_and(|queue| queue.first() == Some(first) && !queue.is_open(now))
-        };
-        let reserves = waiter.is_due(now, &self.rule)
-            && !queue.lets_pass(first, ticket)
-            && waiter.keys.iter().all(is_first);
-        reserves.then_some(first)
-    }
-
-    /// Returns whether the first waiter for this key alone must not have it, for the sake of a waiter for several keys.
-    pub(super) fn keeps_from_next(&self, key: &Key, now: Timestamp) -> bool {
+    /// Chooses who is to have a key once it is free. Looks at so many of the waiters for several keys.
+    pub(super) fn choose(&self, key: &Key, now: Timestamp, most: usize) -> Choice<T> {
         let Some(queue) = self.by_key.get(key) else {
-            return false;
+            return Choice::Nobody;
         };
-        let is_reserved = |(ticket, _)| self.reserver(queue, ticket, now).is_some();
-        queue.first_single().is_some_and(is_reserved) || self.is_only_obstacle(key, queue, now)
-    }
-
-    /// Returns whether a waiter for several keys would have all of them if this key was free. Looks only at
-    /// waiters that came before all waiters for this key alone.
-    pub(super) fn is_only_obstacle(&self, key: &Key, queue: &WaitQueue<T>, now: Timestamp) -> bool {
-        let single = queue.first_single().map(|(ticket, _)| ticket);
-        let parked = self.multi.parked_at(key);
-        let in_front = parked.take_while(|ticket| single.is_none_or(|single| *ticket < single));
-        in_front.take(MAX_CANDIDATES).any(|ticket| {
-            let is_free = |key| {
-                let queue = self.by_key.get(key);
-                queue.is_none_or(|queue| {
-                    queue.turn().is_none() && self.reserver(queue, ticket, now).is_none()
-                })
-            };
-            let waiter = self.multi.get(ticket);
-            waiter.is_some_and(|waiter| {
-                waiter
-                    .keys
-                    .iter()
-                    .filter(|other| *other != key)
-                    .all(is_free)
-            })
+        let single = queue.first_single();
+        let mut later = None;
+        for (ticket, (keys, waiter)) in queue.several().take(most) {
+            if single.is_some_and(|(single, _)| single < *ticket) {
+                break;
+            }
+            match self.availability(keys, *ticket, now, Some(key)) {
+                Availability::Available => {
+                    return Choice::Several {
+                        ticket: *ticket,
+                        keys: keys.clone(),
+                        waiter: waiter.clone(),
+                    };
+                }
+                Availability::Kept { until } => later = later.or(Some((waiter, until))),
+                Availability::Taken => {}
+            }
+        }
+        if let Some((ticket, waiter)) = single {
+            match self.kept_from(queue, ticket, now) {
+                None => return Choice::One,
+                Some(until) => later = later.or(Some((waiter, until))),
+            }
+        }
+        later.map_or(Choice::Nobody, |(waiter, at)| {
+            let waiter = waiter.clone();
+            Choice::Later { waiter, at }
         })
     }
 
-    /// Notes that this ticket gets a key before a waiter for several keys that came earlier.
-    pub(super) fn note_overtaking(&mut self, key: &Key, ticket: Ticket) {
-        if self.multi.is_empty() {
-            return;
-        }
-        if let Some(first) = self.by_key.get(key).and_then(WaitQueue::first_several)
-            && first < ticket
-            && let Some(overtaken) = self.multi.get_mut(first)
-        {
-            overtaken.note_overtaking();
-        }
-    }
-
-    /// Notes that another waiter is kept from a free key, because the key is reserved for this one.
-    pub(super) fn note_withheld(&mut self, by: Ticket, now: Timestamp) -> Option<FollowUp<T>> {
-        let reserver = self.multi.get_mut(by)?;
-        let at = reserver.note_withheld(now)?;
-        let waiter = reserver.waiter.clone();
-        Some(FollowUp::ScheduleExpiry { waiter, at })
-    }
-
-    /// Opens the keys of a waiter that gives up while its reservation keeps another from a free key. Otherwise the
-    /// next waiter for several keys would continue the reservation.
-    pub(super) fn note_end_of_reservation(&mut self, waiter: &MultiKeyWaiter<T>, now: Timestamp) {
-        if let Some(lasted) = waiter.elapsed(now) {
-            self.open(&waiter.keys, now.saturating_add(lasted));
-        }
-    }
-
-    /// Lets no waiter reserve any of these keys until then.
-    pub(super) fn open(&mut self, keys: &KeySet, until: Timestamp) {
-        for key in keys.iter() {
-            if let Some(queue) = self.by_key.get_mut(key) {
-                queue.open(until);
-            }
-        }
+    /// Returns until when a key is kept for an earlier waiter than this one.
+    fn kept_from(&self, queue: &WaitQueue<T>, ticket: Ticket, now: Timestamp) -> Option<Timestamp> {
+        let (first, (keys, _)) = queue.several().next().filter(|(it, _)| **it < ticket)?;
+        let until = kept_until(now)?;
+        let is_first = |key| {
+            let queue = self.by_key.get(key);
+            queue.is_some_and(|queue| queue.first() == Some(*first))
+        };
+        keys.iter().all(is_first).then_some(until)
     }
 }

@@ -11,25 +11,17 @@ pub(crate) enum Entry {
 }
 
 /// How a request joined the queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum JoinOutcome<T> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JoinOutcome {
     /// It has the turn at once.
     Turn {
         /// Whether to let other processes go first.
         backs_off: bool,
     },
     Waiting {
-        /// To be done because it waits.
-        follow_up: Option<FollowUp<T>>,
+        /// When to call [`Queue::look_again`](super::Queue::look_again).
+        look_at: Option<Timestamp>,
     },
-}
-
-/// Why a request did not join the queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused<T> {
-    pub(crate) refusal: Refusal,
-    /// To be done all the same.
-    pub(crate) follow_up: Option<FollowUp<T>>,
 }
 
 /// Why a request may not wait.
@@ -78,31 +70,25 @@ pub(crate) enum FollowUp<T> {
         /// Whether to let other processes go first.
         backs_off: bool,
     },
-    /// Call [`Queue::expire`](super::Queue::expire) for this waiter at that time.
-    ScheduleExpiry { waiter: T, at: Timestamp },
+    /// Call [`Queue::look_again`](super::Queue::look_again) for this waiter at that time.
+    LookAgain { waiter: T, at: Timestamp },
 }
 
 /// Returns why one more cannot wait, if so many wait for its keys and for any key.
-pub(super) fn admit<T>(
+pub(super) fn admit(
     of_keys: impl Iterator<Item = usize>,
     total: usize,
     max_total: usize,
     policy: &QueuePolicy,
-) -> Result<(), Refused<T>> {
-    let refuse = |refusal| {
-        Err(Refused {
-            refusal,
-            follow_up: None,
-        })
-    };
+) -> Result<(), Refusal> {
     if policy.wait.is_zero() {
-        return refuse(Refusal::Busy);
+        return Err(Refusal::Busy);
     }
     let per_key = policy.max_waiters_per_key;
     let of_keys = of_keys.map(|waiting| (waiting, per_key, WaiterLimit::PerKey));
     for (waiting, limit, limited_by) in of_keys.chain([(total, max_total, WaiterLimit::Total)]) {
         if waiting >= limit {
-            return refuse(Refusal::Full {
+            return Err(Refusal::Full {
                 waiting,
                 limit,
                 limited_by,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, hash_map};
 use redlock_core::{Slot, Timestamp};
 
 use super::{
-    Entry, FollowUp, JoinOutcome, Queue, Refused, Role, Ticket, outcome::admit,
+    Entry, FollowUp, JoinOutcome, Queue, Refusal, Role, Ticket, outcome::admit,
     shared_line::SharedLine, wait_queue::WaitQueue,
 };
 use crate::{Key, engine::shrink, key::SlotKeys, options::QueuePolicy};
@@ -60,7 +60,7 @@ impl<T: Clone> Queue<T> {
         now: Timestamp,
         policy: &QueuePolicy,
         enter: impl FnOnce(Entry) -> T,
-    ) -> Result<JoinOutcome<T>, Refused<T>> {
+    ) -> Result<JoinOutcome, Refusal> {
         let mut queues = self.0.lock();
         let queues = &mut *queues;
         // In a new line there is room, so none is left empty.
@@ -75,7 +75,7 @@ impl<T: Clone> Queue<T> {
         admit(of_key, queues.waiting, queues.max_waiting, policy)?;
         line.push(ticket, role, enter(Entry::Line));
         queues.waiting += 1;
-        Ok(JoinOutcome::Waiting { follow_up: None })
+        Ok(JoinOutcome::Waiting { look_at: None })
     }
 
     /// Like [`leave`](Self::leave), for a request with this role.
@@ -227,7 +227,7 @@ mod tests {
     use Role::{LoneReader, Reader, Writer};
 
     use super::*;
-    use crate::{engine::queue::Refusal, random::Random};
+    use crate::random::Random;
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -266,7 +266,7 @@ mod tests {
                 .queue
                 .join_shared(&self.key, role, number, now, &policy(), |_| ticket);
             let is_turn = |outcome| matches!(outcome, JoinOutcome::Turn { .. });
-            joined.map(is_turn).map_err(|refused| refused.refusal)
+            joined.map(is_turn)
         }
 
         fn leave(&self, ticket: u64, role: Role) -> Vec<u64> {
@@ -297,7 +297,7 @@ mod tests {
     fn begun(follow_ups: Vec<FollowUp<u64>>) -> Vec<u64> {
         let waiter = |follow_up| match follow_up {
             FollowUp::StartTurn { waiter, .. } => waiter,
-            other @ FollowUp::ScheduleExpiry { .. } => panic!("{other:?}"),
+            other @ FollowUp::LookAgain { .. } => panic!("{other:?}"),
         };
         follow_ups.into_iter().map(waiter).collect()
     }

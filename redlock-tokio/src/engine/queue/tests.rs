@@ -51,14 +51,7 @@ fn ticket(who: usize) -> Ticket {
     Ticket::new(who as u64)
 }
 
-type Joined = Result<JoinOutcome<usize>, Refused<usize>>;
-
-fn refused(refusal: Refusal) -> Joined {
-    Err(Refused {
-        refusal,
-        follow_up: None,
-    })
-}
+type Joined = Result<JoinOutcome, Refusal>;
 
 fn size(queue: &Queue<usize>) -> (usize, usize) {
     let QueueStatus { keys, waiting } = queue.status();
@@ -94,23 +87,12 @@ fn leave_at(
 }
 
 const TURN: Joined = Ok(JoinOutcome::Turn { backs_off: false });
-const WAITING: Joined = Ok(JoinOutcome::Waiting { follow_up: None });
+const WAITING: Joined = Ok(JoinOutcome::Waiting { look_at: None });
 
 /// Returns what gives a waiter the turn.
 fn turn(waiter: usize) -> FollowUp<usize> {
     let backs_off = false;
     FollowUp::StartTurn { waiter, backs_off }
-}
-
-/// Returns what schedules the end of a waiter's reservation.
-fn expire(waiter: usize, at: Timestamp) -> FollowUp<usize> {
-    FollowUp::ScheduleExpiry { waiter, at }
-}
-
-/// What a lease is told that joins a key that is reserved for a waiter until then.
-fn waiting_until_expiry(waiter: usize, at: Timestamp) -> Joined {
-    let follow_up = Some(expire(waiter, at));
-    Ok(JoinOutcome::Waiting { follow_up })
 }
 
 #[test]
@@ -153,12 +135,12 @@ fn refusals_name_their_limit() {
         ..POLICY
     };
     assert_eq!(join(&queue, 0, &busy), TURN);
-    assert_eq!(join(&queue, 1, &busy), refused(Refusal::Busy));
+    assert_eq!(join(&queue, 1, &busy), Err(Refusal::Busy));
     for who in 1..3 {
         assert_eq!(join(&queue, who, &POLICY), WAITING);
     }
     let full = |waiting, limited_by| {
-        refused(Refusal::Full {
+        Err(Refusal::Full {
             waiting,
             limit: waiting,
             limited_by,

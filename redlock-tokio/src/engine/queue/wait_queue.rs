@@ -1,9 +1,9 @@
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use redlock_core::Timestamp;
 
 use super::{Ticket, line::Line, past::Past};
-use crate::options::QueuePolicy;
+use crate::{key::KeySet, options::QueuePolicy};
 
 /// The waiters for one key within this process, and the lease that has the turn. That lease contends with other
 /// processes for the lock, and then holds it.
@@ -19,28 +19,11 @@ pub(super) struct WaitQueue<T> {
 struct Rest<T> {
     /// The waiters for this key alone.
     single: Line<T>,
-    /// `None` if nobody has waited for this key and others.
-    several: Option<Box<Several>>,
+    /// The waiters for this key and others, with all their keys.
+    several: BTreeMap<Ticket, (KeySet, T)>,
     past: Past,
     /// When the time to wait is over for all that have joined.
     gone_by: Timestamp,
-}
-
-/// The waiters for a key and others.
-#[derive(Debug)]
-struct Several {
-    tickets: BTreeSet<Ticket>,
-    expired: Option<Expired>,
-    /// No waiter may reserve the key until then.
-    open_until: Timestamp,
-}
-
-/// A reservation that has expired.
-#[derive(Clone, Copy, Debug)]
-struct Expired {
-    reserver: Ticket,
-    /// The last of the waiters that may pass.
-    last: Ticket,
 }
 
 impl<T> WaitQueue<T> {
@@ -88,11 +71,12 @@ impl<T> WaitQueue<T> {
     pub(super) fn push_several(
         &mut self,
         ticket: Ticket,
+        waiter: (KeySet, T),
         until: Timestamp,
         past: impl FnOnce() -> Past,
     ) {
         let rest = self.rest_or_insert(past);
-        rest.several_mut().tickets.insert(ticket);
+        rest.several.insert(ticket, waiter);
         rest.gone_by = rest.gone_by.max(until);
     }
 
@@ -106,43 +90,14 @@ impl<T> WaitQueue<T> {
         let Some(rest) = &mut self.rest else {
             return false;
         };
-        let several = rest.several.as_mut();
-        rest.single.remove(ticket) || several.is_some_and(|it| it.tickets.remove(&ticket))
-    }
-
-    /// Lets the waiters of this moment pass a reservation.
-    pub(super) fn let_pass(&mut self, reserver: Ticket) {
-        let Some(rest) = &mut self.rest else {
-            return;
-        };
-        let single = rest.single.last();
-        let several = rest.several_mut();
-        let last = single.max(several.tickets.last().copied());
-        several.expired = last.map(|last| Expired { reserver, last });
-    }
-
-    /// Lets no waiter reserve the key before `until`.
-    pub(super) fn open(&mut self, until: Timestamp) {
-        // Without others that wait, none reserves it.
-        if let Some(rest) = &mut self.rest {
-            let several = rest.several_mut();
-            several.open_until = several.open_until.max(until);
-        }
-    }
-
-    /// Returns whether no waiter may reserve the key now.
-    pub(super) fn is_open(&self, now: Timestamp) -> bool {
-        self.several()
-            .is_some_and(|several| now < several.open_until)
+        rest.single.remove(ticket) || rest.several.remove(&ticket).is_some()
     }
 
     /// Returns the first waiter, for this key alone or for this key and others.
     pub(super) fn first(&self) -> Option<Ticket> {
         let single = self.first_single().map(|(ticket, _)| ticket);
-        match (single, self.first_several()) {
-            (Some(single), Some(several)) => Some(single.min(several)),
-            (single, several) => single.or(several),
-        }
+        let several = self.several().next().map(|(ticket, _)| *ticket);
+        single.into_iter().chain(several).min()
     }
 
     /// Returns the first waiter for this key alone.
@@ -151,16 +106,9 @@ impl<T> WaitQueue<T> {
         rest.single.first()
     }
 
-    /// Returns the first waiter for this key and others.
-    pub(super) fn first_several(&self) -> Option<Ticket> {
-        self.several()?.tickets.first().copied()
-    }
-
-    /// Returns whether a reservation lets a ticket pass.
-    pub(super) fn lets_pass(&self, reserver: Ticket, ticket: Ticket) -> bool {
-        let expired = self.several().and_then(|several| several.expired);
-        let expired = expired.filter(|expired| expired.reserver == reserver);
-        expired.is_some_and(|expired| ticket <= expired.last)
+    /// Returns the waiters for this key and others, in order of arrival.
+    pub(super) fn several(&self) -> impl Iterator<Item = (&Ticket, &(KeySet, T))> {
+        self.rest.iter().flat_map(|rest| &rest.several)
     }
 
     /// Returns whether the holder since `held` may hand the lock over.
@@ -209,8 +157,8 @@ impl<T> WaitQueue<T> {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        let several = self.several().map_or(0, |several| several.tickets.len());
-        self.rest.as_ref().map_or(0, |rest| rest.single.len()) + several
+        let waiting = |rest: &Rest<T>| rest.single.len() + rest.several.len();
+        self.rest.as_deref().map_or(0, waiting)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -244,25 +192,9 @@ impl<T> WaitQueue<T> {
         self.rest.get_or_insert_with(|| {
             Box::new(Rest {
                 single: Line::new(),
-                several: None,
+                several: BTreeMap::new(),
                 past: if has_turn { past() } else { Past::default() },
                 gone_by: Timestamp::ZERO,
-            })
-        })
-    }
-
-    fn several(&self) -> Option<&Several> {
-        self.rest.as_ref()?.several.as_deref()
-    }
-}
-
-impl<T> Rest<T> {
-    fn several_mut(&mut self) -> &mut Several {
-        self.several.get_or_insert_with(|| {
-            Box::new(Several {
-                tickets: BTreeSet::new(),
-                expired: None,
-                open_until: Timestamp::ZERO,
             })
         })
     }

@@ -1,6 +1,4 @@
-//! The queues of several keys: turns for all keys at once, reservations, and what a turn costs.
-
-use std::time::Instant;
+//! The queues of several keys: turns for all keys at once, kept keys, and what is refused.
 
 use super::*;
 
@@ -80,150 +78,35 @@ fn an_earlier_ticket_comes_first_although_it_joins_later() {
     }
 }
 
-/// Once a waiter for several keys has waited long enough, none overtakes it any more, neither at a free key nor by
-/// handover. And a reservation expires.
+/// Neither at a free key nor by handover, until the slice is over.
 #[test]
-fn keys_are_reserved_for_one_that_has_waited_long() {
+fn in_every_second_slice_no_later_waiter_gets_the_key_of_one_that_waits_for_several() {
     let queue = queue();
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
-    let late = at(100);
     assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
     assert_eq!(join_both(&queue, 1), WAITING);
     assert_eq!(join_at(&queue, &b, 2, at(0), &ROOMY), WAITING);
-    let successor = |now, held| queue.successor(&b, now, held, &ROOMY, |_| true).next();
-    assert_eq!(successor(late, at(99)), None);
+    assert_eq!(join_at(&queue, &a, 3, at(99), &ROOMY), TURN, "not yet");
+    let successor = |now| queue.successor(&b, now, at(99), &ROOMY, |_| true).next();
+    assert_eq!(successor(at(100)), None);
+    assert_eq!(leave_at(&queue, &a, 3, at(100), None, &ROOMY), None);
     let no_wait = QueuePolicy {
         wait: Duration::ZERO,
         ..ROOMY
     };
-    let busy = Err(Refused {
-        refusal: Refusal::Busy,
-        follow_up: Some(expire(1, at(150))),
-    });
-    assert_eq!(join_at(&queue, &a, 3, late, &no_wait), busy);
-    assert_eq!(join_at(&queue, &a, 3, late, &ROOMY), WAITING, "the same");
-    assert_eq!(join_at(&queue, &a, 4, late, &ROOMY), WAITING, "the same");
-    assert_eq!(queue.expire(ticket(1), at(149)), [], "too early");
-    assert_eq!(queue.expire(ticket(1), at(150)), [turn(3)]);
+    let joined = |who, policy| join_at(&queue, &a, who, at(199), policy);
+    assert_eq!(joined(4, &no_wait), Err(Refusal::Busy));
+    let look_at = Some(at(200));
+    let waiting = Ok(JoinOutcome::Waiting { look_at });
+    assert_eq!([joined(5, &ROOMY), joined(6, &ROOMY)], [waiting, WAITING]);
+    assert_eq!(queue.look_again(&a.clone().into(), at(200)), [turn(5)]);
+    let (waiter, at_400) = (6, at(400));
+    let look_6 = FollowUp::LookAgain { waiter, at: at_400 };
+    assert_eq!(leave_at(&queue, &a, 5, at(300), None, &ROOMY), Some(look_6));
     assert_eq!(
-        leave_at(&queue, &a, 3, at(160), None, &ROOMY),
-        Some(turn(4))
+        leave_at(&queue, &b, 0, at(399), None, &ROOMY),
+        Some(turn(1))
     );
-    assert_eq!(leave_at(&queue, &a, 4, at(170), None, &ROOMY), None);
-    // The waiter must become due again. The next reservation lasts twice as long as the first.
-    assert_eq!(join_at(&queue, &a, 5, at(249), &ROOMY), TURN, "not due");
-    assert_eq!(leave_at(&queue, &a, 5, at(250), None, &ROOMY), None);
-    let joined = join_at(&queue, &a, 6, at(250), &ROOMY);
-    assert_eq!(joined, waiting_until_expiry(1, at(350)));
-    assert_eq!(queue.expire(ticket(1), at(350)), [turn(6)]);
-    assert_eq!(leave_at(&queue, &a, 6, at(351), None, &ROOMY), None);
-    let joined = join_at(&queue, &a, 7, at(450), &ROOMY);
-    assert_eq!(joined, waiting_until_expiry(1, at(650)));
-    let next = leave_at(&queue, &b, 0, at(600), None, &ROOMY);
-    assert_eq!(next, Some(turn(1)), "before all that came later");
-    assert_eq!(queue.expire(ticket(1), at(650)), [], "it has its turn");
-}
-
-/// The keys are reserved again, but the reservation holds back only waiters that came after it expired.
-#[test]
-fn waiters_that_passed_when_a_reservation_ended_are_not_held_back_again() {
-    let queue = queue();
-    let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
-    assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
-    assert_eq!(join_both(&queue, 1), WAITING);
-    let joined = join_at(&queue, &a, 2, at(100), &ROOMY);
-    assert_eq!(joined, waiting_until_expiry(1, at(150)));
-    assert_eq!(join_at(&queue, &a, 3, at(100), &ROOMY), WAITING);
-    assert_eq!(queue.expire(ticket(1), at(150)), [turn(2)]);
-    assert_eq!(join_at(&queue, &a, 4, at(160), &ROOMY), WAITING);
-    let leave = |who, now| leave_at(&queue, &a, who, now, None, &ROOMY);
-    assert_eq!(leave(2, at(400)), Some(turn(3)));
-    assert_eq!(leave(3, at(400)), Some(expire(1, at(500))));
-}
-
-/// After it expires, none of the keys is reserved before as much time has passed as the reservation lasted, however often
-/// the waiter is overtaken. If it gives up, they are not reserved for the next waiter either.
-#[test]
-fn keys_are_open_after_a_reservation_for_as_long_as_it_lasted() {
-    for gives_up in [false, true] {
-        let queue = queue();
-        let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
-        assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
-        for who in [1, 2] {
-            assert_eq!(join_both(&queue, who), WAITING);
-        }
-        let joined = join_at(&queue, &a, 3, at(100), &ROOMY);
-        assert_eq!(joined, waiting_until_expiry(1, at(150)));
-        // It gives up a moment before its reservation would expire.
-        let (now, next) = if gives_up {
-            let next = queue.leave(&keys("ab"), ticket(1), at(149), None, &ROOMY);
-            (149, next)
-        } else {
-            (150, queue.expire(ticket(1), at(150)))
-        };
-        assert_eq!(next, [turn(3)], "{gives_up}");
-        assert_eq!(leave_at(&queue, &a, 3, at(now), None, &ROOMY), None);
-        let open_until = now + (now - 100);
-        for who in 10..30 {
-            let joined = join_at(&queue, &a, who, at(open_until - 1), &ROOMY);
-            assert_eq!(joined, TURN, "{gives_up}: {who}");
-            let next = leave_at(&queue, &a, who, at(open_until - 1), None, &ROOMY);
-            assert_eq!(next, None);
-        }
-        let reserver = if gives_up { 2 } else { 1 };
-        let duration = if gives_up { 50 } else { 100 };
-        let joined = join_at(&queue, &a, 30, at(open_until), &ROOMY);
-        assert_eq!(
-            joined,
-            waiting_until_expiry(reserver, at(open_until + duration))
-        );
-    }
-}
-
-/// The cost of a turn does not depend on how many wait for several keys. Nor does their order of giving up matter.
-#[test]
-fn the_cost_of_a_turn_hardly_grows_with_the_number_of_waiters() {
-    let [few, many] = [256, 65_536].map(|count| {
-        // The least of several tries is what it costs without other work of the machine.
-        let tries = [(); 3].map(|()| cost_with(count));
-        let turn = tries.iter().map(|it| it.0).min().unwrap();
-        let giving_up = tries.iter().map(|it| it.1).min().unwrap();
-        println!("{count}: {turn:?}, {giving_up:?}");
-        (turn, giving_up)
-    });
-    // There are 256 times as many. Larger tables are slower, because they do not fit into caches.
-    assert!(many.0 <= 32 * few.0, "{few:?} {many:?}");
-    assert!(many.1 <= 32 * few.1, "{few:?} {many:?}");
-}
-
-/// Returns how long a handover and a turn take while so many wait for two keys, and how long each of these takes to give
-/// up.
-fn cost_with(count: usize) -> (Duration, Duration) {
-    let queue = queue();
-    let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
-    for key in [&a, &b] {
-        assert_eq!(join_at(&queue, key, 0, at(0), &ROOMY), TURN);
-    }
-    let others = 1..=count;
-    for who in others.clone() {
-        assert_eq!(join_both(&queue, who), WAITING);
-    }
-    for who in [count + 1, count + 2] {
-        assert_eq!(join_at(&queue, &a, who, at(0), &ROOMY), WAITING);
-    }
-    let start = Instant::now();
-    let successor = queue.successor(&a, at(0), at(0), &ROOMY, |_| true).next();
-    assert_eq!(successor, Some(count + 1));
-    let next = leave_at(&queue, &a, 0, at(0), None, &ROOMY);
-    assert_eq!(next, Some(turn(count + 2)));
-    let turn = start.elapsed();
-
-    let start = Instant::now();
-    for who in others.rev() {
-        let next = queue.leave(&keys("ab"), ticket(who), at(0), None, &ROOMY);
-        assert_eq!(next, []);
-    }
-    (turn, start.elapsed() / u32::try_from(count).unwrap())
 }
 
 #[test]
@@ -242,5 +125,5 @@ fn a_request_for_several_keys_is_refused_if_the_queue_of_any_is_full() {
         limit: 2,
         limited_by: WaiterLimit::PerKey,
     };
-    assert_eq!(joined, refused(full));
+    assert_eq!(joined, Err(full));
 }
