@@ -121,12 +121,13 @@ async fn a_waiter_gets_the_lock_of_another_process_that_its_own_process_has_free
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_ends_wakes_those_of_its_process_that_wait_for_its_key_in_another_queue() {
+async fn a_lock_that_ends_wakes_those_of_its_process_that_ask_for_its_key() {
     for (held, waits) in [
         (PLAIN, READER),
         (PLAIN, WRITER),
         (SEVERAL, WRITER),
         (READER, PLAIN),
+        (READER, WRITER),
         (WRITER, PLAIN),
         (READER, SEVERAL),
         (PERMIT, SLOT),

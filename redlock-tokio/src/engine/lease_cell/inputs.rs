@@ -85,6 +85,11 @@ impl LeaseCell {
         });
     }
 
+    /// Takes the news that a key may be free on a node.
+    pub(super) fn look_again(self: &Arc<Self>, node: NodeId) {
+        self.update(self.now(), |state| state.lease.probe_again(node));
+    }
+
     /// Takes the news that all keys are gone from a node.
     pub(crate) fn handle_flush(self: &Arc<Self>, node: NodeId) {
         self.handle_freed(node);

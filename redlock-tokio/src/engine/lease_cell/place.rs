@@ -111,15 +111,9 @@ impl<'a> Place<'a> {
         self.role.map(note).unwrap_or_default()
     }
 
-    /// Returns whether requests at these two places, which have a key in common, ask one after the other: those for plain
-    /// locks do so, and so do readers and writers.
+    /// Returns whether requests at these two places, which have a key in common, ask one after the other.
     pub(super) fn takes_turns_with(self, other: Self) -> bool {
-        let is_read_write = |role| matches!(role, Role::Reader | Role::LoneReader | Role::Writer);
-        match (self.role, other.role) {
-            (None, None) => true,
-            (Some(own), Some(other)) => is_read_write(own) && is_read_write(other),
-            _ => false,
-        }
+        self.role.is_none() && other.role.is_none()
     }
 
     /// Returns what has a turn for the same semaphore, or the same lock of readers and writers.

@@ -72,6 +72,10 @@ impl LeaseCell {
         is_new && left.is_some_and(|left| left >= self.own_ttl().as_duration() / 2)
     }
 
+    pub(super) fn is_reader_or_writer(&self) -> bool {
+        matches!(self.keys.share(), Share::Reader | Share::Writer)
+    }
+
     /// Returns whether a writer acquired the lock.
     pub(crate) fn is_writer(&self) -> bool {
         self.keys.share() == Share::Writer

@@ -391,15 +391,16 @@ mod tests {
         let line = Line::new();
         assert!(line.join(1, Reader).is_ok());
         line.note_hold(1, Reader);
-        assert_eq!(line.join(2, Writer), Ok(false));
-        assert_eq!(line.queue.open_turn(&line.key), None, "a writer waits");
+        assert_eq!(line.join(2, Writer), Ok(true), "beside the reader");
+        assert_eq!(line.queue.open_turn(&line.key), None, "a writer asks");
         assert_eq!(
-            [line.join(3, Reader), line.join(4, LoneReader)],
-            [Ok(false); 2]
+            [(3, Reader), (4, LoneReader), (5, Writer)].map(|(who, role)| line.join(who, role)),
+            [Ok(false); 3]
         );
-        assert!(line.join(5, Writer).is_err(), "three wait");
+        assert!(line.join(6, Writer).is_err(), "three wait");
         assert_eq!(line.next_to_join(1), None);
-        assert_eq!(line.leave(1, Reader), [2]);
+        assert_eq!(line.leave(1, Reader), [0; 0]);
+        assert_eq!(line.leave(5, Writer), [0; 0], "it gives up");
         assert_eq!(line.leave(2, Writer), [3, 4]);
         assert_eq!(
             (line.leave(3, Reader), line.leave(4, Reader)),

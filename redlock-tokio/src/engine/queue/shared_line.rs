@@ -77,7 +77,7 @@ impl<T: Clone> SharedLine<T> {
     ///   further turn begins while one has found no slot free and still waits: all would watch all slots, and only one can
     ///   get the next permit.
     /// - One reader at a time asks the nodes. Readers that come before its answer wait for it, and then share its lease.
-    /// - A writer has its turn alone.
+    /// - One writer at a time asks the nodes, beside readers that hold the lock: so it keeps readers of other processes out.
     fn has_room(&self, role: Role) -> bool {
         let mut turns = self.turns.values();
         match role {
@@ -86,8 +86,8 @@ impl<T: Clone> SharedLine<T> {
                 has_place && !turns.any(|turn| turn.found_none && turn.since.is_none())
             }
             Role::Reader => turns.all(|turn| turn.role != Role::Writer && turn.since.is_some()),
-            Role::LoneReader => turns.all(|turn| turn.role != Role::Writer),
-            Role::Writer => self.turns.is_empty(),
+            Role::LoneReader => !self.has_writer(),
+            Role::Writer => turns.all(|turn| turn.role.is_reader() && turn.since.is_some()),
             Role::Adopter => true,
         }
     }
@@ -148,7 +148,7 @@ impl<T: Clone> SharedLine<T> {
     pub(super) fn open_turn(&self) -> Option<&T> {
         let (_, turn) = self.turns.last_key_value()?;
         let is_held = turn.role.is_reader() && turn.since.is_some();
-        (is_held && self.waiting.len() == 0).then_some(&turn.holder)
+        (is_held && !self.has_writer() && self.waiting.len() == 0).then_some(&turn.holder)
     }
 
     /// Removes the first waiter, if it is a reader that may join those with this ticket.
@@ -159,10 +159,8 @@ impl<T: Clone> SharedLine<T> {
     ) -> Option<T> {
         let turn = self.turns.get(&ticket)?;
         let (_, (role, waiter)) = self.waiting.first()?;
-        if !turn.role.is_reader() || *role != Role::Reader || !fits(waiter) {
-            return None;
-        }
-        self.pop()
+        let may_join = turn.role.is_reader() && *role == Role::Reader && !self.has_writer();
+        (may_join && fits(waiter)).then(|| self.pop()).flatten()
     }
 
     /// Removes the first waiter, for the writer or the holder of a permit with this ticket to hand over to it. Fails if the
@@ -179,6 +177,11 @@ impl<T: Clone> SharedLine<T> {
             return None;
         }
         self.pop()
+    }
+
+    fn has_writer(&self) -> bool {
+        let mut turns = self.turns.values();
+        turns.any(|turn| turn.role == Role::Writer)
     }
 
     fn pop(&mut self) -> Option<T> {

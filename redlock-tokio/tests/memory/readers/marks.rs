@@ -94,6 +94,22 @@ async fn a_writer_that_gives_up_leaves_no_mark() {
     assert!(waiting.await.unwrap().is_ok());
 }
 
+/// The readers of both processes hold the lock when the writer comes.
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_waits_for_readers_of_its_own_process_keeps_out_those_of_others() {
+    let nodes = three_nodes();
+    let [own, other] =
+        [client(&nodes).await, client(&nodes).await].map(|it| it.rw_lock("catalogue"));
+    let held = [own.read().await.unwrap(), other.read().await.unwrap()];
+    let waiting = tokio::spawn(own.write().into_future());
+    tokio::time::sleep(MS(100)).await;
+    assert!(other.try_read().await.is_err());
+    drop(held);
+    drop(waiting.await.unwrap().unwrap());
+    settle().await;
+    assert!(other.try_read().await.is_ok());
+}
+
 /// Returns for how long a writer of another client keeps readers out after its wait has come to this end.
 async fn mark_left_behind(end: impl AsyncFnOnce(Redlock)) -> Duration {
     let nodes = three_nodes();
