@@ -81,8 +81,8 @@ impl RedlockRwLock {
         Lock::new(Arc::clone(&self.client), keys)
     }
 
-    /// Acquires the lock for a writer, alone, and waits while readers or others have it. New readers of other processes wait
-    /// behind it once it is the first in the line of its process. [`Lock`] has the options, and
+    /// Acquires the lock for a writer, alone, and waits while readers or others have it. New readers of all processes
+    /// wait behind it. [`Lock`] has the options, and
     /// [`LockFuture`](crate::LockFuture) documents cost and cancel safety. The cost is that of a lock.
     ///
     /// # Errors

@@ -14,8 +14,6 @@ pub(crate) struct Grant {
     pub(crate) fence: Option<FencingToken>,
     /// Whether it is a reader's lock, which others may have as readers at the same time.
     pub(crate) is_shared: bool,
-    /// Whether the holder waits to be told that the lock is lost.
-    pub(crate) watches: bool,
 }
 
 /// How a hold ended.
@@ -31,4 +29,4 @@ pub(crate) enum End {
 
 /// The number of a hold, in the order in which the grants were reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct HoldId(pub(super) u64);
+pub(crate) struct HoldId(pub(super) usize);

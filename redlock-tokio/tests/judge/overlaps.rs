@@ -1,25 +1,17 @@
-//! Pairs of holds of one key that are valid at one instant, and not both shared.
-
 use std::collections::BTreeMap;
 
 use super::{record::Record, violation::Violation};
 
-/// Two holds that overlap.
-pub(super) struct Overlap<'a> {
-    key: &'a str,
-    first: &'a Record,
-    second: &'a Record,
-}
-
-/// Returns all overlaps of these records, by key, then by the begin of the second hold.
-pub(super) fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<Overlap<'a>> {
-    let mut by_key: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
-    for record in records.filter(|it| it.was_valid()) {
+/// Returns the pairs of holds of one key that are valid at one instant, and not both shared: by key, then by the begin of the
+/// second hold.
+pub(super) fn violations(records: &[Record]) -> Vec<Violation> {
+    let mut by_key: BTreeMap<&String, Vec<&Record>> = BTreeMap::new();
+    for record in records.iter().filter(|it| it.was_valid()) {
         for key in record.keys() {
             by_key.entry(key).or_default().push(record);
         }
     }
-    let mut overlaps = Vec::new();
+    let mut violations = Vec::new();
     for (key, mut records) in by_key {
         // The sort is stable, so holds of one instant stay in the order of their numbers.
         records.sort_by_key(|it| it.granted_at());
@@ -30,24 +22,13 @@ pub(super) fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<Overlap<'
             let firsts = open.iter().filter(|it| it.granted_at() < second.until());
             // A hold that is shared stays so, so one that excludes the other later does so at once.
             let firsts = firsts.filter(|it| it.excludes(second, second.granted_at()));
-            overlaps.extend(firsts.map(|first| Overlap { key, first, second }));
+            violations.extend(firsts.map(|first| Violation::TwoHolders {
+                key: key.clone(),
+                first: first.hold(),
+                second: second.hold(),
+            }));
             open.push(second);
         }
     }
-    overlaps
-}
-
-impl Overlap<'_> {
-    /// Returns whether one of the two holds will be forgotten at this time.
-    pub(super) fn is_over_by(&self, horizon: u64) -> bool {
-        self.first.is_over_by(horizon) || self.second.is_over_by(horizon)
-    }
-
-    pub(super) fn violation(&self) -> Violation {
-        Violation::TwoHolders {
-            key: self.key.to_owned(),
-            first: self.first.hold(),
-            second: self.second.hold(),
-        }
-    }
+    violations
 }

@@ -14,10 +14,6 @@ pub(super) struct Record {
     /// Since when it is shared.
     shared_from: Option<u64>,
     end: Option<Ended>,
-    /// Whether the fencing token was compared with those before it.
-    fence_is_settled: bool,
-    /// Whether a holder that nobody told was reported.
-    not_told: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +29,6 @@ impl Record {
             shared_from: grant.is_shared.then_some(grant.at),
             grant,
             end: None,
-            fence_is_settled: false,
-            not_told: false,
         }
     }
 
@@ -51,20 +45,12 @@ impl Record {
         self.end = Some(Ended { how, at });
     }
 
-    pub(super) fn settle_fence(&mut self) {
-        self.fence_is_settled = true;
-    }
-
     pub(super) fn keys(&self) -> &[String] {
         &self.grant.keys
     }
 
     pub(super) fn granted_at(&self) -> u64 {
         self.grant.at
-    }
-
-    pub(super) fn valid_until(&self) -> u64 {
-        self.grant.valid_until
     }
 
     /// Returns whether the hold was valid at any instant.
@@ -84,22 +70,12 @@ impl Record {
         self.grant.valid_until.min(end)
     }
 
-    /// Returns the fencing token that is still to be compared with those before it.
-    pub(super) fn unsettled_fence(&self) -> Option<FencingToken> {
-        let fence = self.grant.fence.filter(|_| self.was_valid());
-        fence.filter(|_| !self.fence_is_settled)
+    pub(super) fn fence(&self) -> Option<FencingToken> {
+        self.grant.fence.filter(|_| self.was_valid())
     }
 
-    /// Returns whether nothing that happens after this time can concern the hold.
-    pub(super) fn is_over_by(&self, horizon: u64) -> bool {
-        let Some(end) = self.end else { return false };
-        let told = match end.how {
-            End::Lost { told } => told,
-            End::Released | End::Died => 0,
-        };
-        end.at.max(told).max(self.grant.at) <= horizon
-    }
-
+    /// Returns a violation if the holder was told of its loss too late: its process had run for longer than this after the end
+    /// of validity. A holder cannot be told before it has the lock.
     pub(super) fn told_late(&self, tolerance: u64, stops: &Stops) -> Option<Violation> {
         let Some(Ended {
             how: End::Lost { told },
@@ -108,28 +84,12 @@ impl Record {
         else {
             return None;
         };
-        let late = self.lateness(told, stops);
-        let is_new = late > tolerance && !self.not_told;
-        is_new.then(|| Violation::ToldLate {
+        let due = self.grant.valid_until.max(self.grant.at);
+        let late = stops.running_time(&self.grant.client, due, told);
+        (late > tolerance).then(|| Violation::ToldLate {
             hold: self.hold(),
             told,
             late,
-        })
-    }
-
-    /// Returns a violation, once, if the holder should have been told of its loss by now and was not.
-    pub(super) fn not_told(
-        &mut self,
-        now: u64,
-        tolerance: u64,
-        stops: &Stops,
-    ) -> Option<Violation> {
-        let is_owed = self.grant.watches && self.end.is_none() && !self.not_told;
-        let is_late = is_owed && self.lateness(now, stops) > tolerance;
-        self.not_told |= is_late;
-        is_late.then(|| Violation::NotTold {
-            hold: self.hold(),
-            by: now,
         })
     }
 
@@ -140,12 +100,5 @@ impl Record {
             from: self.grant.at,
             until: self.until(),
         }
-    }
-
-    /// Returns for how long the holder's process ran after the end of validity, up to this time. A holder cannot be
-    /// told before it has the lock.
-    fn lateness(&self, now: u64, stops: &Stops) -> u64 {
-        let due = self.grant.valid_until.max(self.grant.at);
-        stops.running_time(&self.grant.client, due, now)
     }
 }

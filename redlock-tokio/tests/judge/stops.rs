@@ -27,11 +27,4 @@ impl Stops {
         }
         running + until.saturating_sub(now)
     }
-
-    pub(super) fn forget_before(&mut self, at: u64) {
-        self.0.retain(|_, stops| {
-            stops.retain(|it| it.until > at);
-            !stops.is_empty()
-        });
-    }
 }

@@ -28,7 +28,7 @@ pub(crate) enum Violation {
         /// For how long the holder's process had run since the end of validity.
         late: u64,
     },
-    /// A holder should have been told by this time that its lock is lost, and was not.
+    /// The same, of a holder that was not told by this time. It is a user of the judge that knows.
     NotTold { hold: Hold, by: u64 },
 }
 

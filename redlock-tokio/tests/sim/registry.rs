@@ -128,7 +128,6 @@ impl Registry {
             valid_until,
             fence: hold.fencing_token(),
             is_shared,
-            watches: is_watched,
         });
         entries.forced.note_hold(id, hold.token());
         entries.open.insert(
@@ -438,20 +437,8 @@ impl Entries {
         }
     }
 
-    /// Looks at the holds that are over, and lets the judge forget. Returns what is not needed any more.
+    /// Looks at the holds that are over. Returns those that need no further look.
     fn look_back(&mut self, at: u64) -> Vec<Over> {
-        // Rounding may put a process a little behind the world.
-        let horizon = at.saturating_sub(MILLI);
-        for (client, from) in &mut self.stopped {
-            if *from < horizon {
-                self.judge.stood_still(client, *from, horizon);
-                *from = horizon;
-            }
-        }
-        // The ends of these holds are still to be reported.
-        let unreported = self.open.values().filter_map(|it| it.invalid_since).min();
-        self.judge
-            .forget_before(unreported.map_or(horizon, |since| horizon.min(since)));
         for over in &self.over {
             if over.hold.is_valid() {
                 let text = format!(

@@ -45,10 +45,6 @@ impl Findings {
     /// How many recent faults a violation names.
     const RECENT: usize = 6;
 
-    /// How long the judge remembers a hold: longer than a hold lasts plus the delay of its report, even if its process
-    /// stands still during a slow failover.
-    const MEMORY: Duration = Duration::from_secs(120);
-
     /// How long after the end of validity a holder may be told on a busy machine. Times in which the whole process
     /// stands still are not counted.
     const TOLERANCE: Duration = Duration::from_secs(1);
@@ -77,7 +73,7 @@ impl Findings {
             serde_json::from_str(line).map_err(|error| format!("{source}: {line:?}: {error}"))?;
         match (line, source) {
             (Line::Ready, _) => self.ready.push(source),
-            (Line::Hold(hold), _) => self.judge(source, hold)?,
+            (Line::Hold(hold), _) => self.judge(source, hold),
             (Line::Stalled { from, until }, _) => {
                 self.judge.stood_still(&source.to_string(), from, until);
             }
@@ -119,12 +115,10 @@ impl Findings {
         losses.map(|(_, count)| count).sum()
     }
 
-    /// Forgets holds that ended long ago, and returns a line of progress.
-    pub(crate) fn progress(&mut self) -> String {
-        let memory = Self::MEMORY.as_nanos() as u64;
-        self.judge.forget_before(self.latest.saturating_sub(memory));
+    /// Returns a line of progress.
+    pub(crate) fn progress(&self) -> String {
         format!(
-            "{:>5.0?}: {} acquired, {} by foreign clients, {} contended, {} lost, {} cancelled, {} faults, {} violations",
+            "{:>5.0?}: {} acquired, {} by foreign clients, {} contended, {} lost, {} cancelled, {} faults",
             self.start.elapsed(),
             self.count("acquired"),
             self.count("foreign: acquired"),
@@ -132,7 +126,6 @@ impl Findings {
             self.losses(),
             self.count("cancelled"),
             self.faults.values().sum::<u64>(),
-            self.violations().len(),
         )
     }
 
@@ -149,10 +142,7 @@ impl Findings {
         words
     }
 
-    fn judge(&mut self, source: Source, hold: Hold) -> Result<()> {
-        if hold.from < self.judge.horizon() {
-            return Err(format!("{source} reported a hold too late: {hold:?}").into());
-        }
+    fn judge(&mut self, source: Source, hold: Hold) {
         self.latest = self.latest.max(hold.from);
         self.begins.push(hold.from);
         *self.holds.entry(source).or_default() += 1;
@@ -164,13 +154,10 @@ impl Findings {
             at: hold.from,
             valid_until: hold.valid_until,
             fence: hold.fence.map(FencingToken::new),
-            // A hold is reported after its end, with whether the holder was told.
-            watches: false,
         });
         if was_not_told {
             self.not_told.insert(id);
         }
         self.judge.ended(id, end, hold.until);
-        Ok(())
     }
 }

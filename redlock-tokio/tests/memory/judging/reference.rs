@@ -8,16 +8,11 @@ use crate::judge::{End, Grant, HoldId, Violation};
 #[derive(Clone, Debug)]
 pub(crate) struct Tale {
     pub(crate) grant: Grant,
-    pub(crate) extension: Option<Extension>,
+    /// Until when it is valid because of an extension.
+    pub(crate) extended_until: Option<u64>,
     /// When its writer became a reader.
     pub(crate) downgraded_at: Option<u64>,
     pub(crate) end: Option<Ended>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Extension {
-    pub(crate) at: u64,
-    pub(crate) valid_until: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,21 +28,12 @@ pub(crate) struct Stop {
     pub(crate) until: u64,
 }
 
-/// A time before which everything is forgotten.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
-    pub(crate) at: u64,
-    /// All news from before this time is reported by then. It is not earlier than `at`.
-    pub(crate) heard: u64,
-}
-
 /// What must not be mistaken in a violation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Finding {
     TwoHolders(String, HoldId, HoldId),
     FenceDidNotGrow(String, HoldId, HoldId),
     ToldLate { hold: HoldId, told: u64, late: u64 },
-    NotTold { hold: HoldId, by: u64 },
 }
 
 impl From<Violation> for Finding {
@@ -66,22 +52,14 @@ impl From<Violation> for Finding {
                 told,
                 late,
             },
-            Violation::NotTold { hold, by } => Self::NotTold { hold: hold.id, by },
+            Violation::NotTold { .. } => unreachable!("the judge does not say this"),
         }
     }
 }
 
 impl Tale {
-    /// Returns when the news of the end comes.
-    pub(crate) fn end_is_told_at(&self) -> Option<u64> {
-        self.end.map(|it| match it.how {
-            End::Lost { told } => told,
-            End::Released | End::Died => it.at,
-        })
-    }
-
     fn valid_until(&self) -> u64 {
-        let extended = self.extension.map_or(0, |it| it.valid_until);
+        let extended = self.extended_until.unwrap_or(0);
         self.grant.valid_until.max(extended)
     }
 
@@ -121,12 +99,7 @@ impl Tale {
 }
 
 /// Returns the findings in order.
-pub(crate) fn judge(
-    tales: &[(HoldId, Tale)],
-    stops: &[Stop],
-    looks: &[Look],
-    tolerance: u64,
-) -> Vec<Finding> {
+pub(crate) fn judge(tales: &[(HoldId, Tale)], stops: &[Stop], tolerance: u64) -> Vec<Finding> {
     let mut found = Vec::new();
     let keys: BTreeSet<&String> = tales.iter().flat_map(|(_, it)| &it.grant.keys).collect();
     for key in keys {
@@ -146,29 +119,15 @@ pub(crate) fn judge(
         }
     }
     for (id, tale) in tales {
-        let running = |due: u64, now: u64| running_time(stops, &tale.grant.client, due, now);
-        let not_told = looks.iter().copied().find(|look| {
-            let is_extended = tale.extension.is_some_and(|it| it.at < look.heard);
-            let valid_until = match is_extended {
-                true => tale.valid_until(),
-                false => tale.grant.valid_until,
-            };
-            tale.grant.watches
-                && tale.grant.at < look.heard
-                && tale.end_is_told_at().is_none_or(|it| it >= look.heard)
-                && running(valid_until.max(tale.grant.at), look.at) > tolerance
-        });
         let due = tale.valid_until().max(tale.grant.at);
-        match (not_told, tale.end.map(|it| it.how)) {
-            (Some(Look { at: by, .. }), _) => found.push(Finding::NotTold { hold: *id, by }),
-            (None, Some(End::Lost { told })) if running(due, told) > tolerance => {
-                found.push(Finding::ToldLate {
-                    hold: *id,
-                    told,
-                    late: running(due, told),
-                });
-            }
-            _ => {}
+        if let Some(Ended {
+            how: End::Lost { told },
+            ..
+        }) = tale.end
+        {
+            let late = running_time(stops, &tale.grant.client, due, told);
+            let hold = *id;
+            found.extend((late > tolerance).then_some(Finding::ToldLate { hold, told, late }));
         }
     }
     found.sort();

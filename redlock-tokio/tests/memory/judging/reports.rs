@@ -30,7 +30,7 @@ fn report(loss: Option<Loss>) -> Hold {
 fn judge(report: &Hold, stop: Option<[u64; 2]>) -> Vec<Violation> {
     let mut judge = Judge::new(Duration::from_nanos(TOLERANCE));
     let grant = grant("worker", report.from, report.valid_until);
-    let hold = judge.granted(grant.unwatched());
+    let hold = judge.granted(grant);
     judge.ended(hold, report.end(), report.until);
     if let Some([from, until]) = stop {
         judge.stood_still("worker", from, until);

@@ -4,7 +4,7 @@ use redlock_tokio::FencingToken;
 
 use crate::judge::Grant;
 
-/// Returns a grant of the key `a` to this client, for a holder that waits for the news of a loss.
+/// Returns a grant of the key `a` to this client.
 pub(crate) fn grant(client: &str, at: u64, valid_until: u64) -> Grant {
     Grant {
         client: client.into(),
@@ -13,7 +13,6 @@ pub(crate) fn grant(client: &str, at: u64, valid_until: u64) -> Grant {
         valid_until,
         fence: None,
         is_shared: false,
-        watches: true,
     }
 }
 
@@ -35,13 +34,6 @@ impl Grant {
     pub(crate) fn shared(self) -> Self {
         Self {
             is_shared: true,
-            ..self
-        }
-    }
-
-    pub(crate) fn unwatched(self) -> Self {
-        Self {
-            watches: false,
             ..self
         }
     }

@@ -15,7 +15,7 @@ fn judge() -> Judge {
 fn of(grants: impl IntoIterator<Item = crate::judge::Grant>) -> Vec<Violation> {
     let mut judge = judge();
     for grant in grants {
-        judge.granted(grant.unwatched());
+        judge.granted(grant);
     }
     judge.violations()
 }
@@ -118,53 +118,6 @@ fn the_time_in_which_a_process_stands_still_is_not_lateness() {
     assert_eq!(late("x", 100, 189), 1);
     assert_eq!(late("y", 90, 300), 1, "another process");
     assert_eq!(late("x", 0, 100), 1, "another time");
-}
-
-#[test]
-fn a_holder_that_nobody_tells_is_reported_once() {
-    let mut judge = judge();
-    let hold = judge.granted(grant("x", 0, 100));
-    judge.granted(grant("y", 200, 300).unwatched());
-    judge.forget_before(100 + TOLERANCE);
-    assert_eq!(judge.violations(), []);
-    judge.forget_before(500);
-    judge.forget_before(600);
-    let found = judge.violations();
-    let [Violation::NotTold { hold: it, by: 500 }] = &found[..] else {
-        panic!("{found:?}")
-    };
-    assert_eq!(it.client, "x");
-    judge.ended(hold, End::Lost { told: 700 }, 700);
-    assert_eq!(judge.violations().len(), 1, "not once more");
-}
-
-#[test]
-fn holds_that_are_over_are_forgotten_and_their_violations_are_not() {
-    let mut judge = judge();
-    for round in 0..1000 {
-        let at = round * 100;
-        let hold = judge.granted(grant("x", at, at + 50).fenced(round));
-        judge.ended(hold, End::Released, at + 40);
-        judge.forget_before(at + 40);
-        assert!(judge.remembered() <= 1, "{}", judge.remembered());
-    }
-    assert_eq!(judge.violations(), []);
-    assert_eq!(judge.holds(), 1000);
-    let last = grant("y", 200_000, 200_001).fenced(999);
-    let hold = judge.granted(last);
-    judge.ended(hold, End::Released, 200_001);
-    assert_eq!(judge.violations().len(), 1, "the token of a forgotten hold");
-    judge.forget_before(300_000);
-    assert_eq!(judge.violations().len(), 1, "a forgotten violation");
-    assert_eq!(judge.remembered(), 0);
-}
-
-#[test]
-#[should_panic(expected = "after the horizon")]
-fn news_from_a_forgotten_time_is_refused() {
-    let mut judge = judge();
-    judge.forget_before(10);
-    judge.granted(grant("x", 9, 20));
 }
 
 #[test]
