@@ -45,6 +45,10 @@ impl ClientLabel {
         Self::new(&label).unwrap_or(Self::NONE)
     }
 
+    pub(crate) fn shared(&self) -> Option<Arc<str>> {
+        self.0.clone()
+    }
+
     /// Returns the value that a key with this token has on the nodes.
     pub(crate) fn value_of(&self, token: Token) -> Value {
         let mut value = Value::from_slice(&token.to_ascii());

@@ -124,6 +124,16 @@ impl Inspection {
         marked.count() >= self.quorum.votes()
     }
 
+    /// Returns the processes that stand in the line of the key, or of the semaphore, by the labels of their clients: the first
+    /// comes first. Writers are among them, and readers are not, since they stand in no line. A process that died may be there
+    /// for half a minute.
+    #[must_use]
+    pub fn waiting(&self) -> &[Option<Arc<str>>] {
+        let lines = self.states().map(|it| &it.waiting[..]);
+        // Only one node has the line, but for those that have moved.
+        lines.max_by_key(|it| it.len()).unwrap_or_default()
+    }
+
     /// Returns all clients that have the key, a share or a permit of it on any node, in the order of their values.
     #[must_use]
     pub fn holders(&self) -> Vec<Holder> {
@@ -300,6 +310,10 @@ impl fmt::Display for Inspection {
         }
         if self.has_waiting_writer() {
             write!(f, "\na writer waits")?;
+        }
+        for (index, label) in self.waiting().iter().enumerate() {
+            let separator = if index == 0 { "\nin line: " } else { ", " };
+            write!(f, "{separator}{}", label.as_deref().unwrap_or("no label"))?;
         }
         for node in &self.nodes {
             write!(f, "\n  {}: ", node.address)?;

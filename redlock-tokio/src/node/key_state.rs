@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::Holder;
 
@@ -14,11 +14,17 @@ pub struct KeyState {
     pub waiting_writer: Option<Duration>,
     /// The permits of the semaphore with this key that are taken, by their slots.
     pub permits: BTreeMap<usize, Occupant>,
+    /// The processes that stand in the line of the key, or of the semaphore, by the labels of their clients. The first comes
+    /// first. One that died may be there for some time. At most [`MAX_WAITING`](Self::MAX_WAITING) of them.
+    pub waiting: Vec<Option<Arc<str>>>,
 }
 
 impl KeyState {
     /// How many readers are looked up.
     pub const MAX_READERS: usize = 100;
+
+    /// How many processes that wait are looked up.
+    pub const MAX_WAITING: usize = 100;
 }
 
 /// The value of one name on a node.

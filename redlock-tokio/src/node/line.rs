@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::Key;
 
@@ -15,6 +15,8 @@ pub struct LineRequest {
     pub key: Key,
     /// What to do.
     pub action: LineAction,
+    /// The label of the client, which [`KeyState::waiting`](super::KeyState::waiting) shows.
+    pub label: Option<Arc<str>>,
 }
 
 /// What a process asks of the node of a line.

@@ -89,7 +89,7 @@ impl Redlock {
             InspectedNode {
                 address: Arc::clone(&lane.address),
                 objection: objection.and_then(|it| Objection::to_vote(now, it.eligibility)),
-                state: found.map(|it| it.state),
+                state: found.map(|it| *it.state),
             }
         };
         let nodes = join_all(self.client.lanes.iter().map(look_up)).await;

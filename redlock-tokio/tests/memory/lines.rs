@@ -9,7 +9,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Clock, Key, LockOptions, MemoryNode, NodeError, Redlock,
+    Clock, Key, Lock, LockOptions, MemoryNode, NodeError, Redlock,
     node::{
         Answer, Command, FreedNotifier, LineAction, LineAnswer, LineRequest, Member, Node, Session,
     },
@@ -39,7 +39,11 @@ fn patient() -> LockOptions {
 /// Asks a node about the line of `k`.
 async fn ask(node: &MemoryNode, action: LineAction) -> LineAnswer {
     let key = Key::new("k").unwrap();
-    let request = LineRequest { key, action };
+    let request = LineRequest {
+        key,
+        action,
+        label: None,
+    };
     let mut session = node.connect().await.unwrap();
     let answers = session.line(slice::from_ref(&request)).await.unwrap();
     answers[0]
@@ -96,6 +100,35 @@ async fn processes_get_a_lock_in_the_order_in_which_they_came() {
     assert_eq!(*order.lock().unwrap(), [3, 1, 7, 0, 5, 2, 6, 4]);
     let took = released.elapsed();
     assert!(took < MS(100), "{took:?} for eight holds of 10 ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inspection_names_those_that_stand_in_the_line() {
+    let kinds: [fn(&Redlock) -> Lock; 3] = [
+        |it| it.lock("k"),
+        |it| it.rw_lock("k").write(),
+        |it| it.semaphore("k", 1).acquire(),
+    ];
+    for lock in kinds {
+        let nodes = three_nodes();
+        let client = async |label| over(&nodes).client_label(label).build().await.unwrap();
+        let holder = client("web-1").await;
+        let held = lock(&holder).await.unwrap();
+        for label in ["web-3", "web-2"] {
+            let waiting = lock(&client(label).await).options(patient());
+            tokio::spawn(waiting.into_future());
+            settle().await;
+        }
+        let inspection = holder.inspect("k").await.unwrap();
+        let labels: Vec<_> = inspection
+            .waiting()
+            .iter()
+            .flatten()
+            .map(|it| &**it)
+            .collect();
+        assert_eq!(labels, ["web-3", "web-2"], "{held:?}");
+        assert!(inspection.to_string().contains("in line: web-3, web-2"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,8 @@ async fn order_of(build: impl Fn() -> RedlockBuilder, servers: &RedisServers) ->
     let mut processes = Vec::new();
     let mut waiting = Vec::new();
     for number in 0..WAITING {
-        let redlock = build().wait(MINUTE).build().await.unwrap();
+        let builder = build().wait(MINUTE).client_label(format!("web-{number}"));
+        let redlock = builder.build().await.unwrap();
         let (lock, order) = (redlock.lock("k"), Arc::clone(&order));
         processes.push(redlock);
         waiting.push(tokio::spawn(async move {
@@ -33,6 +34,10 @@ async fn order_of(build: impl Fn() -> RedlockBuilder, servers: &RedisServers) ->
         }));
         eventually("it stands in the line", || standing(servers) == number + 1).await;
     }
+    let inspection = holder.inspect("k").await.unwrap();
+    let labels = inspection.waiting().iter().flatten();
+    let expected = (0..WAITING).map(|number| format!("web-{number}"));
+    assert!(labels.map(|it| &**it).eq(expected), "{inspection}");
     held.release().await;
     for it in waiting {
         it.await.unwrap();

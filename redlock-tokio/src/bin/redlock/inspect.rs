@@ -109,6 +109,11 @@ pub(crate) fn value_of(inspection: &Inspection) -> Value {
     });
     value["key"] = json!(shown(inspection.key().as_bytes()));
     value["permits"] = permits.collect();
+    value["waiting"] = inspection
+        .waiting()
+        .iter()
+        .map(|it| json!(it.as_deref()))
+        .collect();
     value["waiting_writer"] = json!(inspection.has_waiting_writer());
     value["nodes"] = nodes.collect();
     value

@@ -84,7 +84,7 @@ impl Drop for LineReply {
 /// What a node has for a key, and whether it had a vote when it was asked.
 #[derive(Debug)]
 pub(crate) struct LookedUp {
-    pub(crate) state: KeyState,
+    pub(crate) state: Box<KeyState>,
     pub(crate) eligibility: Eligibility,
 }
 

@@ -245,7 +245,10 @@ impl<'a> Serving<'a> {
                             // Nobody waits any more. A node that is silent must not delay a shutdown.
                             () = answer.closed() => return,
                         };
-                        let found = found.map(|state| LookedUp { state, eligibility });
+                        let found = found.map(|state| LookedUp {
+                            state: Box::new(state),
+                            eligibility,
+                        });
                         // An error means that nobody waits for the answer.
                         foreign::call(|| _ = answer.send(found));
                     };

@@ -222,8 +222,7 @@ impl LeaseCell {
         let Some(key) = lines_of(&self.keys).nth(index).cloned() else {
             return reply.discard();
         };
-        let lane = &self.client.lanes[node.index()];
-        lane.send_to_line(LineRequest { key, action }, reply);
+        self.client.ask_line(node, key, action, reply);
     }
 
     /// Takes a call from the node of a line.
@@ -309,9 +308,13 @@ impl Client {
     fn leave_one_line(&self, key: &Key, node: NodeId, active: u32) {
         let member = self.lines.member;
         let action = LineAction::Leave { member, active };
-        let key = key.clone();
-        let request = LineRequest { key, action };
-        self.lanes[node.index()].send_to_line(request, LineReply::to_nobody());
+        self.ask_line(node, key.clone(), action, LineReply::to_nobody());
+    }
+
+    fn ask_line(&self, node: NodeId, key: Key, action: LineAction, reply: LineReply) {
+        let label = self.label.shared();
+        let request = LineRequest { key, action, label };
+        self.lanes[node.index()].send_to_line(request, reply);
     }
 }
 

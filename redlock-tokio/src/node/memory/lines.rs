@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use redlock_core::Timestamp;
 
@@ -20,6 +20,7 @@ struct Line(Vec<Place>);
 
 struct Place {
     member: Member,
+    label: Option<Arc<str>>,
     notifier: Option<FreedNotifier>,
     expires_at: Timestamp,
 }
@@ -36,7 +37,7 @@ impl Lines {
         by: Option<&FreedNotifier>,
         called: &mut Vec<(FreedNotifier, Key)>,
     ) -> LineAnswer {
-        let LineRequest { key, action } = request;
+        let LineRequest { key, action, label } = request;
         self.sweep(now);
         let mut call = |next: &[Place]| {
             let next = next.iter().filter_map(|it| it.notifier.clone());
@@ -51,6 +52,7 @@ impl Lines {
                 let line = self.by_key.entry(key.clone()).or_default();
                 let own = Place {
                     member,
+                    label: label.clone(),
                     notifier: by.cloned(),
                     expires_at: now.saturating_add(LineRequest::LIFETIME),
                 };
@@ -84,6 +86,12 @@ impl Lines {
                 LineAnswer::Waiting(self.by_key.get(key).map_or(0, |line| line.waiting(now)))
             }
         }
+    }
+
+    /// Returns the labels of the clients that stand in a line.
+    pub(super) fn labels(&self, key: &Key) -> impl Iterator<Item = Option<Arc<str>>> {
+        let line = self.by_key.get(key).into_iter();
+        line.flat_map(|line| &line.0).map(|it| it.label.clone())
     }
 
     fn sweep(&mut self, now: Timestamp) {

@@ -108,6 +108,10 @@ impl Store {
             slots.filter_map(|(slot, key)| Some((slot, self.live(now, &key)?.occupant(now))));
         state.permits = taken.collect();
         self.look_up_sharing(now, key, &mut state);
+        let line_of_permits = name(0).ok();
+        for key in [Some(key), line_of_permits.as_ref()].into_iter().flatten() {
+            state.waiting.extend(self.lines.labels(key));
+        }
         state
     }
 

@@ -1,5 +1,8 @@
 //! The line of a key on a server: a sorted set of the processes that wait, and a channel on which each is called. Beside it is
-//! another one that says when each of them has asked last, in seconds of the server's clock.
+//! another one that says when each of them has asked last, in seconds of the server's clock. The name of a process is its
+//! number in 16 digits, and the label of its client.
+
+use std::sync::Arc;
 
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
 
@@ -9,14 +12,18 @@ use crate::{
     node::{LineAction, LineAnswer, LineRequest, Member, NodeError},
 };
 
+/// How many digits the number of a member has.
+const DIGITS: usize = 16;
+
 /// Removes those that lose their places and calls who is active because of that, then takes a place at the end unless there is
 /// one. Returns the place and the first of the line.
 const JOIN: &str = "local line, seen, member, active = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3]) \
     local now = redis.call('TIME')[1] \
     redis.call('ZADD', seen, now, member) \
     local gone = redis.call('ZRANGE', seen, '-inf', now - ARGV[4] / 1000, 'BYSCORE') \
-    if redis.call('ZRANGE', line, 0, 0)[1] == ARGV[2] then \
-      table.insert(gone, ARGV[2]) \
+    local first = redis.call('ZRANGE', line, 0, 0)[1] \
+    if first and string.sub(first, 1, 16) == ARGV[2] then \
+      table.insert(gone, first) \
     end \
     for _, it in ipairs(gone) do \
       redis.call('ZREM', line, it) \
@@ -24,7 +31,7 @@ const JOIN: &str = "local line, seen, member, active = KEYS[1], KEYS[2], ARGV[1]
     end \
     if #gone > 0 then \
       for _, called in ipairs(redis.call('ZRANGE', line, math.max(active - #gone, 0), active - 1)) do \
-        redis.pcall('PUBLISH', ARGV[5] .. called, ARGV[6]) \
+        redis.pcall('PUBLISH', ARGV[5] .. string.sub(called, 1, 16), ARGV[6]) \
       end \
     end \
     if not redis.call('ZSCORE', line, member) then \
@@ -43,7 +50,7 @@ const LEAVE: &str = "local line, active = KEYS[1], tonumber(ARGV[2]) \
       redis.call('ZREM', line, ARGV[1]) \
       local called = redis.call('ZRANGE', line, active - 1, active - 1)[1] \
       if called and place < active then \
-        redis.pcall('PUBLISH', ARGV[3] .. called, ARGV[4]) \
+        redis.pcall('PUBLISH', ARGV[3] .. string.sub(called, 1, 16), ARGV[4]) \
       end \
     end \
     return 1";
@@ -56,7 +63,7 @@ pub(super) fn channel(member: Member) -> String {
 /// Encodes requests.
 pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(requests.len() + 1);
-    for LineRequest { key, action } in requests {
+    for LineRequest { key, action, label } in requests {
         let line = tag.beside(Key::LINES, key.as_bytes());
         let seen = tag.beside(Key::SEEN_IN_LINES, key.as_bytes());
         let script = |source| {
@@ -65,6 +72,7 @@ pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
             cmd
         };
         let called_by = tag.on(key.as_bytes());
+        let labelled = |member| format!("{}{}", name(member), label.as_deref().unwrap_or_default());
         let cmd = match *action {
             LineAction::Join {
                 member,
@@ -72,7 +80,7 @@ pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
                 evicts,
             } => {
                 let mut cmd = script(JOIN);
-                cmd.arg(name(member));
+                cmd.arg(labelled(member));
                 cmd.arg(evicts.map(name).unwrap_or_default()).arg(active);
                 let lifetime = LineRequest::LIFETIME.as_millis() as u64;
                 cmd.arg(lifetime).arg(Key::LINES).arg(called_by);
@@ -80,7 +88,7 @@ pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
             }
             LineAction::Leave { member, active } => {
                 let mut cmd = script(LEAVE);
-                cmd.arg(name(member)).arg(active).arg(Key::LINES);
+                cmd.arg(labelled(member)).arg(active).arg(Key::LINES);
                 cmd.arg(called_by);
                 cmd
             }
@@ -121,14 +129,20 @@ pub(super) fn read(
         .collect()
 }
 
-/// Returns the name of a member in a line.
+/// Returns the number of a member as its name begins.
 fn name(member: Member) -> String {
-    format!("{:016x}", member.0)
+    format!("{:0width$x}", member.0, width = DIGITS)
 }
 
 /// Reads the name of a member. Another program may have written anything there, which is nobody then.
 fn member(name: &[u8]) -> Member {
-    let number = str::from_utf8(name).ok();
+    let number = name.get(..DIGITS).and_then(|it| str::from_utf8(it).ok());
     let number = number.and_then(|it| u64::from_str_radix(it, 16).ok());
     Member(number.unwrap_or_default())
+}
+
+/// Returns the label in the name of a member.
+pub(super) fn label(name: &[u8]) -> Option<Arc<str>> {
+    let label = name.get(DIGITS..).filter(|it| !it.is_empty())?;
+    Some(String::from_utf8_lossy(label).into())
 }

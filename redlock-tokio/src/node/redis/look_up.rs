@@ -7,6 +7,7 @@ use redlock_core::Permits;
 
 use super::{
     key_tag::KeyTag,
+    lines,
     request::{failure, time_left},
     script,
 };
@@ -30,9 +31,15 @@ pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag, key: &Key) {
     cmd.arg(KeyState::MAX_READERS - 1).arg("WITHSCORES");
     let mark = tag.beside(Key::MARKS, key.as_bytes());
     pipeline.cmd("PTTL").arg(mark);
+    let line_of_permits = &names[1];
+    for line in [key.as_bytes(), line_of_permits] {
+        let line = tag.beside(Key::LINES, line);
+        let cmd = pipeline.cmd("ZRANGE").arg(line).arg(0);
+        cmd.arg(KeyState::MAX_WAITING - 1);
+    }
 }
 
-/// Reads the replies. A client without the rights of readers sees none.
+/// Reads the replies. A client without the rights of readers or of lines sees none.
 pub(super) fn read(replies: Vec<Value>) -> Result<KeyState, NodeError> {
     let mut replies = replies.into_iter();
     let mut next = || replies.next().unwrap_or(Value::Nil);
@@ -64,6 +71,14 @@ pub(super) fn read(replies: Vec<Value>) -> Result<KeyState, NodeError> {
     }
     if let Value::Int(left @ 1..) = mark {
         state.waiting_writer = Some(time_left(left));
+    }
+    for line in [next(), next()] {
+        let Value::Array(line) = line else { continue };
+        let waiting = line.into_iter().filter_map(|it| match it {
+            Value::BulkString(name) => Some(lines::label(&name)),
+            _ => None,
+        });
+        state.waiting.extend(waiting);
     }
     Ok(state)
 }
