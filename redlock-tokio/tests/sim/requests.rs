@@ -38,6 +38,8 @@ struct Request {
     /// In true time.
     since: u64,
     state: State,
+    /// How often each other service has got the key from the nodes since this one waits.
+    turns_of_others: BTreeMap<ServiceId, u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +141,7 @@ impl Requests {
             order,
             since: now(),
             state: State::Waiting,
+            turns_of_others: BTreeMap::new(),
         };
         book.requests.insert(id, request);
         Ticket {
@@ -217,6 +220,25 @@ impl Ticket {
                 && order.must_follow(it.order)
         });
         overtaken.map(|(id, _)| *id)
+    }
+
+    /// Notes that the service has got its lock from the nodes. Returns how often one other service has got it while this one
+    /// waited.
+    pub(crate) fn take_turn(&self) -> u32 {
+        let mut book = self.requests.lock();
+        let Some(own) = book.requests.get(&self.id) else {
+            return 0;
+        };
+        let most = own.turns_of_others.values().max().copied();
+        let (service, keys) = (own.service, own.keys.clone());
+        for request in book.requests.values_mut().filter(|it| it.keys == keys) {
+            if request.service == service {
+                request.turns_of_others.clear();
+            } else {
+                *request.turns_of_others.entry(service).or_default() += 1;
+            }
+        }
+        most.unwrap_or(0)
     }
 
     /// Returns whether another request may have kept a key from this one: one that has not ended, or ended less than

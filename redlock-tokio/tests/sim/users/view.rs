@@ -68,6 +68,9 @@ const SLACK: Duration = Duration::from_millis(3);
 /// How long after the end of a hold its key is gone at the latest, in quiet times.
 const GONE: u64 = SECOND;
 
+/// How often another process may get a lock from the nodes while one waits for it in quiet times.
+const MOST_TURNS: u32 = 6;
+
 impl View {
     /// Notes that a user has a lock.
     pub(crate) fn new(hold: &Hold, asked: &Asked, is_watched: bool) -> Self {
@@ -168,6 +171,16 @@ impl View {
                 }
                 if terms.max_attempts.is_some_and(|most| *attempts > most) {
                     fail("too many attempts");
+                }
+                let turns = asked.ticket.take_turn();
+                let stands_in_line = asked.keys == Keys::Shared && terms.max_attempts.is_none();
+                if turns > MOST_TURNS
+                    && stands_in_line
+                    && environment.records.quiet.since(asked.ticket.since())
+                {
+                    fail(&format!(
+                        "another process had {turns} turns during the wait"
+                    ));
                 }
                 let quorum = environment.scale.servers / 2 + 1;
                 let keys = self.keys_on_servers();
