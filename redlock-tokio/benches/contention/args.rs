@@ -15,8 +15,8 @@ pub(crate) struct Args {
     pub(crate) fairness: Option<Vec<usize>>,
     /// Measures only what several may hold at once.
     pub(crate) sharing: bool,
-    /// Measures only one process that waits for so many keys.
-    pub(crate) awaited: Vec<usize>,
+    /// Measures only processes and nodes that fail.
+    pub(crate) faults: bool,
     /// How often all of that is measured.
     pub(crate) repeat: usize,
     /// Makes this process a worker of another one.
@@ -32,7 +32,7 @@ impl Args {
             contestants: Name::ALL.to_vec(),
             fairness: None,
             sharing: false,
-            awaited: Vec::new(),
+            faults: false,
             repeat: 1,
             work: None,
         };
@@ -54,10 +54,7 @@ impl Args {
                     let mixes = mixes.split(',').map(str::parse).collect::<Result<_, _>>()?;
                     parsed.fairness = Some(mixes);
                 }
-                "--awaited" => {
-                    let keys = value()?;
-                    parsed.awaited = keys.split(',').map(str::parse).collect::<Result<_, _>>()?;
-                }
+                "--faults" => parsed.faults = true,
                 "--repeat" => parsed.repeat = value()?.parse()?,
                 "--work" => parsed.work = Some(value()?),
                 _ => return Err(format!("{flag} is not known; {USAGE}").into()),
@@ -68,7 +65,7 @@ impl Args {
 }
 
 const USAGE: &str = "use --seconds NUMBER, --json PATH, --only CONTESTANT,.., \
-     --fairness, --mix NUMBER,.., --sharing, --awaited KEYS,.., --repeat NUMBER";
+     --fairness, --mix NUMBER,.., --sharing, --faults, --repeat NUMBER";
 
 /// Less than a lock may be waited for, so that no wait comes to its own end.
 fn time(seconds: f64) -> Result<Duration> {

@@ -5,6 +5,8 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::{
     Result, contestants::Name, history::TaskHistory, order::Order, packages, worker::READY,
 };
@@ -45,6 +47,18 @@ impl Crew {
             leash.write_all(b"go\n")?;
         }
         Ok(())
+    }
+
+    /// Kills a process. What its tasks went through is lost.
+    pub(crate) fn kill(&mut self, process: u32) {
+        self.workers.retain(|it| it.process.id() != process);
+    }
+
+    pub(crate) fn signal(&self, process: u32, signal: Signal) {
+        for worker in self.workers.iter().filter(|it| it.process.id() == process) {
+            // One that is gone is noticed at the end.
+            let _ = kill_process(Pid::from_child(&worker.process), signal);
+        }
     }
 
     /// Lets all come to an end, and returns what each process's tasks went through.

@@ -8,6 +8,7 @@
 //! cargo bench -p redlock-tokio --bench contention -- --seconds 5           # longer cells
 //! cargo bench -p redlock-tokio --bench contention -- --fairness            # clients of several kinds, 4 minutes
 //! cargo bench -p redlock-tokio --bench contention -- --sharing             # permits, 1.5 minutes
+//! cargo bench -p redlock-tokio --bench contention -- --faults              # processes and nodes that fail, 2 minutes
 //! ```
 //!
 //! Prints Markdown tables, and writes all figures to a JSON file; its path is relative to the

@@ -1,8 +1,8 @@
 //! The measurements, one module for each question.
 
-mod awaited;
 mod control;
 mod fairness;
+mod faults;
 mod foreign;
 mod one_key;
 mod sharing;
@@ -27,8 +27,8 @@ pub(crate) fn run(args: &Args) -> Result<Figures> {
         sharing: Vec::new(),
         failures: Vec::new(),
     };
-    if !args.awaited.is_empty() {
-        awaited::measure(&bed, args, &args.awaited)?;
+    if args.faults {
+        faults::measure(&bed, args)?;
     } else if args.sharing {
         figures.sharing = sharing::measure(&bed, args.time, &mut figures.failures);
     } else if let Some(mixes) = &args.fairness {

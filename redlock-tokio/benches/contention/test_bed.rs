@@ -27,7 +27,7 @@ pub(crate) struct TestBed {
     commands_to_ask: f64,
     keys: Cell<usize>,
     /// They end with this.
-    _servers: RedisServers,
+    pub(crate) servers: RedisServers,
 }
 
 /// The outcome of orders.
@@ -61,7 +61,7 @@ impl TestBed {
             round_trip,
             commands_to_ask,
             keys: Cell::new(0),
-            _servers: servers,
+            servers,
         })
     }
 

@@ -15,7 +15,7 @@ use crate::{
 
 /// For how long each task sleeps while it holds the lock, which takes a millisecond more by tokio's timer. It
 /// asks again at once.
-const HOLD: Duration = Duration::from_millis(1);
+pub(super) const HOLD: Duration = Duration::from_millis(1);
 
 /// Clients of one kind in a mix.
 #[derive(Clone, Copy)]
