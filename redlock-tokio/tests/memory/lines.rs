@@ -132,6 +132,25 @@ async fn an_inspection_names_those_that_stand_in_the_line() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_busy_process_lets_another_one_in_when_its_turn_is_over() {
+    let processes = processes(&three_nodes(), 2).await;
+    let mut busy = JoinSet::new();
+    for _ in 0..8 {
+        let redlock = processes[0].clone();
+        busy.spawn(async move {
+            loop {
+                let guard = redlock.lock("k").options(patient()).await.unwrap();
+                sleep(MS(1)).await;
+                drop(guard);
+            }
+        });
+    }
+    sleep(MS(300)).await;
+    let newcomer = timeout(MS(100), processes[1].lock("k").into_future()).await;
+    assert!(newcomer.expect("its turn").is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_next_request_of_a_process_takes_its_place_over() {
     let nodes = three_nodes();
     let processes = processes(&nodes, 3).await;

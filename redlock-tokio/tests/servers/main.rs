@@ -34,7 +34,6 @@ mod support;
 #[cfg(feature = "tls-rustls")]
 mod tls;
 mod topologies;
-mod turns;
 mod waking;
 mod warnings;
 mod wire;
