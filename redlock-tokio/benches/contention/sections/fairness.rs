@@ -54,7 +54,7 @@ const fn mix(groups: &'static [Group]) -> Mix {
 const BUSY: Group = group(Name::Ours, 1, 8);
 const BUSY_FLEET: Group = group(Name::Ours, 4, 8);
 
-const MIXES: [Mix; 22] = [
+const MIXES: [Mix; 24] = [
     mix(&[BUSY_FLEET]),
     mix(&[group(Name::OursResp2, 3, 8)]),
     mix(&[BUSY, group(Name::OursResp2, 1, 1)]),
@@ -92,6 +92,8 @@ const MIXES: [Mix; 22] = [
         nodes: 5,
         keys: 4,
     },
+    mix(&[group(Name::Ours, 32, 1)]),
+    mix(&[group(Name::Ours, 64, 1)]),
 ];
 
 /// The outcome for the clients of one kind.

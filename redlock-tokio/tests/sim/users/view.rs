@@ -69,7 +69,7 @@ const SLACK: Duration = Duration::from_millis(3);
 const GONE: u64 = SECOND;
 
 /// How often another process may get a lock from the nodes while one waits for it in quiet times.
-const MOST_TURNS: u32 = 6;
+const MOST_TURNS: u32 = 10;
 
 impl View {
     /// Notes that a user has a lock.
