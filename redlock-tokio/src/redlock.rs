@@ -182,11 +182,12 @@ impl Redlock {
     /// # Fairness
     ///
     /// The request waits until all its keys are free. Meanwhile other requests of this process may lock the free
-    /// ones. But in every second 100 ms, no later request gets any of the keys, if no older request waits for one of them.
+    /// ones. But in one of two periods of 100 ms, no later request gets any of the keys, if no older request waits for one of
+    /// them.
     ///
     /// So others can lock a free key for half of the time, and a task that holds one of the keys and locks another one
-    /// waits for 100 ms at most, and does not deadlock. A request can time out if each of its keys is held again and again
-    /// for longer than 100 ms.
+    /// waits for 200 ms at most, and does not deadlock. A request can time out if one of its keys is held again and again for
+    /// longer than 100 ms, or if an older request waits for one of them.
     ///
     /// This does not bind other processes. Among these, a request for up to 16 keys takes its place in the line of each
     /// key, one after the other, and tries once it has been the first in all lines. While it is the first in one line and
@@ -278,7 +279,8 @@ impl Redlock {
     ///
     /// # Errors
     ///
-    /// Fails with [`LockError::Contended`] if another client holds the lock, or several clients tried at once.
+    /// Fails with [`LockError::Contended`] if another client holds the lock, several clients tried at once, or the
+    /// key is kept for a request for several keys ([`lock_all`](Self::lock_all)).
     /// [`LockError`] lists the other errors.
     pub async fn try_lock(&self, key: impl AsRef<[u8]>) -> Result<LockGuard, LockError> {
         self.lock(key).wait(Duration::ZERO).await

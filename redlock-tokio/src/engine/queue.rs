@@ -2,7 +2,7 @@
 //!
 //! Only the first in a queue asks the nodes, so a hundred waiters cost no more than one. A waiter for
 //! several keys waits in the queues of all of them, and has its turn when all are free. Until then other waiters
-//! overtake it for half of the time: see [`key_queues`].
+//! overtake it, and once it is the first at all of them, for half of the time only: see [`key_queues`].
 
 mod key_queues;
 mod line;
@@ -51,7 +51,8 @@ struct Queues<T> {
 pub struct QueueStatus {
     /// How many keys are held or wanted.
     pub keys: usize,
-    /// How many requests wait behind another request of this process.
+    /// How many requests wait behind another request of this process. A writer that asks the nodes beside readers is not among
+    /// them.
     pub waiting: usize,
 }
 

@@ -14,8 +14,9 @@ pub struct KeyState {
     pub waiting_writer: Option<Duration>,
     /// The permits of the semaphore with this key that are taken, by their slots.
     pub permits: BTreeMap<usize, Occupant>,
-    /// The processes that stand in the line of the key, or of the semaphore, by the labels of their clients. The first comes
-    /// first. One that died may be there for some time. At most [`MAX_WAITING`](Self::MAX_WAITING) of them.
+    /// The processes that stand in the line of the key, and then those in the line of its semaphore, by the labels of their
+    /// clients. The first of a line comes first. One that died may be there for some time. At most
+    /// [`MAX_WAITING`](Self::MAX_WAITING) of them.
     pub waiting: Vec<Option<Arc<str>>>,
 }
 

@@ -112,7 +112,7 @@ fn end_of_a_slice_against_leave() {
         let first = First::default();
         let noted = first.clone();
         let expire = world.on_thread(move |events| {
-            events.advance(Duration::from_millis(100));
+            events.advance(Duration::from_millis(200));
             noted.note("the slice is over first");
         });
         let noted = first.clone();

@@ -136,7 +136,7 @@ async fn row_49_several_keys_are_served_beside_other_processes() {
     }
 }
 
-/// In every second slice of time, both keys are kept for their waiter. When the slice is over, the holder of one key can lock
+/// In one of two slices of time, both keys are kept for their waiter. When the slice is over, the holder of one key can lock
 /// the other one, alone or with a third.
 #[tokio::test(start_paused = true)]
 async fn a_holder_gets_a_kept_key_after_a_while() {
@@ -156,7 +156,7 @@ async fn a_holder_gets_a_kept_key_after_a_while() {
             let start = Instant::now();
             let nested = wait(wanted).await.unwrap().unwrap();
             let waited = start.elapsed();
-            assert!(waited > MS(0) && waited <= MS(100), "{waited:?}");
+            assert!(waited > MS(0) && waited <= MS(200), "{waited:?}");
             drop((nested, b));
             for both in both {
                 drop(both.await.unwrap().unwrap());
@@ -233,7 +233,7 @@ async fn keep_busy(redlock: Redlock, key: &'static str) -> usize {
     unreachable!()
 }
 
-/// Three tasks keep each of two keys busy. A task that wants both keys gets them in every second slice of 100 ms, with
+/// Three tasks keep each of two keys busy. A task that wants both keys gets them in one of two slices of 100 ms, with
 /// handover and without.
 #[tokio::test(start_paused = true)]
 async fn row_48_several_keys_are_served_beside_busy_single_ones() {
@@ -257,7 +257,7 @@ async fn row_48_several_keys_are_served_beside_busy_single_ones() {
         redlock.shutdown().await;
         let singles: usize = busy.join_all().await.into_iter().sum();
         println!("{options:?}: {singles} single, {entries} both, longest wait {longest:?}");
-        assert!(longest <= MS(120), "{longest:?}");
+        assert!(longest <= MS(240), "{longest:?}");
         // Three tasks and this one want each key, so this one gets a quarter of the turns if all are equal.
         assert!(entries * 24 > singles, "{entries} to {singles}");
     }

@@ -61,8 +61,8 @@ pub(crate) struct Network {
     in_order: bool,
     pub(crate) releases: Releases,
     changes: Changes,
-    /// When a foreign client took a key of ours last.
-    pub(crate) foreign_write_at: u64,
+    /// When a foreign client deleted a key of ours from a server last.
+    pub(crate) foreign_delete_at: u64,
     pub(crate) rng: Rng,
     pub(crate) seen: Tally,
     pub(crate) trace: Trace,
@@ -150,7 +150,7 @@ impl Network {
             in_order,
             releases: Releases::default(),
             changes: Changes::default(),
-            foreign_write_at: 0,
+            foreign_delete_at: 0,
             rng,
             seen: Tally::new(),
             trace,

@@ -38,7 +38,7 @@ struct Request {
     /// In true time.
     since: u64,
     state: State,
-    /// How often each other service has got the key from the nodes since this one waits.
+    /// How often each other service has got the key from the nodes since this one got it last, or began to wait.
     turns_of_others: BTreeMap<ServiceId, u32>,
 }
 
@@ -222,8 +222,8 @@ impl Ticket {
         overtaken.map(|(id, _)| *id)
     }
 
-    /// Notes that the service has got its lock from the nodes. Returns how often one other service has got it while this one
-    /// waited.
+    /// Notes that the service has got its lock from the nodes. Returns how often one other service has got it since this one got
+    /// it last, or began to wait.
     pub(crate) fn take_turn(&self) -> u32 {
         let mut book = self.requests.lock();
         let Some(own) = book.requests.get(&self.id) else {

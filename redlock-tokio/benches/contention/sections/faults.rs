@@ -38,7 +38,7 @@ enum Fault {
 }
 
 const FAULTS: [(Fault, &str); 6] = [
-    (Fault::None, "nothing"),
+    (Fault::None, "none"),
     (Fault::FirstKilled, "the first of the line is killed"),
     (Fault::HolderKilled, "the holder is killed"),
     (

@@ -240,7 +240,7 @@ impl<'a> Serving<'a> {
                     let found = self.session.look_up(&key);
                     let look_up = async move {
                         let found = tokio::select! {
-                            biased; // What is found is told.
+                            biased; // An answer that is here is delivered even if nobody waits any more.
                             found = found => found,
                             // Nobody waits any more. A node that is silent must not delay a shutdown.
                             () = answer.closed() => return,

@@ -376,8 +376,10 @@ fn carry_out_all(now: Timestamp, mut follow_ups: VecDeque<ToDo>) -> WakeUps {
                 (cell, changes)
             }
             FollowUp::LookAgain { waiter, at } => {
-                if let Some(waiter) = waiter.waiter() {
-                    waiter.call_back(at);
+                let ended = waiter.waiter().and_then(|it| it.look_again_at(now, at));
+                if let Some(ended) = ended {
+                    follow_ups.extend(ended.follow_ups.into_iter().map(|it| (it, None)));
+                    wake_ups.0.extend(ended.waker.map(WakeUp::Waiter));
                 }
                 continue;
             }

@@ -86,7 +86,7 @@ impl LeaseCell {
     }
 
     /// Takes the news that a key may be free on a node.
-    pub(super) fn look_again(self: &Arc<Self>, node: NodeId) {
+    pub(super) fn probe_again(self: &Arc<Self>, node: NodeId) {
         self.update(self.now(), |state| state.lease.probe_again(node));
     }
 

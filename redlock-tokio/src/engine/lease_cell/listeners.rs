@@ -83,8 +83,8 @@ fn tell(queue: &Queue<Contender>, node: NodeId, key: &[u8], by: Option<&LeaseCel
         match slot {
             _ if by.is_some_and(|by| lease.begins_after(by)) => {}
             Some(slot) => lease.handle_slot_freed(node, slot),
-            // Other readers may still be there.
-            None if by.is_some_and(LeaseCell::is_reader_or_writer) => lease.look_again(node),
+            // Other readers may still be there. A writer may have become one.
+            None if by.is_some_and(LeaseCell::is_reader_or_writer) => lease.probe_again(node),
             None => lease.handle_freed(node),
         }
     }

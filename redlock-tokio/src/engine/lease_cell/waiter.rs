@@ -13,7 +13,7 @@ use super::{
     terms::LeaseRequest,
 };
 use crate::{
-    engine::queue::{Entry, JoinOutcome, Ticket},
+    engine::queue::{Entry, FollowUp, JoinOutcome, Ticket},
     foreign,
     sync::{Mutex, MutexGuard},
 };
@@ -71,6 +71,13 @@ pub(super) struct StartedTurn {
     /// When the time to wait is over.
     pub(super) deadline: Timestamp,
     /// The task, if the lease has ended already.
+    pub(super) waker: Option<Waker>,
+}
+
+/// What is to be done when a wait has ended.
+pub(super) struct Ended {
+    pub(super) follow_ups: Vec<FollowUp<Contender>>,
+    /// The task.
     pub(super) waker: Option<Waker>,
 }
 
@@ -225,23 +232,35 @@ impl Waiter {
     }
 
     fn end(&self, now: Timestamp, failure: AcquireFailure) {
-        let end = End::Exhausted {
-            failure,
-            attempts: 0,
-        };
+        if let Some(ended) = self.leave_without(now, failure) {
+            carry_out(now, ended.follow_ups).wake_all();
+            if let Some(waker) = ended.waker {
+                foreign::call(|| waker.wake());
+            }
+        }
+    }
+
+    /// Has the timers call back, to look again. Without them, the wait ends now, and there are things to do.
+    pub(super) fn look_again_at(self: &Arc<Self>, now: Timestamp, at: Timestamp) -> Option<Ended> {
+        let waits = self.client.timers.wait(at, self.ticket.number(), self);
+        waits.err()?;
+        self.leave_without(now, AcquireFailure::Abandoned)
+    }
+
+    /// Ends the wait without the lock. Returns `None` if it has ended already.
+    fn leave_without(&self, now: Timestamp, failure: AcquireFailure) -> Option<Ended> {
+        let attempts = 0;
         let waker = {
             let mut state = self.state();
             let State::Waiting(waker) = &mut *state else {
-                return;
+                return None;
             };
             let waker = waker.take();
-            *state = State::Ended(end);
+            *state = State::Ended(End::Exhausted { failure, attempts });
             waker
         };
-        self.leave(now);
-        if let Some(waker) = waker {
-            foreign::call(|| waker.wake());
-        }
+        let follow_ups = self.place().leave(now, None, &self.request.terms.policy);
+        Some(Ended { follow_ups, waker })
     }
 
     fn give_up(&self) {

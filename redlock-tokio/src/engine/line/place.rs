@@ -127,7 +127,7 @@ impl Place {
         self.has_place = true;
         match self.state {
             State::Joining { .. } if ahead < self.active => {
-                self.activate(now);
+                self.activate(now, LONGEST_CHECK);
                 None
             }
             State::Joining { called: true } => Some(self.ask(None)),
@@ -140,12 +140,13 @@ impl Place {
     }
 
     /// Takes the news that the node has not answered. The process keeps its place for a while, because the node may be
-    /// back in a moment.
+    /// back in a moment. Without a place it tries by itself, and asks for one again soon: those in the line would pass it
+    /// again and again.
     pub(crate) fn handle_failure(&mut self, now: Timestamp) {
         self.failures += 1;
         match &mut self.state {
             State::Joining { .. } if !self.has_place || self.failures >= FAILURES => {
-                self.activate(now);
+                self.activate(now, FIRST_CHECK);
             }
             State::Joining { .. } => {
                 self.interval = FIRST_CHECK;
@@ -218,7 +219,7 @@ impl Place {
             self.interval = FIRST_CHECK;
         }
         if self.idle.0 >= LOOKS_TO_TRY {
-            self.activate(now);
+            self.activate(now, LONGEST_CHECK);
             return None;
         }
         let evicts = first.filter(|_| self.idle.0 >= LOOKS_TO_EVICT && of == first);
@@ -230,8 +231,8 @@ impl Place {
         matches!(self.state, State::Active { .. })
     }
 
-    fn activate(&mut self, now: Timestamp) {
-        let ask_at = now.saturating_add(LONGEST_CHECK);
+    fn activate(&mut self, now: Timestamp, asks_after: Duration) {
+        let ask_at = now.saturating_add(asks_after);
         self.state = State::Active { ask_at };
     }
 
@@ -309,6 +310,17 @@ mod tests {
             place.handle_standing(now, standing(1, false));
         }
         assert_eq!(looks, [1000, 3000, 7000]);
+    }
+
+    #[test]
+    fn a_process_without_a_place_tries_by_itself_and_asks_again_after_a_second() {
+        let (mut place, _) = Place::join(1, Duration::ZERO);
+        place.handle_failure(Timestamp::ZERO);
+        assert!(place.is_active());
+        let soon = Timestamp::ZERO.saturating_add(FIRST_CHECK);
+        assert_eq!(place.timeout(), Some(soon));
+        let evicts = None;
+        assert_eq!(place.handle_timeout(soon), Some(Step::Join { evicts }));
     }
 
     /// Somebody else keeps the key busy, and the first of this line is never seen to leave it.

@@ -1,11 +1,12 @@
 //! Which waiter may have a key that is free: one for this key alone, or one for this key and others.
 //!
 //! A waiter for several keys has its turn when all of them are free. Until then others overtake it, and busy keys would keep it
-//! waiting for ever. So half of the time belongs to it: in every second [`SLICE`], the keys of a waiter that is the first in the
-//! queue of each of them are *kept* for it. No later waiter gets one of them, so all are free together once their holders have
-//! released them. Two waiters that share a key are never both the first in its queue, so no key is kept twice.
+//! waiting for ever. So half of the time belongs to it: in one of two [slices](SLICE) of time, the keys of a waiter that is the
+//! first in the queue of each of them are *kept* for it. No later waiter gets one of them, so all are free together once their
+//! holders have released them. Two waiters that share a key are never both the first in its queue, so no key is kept twice.
 //!
-//! A holder may want a kept key before it releases its own. It gets the key when the slice is over.
+//! A holder may want a kept key before it releases its own. It gets the key when the slice is over, or the next one if keys are
+//! kept in that, too.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -60,11 +61,14 @@ pub(super) enum Choice<T> {
     Nobody,
 }
 
-/// Returns when the slice of time ends in which keys are kept, if this is one.
+/// Returns when the slice of time ends in which keys are kept, if this is one. It is one of each pair, in no regular order: with
+/// one, a key that is released at regular times could always be released in the other slices.
 pub(super) fn kept_until(now: Timestamp) -> Option<Timestamp> {
     let slice = SLICE.as_nanos() as u64;
     let number = now.as_nanos() / slice;
-    (number % 2 == 1).then(|| Timestamp::from_nanos((number + 1).saturating_mul(slice)))
+    // Fibonacci hashing.
+    let hash = (number / 2 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (number % 2 == hash >> 63).then(|| Timestamp::from_nanos((number + 1).saturating_mul(slice)))
 }
 
 impl<T: Clone> KeyQueues<T> {

@@ -115,7 +115,9 @@ impl Recent {
         if pause >= REMEMBERED {
             past.holds = HoldTimes::default();
         }
-        let streak = past.streak.filter(|streak| pause <= streak.attempt.into());
+        let streak = past
+            .streak
+            .filter(|streak| pause <= Duration::from(streak.attempt));
         past.streak = streak.filter(|streak| streak.goes_on(now, None, policy));
         streak.is_some() && past.streak.is_none() && !policy.wait.is_zero()
     }

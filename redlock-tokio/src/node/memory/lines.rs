@@ -89,9 +89,14 @@ impl Lines {
     }
 
     /// Returns the labels of the clients that stand in a line.
-    pub(super) fn labels(&self, key: &Key) -> impl Iterator<Item = Option<Arc<str>>> {
-        let line = self.by_key.get(key).into_iter();
-        line.flat_map(|line| &line.0).map(|it| it.label.clone())
+    pub(super) fn labels(
+        &self,
+        now: Timestamp,
+        key: &Key,
+    ) -> impl Iterator<Item = Option<Arc<str>>> {
+        let places = self.by_key.get(key).into_iter().flat_map(|line| &line.0);
+        let alive = places.filter(move |it| now < it.expires_at);
+        alive.map(|it| it.label.clone())
     }
 
     fn sweep(&mut self, now: Timestamp) {

@@ -9,10 +9,11 @@ use deadpool_redis::redis::{Cmd, Pipeline, Value};
 use super::{key_tag::KeyTag, request::failure};
 use crate::{
     Key,
+    client_label::ClientLabel,
     node::{LineAction, LineAnswer, LineRequest, Member, NodeError},
 };
 
-/// How many digits the number of a member has.
+/// How many digits the number of a member has. The scripts cut the label off behind them.
 const DIGITS: usize = 16;
 
 /// Removes those that lose their places and calls who is active because of that, then takes a place at the end unless there is
@@ -143,6 +144,7 @@ fn member(name: &[u8]) -> Member {
 
 /// Returns the label in the name of a member.
 pub(super) fn label(name: &[u8]) -> Option<Arc<str>> {
-    let label = name.get(DIGITS..).filter(|it| !it.is_empty())?;
-    Some(String::from_utf8_lossy(label).into())
+    let label = str::from_utf8(name.get(DIGITS..)?).ok()?;
+    // Another program may have written anything there.
+    ClientLabel::new(label).ok()?.shared()
 }

@@ -80,6 +80,7 @@ pub(super) fn read(replies: Vec<Value>) -> Result<KeyState, NodeError> {
         });
         state.waiting.extend(waiting);
     }
+    state.waiting.truncate(KeyState::MAX_WAITING);
     Ok(state)
 }
 

@@ -76,7 +76,7 @@ impl World {
             let network = &mut *self.network.lock();
             let at = network.at();
             network.servers[server].delete(at, &key);
-            network.foreign_write_at = at;
+            network.foreign_delete_at = at;
             network.notify_of(at, server, &key);
             network.seen.note(Seen::ForeignDelete);
         }

@@ -103,7 +103,7 @@ impl User {
         let mut lasting = before.iter().filter(|(id, _)| after.contains_key(id));
         // That nobody has the key is said by nodes that cannot have forgotten a lock. A foreign client may take the key from a
         // node that answers later, after it was restored on one that has answered before.
-        let is_taken = environment.network.lock().foreign_write_at >= since;
+        let is_taken = environment.network.lock().foreign_delete_at >= since;
         if environment.keeps_keys && inspection.verdict() == Verdict::Free && !is_taken {
             let registry = &environment.records.registry;
             let held = lasting.clone().find(|it| !registry.was_forced(*it.1));

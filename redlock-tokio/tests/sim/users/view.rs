@@ -68,8 +68,12 @@ const SLACK: Duration = Duration::from_millis(3);
 /// How long after the end of a hold its key is gone at the latest, in quiet times.
 const GONE: u64 = SECOND;
 
-/// How often another process may get a lock from the nodes while one waits for it in quiet times.
+/// How often another process may get a lock from the nodes while one waits for it in quiet times, if it waits for longer than
+/// [`DISORDER`].
 const MOST_TURNS: u32 = 10;
+
+/// A place behind a process that is gone, or in the line of another node, is of no use for some seconds.
+const DISORDER: u64 = 5 * SECOND;
 
 impl View {
     /// Notes that a user has a lock.
@@ -173,11 +177,11 @@ impl View {
                     fail("too many attempts");
                 }
                 let turns = asked.ticket.take_turn();
+                let since = asked.ticket.since();
+                let waited = environment.now().saturating_sub(since);
                 let stands_in_line = asked.keys == Keys::Shared && terms.max_attempts.is_none();
-                if turns > MOST_TURNS
-                    && stands_in_line
-                    && environment.records.quiet.since(asked.ticket.since())
-                {
+                let is_long = waited > DISORDER && environment.records.quiet.since(since);
+                if turns > MOST_TURNS && stands_in_line && is_long {
                     fail(&format!(
                         "another process had {turns} turns during the wait"
                     ));

@@ -22,7 +22,7 @@ const CASTS: [&[Part]; 5] = [
 const OF_ONE_KEY: &[Part] = &[&["a"], &["a"], &["a"]];
 
 /// How often another slice of time begins.
-const SLICES: usize = 2;
+const SLICES: usize = 3;
 
 /// What is done wrong on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,8 +277,6 @@ impl World {
             return false;
         }
         let waiting = self.waiting();
-        let shares =
-            |one: &KeySet, other: &KeySet| one.iter().any(|key| other.iter().any(|it| it == key));
         let is_first = |it: &&Waits| {
             let mut others = waiting.iter();
             !others.any(|other| other.ticket < it.ticket && shares(&it.keys, &other.keys))
@@ -309,10 +307,10 @@ impl World {
     fn fault(&self) -> Option<&'static str> {
         let (waiting, taken) = (self.waiting(), self.taken());
         let goes_on = |step: &Step| !matches!(step, Step::GiveUp(_) | Step::NextSlice);
-        let looks = waiting.iter().any(|it| it.look_at.is_some());
         let could_enter = |it: &Waits| {
             let is_free = it.keys.iter().all(|key| !taken.contains(key));
-            is_free && !self.is_kept(it.ticket, &it.keys)
+            let looks = |other: &Waits| other.look_at.is_some() && shares(&it.keys, &other.keys);
+            is_free && !self.is_kept(it.ticket, &it.keys) && !waiting.iter().any(looks)
         };
         if self.fault.is_some() {
             self.fault
@@ -322,12 +320,16 @@ impl World {
             Some("a deadlock")
         } else if self.queue.status().waiting != waiting.len() {
             Some("the queue is not of those that wait")
-        } else if !looks && waiting.iter().any(could_enter) {
+        } else if waiting.iter().any(could_enter) {
             Some("waits for keys that are free")
         } else {
             None
         }
     }
+}
+
+fn shares(one: &KeySet, other: &KeySet) -> bool {
+    one.iter().any(|key| other.iter().any(|it| it == key))
 }
 
 /// Returns how many states any order of events leads to, or what is wrong in one of them.

@@ -80,7 +80,7 @@ fn an_earlier_ticket_comes_first_although_it_joins_later() {
 
 /// Neither at a free key nor by handover, until the slice is over.
 #[test]
-fn in_every_second_slice_no_later_waiter_gets_the_key_of_one_that_waits_for_several() {
+fn in_one_of_two_slices_no_later_waiter_gets_the_key_of_one_that_waits_for_several() {
     let queue = queue();
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
     assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
@@ -99,14 +99,17 @@ fn in_every_second_slice_no_later_waiter_gets_the_key_of_one_that_waits_for_seve
     let look_at = Some(at(200));
     let waiting = Ok(JoinOutcome::Waiting { look_at });
     assert_eq!([joined(5, &ROOMY), joined(6, &ROOMY)], [waiting, WAITING]);
-    assert_eq!(queue.look_again(&a.clone().into(), at(200)), [turn(5)]);
-    let (waiter, at_400) = (6, at(400));
-    let look_6 = FollowUp::LookAgain { waiter, at: at_400 };
-    assert_eq!(leave_at(&queue, &a, 5, at(300), None, &ROOMY), Some(look_6));
-    assert_eq!(
-        leave_at(&queue, &b, 0, at(399), None, &ROOMY),
-        Some(turn(1))
-    );
+    let look_again = |now| queue.look_again(&a.clone().into(), now);
+    let look = |waiter, millis| {
+        let at = at(millis);
+        FollowUp::LookAgain { waiter, at }
+    };
+    assert_eq!(look_again(at(200)), [look(5, 300)], "the next slice, too");
+    assert_eq!(look_again(at(300)), [turn(5)]);
+    let next = leave_at(&queue, &a, 5, at(500), None, &ROOMY);
+    assert_eq!(next, Some(look(6, 600)));
+    let next = leave_at(&queue, &b, 0, at(599), None, &ROOMY);
+    assert_eq!(next, Some(turn(1)));
 }
 
 #[test]
