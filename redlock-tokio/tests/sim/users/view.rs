@@ -178,10 +178,13 @@ impl View {
                 }
                 let turns = asked.ticket.take_turn();
                 let since = asked.ticket.since();
-                let waited = environment.now().saturating_sub(since);
                 let stands_in_line = asked.keys == Keys::Shared && terms.max_attempts.is_none();
-                let is_long = waited > DISORDER && environment.records.quiet.since(since);
-                if turns > MOST_TURNS && stands_in_line && is_long {
+                let is_long = since + DISORDER < environment.now();
+                if turns > MOST_TURNS
+                    && stands_in_line
+                    && is_long
+                    && environment.records.quiet.since(since)
+                {
                     fail(&format!(
                         "another process had {turns} turns during the wait"
                     ));
