@@ -68,11 +68,8 @@ const SLACK: Duration = Duration::from_millis(3);
 /// How long after the end of a hold its key is gone at the latest, in quiet times.
 const GONE: u64 = SECOND;
 
-/// How often another process may get a lock from the nodes while one waits for it in quiet times, if it waits for longer than
-/// [`DISORDER`].
+/// How often another process may get a lock during a wait in quiet times, if it is longer than a line may be out of order.
 const MOST_TURNS: u32 = 10;
-
-/// A place behind a process that is gone, or in the line of another node, is of no use for some seconds.
 const DISORDER: u64 = 5 * SECOND;
 
 impl View {
