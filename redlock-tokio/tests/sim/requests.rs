@@ -222,8 +222,7 @@ impl Ticket {
         overtaken.map(|(id, _)| *id)
     }
 
-    /// Notes that the service has got its lock from the nodes. Returns how often one other service has got it since this one got
-    /// it last, or began to wait.
+    /// Notes that the service got its lock from the nodes. Returns how often one other service got it in the meantime.
     pub(crate) fn take_turn(&self) -> u32 {
         let mut book = self.requests.lock();
         let Some(own) = book.requests.get(&self.id) else {
