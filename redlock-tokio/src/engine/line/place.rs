@@ -91,7 +91,7 @@ enum State {
     Looking {
         first: Option<Member>,
     },
-    /// May try. The place is kept by a message now and then.
+    /// May try. The place is kept by messages, at first after a second.
     Active {
         ask_at: Timestamp,
     },
@@ -127,7 +127,7 @@ impl Place {
         self.has_place = true;
         match self.state {
             State::Joining { .. } if ahead < self.active => {
-                self.activate(now, LONGEST_CHECK);
+                self.activate(now);
                 None
             }
             State::Joining { called: true } => Some(self.ask(None)),
@@ -146,7 +146,7 @@ impl Place {
         self.failures += 1;
         match &mut self.state {
             State::Joining { .. } if !self.has_place || self.failures >= FAILURES => {
-                self.activate(now, FIRST_CHECK);
+                self.activate(now);
             }
             State::Joining { .. } => {
                 self.interval = FIRST_CHECK;
@@ -198,7 +198,9 @@ impl Place {
             }
             State::Behind { ask_at, .. } if *ask_at <= now => Some(self.ask(None)),
             State::Active { ask_at } if *ask_at <= now => {
-                *ask_at = now.saturating_add(LONGEST_CHECK);
+                // Another request of the process may have left the line meanwhile, so that the place is gone.
+                self.interval = (2 * self.interval).min(LONGEST_CHECK);
+                *ask_at = now.saturating_add(self.interval);
                 Some(Step::Join { evicts: None })
             }
             _ => None,
@@ -219,7 +221,7 @@ impl Place {
             self.interval = FIRST_CHECK;
         }
         if self.idle.0 >= LOOKS_TO_TRY {
-            self.activate(now, LONGEST_CHECK);
+            self.activate(now);
             return None;
         }
         let evicts = first.filter(|_| self.idle.0 >= LOOKS_TO_EVICT && of == first);
@@ -231,8 +233,9 @@ impl Place {
         matches!(self.state, State::Active { .. })
     }
 
-    fn activate(&mut self, now: Timestamp, asks_after: Duration) {
-        let ask_at = now.saturating_add(asks_after);
+    fn activate(&mut self, now: Timestamp) {
+        self.interval = FIRST_CHECK;
+        let ask_at = now.saturating_add(FIRST_CHECK);
         self.state = State::Active { ask_at };
     }
 
