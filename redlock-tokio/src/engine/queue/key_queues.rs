@@ -15,7 +15,7 @@ use redlock_core::Timestamp;
 use super::{Ticket, wait_queue::WaitQueue};
 use crate::{Key, key::KeySet};
 
-/// Holds that are shorter end within a slice. For as long a holder may wait that wants a kept key.
+/// Shorter holds end within a slice. A holder that wants a kept key waits for up to two slices.
 pub(super) const SLICE: Duration = Duration::from_millis(100);
 
 /// How many waiters for several keys a handover looks at. The end of a turn looks at all.
@@ -42,7 +42,7 @@ pub(super) enum Availability {
     },
 }
 
-/// Who gets a key that is free.
+/// The waiter that gets a free key.
 #[derive(Debug)]
 pub(super) enum Choice<T> {
     /// The first waiter for this key alone.
@@ -110,7 +110,7 @@ impl<T: Clone> KeyQueues<T> {
         availability
     }
 
-    /// Chooses who is to have a key once it is free. Looks at so many of the waiters for several keys.
+    /// Chooses the waiter that gets a key once it is free. Looks at `most` of the waiters for several keys.
     pub(super) fn choose(&self, key: &Key, now: Timestamp, most: usize) -> Choice<T> {
         let Some(queue) = self.by_key.get(key) else {
             return Choice::Nobody;

@@ -67,8 +67,8 @@ impl<T: Clone> Queue<T> {
         let line = queues.shared.of(role).entry(key.clone());
         let line = line.or_insert_with(SharedLine::new);
         // A writer that does not wait would only keep readers of its process waiting.
-        let is_in_vain = role == Role::Writer && policy.wait.is_zero() && !line.is_empty();
-        if !is_in_vain && line.may_begin(role) {
+        let is_refused = role == Role::Writer && policy.wait.is_zero() && !line.is_empty();
+        if !is_refused && line.may_begin(role) {
             line.give_turn(ticket, role, enter(Entry::Turn));
             let backs_off = role.takes_turns() && queues.recent.begin_turn(key, now, policy);
             return Ok(JoinOutcome::Turn { backs_off });

@@ -16,7 +16,7 @@ use crate::{
 /// How many digits the number of a member has. The scripts cut the label off behind them.
 const DIGITS: usize = 16;
 
-/// Removes those that lose their places and calls who is active because of that, then takes a place at the end unless there is
+/// Removes those that lose their places and calls those that become active, then takes a place at the end unless there is
 /// one. Returns the place and the first of the line.
 const JOIN: &str = "local line, seen, member, active = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3]) \
     local now = redis.call('TIME')[1] \
