@@ -14,6 +14,7 @@ const PLACES_OF_PAGE: usize = 32;
 /// A map of a fixed size, for what may be forgotten: a key takes the place of another with a similar hash.
 ///
 /// The hashes have a secret key, so that nobody can choose keys that make the table forget others.
+#[derive(Clone)]
 pub(crate) struct HashedTable<V> {
     /// Each page is allocated when the first key is put into it, because most programs lock few keys.
     pages: [Option<Page<V>>; PAGES],
@@ -23,6 +24,7 @@ pub(crate) struct HashedTable<V> {
 
 type Page<V> = Box<[Option<Place<V>>]>;
 
+#[derive(Clone)]
 struct Place<V> {
     hash: u64,
     value: V,

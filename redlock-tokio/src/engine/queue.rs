@@ -36,7 +36,7 @@ use crate::{Key, engine::shrink, key::KeySet, options::QueuePolicy, random::Rand
 #[derive(Debug)]
 pub(crate) struct Queue<T>(Mutex<Queues<T>>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Queues<T> {
     keys: KeyQueues<T>,
     shared: SharedLines<T>,

@@ -22,7 +22,7 @@ pub(super) const SLICE: Duration = Duration::from_millis(100);
 pub(super) const FEW: usize = 8;
 
 /// The turns and waiters of all keys.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct KeyQueues<T> {
     /// The order in which the map has them must not be seen, because it differs in each run.
     pub(super) by_key: HashMap<Key, WaitQueue<T>>,

@@ -10,7 +10,7 @@ const SPARE: usize = 16;
 ///
 /// Most join at the end and leave from the front. A waiter that gives up leaves an empty place behind, which is removed
 /// with others, so that the next ones need not move up each time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Line<T> {
     /// Neither the first nor the last is empty.
     places: VecDeque<(Ticket, Option<T>)>,

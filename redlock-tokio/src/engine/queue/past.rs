@@ -29,10 +29,10 @@ const ENOUGH_TO_EXPECT: u8 = 3;
 /// turn, and has no estimate of its wait at first.
 ///
 /// Streaks are remembered because a process that always comes back at once would keep all others out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Recent(HashedTable<Released>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Released {
     past: Past,
     /// When the last turn ended.

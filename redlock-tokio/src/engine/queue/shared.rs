@@ -11,7 +11,7 @@ use super::{
 use crate::{Key, engine::shrink, key::SlotKeys, options::QueuePolicy};
 
 /// By key. A semaphore and a lock of the same key have nothing to do with each other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SharedLines<T> {
     semaphores: HashMap<Key, SharedLine<T>>,
     read_write: HashMap<Key, SharedLine<T>>,

@@ -22,7 +22,7 @@ pub(crate) enum Role {
 /// those that wait, in the order in which they came.
 ///
 /// A turn lasts from the first attempt to the end of the hold. [`has_room`](Self::has_room) has the rule of each kind.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SharedLine<T> {
     turns: BTreeMap<Ticket, Turn<T>>,
     waiting: Line<(Role, T)>,
@@ -31,7 +31,7 @@ pub(super) struct SharedLine<T> {
     permits: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Turn<T> {
     holder: T,
     role: Role,

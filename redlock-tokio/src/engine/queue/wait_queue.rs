@@ -7,7 +7,7 @@ use crate::{key::KeySet, options::QueuePolicy};
 
 /// The waiters for one key within this process, and the lease that has the turn. That lease contends with other
 /// processes for the lock, and then holds it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct WaitQueue<T> {
     turn: Option<(Ticket, T)>,
     /// `None` if nobody has waited yet, as for most locks that are held.
@@ -15,7 +15,7 @@ pub(super) struct WaitQueue<T> {
 }
 
 /// The parts of a queue that it needs once somebody has waited.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Rest<T> {
     /// The waiters for this key alone.
     single: Line<T>,

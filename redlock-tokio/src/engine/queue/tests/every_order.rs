@@ -105,6 +105,14 @@ impl World {
         }
     }
 
+    fn copy(&self) -> Self {
+        Self {
+            queue: Queue(Mutex::new(self.queue.0.lock().clone())),
+            actors: self.actors.clone(),
+            ..*self
+        }
+    }
+
     fn is_of_one_key(&self) -> bool {
         self.parts == OF_ONE_KEY
     }
@@ -339,22 +347,20 @@ fn explore(
     mutant: Mutant,
 ) -> Result<usize, (Vec<Step>, &'static str)> {
     let mut seen = HashSet::new();
-    let mut paths = VecDeque::from([Vec::new()]);
-    while let Some(path) = paths.pop_front() {
-        let mut world = World::new(parts, hands_over, mutant);
-        for step in &path {
-            world.take(*step);
-        }
+    let start = World::new(parts, hands_over, mutant);
+    let mut worlds = VecDeque::from([(start, Vec::new())]);
+    while let Some((world, path)) = worlds.pop_front() {
         if let Some(fault) = world.fault() {
             return Err((path, fault));
         }
         if !seen.insert(world.state()) {
             continue;
         }
-        paths.extend(world.steps().into_iter().map(|step| {
-            let mut path: Vec<Step> = path.clone();
+        worlds.extend(world.steps().into_iter().map(|step| {
+            let (mut world, mut path) = (world.copy(), path.clone());
+            world.take(step);
             path.push(step);
-            path
+            (world, path)
         }));
     }
     Ok(seen.len())
@@ -362,7 +368,7 @@ fn explore(
 
 /// Returns the casts, without handover and with it.
 fn casts() -> impl Iterator<Item = (&'static [Part], bool)> {
-    let casts = CASTS.into_iter().chain([OF_ONE_KEY]);
+    let casts = [OF_ONE_KEY].into_iter().chain(CASTS);
     casts.flat_map(|cast| [(cast, false), (cast, true)])
 }
 
