@@ -3,7 +3,8 @@ use crate::{Reply, Timestamp, Ttl};
 /// The fate of the requests to set the key of one lease on one node.
 ///
 /// The driver notes this for each lease and each node, from the first attempt to the end of the
-/// lease.
+/// lease. Only the requests with the token of a release matter to it. If requests of other attempts
+/// count too, releases are sent again without need, and do no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SetRequestState {
     /// None was sent, so the node cannot hold the key.

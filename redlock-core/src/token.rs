@@ -107,6 +107,12 @@ impl Token {
         self.nonce
     }
 
+    /// Returns the number of the attempt.
+    #[must_use]
+    pub const fn attempt(self) -> u32 {
+        self.attempt
+    }
+
     /// Returns the token as it goes over the wire.
     #[must_use]
     pub const fn to_ascii(self) -> [u8; Self::LEN] {

@@ -66,7 +66,9 @@ impl Answers {
             if command.operation().sets_key()
                 && let Purpose::Request(reply_to) = &purpose
             {
-                reply_to.requester.set_requests().note_unanswered(self.node);
+                let token = command.operation().token();
+                let requests = reply_to.requester.set_requests();
+                requests.note_unanswered(self.node, token);
             }
             // An error is no vote, whatever the node's votes are worth.
             let answer = Err(error.clone());

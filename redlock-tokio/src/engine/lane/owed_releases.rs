@@ -73,7 +73,8 @@ impl OwedReleases {
         answer: &Answer,
     ) {
         let requester = purpose.requester();
-        let requests = requester.set_requests().state(self.node);
+        let token = command.operation().token();
+        let requests = requester.set_requests().state(self.node, token);
         let reply = reply_of(answer, now);
         let release = match purpose {
             Purpose::OwedRelease(owed) => owed.release.after_next(requests, reply),

@@ -1,6 +1,6 @@
-use redlock_core::{NodeId, SetRequestState};
+use redlock_core::{NodeId, SetRequestState, Token};
 
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The requests to set the key of one lease that lanes sent.
 #[derive(Debug, Default)]
@@ -10,6 +10,8 @@ pub(crate) struct SetRequests {
     /// The nodes to which such a request was sent on a connection that broke before the answer
     /// came.
     unanswered: AtomicNodeSet,
+    /// The latest attempt of which a request was unanswered. It can set no key of a later one.
+    latest_unanswered: AtomicU32,
 }
 
 impl SetRequests {
@@ -26,7 +28,9 @@ impl SetRequests {
     }
 
     /// Notes that a request was sent to the node on a connection that broke before the answer.
-    pub(super) fn note_unanswered(&self, node: NodeId) {
+    pub(super) fn note_unanswered(&self, node: NodeId, token: Token) {
+        self.latest_unanswered
+            .fetch_max(token.attempt(), Ordering::Relaxed);
         self.unanswered.insert(node);
     }
 
@@ -35,9 +39,10 @@ impl SetRequests {
         self.sent.contains(node)
     }
 
-    /// Returns what became of the requests to the node.
-    pub(super) fn state(&self, node: NodeId) -> SetRequestState {
-        if self.unanswered.contains(node) {
+    /// Returns what became of the requests to the node that can set the key with this token.
+    pub(super) fn state(&self, node: NodeId, token: Token) -> SetRequestState {
+        let is_earlier = token.attempt() <= self.latest_unanswered.load(Ordering::Relaxed);
+        if is_earlier && self.unanswered.contains(node) {
             SetRequestState::Unanswered
         } else if self.sent.contains(node) {
             SetRequestState::Sent
@@ -58,5 +63,26 @@ impl AtomicNodeSet {
 
     fn contains(&self, node: NodeId) -> bool {
         self.0.load(Ordering::Relaxed) & (1 << node.index()) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::Nonce;
+
+    use super::*;
+
+    #[test]
+    fn an_unanswered_request_counts_for_the_keys_that_it_can_set() {
+        let requests = SetRequests::default();
+        let [node, other] = [0, 1].map(|it| NodeId::new(it).expect("below 64"));
+        let token = |attempt| Nonce::new(7).token(attempt);
+        requests.note_sent(node);
+        requests.note_sent(other);
+        requests.note_unanswered(node, token(3));
+        assert_eq!(requests.state(node, token(3)), SetRequestState::Unanswered);
+        assert_eq!(requests.state(node, token(2)), SetRequestState::Unanswered);
+        assert_eq!(requests.state(node, token(4)), SetRequestState::Sent);
+        assert_eq!(requests.state(other, token(3)), SetRequestState::Sent);
     }
 }

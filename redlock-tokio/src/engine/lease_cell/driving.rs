@@ -121,8 +121,8 @@ impl LeaseCell {
     /// majority, none should be asked: what they did would be undone at once. A node that was not asked to set a key has
     /// nothing to release either.
     fn overloaded(&self, state: &mut CellState, command: &Command, transmit: &Transmit) -> NodeSet {
-        let (token, nodes) = (transmit.operation.token(), transmit.nodes);
-        let unasked = (state.unasked_token == token).then_some(state.unasked);
+        let (attempt, nodes) = (transmit.operation.token().attempt(), transmit.nodes);
+        let unasked = (state.unasked_attempt == attempt).then_some(state.unasked);
         if matches!(transmit.operation, Operation::Release { .. }) {
             let is_unasked = |node: &NodeId| unasked.is_some_and(|nodes| nodes.contains(*node));
             return nodes.iter().filter(is_unasked).collect();
@@ -141,7 +141,7 @@ impl LeaseCell {
         if transmit.operation.sets_key() {
             let asked = nodes.difference(skipped);
             let unasked = unasked.unwrap_or(self.client.quorum.all());
-            state.unasked_token = token;
+            state.unasked_attempt = attempt;
             state.unasked = unasked.difference(asked);
         }
         skipped
@@ -305,10 +305,19 @@ impl LeaseCell {
             let inherited = placed.take_if(|_| inherits);
             to_do.push_back((follow_up, inherited));
         }
-        if let Some(placed) = placed {
+        if let Some(placed) = placed
+            && !self.shares_place()
+        {
             self.client.leave_line(&self.keys, &placed);
         }
         to_do
+    }
+
+    /// Returns whether another request of the process stands in the line, too: the process has one place.
+    fn shares_place(&self) -> bool {
+        let beside = self.place().turns_beside().into_iter();
+        let mut leases = beside.filter_map(Contender::into_lease);
+        leases.any(|lease| lease.state().placed.is_some())
     }
 
     pub(super) fn place(&self) -> Place<'_> {

@@ -6,8 +6,8 @@ use std::{
 };
 
 use redlock_core::{
-    AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, Slot, Timestamp, Token,
-    Transmit, Ttl,
+    AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, Slot, Timestamp, Transmit,
+    Ttl,
 };
 
 use super::{
@@ -42,8 +42,8 @@ pub(super) struct CellState {
     pub(super) fence: Option<FencingToken>,
     /// The nodes whose votes won the lock, once it was acquired.
     pub(super) granted_by: NodeSet,
-    /// The token of the last attempt, and the nodes that were not asked to set the key to it.
-    pub(super) unasked_token: Token,
+    /// The last attempt, and the nodes that were not asked to set the key for it.
+    pub(super) unasked_attempt: u32,
     pub(super) unasked: NodeSet,
     /// Whether other leases of the process know that this one has found no permit free.
     pub(super) found_none: bool,
@@ -94,7 +94,7 @@ pub(super) enum HoldState {
 impl CellState {
     pub(super) fn new(lease: Lease, request: &LeaseRequest) -> Self {
         Self {
-            unasked_token: lease.token(),
+            unasked_attempt: lease.token().attempt(),
             unasked: NodeSet::EMPTY,
             lease,
             stage: Stage::New,
