@@ -190,12 +190,11 @@ pub(crate) const WITHIN: Configuration = Configuration {
 };
 
 /// A write of the second holder makes that of the first one stale.
-pub(crate) const TWO_HOLDERS: Expectation =
-    Expectation::Violated(&[Kind::TwoHolders, Kind::Fencing]);
+const TWO_HOLDERS: Expectation = Expectation::Violated(&[Kind::TwoHolders, Kind::Fencing]);
 
 /// Keys vanish or come back on servers with which nothing seems to be wrong. So locks are lost without a cause that
 /// their users know, and a key may be there after its release.
-const KEYS_CHANGE: Expectation =
+pub(crate) const KEYS_CHANGE: Expectation =
     Expectation::Violated(&[Kind::TwoHolders, Kind::Fencing, Kind::Statement]);
 
 /// What takes a time by the clock of a process takes longer in true time.

@@ -5,7 +5,7 @@ use super::{
     rule::{Kind, Rule},
 };
 use crate::{
-    configuration::{Configuration, Expectation, TWO_HOLDERS, USUAL},
+    configuration::{Configuration, Expectation, KEYS_CHANGE, USUAL},
     fault::Fault,
     violation,
 };
@@ -88,7 +88,8 @@ const fn without(rule: Rule, owners: Owners) -> Option<Owners> {
 }
 
 const CONTROL: Configuration = Configuration {
-    expectation: TWO_HOLDERS,
+    // If two have the lock of a job, it is run twice.
+    expectation: KEYS_CHANGE,
     faults: &[USUAL, AUTHORITIES],
     ..crate::configuration::WITHIN
 };
