@@ -17,6 +17,8 @@ pub(crate) struct Args {
     pub(crate) sharing: bool,
     /// Measures only processes and nodes that fail.
     pub(crate) faults: bool,
+    /// How far away the nodes are: the time of a round trip. On this machine if `None`.
+    pub(crate) distance: Option<Duration>,
     /// How often all of that is measured.
     pub(crate) repeat: usize,
     /// Makes this process a worker of another one.
@@ -33,6 +35,7 @@ impl Args {
             fairness: None,
             sharing: false,
             faults: false,
+            distance: None,
             repeat: 1,
             work: None,
         };
@@ -55,6 +58,9 @@ impl Args {
                     parsed.fairness = Some(mixes);
                 }
                 "--faults" => parsed.faults = true,
+                "--distance" => {
+                    parsed.distance = Some(Duration::from_millis(value()?.parse()?));
+                }
                 "--repeat" => parsed.repeat = value()?.parse()?,
                 "--work" => parsed.work = Some(value()?),
                 _ => return Err(format!("{flag} is not known; {USAGE}").into()),
@@ -65,7 +71,7 @@ impl Args {
 }
 
 const USAGE: &str = "use --seconds NUMBER, --json PATH, --only CONTESTANT,.., \
-     --fairness, --mix NUMBER,.., --sharing, --faults, --repeat NUMBER";
+     --fairness, --mix NUMBER,.., --sharing, --faults, --distance MILLISECONDS, --repeat NUMBER";
 
 /// Less than a lock may be waited for, so that no wait comes to its own end.
 fn time(seconds: f64) -> Result<Duration> {

@@ -9,6 +9,7 @@
 //! cargo bench -p redlock-tokio --bench contention -- --fairness            # clients of several kinds, 4 minutes
 //! cargo bench -p redlock-tokio --bench contention -- --sharing             # permits, 1.5 minutes
 //! cargo bench -p redlock-tokio --bench contention -- --faults              # processes and nodes that fail, 2 minutes
+//! cargo bench -p redlock-tokio --bench contention -- --distance 5          # nodes a round trip of 5 ms away
 //! ```
 //!
 //! Prints Markdown tables, and writes all figures to a JSON file; its path is relative to the
@@ -35,6 +36,8 @@ mod order;
 mod packages;
 #[path = "../shared/program.rs"]
 mod program;
+#[path = "../shared/proxy.rs"]
+mod proxy;
 mod round_trip;
 mod sections;
 #[allow(dead_code, reason = "peers has more kinds of rows")]

@@ -15,7 +15,7 @@ use crate::{Result, args::Args, figures::Figures, machine::Machine, test_bed::Te
 /// being measured.
 pub(crate) fn run(args: &Args) -> Result<Figures> {
     let machine = Machine::look();
-    let bed = TestBed::new()?;
+    let bed = TestBed::new(args.distance)?;
     control::check(&bed)?;
     let mut figures = Figures {
         machine,

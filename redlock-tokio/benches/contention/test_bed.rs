@@ -12,6 +12,7 @@ use crate::{
     history::{History, TaskHistory},
     nodes::{self, Commands},
     order::{Order, Stay},
+    proxy::Proxy,
     round_trip::RoundTrip,
     workload::Workload,
 };
@@ -28,6 +29,8 @@ pub(crate) struct TestBed {
     keys: Cell<usize>,
     /// They end with this.
     pub(crate) servers: RedisServers,
+    /// The ways to servers at a distance.
+    _proxies: Vec<Proxy>,
 }
 
 /// The outcome of orders.
@@ -45,9 +48,14 @@ pub(crate) struct Outcome {
 }
 
 impl TestBed {
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(distance: Option<Duration>) -> Result<Self> {
         let servers = RedisServers::spawn(NODES)?;
-        let urls = servers.urls();
+        let proxies = distance.map(|it| servers.iter().map(move |server| Proxy::open(server, it)));
+        let proxies: Vec<_> = proxies.into_iter().flatten().collect::<Result<_>>()?;
+        let urls = match distance {
+            Some(_) => proxies.iter().map(Proxy::url).collect(),
+            None => servers.urls(),
+        };
         let runtime = crate::runtime()?;
         // In a task of the runtime, as the contestants are.
         let round_trip = RoundTrip::measure(urls.clone());
@@ -62,6 +70,7 @@ impl TestBed {
             commands_to_ask,
             keys: Cell::new(0),
             servers,
+            _proxies: proxies,
         })
     }
 

@@ -21,6 +21,7 @@ mod nodes;
 mod plot;
 #[path = "../shared/program.rs"]
 mod program;
+#[path = "../shared/proxy.rs"]
 mod proxy;
 mod racer;
 mod sample;

@@ -10,7 +10,7 @@ use crate::Result;
 /// canonical commands.
 ///
 /// Waits for all nodes, not for the majority: redis-rs does not send a request whose future was
-/// dropped before it was written, so whoever leaves early leaves keys behind.
+/// dropped before it was written, so a client that leaves early leaves keys behind.
 #[derive(Clone)]
 pub(crate) struct Plain {
     connections: Arc<[MultiplexedConnection]>,

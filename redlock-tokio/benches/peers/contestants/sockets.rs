@@ -143,7 +143,7 @@ fn start(stream: TcpStream) -> mpsc::UnboundedSender<Request> {
     let (sender, queue) = mpsc::unbounded_channel();
     let (incoming, outgoing) = stream.into_split();
     let asked = Asked::default();
-    // Both end with the connection, or when nobody can ask any more; then whoever still waits has
+    // Both end with the connection, or when nobody can ask any more. A request that still waits then has
     // run into the time limit of the measurement.
     tokio::spawn(write(queue, outgoing, Arc::clone(&asked)));
     tokio::spawn(read(incoming, asked));
