@@ -291,7 +291,7 @@ impl Redlock {
     /// was stopped meanwhile. If `work` returns a `Result`, use `??`.
     ///
     /// Returns when a majority of the nodes has confirmed the release, or when a waiter of this process has got the lock. So
-    /// whoever learns of the result finds the lock free. That costs one round trip to the majority. Nodes that do not answer
+    /// a client that learns of the result finds the lock free. That costs one round trip to the majority. Nodes that do not answer
     /// cost a [`node_timeout`](crate::RedlockBuilder::node_timeout) at most, and get the release later.
     ///
     /// The work gets a [`Hold`], which knows the [remaining time](Hold::remaining) and can [extend](Hold::extend) the

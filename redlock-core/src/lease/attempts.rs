@@ -125,7 +125,7 @@ impl Lease {
             changes: None,
         };
         if self.is_reader() {
-            // Readers that are in go on, whoever waits.
+            // Readers that are in go on, even if a writer waits.
             self.turn_to_reader(true);
         }
         held.hasten(&self.config);

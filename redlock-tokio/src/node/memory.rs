@@ -113,7 +113,7 @@ impl MemoryNode {
         self.store().insert(key, value.as_ref(), expires_at);
     }
 
-    /// Deletes a key, whoever holds it. Returns whether the key existed.
+    /// Deletes a key, no matter which client holds it. Returns whether the key existed.
     ///
     /// ```
     /// # use redlock_tokio::{MemoryNode, Redlock};

@@ -1,4 +1,4 @@
-//! All that stems from a command ends with the lock, whoever its parent is, and nothing else does.
+//! All that stems from a command ends with the lock, even under another parent, and nothing else does.
 
 use std::{
     fs,

@@ -15,7 +15,7 @@ mod node {
 }
 
 #[test]
-fn the_line_calls_whoever_is_next_and_no_control_passes() {
+fn the_line_calls_the_next_and_no_control_passes() {
     let is_large = |name: &str| cfg!(debug_assertions) && setup::LARGE.contains(&name);
     let outcomes = check::check_all(&setup::ALL, |name| !is_large(name));
     for outcome in outcomes {

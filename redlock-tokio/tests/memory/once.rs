@@ -163,7 +163,7 @@ async fn a_job_is_dropped_when_its_lock_is_lost() {
     );
 }
 
-/// Whoever frees it wants the job to run again.
+/// A person who frees it wants the job to run again.
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_lock_is_freed_can_run_again_in_the_same_process() {
     let nodes = three_nodes();

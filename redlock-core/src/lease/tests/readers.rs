@@ -47,7 +47,7 @@ fn accesses(driven: &Driven) -> Vec<Access> {
 }
 
 #[test]
-fn a_reader_that_is_in_is_let_in_again_whoever_waits() {
+fn a_reader_that_is_in_is_let_in_again_even_if_a_writer_waits() {
     let mut driven = begun(Share::Reader);
     driven.reply(at(1), &[Granted, Granted, Granted, Denied]);
     driven.run(|lease| lease.claim(at(1)));

@@ -87,8 +87,8 @@ async fn show(redlock: &Redlock, key: &OsStr, output: &Output) -> Infallible {
     std::future::pending().await
 }
 
-/// Writes a line when an outage begins, and one after a while that says who has the lock. Otherwise whoever reads the log of
-/// a job would not know why it does nothing.
+/// Writes a line when an outage begins, and one after a while that says who has the lock. Otherwise the log of a
+/// job would not tell why it does nothing.
 async fn report(
     redlock: &Redlock,
     key: &OsStr,

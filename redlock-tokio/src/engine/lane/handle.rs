@@ -59,7 +59,7 @@ impl LineReply {
         Self(None)
     }
 
-    /// There is no answer, and whoever waits for it knows.
+    /// There is no answer, and the one that waits for it knows.
     pub(crate) fn discard(mut self) {
         self.0 = None;
     }

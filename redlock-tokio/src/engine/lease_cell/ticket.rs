@@ -11,7 +11,7 @@ use crate::{Key, node::Holder};
 /// with [`Redlock::adopt`](crate::Redlock::adopt).
 ///
 /// With the feature `serde`, a ticket can be sent in a message or a job. Its format has a version. It holds the key and the
-/// value that the nodes compare with, so whoever has the ticket can take the lock: treat it as you treat the job itself.
+/// value that the nodes compare with, so anybody with the ticket can take the lock: treat it as you treat the job itself.
 ///
 /// A ticket has an [end](Self::expires_at). Nobody holds the lock while the ticket is under way, but no other client can
 /// acquire it either. If nobody adopts it, the lock is free when the ttl of its keys is over.

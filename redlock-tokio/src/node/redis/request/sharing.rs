@@ -115,8 +115,8 @@ pub(super) fn mark(command: &Command, tag: &KeyTag) -> Option<Cmd> {
     Some(cmd)
 }
 
-/// Reads the value of a key that a reader looks at: shared, or whoever has it, for as long as the time to live says that
-/// comes next.
+/// Reads the value of a key that a reader looks at: shared, or the token of the client that has it, for as long as the time to
+/// live says that comes next.
 pub(super) fn value(reply: Value) -> Option<Answer> {
     let Value::Array(values) = reply else {
         return Some(Err(read::failure(reply)));
