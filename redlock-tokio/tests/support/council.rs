@@ -73,6 +73,15 @@ impl Council {
         }))
     }
 
+    /// Three members, which name `a`, `b` and `c` as the masters of three nodes.
+    pub(crate) fn of_three() -> Self {
+        let council = Self::new(3);
+        for (node, owner) in ["a", "b", "c"].into_iter().enumerate() {
+            council.name(0..3, node, owner, 1);
+        }
+        council
+    }
+
     /// Returns nodes whose servers this council names.
     pub(crate) fn seats(&self, count: usize) -> Vec<Seat> {
         let authority: Arc<dyn Authority> = Arc::new(self.clone());

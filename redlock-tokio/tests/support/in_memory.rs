@@ -1,13 +1,21 @@
 //! Locks over nodes in memory, by tokio's clock, for paused runtimes.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
 use redlock_tokio::{
-    Clock, MemoryNode, NodeError, Redlock, RedlockBuilder,
+    Clock, Lock, LockError, LockGuard, MemoryNode, NodeError, Redlock, RedlockBuilder, Ttl,
     node::{Node, Session},
 };
-use tokio::task::yield_now;
+use tokio::task::{JoinHandle, yield_now};
+
+use super::built;
 
 /// A node whose sessions are clones of one.
 pub(crate) struct Opens<S> {
@@ -47,11 +55,47 @@ pub(crate) fn over(nodes: &[MemoryNode]) -> RedlockBuilder {
         .clock(Clock::tokio())
 }
 
+pub(crate) async fn client(nodes: &[MemoryNode]) -> Redlock {
+    built(over(nodes)).await
+}
+
+/// Three nodes, and some clients of them.
+pub(crate) async fn fleet<const N: usize>() -> (Vec<MemoryNode>, [Redlock; N]) {
+    let nodes = three_nodes();
+    let clients = clients(&nodes).await;
+    (nodes, clients)
+}
+
+pub(crate) async fn clients<const N: usize>(nodes: &[MemoryNode]) -> [Redlock; N] {
+    let clients = join_all([(); N].map(|()| client(nodes))).await;
+    clients.try_into().expect("as many as asked for")
+}
+
 /// Connects to five nodes, and returns both.
 pub(crate) async fn five_nodes_and_lock() -> (Vec<MemoryNode>, Redlock) {
     let nodes: Vec<_> = (0..5).map(|_| MemoryNode::new()).collect();
     let redlock = over(&nodes).build().await.unwrap();
     (nodes, redlock)
+}
+
+/// Asks for a lock that is taken, and returns the request once it waits.
+pub(crate) async fn blocked(lock: Lock) -> JoinHandle<Result<LockGuard, LockError>> {
+    let waiting = tokio::spawn(lock.into_future());
+    settle().await;
+    assert!(!waiting.is_finished(), "the lock is free");
+    waiting
+}
+
+/// Sets a key on behalf of another client.
+pub(crate) fn hold(nodes: &[MemoryNode], key: &str, ttl: Duration) {
+    let ttl = Ttl::new(ttl).unwrap();
+    nodes
+        .iter()
+        .for_each(|node| node.insert(key, "foreign", ttl));
+}
+
+pub(crate) fn set_down(nodes: &[MemoryNode], is_down: bool) {
+    nodes.iter().for_each(|node| node.set_down(is_down));
 }
 
 pub(crate) fn all_empty(nodes: &[MemoryNode]) -> bool {

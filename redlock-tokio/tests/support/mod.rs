@@ -16,7 +16,9 @@ pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod panics;
 pub(crate) mod rubbish;
+pub(crate) mod scripted;
 pub(crate) mod shards;
+pub(crate) mod states;
 
 use std::{
     collections::BTreeMap,
@@ -27,13 +29,40 @@ use std::{
 };
 
 use redlock_tokio::{
-    Durability, Lock, LockError, LockGuard, Redlock, RedlockBuilder,
+    Durability, Lock, LockError, LockGuard, LockOptions, Redlock, RedlockBuilder,
     test_util::{RedisServer, RedisServers, SpawnError},
 };
 use tokio::task::JoinHandle;
 
 /// Milliseconds.
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// Builds a client whose nodes accept it.
+pub(crate) async fn built(builder: RedlockBuilder) -> Redlock {
+    builder.build().await.unwrap()
+}
+
+/// Acquires locks one after the other.
+pub(crate) async fn acquired<const N: usize>(locks: [Lock; N]) -> [LockGuard; N] {
+    let mut guards = Vec::new();
+    for lock in locks {
+        guards.push(lock.await.unwrap());
+    }
+    guards.try_into().expect("as many as there are locks")
+}
+
+/// Acquires a lock that is not renewed.
+pub(crate) async fn unrenewed(lock: Lock) -> LockGuard {
+    let lock = lock.options(LockOptions::new().no_renewal());
+    lock.await.unwrap()
+}
+
+/// Asserts that the text of an error or of a state has these words.
+#[track_caller]
+pub(crate) fn assert_says(it: &impl ToString, words: &str) {
+    let text = it.to_string();
+    assert!(text.contains(words), "{text}");
+}
 
 /// Returns a builder over servers that have just started for the first time.
 pub(crate) fn trusting<S: AsRef<str>>(urls: impl IntoIterator<Item = S>) -> RedlockBuilder {
@@ -57,6 +86,11 @@ pub(crate) fn spawn_unprotected(count: usize, arguments: &[&str]) -> RedisServer
         }
         outcome => outcome.unwrap(),
     }
+}
+
+/// Returns a server's URL for the user `locker` with the password `pw`.
+pub(crate) fn locker(server: &RedisServer) -> String {
+    server.url().replace("://", "://locker:pw@")
 }
 
 /// A foreign client, which knows nothing about locks: `redis-cli`.
@@ -102,6 +136,16 @@ impl Cli {
 
     pub(crate) fn set(&self, key: &str, value: &str) {
         assert_eq!(self.run(&["SET", key, value]), "OK");
+    }
+
+    pub(crate) fn configure(&self, option: &str, value: &str) {
+        assert_eq!(self.run(&["CONFIG", "SET", option, value]), "OK");
+    }
+
+    /// Gives the user `locker` these rights, and takes others.
+    pub(crate) fn set_locker(&self, rules: &[&str]) {
+        let command = [&["ACL", "SETUSER", "locker"], rules].concat();
+        assert_eq!(self.run(&command), "OK", "{command:?}");
     }
 
     pub(crate) fn set_all(&self, pairs: impl IntoIterator<Item = (String, String)>) {

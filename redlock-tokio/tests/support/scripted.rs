@@ -1,0 +1,130 @@
+use std::{future::ready, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+use redlock_tokio::{
+    Clock, Key, MemoryNode, NodeError, Redlock, RedlockBuilder,
+    node::{Answer, Command, FreedNotifier, KeyState, Node, Server, Session},
+};
+
+pub(crate) type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
+
+/// The end of an attempt to connect.
+pub(crate) type Opened = BoxFuture<'static, Result<(), NodeError>>;
+
+type Execute = dyn Fn(&mut MemoryNode, &[Command]) -> Answers + Send + Sync;
+
+/// A node in memory of which a test replaces some parts. Clones are the same node.
+#[derive(Clone)]
+pub(crate) struct Scripted {
+    address: String,
+    inner: MemoryNode,
+    connect: Arc<dyn Fn() -> Opened + Send + Sync>,
+    execute: Arc<Execute>,
+    server: Arc<dyn Fn() -> Server + Send + Sync>,
+    reports: Reports,
+}
+
+/// What becomes of the reports that a probed key is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reports {
+    Arrive,
+    /// The node promises them, and they do not arrive.
+    GetLost,
+    /// The node promises none.
+    None,
+}
+
+impl Scripted {
+    /// Returns a node that carries out commands like this, reports nothing, and has no lines.
+    pub(crate) fn new(
+        inner: &MemoryNode,
+        execute: impl Fn(&mut MemoryNode, &[Command]) -> Answers + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            address: inner.address().to_owned(),
+            inner: inner.clone(),
+            connect: Arc::new(|| ready(Ok(())).boxed()),
+            execute: Arc::new(execute),
+            server: Arc::new(|| Server::None),
+            reports: Reports::None,
+        }
+    }
+
+    /// Returns a node that carries out commands as a node in memory does.
+    pub(crate) fn obeying(inner: &MemoryNode) -> Self {
+        Self::new(inner, |node, batch| node.execute(batch))
+    }
+
+    pub(crate) fn address(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.address);
+        self
+    }
+
+    /// Does this when a client connects.
+    pub(crate) fn connect(mut self, connect: impl Fn() -> Opened + Send + Sync + 'static) -> Self {
+        self.connect = Arc::new(connect);
+        self
+    }
+
+    /// Describes its server like this.
+    pub(crate) fn server(mut self, server: impl Fn() -> Server + Send + Sync + 'static) -> Self {
+        self.server = Arc::new(server);
+        self
+    }
+
+    pub(crate) fn reports(mut self, reports: Reports) -> Self {
+        self.reports = reports;
+        self
+    }
+}
+
+impl Node for Scripted {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        let opened = (self.connect)();
+        async {
+            opened.await?;
+            self.inner.connect().await?;
+            Ok(Box::new(self.clone()) as Box<dyn Session>)
+        }
+        .boxed()
+    }
+}
+
+impl Session for Scripted {
+    fn execute(&mut self, batch: &[Command]) -> Answers {
+        (self.execute)(&mut self.inner, batch)
+    }
+
+    fn server(&self) -> Server {
+        (self.server)()
+    }
+
+    fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
+        self.inner.look_up(key)
+    }
+
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
+        match self.reports {
+            Reports::Arrive => self.inner.watch(freed),
+            Reports::GetLost => true,
+            Reports::None => false,
+        }
+    }
+}
+
+/// The refusal of a server without memory.
+pub(crate) fn out_of_memory() -> NodeError {
+    NodeError::Refused {
+        code: "OOM".into(),
+        message: "command not allowed".into(),
+    }
+}
+
+/// Returns a builder over nodes of any kind, by tokio's clock.
+pub(crate) fn over_custom(nodes: impl IntoIterator<Item = impl Node>) -> RedlockBuilder {
+    Redlock::builder().custom_nodes(nodes).clock(Clock::tokio())
+}
