@@ -8,7 +8,9 @@ use redlock_tokio::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{MS, council::Council};
+use crate::support::{
+    MS, assert_says, built, council::Council, scripted::over_custom, states::state, unrenewed,
+};
 
 const TTL: Duration = Duration::from_secs(10);
 const WINDOW: Duration = Duration::from_secs(3);
@@ -24,21 +26,13 @@ fn council() -> Council {
 }
 
 fn builder(council: &Council) -> RedlockBuilder {
-    let seats = council.seats(1);
-    Redlock::builder()
-        .custom_nodes(seats)
-        .clock(Clock::tokio())
-        .ttl(TTL)
-        .wait(Duration::ZERO)
-}
-
-fn state(redlock: &Redlock) -> NodeState {
-    redlock.nodes().remove(0).state
+    let builder = over_custom(council.seats(1));
+    builder.ttl(TTL).wait(Duration::ZERO)
 }
 
 /// Returns a client whose node votes.
 async fn settled(council: &Council) -> Redlock {
-    let redlock = builder(council).build().await.unwrap();
+    let redlock = built(builder(council)).await;
     redlock.ready(Duration::from_secs(60)).await.unwrap();
     redlock
 }
@@ -53,14 +47,11 @@ async fn a_named_server_votes_when_it_has_settled() {
         panic!("{error}");
     };
     assert!(*remaining > SETTLING - MS(100), "{remaining:?}");
-    let text = error.to_string();
-    assert!(text.contains("seat-0: came up"), "{text}");
+    assert_says(&error, "seat-0: came up");
     redlock.ready(Duration::from_secs(60)).await.unwrap();
     let settled = start.elapsed();
-    assert!(
-        (SETTLING..SETTLING + MS(100)).contains(&settled),
-        "{settled:?}"
-    );
+    let in_time = SETTLING..SETTLING + MS(100);
+    assert!(in_time.contains(&settled), "{settled:?}");
     drop(redlock.lock("k").await.unwrap());
     assert_eq!(council.connections(), [("a".into(), 1)]);
 }
@@ -73,7 +64,7 @@ async fn a_server_with_an_old_marker_votes_at_once() {
     let clock = Clock::tokio();
     sleep(SETTLING).await;
     let redlock = builder(&council).clock(clock).build().await.unwrap();
-    assert_eq!(state(&redlock), NodeState::Voting);
+    assert_eq!(state(&redlock, 0), NodeState::Voting);
     drop(redlock.lock("k").await.unwrap());
 }
 
@@ -84,26 +75,21 @@ async fn a_server_that_is_no_longer_confirmed_has_no_vote_until_it_is_confirmed_
     let guard = redlock.lock("k").await.unwrap();
     council.silence(&[1]);
     sleep(2 * WINDOW).await;
-    assert_eq!(state(&redlock), NodeState::Voting, "two of three");
+    assert_eq!(state(&redlock, 0), NodeState::Voting, "two of three");
     council.silence(&[0, 1]);
     sleep(WINDOW + MS(1)).await;
-    assert_eq!(state(&redlock), NodeState::Unconfirmed);
-    let error = redlock.lock("other").await.unwrap_err();
+    assert_eq!(state(&redlock, 0), NodeState::Unconfirmed);
+    let error = assert_refused!(redlock.lock("other").await, LockError::NoQuorum(_));
     assert!(error.to_string().contains("not confirmed"), "{error}");
-    let LockError::NoQuorum(attempts) = error else {
-        panic!("{error}");
-    };
+    let attempts = error.attempts().unwrap();
     let objection = &attempts.nodes.iter().next().unwrap().objection;
     assert_eq!(*objection, Objection::Unconfirmed);
     let error = redlock.ready(MS(10)).await.unwrap_err();
     assert!(error.to_string().contains("not confirmed"), "{error}");
-    assert!(matches!(
-        error,
-        NotReady::NoQuorum {
-            remaining: None,
-            ..
-        }
-    ));
+    let NotReady::NoQuorum { remaining, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(remaining, None);
     let lost = timeout(TTL, guard.lost()).await;
     lost.expect("without the vote it is not extended");
 
@@ -134,39 +120,30 @@ async fn a_new_master_is_connected_to_and_has_no_vote_before_the_locks_of_the_ol
 
 #[tokio::test(start_paused = true)]
 async fn nobody_notices_that_one_of_three_masters_fails_over() {
-    let council = Council::new(3);
-    for (node, owner) in ["a", "b", "c"].into_iter().enumerate() {
-        council.name(0..3, node, owner, 1);
-    }
-    let seats = council.seats(3);
-    let redlock = Redlock::builder().custom_nodes(seats).clock(Clock::tokio());
-    let redlock = redlock.ttl(TTL).wait(Duration::ZERO).build().await.unwrap();
+    let council = Council::of_three();
+    let builder = over_custom(council.seats(3)).ttl(TTL);
+    let redlock = built(builder.wait(Duration::ZERO)).await;
     redlock.ready(Duration::from_secs(60)).await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
     council.name(0..3, 0, "d", 2);
     sleep(WINDOW).await;
     let quarantined = |state| matches!(state, NodeState::Quarantined { .. });
-    assert!(quarantined(state(&redlock)), "its vote is away");
+    assert!(quarantined(state(&redlock, 0)), "its vote is away");
     let start = Instant::now();
     while start.elapsed() < 2 * SETTLING {
         drop(redlock.lock("other").await.expect("two of three votes"));
         assert!(guard.is_valid());
         sleep(MS(500)).await;
     }
-    assert_eq!(state(&redlock), NodeState::Voting);
+    assert_eq!(state(&redlock, 0), NodeState::Voting);
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_the_settling_there_would_be_two_holders() {
     let council = council();
-    let build = || {
-        builder(&council)
-            .durability(Durability::AssumedForTests)
-            .build()
-    };
-    let (redlock, other) = (build().await.unwrap(), build().await.unwrap());
-    let options = LockOptions::new().no_renewal();
-    let guard = redlock.lock("k").options(options).await.unwrap();
+    let build = || built(builder(&council).durability(Durability::AssumedForTests));
+    let (redlock, other) = (build().await, build().await);
+    let guard = unrenewed(redlock.lock("k")).await;
     council.name(0..3, 0, "b", 2);
     let second = other.lock("k").wait(Duration::from_secs(5)).await;
     let second = second.expect("the new master lacks the key");
@@ -176,27 +153,19 @@ async fn without_the_settling_there_would_be_two_holders() {
 #[tokio::test(start_paused = true)]
 async fn even_without_settling_a_server_must_be_confirmed() {
     let council = council();
-    let redlock = builder(&council)
-        .durability(Durability::AssumedForTests)
-        .build()
-        .await;
-    let redlock = redlock.unwrap();
-    assert_eq!(state(&redlock), NodeState::Voting);
+    let trusting = builder(&council).durability(Durability::AssumedForTests);
+    let redlock = built(trusting).await;
+    assert_eq!(state(&redlock, 0), NodeState::Voting);
     council.silence(&[0, 1, 2]);
     sleep(WINDOW + MS(1100)).await;
-    assert_eq!(state(&redlock), NodeState::Unconfirmed);
+    assert_eq!(state(&redlock, 0), NodeState::Unconfirmed);
     redlock.try_lock("k").await.unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_authority_is_watched_once_for_all_its_nodes_and_until_the_last_lane_ends() {
-    let council = Council::new(3);
-    for (index, owner) in ["a", "b", "c"].into_iter().enumerate() {
-        council.name(0..3, index, owner, 1);
-    }
-    let seats = council.seats(3);
-    let builder = Redlock::builder().custom_nodes(seats);
-    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
+    let council = Council::of_three();
+    let redlock = built(over_custom(council.seats(3))).await;
     redlock.ready(Duration::from_secs(60)).await.unwrap();
     assert_eq!((council.watches(), council.watching()), (1, 1));
     let guard = redlock.lock("k").await.unwrap();
@@ -216,19 +185,14 @@ async fn without_a_named_master_a_client_starts_and_says_why_it_cannot_lock() {
     let redlock = build().await.unwrap();
     assert!(start.elapsed() < MS(750), "{:?}", start.elapsed());
     let error = redlock.lock("k").await.unwrap_err();
-    let text = error.to_string();
-    assert!(
-        text.contains("no majority of its cluster nodes names a master"),
-        "{text}"
-    );
+    assert_says(&error, "no majority of its cluster nodes names a master");
 
     let refusal = NodeError::Misconfigured("the sentinel s1 knows no group".into());
     council.object(refusal.clone());
-    let error = build().await.unwrap_err();
-    assert!(matches!(error, BuildError::Refused { .. }), "{error}");
+    let error = assert_refused!(build().await, BuildError::Refused { .. });
     assert!(error.to_string().contains("knows no group"), "{error}");
     sleep(Duration::from_secs(3)).await;
-    assert_eq!(state(&redlock), NodeState::Refused(refusal));
+    assert_eq!(state(&redlock, 0), NodeState::Refused(refusal));
 
     council.name([0, 2], 0, "a", 1);
     let start = Instant::now();
@@ -241,7 +205,7 @@ async fn a_master_that_cannot_be_connected_to_is_named() {
     let council = council();
     council.server("a").set_down(true);
     let redlock = builder(&council).build().await.unwrap();
-    let NodeState::Reconnecting(error) = state(&redlock) else {
+    let NodeState::Reconnecting(error) = state(&redlock, 0) else {
         panic!("{:?}", redlock.nodes());
     };
     assert!(error.to_string().contains("the node is down"), "{error}");
@@ -272,8 +236,7 @@ async fn a_ttl_shorter_than_three_windows_is_refused_where_an_authority_names_a_
     for window in [Duration::ZERO, Duration::MAX] {
         let error = builder(&council).confirmation_window(window).build();
         let error = error.await.unwrap_err();
-        let text = error.to_string();
-        assert!(text.contains("confirmation_window"), "{text}");
+        assert_says(&error, "confirmation_window");
     }
     let plain = Redlock::builder().custom_nodes([MemoryNode::new()]);
     assert!(plain.options(short).build().await.is_ok());

@@ -11,22 +11,17 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
 use redlock_tokio::{
-    Clock, ExtendError, LockOptions, LossReason, MemoryNode, NodeError, Redlock, Timestamp, Ttl,
-    WithLockError,
-    node::{Answer, Command, Session},
-    test_util::TestNodes,
+    Clock, ExtendError, LockOptions, LossReason, MemoryNode, Redlock, Timestamp, WithLockError,
+    node::Session, test_util::TestNodes,
 };
 
 use crate::support::{
-    MS,
-    in_memory::{Opens, all_empty, five_nodes_and_lock, over, settle, three_nodes},
+    MS, assert_says, built,
+    in_memory::{all_empty, five_nodes_and_lock, hold, over, settle, three_nodes},
+    scripted::{Scripted, over_custom},
 };
-
-fn ttl(duration: Duration) -> Ttl {
-    Ttl::new(duration).unwrap()
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_renewed_for_an_hour() {
@@ -48,10 +43,7 @@ async fn max_hold_applies_without_renewal() {
     tokio::time::sleep(MS(8000)).await;
     guard.extend().await.unwrap();
     tokio::time::sleep(MS(8000)).await;
-    assert!(matches!(
-        guard.extend().await,
-        Err(ExtendError::MaxHold { .. })
-    ));
+    assert_refused!(guard.extend().await, ExtendError::MaxHold { .. });
     assert_eq!(guard.lost().await, LossReason::MaxHold);
 }
 
@@ -64,14 +56,11 @@ async fn a_lock_outlives_a_minority_of_nodes_and_not_a_majority() {
     tokio::time::sleep(MS(30_000)).await;
     assert!(guard.is_valid());
     nodes[2].set_down(true);
-    let error = guard.extend().await.unwrap_err();
-    let ExtendError::NoQuorum {
-        remaining,
-        nodes: reports,
-    } = error
-    else {
-        panic!("{error}");
-    };
+    let outcome = guard.extend().await;
+    let (remaining, reports) = assert_refused!(
+        outcome,
+        ExtendError::NoQuorum { remaining, nodes } => (remaining, nodes)
+    );
     assert!(
         guard.is_valid() && remaining > Duration::ZERO,
         "a failed extension does not shorten the validity"
@@ -90,9 +79,7 @@ async fn a_lock_outlives_a_minority_of_nodes_and_not_a_majority() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_waits_for_a_foreign_key_to_expire() {
     let (nodes, redlock) = five_nodes_and_lock().await;
-    nodes
-        .iter()
-        .for_each(|it| it.insert("k", "foreign", ttl(MS(3000))));
+    hold(&nodes, "k", MS(3000));
     let before = tokio::time::Instant::now();
     let guard = redlock.lock("k").await.unwrap();
     let waited = before.elapsed();
@@ -139,14 +126,14 @@ async fn with_waits_for_nodes_that_do_not_answer_for_a_node_timeout_at_most() {
     for hangs in [true, false] {
         let switch = Arc::new(AtomicBool::new(false));
         let nodes = three_nodes();
-        let sessions = nodes.iter().map(|node| {
-            let (node, hangs) = (node.clone(), Arc::clone(&switch));
-            Opens::new(Hangs { node, hangs })
+        let scripted = nodes.iter().map(|node| {
+            let hangs = Arc::clone(&switch);
+            Scripted::new(node, move |node, batch| match hangs.load(SeqCst) {
+                true => pending().boxed(),
+                false => node.execute(batch),
+            })
         });
-        let redlock = Redlock::builder()
-            .custom_nodes(sessions)
-            .clock(Clock::tokio());
-        let redlock = redlock.build().await.unwrap();
+        let redlock = built(over_custom(scripted)).await;
         let worked = redlock.with_lock("k", async |_| {
             switch.store(hangs, SeqCst);
             nodes.iter().for_each(|node| node.set_down(!hangs));
@@ -232,46 +219,20 @@ async fn options_of_a_lock_override_those_of_the_builder() {
     let long = redlock.lock("other").ttl(MS(8000)).await.unwrap();
     assert!(long.remaining() > MS(7000));
     let error = redlock.lock("other").ttl(MS(8001)).await.unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("longer than max_ttl, which is 8s"),
-        "{error}"
-    );
+    assert_says(&error, "longer than max_ttl, which is 8s");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_test_can_lose_the_next_lock_while_the_last_release_is_on_its_way() {
     let nodes = TestNodes::new();
     let redlock = nodes.connect().await.unwrap();
-    drop(
-        redlock
-            .lock("k")
-            .options(LockOptions::new().no_handover())
-            .await
-            .unwrap(),
-    );
+    let no_handover = LockOptions::new().no_handover();
+    drop(redlock.lock("k").options(no_handover).await.unwrap());
     assert!(nodes.is_locked("k"), "the release has not arrived yet");
     nodes.lose_next("k");
     let guard = redlock.lock("k").await.unwrap();
     let lost = tokio::time::timeout(MS(10), guard.lost()).await;
     assert_eq!(lost, Ok(LossReason::KeysLost), "at once");
-}
-
-/// A session that answers nothing while this is set.
-#[derive(Clone)]
-struct Hangs {
-    node: MemoryNode,
-    hangs: Arc<AtomicBool>,
-}
-
-impl Session for Hangs {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        if self.hangs.load(SeqCst) {
-            return pending().boxed();
-        }
-        self.node.execute(batch)
-    }
 }
 
 /// Without a renewal and without a chance for the timers: the clock alone shows the end.

@@ -2,17 +2,15 @@
 
 use std::{env, time::Duration};
 
-use futures::FutureExt;
-use redlock_tokio::{
-    Clock, LockError, LockOptions, MemoryNode, NodeError, Redlock,
-    node::{Answer, Command, Session},
-};
+use futures::{FutureExt, future::ready};
+use redlock_tokio::{LockError, LockOptions, MemoryNode, Redlock};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{
-    MS,
-    in_memory::{Opens, over, three_nodes},
+    MS, built,
+    in_memory::{fleet, over, three_nodes},
     kinds::{KINDS, Kind},
+    scripted::{Scripted, out_of_memory, over_custom},
 };
 
 /// The holder of the lock when the outage begins.
@@ -25,8 +23,7 @@ enum Holder {
 
 async fn client(nodes: &[MemoryNode], seed: u64) -> Redlock {
     let fails_fast = LockOptions::new().fail_fast();
-    let builder = over(nodes).random_seed(seed).options(fails_fast);
-    builder.build().await.unwrap()
+    built(over(nodes).random_seed(seed).options(fails_fast)).await
 }
 
 /// Returns how long after the beginning of the outage the request is refused.
@@ -54,8 +51,7 @@ async fn refused_after(kind: &Kind, holder: Holder, seed: u64) -> Duration {
     };
     nodes[1..].iter().for_each(|node| node.set_down(true));
     let begin = Instant::now();
-    let error = request.await.unwrap_err();
-    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+    assert_refused!(request.await, LockError::NoQuorum(_));
     drop(held);
     begin.elapsed()
 }
@@ -102,8 +98,7 @@ async fn the_first_request_of_an_outage_just_after_another_is_refused_as_fast() 
 /// A request that does not fail fast waits for the nodes to come back.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_does_not_fail_fast_outlasts_an_outage() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     nodes.iter().for_each(|node| node.set_down(true));
     let waiting = tokio::spawn(redlock.lock("k").into_future());
     sleep(MS(3000)).await;
@@ -111,31 +106,16 @@ async fn a_request_that_does_not_fail_fast_outlasts_an_outage() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-/// A session that refuses each request.
-#[derive(Clone)]
-struct Full;
-
-impl Session for Full {
-    fn execute(
-        &mut self,
-        batch: &[Command],
-    ) -> futures::future::BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        let refused = NodeError::Refused {
-            code: "OOM".into(),
-            message: "command not allowed".into(),
-        };
-        let answers = vec![Err(refused); batch.len()];
-        async { Ok(answers) }.boxed()
-    }
-}
-
 /// So it does each time, and not only when a node begins to refuse.
 #[tokio::test(start_paused = true)]
 async fn a_request_ends_once_a_majority_has_refused_it() {
-    let builder = Redlock::builder().custom_nodes([Opens::new(Full), Opens::new(Full)]);
+    let full = [(); 2].map(|()| {
+        Scripted::new(&MemoryNode::new(), |_, batch| {
+            ready(Ok(vec![Err(out_of_memory()); batch.len()])).boxed()
+        })
+    });
     let fails_fast = LockOptions::new().fail_fast();
-    let builder = builder.clock(Clock::tokio()).options(fails_fast);
-    let redlock = builder.build().await.unwrap();
+    let redlock = built(over_custom(full).options(fails_fast)).await;
     for _ in 0..10 {
         let asked = Instant::now();
         let error = redlock.lock("k").await.unwrap_err();

@@ -9,19 +9,17 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, future::BoxFuture};
-use redlock_tokio::{
-    Clock, MemoryNode, NodeError, NodeState, NotReady, Redlock, Timestamp,
-    node::{Answer, Command, Node, Session},
-};
+use futures::{FutureExt, future::ready};
+use redlock_tokio::{Clock, NodeState, NotReady, Redlock, Timestamp, node::Session};
 use tokio::time::timeout;
 use tracing::Level;
 
 use crate::support::{
-    MS,
+    MS, built,
     council::Council,
-    in_memory::{over, settle, three_nodes},
+    in_memory::{fleet, over, set_down, settle, three_nodes},
     log::Log,
+    scripted::{Scripted, over_custom},
 };
 
 struct Panics;
@@ -51,8 +49,7 @@ async fn assert_works(redlock: &Redlock) {
 
 #[tokio::test(start_paused = true)]
 async fn a_waker_that_panics_ends_no_task_of_the_driver() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     let guard = redlock.lock("k").await.unwrap();
     // A lane wakes the first one, and the timers the second one.
     let mut acquired = redlock.lock("free").into_future();
@@ -64,16 +61,12 @@ async fn a_waker_that_panics_ends_no_task_of_the_driver() {
     assert_works(&redlock).await;
 
     // A lane that is connected again wakes this one.
-    for node in &nodes {
-        node.set_down(true);
-    }
+    set_down(&nodes, true);
     redlock.try_lock("k").await.unwrap_err();
     settle().await;
     let mut ready = Box::pin(redlock.ready(MS(60_000)));
     poll_oddly(&mut ready);
-    for node in &nodes {
-        node.set_down(false);
-    }
+    set_down(&nodes, false);
     tokio::time::sleep(MS(500)).await;
     redlock.ready(MS(5000)).await.unwrap();
     assert_works(&redlock).await;
@@ -100,41 +93,21 @@ async fn a_clock_that_panics_for_a_while_ends_no_task_of_the_driver() {
     guard.extend().await.expect("it is still held");
 }
 
-/// A node whose code panics while it is told to.
-#[derive(Clone)]
-struct Fragile {
-    inner: MemoryNode,
-    panics: Arc<AtomicBool>,
-}
-
-impl Node for Fragile {
-    fn address(&self) -> &str {
-        self.inner.address()
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        assert!(!self.panics.load(SeqCst), "this node panics on purpose");
-        let session = self.clone();
-        async { Ok(Box::new(session) as Box<dyn Session>) }.boxed()
-    }
-}
-
-impl Session for Fragile {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        assert!(!self.panics.load(SeqCst), "this session panics on purpose");
-        self.inner.execute(batch)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn nodes_whose_code_panics_are_connected_again() {
     let panics = Arc::new(AtomicBool::new(false));
-    let node = || Fragile {
-        inner: MemoryNode::new(),
-        panics: Arc::clone(&panics),
-    };
-    let builder = Redlock::builder().custom_nodes([node(), node(), node()]);
-    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
+    let nodes = three_nodes().into_iter().map(|node| {
+        let [opens, executes] = [(); 2].map(|()| Arc::clone(&panics));
+        let node = Scripted::new(&node, move |node, batch| {
+            assert!(!executes.load(SeqCst), "this session panics on purpose");
+            node.execute(batch)
+        });
+        node.connect(move || {
+            assert!(!opens.load(SeqCst), "this node panics on purpose");
+            ready(Ok(())).boxed()
+        })
+    });
+    let redlock = built(over_custom(nodes)).await;
     panics.store(true, SeqCst);
     let error = redlock.try_lock("k").await.unwrap_err();
     assert!(error.to_string().contains("panicked"), "{error}");
@@ -150,18 +123,13 @@ async fn nodes_whose_code_panics_are_connected_again() {
 async fn a_subscriber_that_panics_changes_nothing_but_the_log() {
     let (log, _subscriber) = Log::with_level(Level::DEBUG);
     log.set_panics(true);
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     let guard = redlock.lock("k").max_hold(MS(60_000)).await.unwrap();
     let waiting = tokio::spawn(redlock.lock("k").wait(MS(120_000)).into_future());
-    for node in &nodes {
-        node.set_down(true);
-    }
+    set_down(&nodes, true);
     let lost = timeout(MS(60_000), guard.lost()).await;
     lost.expect("the holder is told of the loss");
-    for node in &nodes {
-        node.set_down(false);
-    }
+    set_down(&nodes, false);
     drop(guard);
     drop(waiting.await.unwrap().expect("the next one has its turn"));
     // Each lane has connected again.
@@ -172,18 +140,14 @@ async fn a_subscriber_that_panics_changes_nothing_but_the_log() {
 #[tokio::test(start_paused = true)]
 async fn an_authority_that_panics_is_asked_again() {
     let (log, _subscriber) = Log::start();
-    let council = Council::new(3);
-    for (node, owner) in ["a", "b", "c"].into_iter().enumerate() {
-        council.name(0..3, node, owner, 1);
-    }
+    let council = Council::of_three();
     council.set_panics(true);
-    let builder = Redlock::builder().custom_nodes(council.seats(3));
-    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
+    let redlock = built(over_custom(council.seats(3))).await;
     for _ in 0..2 {
         council.set_panics(true);
         tokio::time::sleep(MS(20_000)).await;
-        let error = redlock.ready(Duration::ZERO).await.unwrap_err();
-        assert!(matches!(error, NotReady::NoQuorum { .. }), "{error}");
+        let outcome = redlock.ready(Duration::ZERO).await;
+        assert_refused!(outcome, NotReady::NoQuorum { .. });
         council.set_panics(false);
         tokio::time::sleep(MS(30_000)).await;
         assert_works(&redlock).await;

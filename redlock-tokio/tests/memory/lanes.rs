@@ -11,55 +11,39 @@ use std::{
 
 use futures::{
     FutureExt,
-    future::{BoxFuture, join_all},
+    future::{join_all, ready},
     join,
 };
 use redlock_tokio::{
-    Clock, LockError, MemoryNode, NodeError, NodeState, Redlock, RedlockBuilder,
-    node::{Answer, Command, Node, Session},
+    LockError, MemoryNode, NodeState, RedlockBuilder,
+    node::{Command, Node, Session},
 };
 use tokio::time::Instant;
 
-use crate::support::{MS, in_memory::Opens};
-
-type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
+use crate::support::{
+    MS, built,
+    scripted::{Answers, Scripted, over_custom},
+};
 
 fn over(nodes: impl IntoIterator<Item = impl Node>) -> RedlockBuilder {
-    let builder = Redlock::builder().custom_nodes(nodes);
-    builder.clock(Clock::tokio()).max_ttl(MS(60_000))
+    over_custom(nodes).max_ttl(MS(60_000))
 }
 
 /// A node that needs some time for each key and carries out one command after the other, like a server.
-#[derive(Clone)]
-struct Slow {
-    inner: MemoryNode,
-    per_key: Duration,
-    free_at: Arc<Mutex<Instant>>,
-}
-
-impl Slow {
-    fn node(per_key: Duration) -> Opens<Self> {
-        Opens::new(Self {
-            inner: MemoryNode::new(),
-            per_key,
-            free_at: Arc::new(Mutex::new(Instant::now())),
-        })
-    }
-}
-
-impl Session for Slow {
-    fn execute(&mut self, batch: &[Command]) -> Answers {
-        let mut free_at = self.free_at.lock().unwrap();
+fn slow(per_key: Duration) -> Scripted {
+    let free_at = Mutex::new(Instant::now());
+    Scripted::new(&MemoryNode::new(), move |node, batch| {
+        let mut free_at = free_at.lock().unwrap();
         let keys: usize = batch.iter().map(Command::key_count).sum();
-        *free_at = (*free_at).max(Instant::now()) + self.per_key * keys as u32;
+        *free_at = (*free_at).max(Instant::now()) + per_key * keys as u32;
         let done_at = *free_at;
-        let answers = self.inner.execute(batch);
+        let answers = node.execute(batch);
         async move {
             tokio::time::sleep_until(done_at).await;
             answers.await
         }
         .boxed()
-    }
+    })
 }
 
 /// The tasks send more than a node can do within `node_timeout`. The excess waits in the lane's queue,
@@ -67,8 +51,8 @@ impl Session for Slow {
 #[tokio::test(start_paused = true)]
 async fn a_busy_node_is_not_taken_for_a_silent_one() {
     const TASKS: usize = 3000;
-    let slow = || Slow::node(Duration::from_micros(20));
-    let redlock = over([slow(), slow(), slow()]).build().await.unwrap();
+    let nodes = [(); 3].map(|()| slow(Duration::from_micros(20)));
+    let redlock = built(over(nodes)).await;
     let end = Instant::now() + MS(500);
     let task = async |number: usize| {
         let key = format!("k{number}");
@@ -91,8 +75,8 @@ async fn a_busy_node_is_not_taken_for_a_silent_one() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_of_many_keys_gets_through_beside_single_keys_that_fill_the_nodes() {
     const TASKS: usize = 3000;
-    let nodes = [(); 3].map(|()| Slow::node(Duration::from_micros(20)));
-    let redlock = over(nodes).build().await.unwrap();
+    let nodes = [(); 3].map(|()| slow(Duration::from_micros(20)));
+    let redlock = built(over(nodes)).await;
     let start = Instant::now();
     let task = async |number: usize| {
         let key = format!("k{number}");
@@ -118,8 +102,8 @@ async fn locks_of_a_thousand_keys_neither_silence_the_nodes_nor_delay_single_one
     const TASKS: usize = 64;
     const KEYS: usize = 1000;
     // Each node carries out 200 keys in a millisecond.
-    let nodes = [(); 5].map(|()| Slow::node(Duration::from_micros(5)));
-    let redlock = over(nodes).build().await.unwrap();
+    let nodes = [(); 5].map(|()| slow(Duration::from_micros(5)));
+    let redlock = built(over(nodes)).await;
     let end = Instant::now() + MS(2000);
     let several = async |task: usize| {
         let mut entries = 0;
@@ -169,8 +153,8 @@ async fn locks_of_a_thousand_keys_neither_silence_the_nodes_nor_delay_single_one
 #[tokio::test(start_paused = true)]
 async fn locks_that_are_too_many_for_the_nodes_are_refused_as_overloaded() {
     const TASKS: usize = 200;
-    let nodes = [(); 3].map(|()| Slow::node(Duration::from_micros(5)));
-    let redlock = over(nodes).build().await.unwrap();
+    let nodes = [(); 3].map(|()| slow(Duration::from_micros(5)));
+    let redlock = built(over(nodes)).await;
     let lock = async |task: usize| {
         let keys = (0..1000).map(|key| format!("{task}:{key}"));
         redlock.lock_all(keys).wait(MS(300)).await
@@ -186,34 +170,24 @@ async fn locks_that_are_too_many_for_the_nodes_are_refused_as_overloaded() {
     assert_eq!(redlock.shutdown().await.abandoned, 0);
 }
 
-/// A node that counts the keys that it is asked for, and never answers.
-#[derive(Clone)]
-struct Mute {
-    keys: Arc<AtomicUsize>,
-}
-
-impl Session for Mute {
-    fn execute(&mut self, batch: &[Command]) -> Answers {
-        let keys: usize = batch.iter().map(Command::key_count).sum();
-        self.keys.fetch_add(keys, Relaxed);
-        pending().boxed()
-    }
-}
-
 /// A node has more time for more keys in flight, so a node that falls silent is noticed soon only if the keys are few.
 #[tokio::test(start_paused = true)]
 async fn requests_wait_while_a_node_has_more_than_512_keys_to_answer_for() {
-    let mute = Mute {
-        keys: Arc::default(),
-    };
-    let redlock = over([Opens::new(mute.clone())]).build().await.unwrap();
+    // A node that counts the keys that it is asked for, and never answers.
+    let keys = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&keys);
+    let mute = Scripted::new(&MemoryNode::new(), move |_, batch| {
+        count.fetch_add(batch.iter().map(Command::key_count).sum(), Relaxed);
+        pending().boxed()
+    });
+    let redlock = built(over([mute])).await;
     let lock = async |name: usize, keys: usize| {
         let keys = (0..keys).map(|key| format!("{name}:{key}"));
         redlock.lock_all(keys).await.expect_err("no answer")
     };
     let asked = async || {
         tokio::time::sleep(MS(1)).await;
-        mute.keys.load(Relaxed)
+        keys.load(Relaxed)
     };
     // The first batch leaves room for one key. Then come full batches of small and of large requests.
     let first = async { join!(lock(0, 511), asked()).1 };
@@ -232,14 +206,8 @@ async fn requests_wait_while_a_node_has_more_than_512_keys_to_answer_for() {
     );
 }
 
-/// A node that answers the first batch late, strands the second one on its way, and loses all later ones
-/// with the connection.
-#[derive(Clone)]
-struct Stranding {
-    inner: MemoryNode,
-    state: Arc<Mutex<Stranded>>,
-}
-
+/// The state of a node that answers the first batch late, strands the second one on its way, and loses all later ones with the
+/// connection.
 #[derive(Default)]
 struct Stranded {
     connections: u32,
@@ -247,25 +215,12 @@ struct Stranded {
     commands: Vec<Command>,
 }
 
-impl Node for Stranding {
-    fn address(&self) -> &str {
-        self.inner.address()
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        self.state.lock().unwrap().connections += 1;
-        let session = self.clone();
-        async { Ok(Box::new(session) as Box<dyn Session>) }.boxed()
-    }
-}
-
-impl Session for Stranding {
-    fn execute(&mut self, batch: &[Command]) -> Answers {
-        let mut state = self.state.lock().unwrap();
-        state.batches += 1;
-        match (state.connections, state.batches) {
+impl Stranded {
+    fn execute(&mut self, node: &mut MemoryNode, batch: &[Command]) -> Answers {
+        self.batches += 1;
+        match (self.connections, self.batches) {
             (1, 1) => {
-                let answers = self.inner.execute(batch);
+                let answers = node.execute(batch);
                 async move {
                     tokio::time::sleep(MS(80)).await;
                     answers.await
@@ -273,11 +228,11 @@ impl Session for Stranding {
                 .boxed()
             }
             (1, 2) => {
-                state.commands.extend_from_slice(batch);
+                self.commands.extend_from_slice(batch);
                 pending().boxed()
             }
             (1, _) => pending().boxed(),
-            _ => self.inner.execute(batch),
+            _ => node.execute(batch),
         }
     }
 }
@@ -286,13 +241,18 @@ impl Session for Stranding {
 /// still arrive.
 #[tokio::test(start_paused = true)]
 async fn an_owed_release_that_was_in_flight_is_still_owed() {
-    let memory = || MemoryNode::new();
-    let stranding = Stranding {
-        inner: memory(),
-        state: Arc::default(),
-    };
-    let builder = over([memory(), memory()]).custom_nodes([stranding.clone()]);
-    let redlock = builder.ttl(MS(60_000)).build().await.unwrap();
+    let [mut inner, second, third] = [(); 3].map(|()| MemoryNode::new());
+    let stranded = Arc::new(Mutex::new(Stranded::default()));
+    let (opened, asked) = (Arc::clone(&stranded), Arc::clone(&stranded));
+    let stranding = Scripted::new(&inner, move |node, batch| {
+        asked.lock().unwrap().execute(node, batch)
+    });
+    let stranding = stranding.connect(move || {
+        opened.lock().unwrap().connections += 1;
+        ready(Ok(())).boxed()
+    });
+    let builder = over([second, third]).custom_nodes([stranding]);
+    let redlock = built(builder.ttl(MS(60_000))).await;
     let first = redlock.lock("first").await.expect("two of three");
     tokio::time::sleep(MS(40)).await;
     let guard = redlock.lock("k").await.expect("two of three");
@@ -301,14 +261,14 @@ async fn an_owed_release_that_was_in_flight_is_still_owed() {
     // breaks.
     drop(guard);
     tokio::time::sleep(MS(3000)).await;
-    let connections = stranding.state.lock().unwrap().connections;
+    let connections = stranded.lock().unwrap().connections;
     assert!(connections > 1, "the first connection broke");
 
-    let commands = std::mem::take(&mut stranding.state.lock().unwrap().commands);
+    let commands = std::mem::take(&mut stranded.lock().unwrap().commands);
     assert_eq!(commands.len(), 1, "the request to set k");
-    drop(stranding.inner.clone().execute(&commands));
-    assert!(stranding.inner.contains("k"), "it arrived late");
+    drop(inner.execute(&commands));
+    assert!(inner.contains("k"), "it arrived late");
     tokio::time::sleep(MS(1000)).await;
-    assert!(!stranding.inner.contains("k"), "and was released");
+    assert!(!inner.contains("k"), "and was released");
     drop(first);
 }

@@ -2,11 +2,9 @@
 
 use std::{thread, time::Duration};
 
-use futures::future::BoxFuture;
 use redlock_tokio::{
-    Clock, ExtendError, Lock, LockGuard, LockOptions, LossReason, MemoryNode, NodeError,
-    OptionsError, Redlock, ReleaseAfterError,
-    node::{Answer, Command, Session},
+    Clock, ExtendError, Lock, LockGuard, LockOptions, LossReason, MemoryNode, OptionsError,
+    Redlock, ReleaseAfterError,
 };
 use tokio::{
     runtime::Runtime,
@@ -14,19 +12,11 @@ use tokio::{
 };
 
 use crate::support::{
-    MS,
-    in_memory::{Opens, all_empty, over, settle, three_nodes},
+    MS, assert_says, built,
+    in_memory::{all_empty, client, over, set_down, settle, three_nodes},
+    scripted::{Scripted, over_custom},
+    unrenewed,
 };
-
-/// A session of a node that reports nothing.
-#[derive(Clone)]
-struct Deaf(MemoryNode);
-
-impl Session for Deaf {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        self.0.execute(batch)
-    }
-}
 
 /// A process with a lock, another process, and their nodes.
 struct Two {
@@ -96,9 +86,7 @@ async fn a_lock_whose_time_is_over_is_handed_over_at_once() {
 
 /// Returns for how long the nodes kept the keys of a process that took a lock of 300 ms and then ended.
 fn life_after_the_process(ending: impl AsyncFn(LockGuard)) -> Duration {
-    let nodes: Vec<_> = (0..3)
-        .map(|_| MemoryNode::with_clock(Clock::system()))
-        .collect();
+    let nodes = [(); 3].map(|()| MemoryNode::with_clock(Clock::system()));
     let process = Runtime::new().unwrap();
     let taken = process.block_on(async {
         let redlock = Redlock::builder().custom_nodes(nodes.clone()).ttl(MS(300));
@@ -192,10 +180,8 @@ async fn a_lock_that_is_freed_before_its_time_ends_in_its_own_process_too() {
 #[tokio::test(start_paused = true)]
 async fn without_reports_a_kept_lock_that_is_freed_ends_in_its_process_within_a_third_of_its_ttl() {
     let nodes = three_nodes();
-    let deaf = nodes.iter().cloned().map(|node| Opens::new(Deaf(node)));
-    let own = Redlock::builder().custom_nodes(deaf).clock(Clock::tokio());
-    let own = own.build().await.unwrap();
-    let other = over(&nodes).build().await.unwrap();
+    let own = built(over_custom(nodes.iter().map(Scripted::obeying))).await;
+    let other = client(&nodes).await;
     let guard = own.lock("k").await.unwrap();
     guard.release_after(MS(9000)).await.unwrap();
     sleep(MS(100)).await;
@@ -223,8 +209,7 @@ async fn a_failure_gives_the_guard_back() {
     let two = Two::new().await;
     let guard = two.own.lock("k").await.unwrap();
     let error = guard.release_after(MS(60_000)).await.unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("longer than max_ttl"), "{text}");
+    assert_says(&error, "longer than max_ttl");
     let ReleaseAfterError::NotExtended { guard, cause } = error else {
         panic!("{error:?}");
     };
@@ -233,25 +218,18 @@ async fn a_failure_gives_the_guard_back() {
         ExtendError::InvalidTtl(OptionsError::LongerThanMaxTtl { .. })
     ));
     assert!(guard.is_valid());
-    two.nodes
-        .iter()
-        .take(2)
-        .for_each(|node| node.set_down(true));
+    set_down(&two.nodes[..2], true);
     let error = guard.release_after(MS(30_000)).await.unwrap_err();
     let ReleaseAfterError::NotExtended { guard, cause } = error else {
         panic!("{error:?}");
     };
     assert!(matches!(cause, ExtendError::NoQuorum { .. }), "{cause}");
     assert!(guard.is_valid(), "and is renewed as before");
-    two.nodes.iter().for_each(|node| node.set_down(false));
+    set_down(&two.nodes, false);
     sleep(MS(2000)).await;
     guard.release_after(MS(30_000)).await.unwrap();
 
-    let guard = two
-        .other
-        .lock("lost")
-        .options(LockOptions::new().no_renewal());
-    let guard = guard.await.unwrap();
+    let guard = unrenewed(two.other.lock("lost")).await;
     sleep(MS(11_000)).await;
     let error = guard.release_after(MS(10)).await.unwrap_err();
     let lost = ExtendError::Lost(LossReason::Expired);

@@ -7,17 +7,16 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use futures::future::BoxFuture;
 use redlock_tokio::{
-    Clock, Hold, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, NodeError, Redlock,
-    ReleaseOutcome, Ttl,
-    node::{Answer, Command, Session},
+    Hold, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Redlock, ReleaseOutcome,
+    node::Session,
 };
 use tokio::task::yield_now;
 
 use crate::support::{
-    MS,
-    in_memory::{Opens, all_empty, embedded, five_nodes_and_lock},
+    MS, built,
+    in_memory::{all_empty, embedded, five_nodes_and_lock, hold},
+    scripted::{Scripted, over_custom},
 };
 
 #[tokio::test(start_paused = true)]
@@ -28,31 +27,8 @@ async fn a_lock_that_was_lost_before_it_was_polled_is_not_returned() {
     let mut cx = Context::from_waker(Waker::noop());
     assert!(pin!(&mut waiting).poll(&mut cx).is_pending());
     tokio::time::sleep(MS(400)).await;
-    let error = waiting.await.unwrap_err();
-    let LockError::TooSlow(attempts) = error else {
-        panic!("{error}");
-    };
+    let attempts = assert_refused!(waiting.await, LockError::TooSlow(it) => it);
     assert_eq!(attempts.count, 1);
-}
-
-/// A node in memory that answers after a number of turns of the runtime.
-#[derive(Clone)]
-struct Slow {
-    inner: MemoryNode,
-    turns: usize,
-}
-
-impl Session for Slow {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        let answers = self.inner.execute(batch);
-        let turns = self.turns;
-        Box::pin(async move {
-            for _ in 0..turns {
-                yield_now().await;
-            }
-            answers.await
-        })
-    }
 }
 
 /// Polls the future of a lock up to `polls` times, with a turn of the runtime after each, and drops it.
@@ -72,14 +48,19 @@ async fn poll_and_drop(future: LockFuture, polls: usize) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_lock_cancelled_at_any_poll_leaves_no_key_behind() {
     let nodes: Vec<_> = (0..5).map(|_| MemoryNode::new()).collect();
+    // Each answers after a number of turns of the runtime.
     let slow = nodes.iter().enumerate().map(|(index, node)| {
-        Opens::new(Slow {
-            inner: node.clone(),
-            turns: 5 * index,
+        Scripted::new(node, move |node, batch| {
+            let answers = node.execute(batch);
+            Box::pin(async move {
+                for _ in 0..5 * index {
+                    yield_now().await;
+                }
+                answers.await
+            })
         })
     });
-    let builder = Redlock::builder().custom_nodes(slow);
-    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
+    let redlock = built(over_custom(slow)).await;
     let mut finished = 0;
     let mut half_way = 0;
     for polls in 0..40 {
@@ -98,21 +79,15 @@ async fn a_lock_cancelled_at_any_poll_leaves_no_key_behind() {
 async fn a_lock_cancelled_while_contending_leaves_no_key_behind() {
     let (nodes, redlock) = five_nodes_and_lock().await;
     // Three nodes of five are taken, so that each attempt sets its key on the other two and fails.
-    let hour = Ttl::new(MS(3_600_000)).unwrap();
-    nodes[..3]
-        .iter()
-        .for_each(|it| it.insert("k", "foreign", hour));
+    hold(&nodes[..3], "k", MS(3_600_000));
     for wait in 0..200 {
         let waiting = redlock.lock("k").into_future();
         assert!(tokio::time::timeout(MS(wait * 7), waiting).await.is_err());
         tokio::time::sleep(MS(1)).await;
         assert!(nodes[3..].iter().all(MemoryNode::is_empty), "after {wait}");
     }
-    assert!(
-        nodes[..3]
-            .iter()
-            .all(|it| it.value("k").as_deref() == Some(b"foreign"))
-    );
+    let is_foreign = |it: &MemoryNode| it.value("k").as_deref() == Some(b"foreign");
+    assert!(nodes[..3].iter().all(is_foreign));
 }
 
 /// The future is woken but not polled, like a branch of a `select!` while another branch runs.
@@ -126,8 +101,7 @@ async fn a_lock_that_is_not_polled_is_not_renewed() {
     assert!(!all_empty(&nodes), "nine of ten seconds have passed");
     tokio::time::sleep(MS(1001)).await;
     assert!(all_empty(&nodes), "it was renewed without a poll");
-    let error = future.await.unwrap_err();
-    assert!(matches!(error, LockError::TooSlow(_)), "{error}");
+    assert_refused!(future.await, LockError::TooSlow(_));
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,8 +129,7 @@ async fn a_handed_over_lock_that_is_not_polled_is_not_renewed() {
     assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
     tokio::time::sleep(MS(10_001)).await;
     assert!(all_empty(&nodes), "it was renewed without a poll");
-    let error = second.await.unwrap_err();
-    assert!(matches!(error, LockError::TooSlow(_)), "{error}");
+    assert_refused!(second.await, LockError::TooSlow(_));
 }
 
 /// No task can renew the lock after its runtime has ended. So the future must not return the lock, and its

@@ -1,5 +1,9 @@
 //! Locks over nodes in memory, most of them on a paused clock.
 
+#[macro_use]
+#[path = "../support/refused.rs"]
+mod refused;
+
 mod authorities;
 mod costs;
 mod election;

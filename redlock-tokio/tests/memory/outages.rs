@@ -10,17 +10,15 @@ use std::{
 
 use futures::{
     FutureExt,
-    future::{BoxFuture, join_all, pending},
+    future::{join_all, pending, ready},
 };
-use redlock_tokio::{
-    Clock, LockError, LockOptions, MemoryNode, NodeError, Redlock,
-    node::{Answer, Command, Node, Session},
-};
+use redlock_tokio::{LockError, LockOptions, MemoryNode, NodeError, Redlock, node::Session};
 use tokio::time::Instant;
 
 use crate::support::{
-    MS,
-    in_memory::{over, settle, three_nodes},
+    MS, built,
+    in_memory::{blocked, fleet, set_down, three_nodes},
+    scripted::{Scripted, over_custom},
 };
 
 fn fail_fast() -> LockOptions {
@@ -30,21 +28,14 @@ fn fail_fast() -> LockOptions {
 /// Returns how long it took to learn that there is no quorum.
 async fn refused_after(redlock: &Redlock, options: LockOptions) -> Duration {
     let asked = Instant::now();
-    let error = redlock.lock("k").options(options).await.unwrap_err();
-    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+    let outcome = redlock.lock("k").options(options).await;
+    assert_refused!(outcome, LockError::NoQuorum(_));
     asked.elapsed()
-}
-
-fn set_down(nodes: &[MemoryNode], down: bool) {
-    for node in &nodes[1..] {
-        node.set_down(down);
-    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_fails_at_once_only_while_it_is_known_that_no_majority_can_vote() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     let short = LockOptions::new().wait(MS(300));
     drop(redlock.lock("k").options(fail_fast()).await.unwrap());
 
@@ -55,7 +46,7 @@ async fn a_request_fails_at_once_only_while_it_is_known_that_no_majority_can_vot
     drop(redlock.lock("k").options(fail_fast()).await.unwrap());
 
     // Nobody knows of the outage before the first request.
-    set_down(&nodes, true);
+    set_down(&nodes[1..], true);
     assert!(refused_after(&redlock, fail_fast().or(short)).await <= MS(51));
     tokio::time::sleep(MS(1000)).await;
     for _ in 0..10 {
@@ -66,11 +57,11 @@ async fn a_request_fails_at_once_only_while_it_is_known_that_no_majority_can_vot
 
     // A request tries to connect before it is refused.
     for age in 0..100 {
-        set_down(&nodes, true);
+        set_down(&nodes[1..], true);
         tokio::time::sleep(MS(3000)).await;
         refused_after(&redlock, fail_fast()).await;
         tokio::time::sleep(MS(age)).await;
-        set_down(&nodes, false);
+        set_down(&nodes[1..], false);
         let asked = Instant::now();
         drop(redlock.lock("k").options(fail_fast()).await.unwrap());
         assert!(asked.elapsed() <= MS(51), "{:?}", asked.elapsed());
@@ -81,43 +72,33 @@ async fn a_request_fails_at_once_only_while_it_is_known_that_no_majority_can_vot
 /// not notice that the outage is over.
 #[tokio::test(start_paused = true)]
 async fn a_request_with_a_short_wait_notices_that_an_outage_is_over() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     let short = LockOptions::new().wait(MS(100));
     for pause in 0..200 {
-        set_down(&nodes, true);
+        set_down(&nodes[1..], true);
         redlock.try_lock("k").await.unwrap_err();
         tokio::time::sleep(MS(3000 + pause)).await;
         refused_after(&redlock, short).await;
-        set_down(&nodes, false);
+        set_down(&nodes[1..], false);
         drop(redlock.lock("k").options(short).await.unwrap());
     }
 }
 
 /// A node whose connections hang.
-#[derive(Clone, Default)]
-struct Unreachable {
-    attempts: Arc<AtomicUsize>,
-}
-
-impl Node for Unreachable {
-    fn address(&self) -> &str {
-        "unreachable"
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        self.attempts.fetch_add(1, SeqCst);
+fn unreachable(attempts: &Arc<AtomicUsize>) -> Scripted {
+    let attempts = Arc::clone(attempts);
+    Scripted::obeying(&MemoryNode::new()).connect(move || {
+        attempts.fetch_add(1, SeqCst);
         pending().boxed()
-    }
+    })
 }
 
 /// No request waits for the end of the attempt, or begins another.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_to_connect_that_hangs_delays_a_request_no_longer_than_the_node_timeout() {
-    let node = Unreachable::default();
-    let builder = Redlock::builder().custom_nodes([node.clone()]);
-    let builder = builder.connect_timeout(MS(20_000)).node_timeout(MS(70));
-    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
+    let attempts = Arc::default();
+    let builder = over_custom([unreachable(&attempts)]).node_timeout(MS(70));
+    let redlock = built(builder.connect_timeout(MS(20_000))).await;
     // The first attempt has ended. The second one begins 10 to 20 ms later.
     let waited = refused_after(&redlock, fail_fast()).await;
     assert!((MS(80)..=MS(92)).contains(&waited), "{waited:?}");
@@ -125,16 +106,21 @@ async fn an_attempt_to_connect_that_hangs_delays_a_request_no_longer_than_the_no
         assert_eq!(refused_after(&redlock, fail_fast()).await, Duration::ZERO);
         tokio::time::sleep(MS(1000)).await;
     }
-    assert_eq!(node.attempts.load(SeqCst), 2);
+    assert_eq!(attempts.load(SeqCst), 2);
 }
 
 /// However many requests there are, a node is connected to only once in the time that it may take to answer.
 #[tokio::test(start_paused = true)]
 async fn attempts_to_connect_are_no_storm() {
     let attempts = Arc::new(AtomicUsize::new(0));
-    let node = |name| Refusing(name, Arc::clone(&attempts));
-    let builder = Redlock::builder().custom_nodes([node("a"), node("b"), node("c")]);
-    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
+    let refusing = three_nodes().into_iter().map(|node| {
+        let attempts = Arc::clone(&attempts);
+        Scripted::obeying(&node).connect(move || {
+            attempts.fetch_add(1, SeqCst);
+            ready(Err(NodeError::Unreachable("connection refused".into()))).boxed()
+        })
+    });
+    let redlock = built(over_custom(refusing)).await;
     let requests = (0..10_000).map(|number| {
         let (redlock, attempts) = (redlock.clone(), Arc::clone(&attempts));
         async move {
@@ -156,78 +142,33 @@ fn a_request_in_doubt_ends_with_the_runtime_of_its_lanes() {
         builder.enable_time().start_paused(true).build().unwrap()
     };
     let lanes = runtime();
-    let builder = Redlock::builder().custom_nodes([Unreachable::default()]);
-    let redlock = lanes.block_on(builder.clock(Clock::tokio()).build());
-    let redlock = redlock.unwrap();
+    let redlock = lanes.block_on(built(over_custom([unreachable(&Arc::default())])));
     let mut request = redlock.lock("k").options(fail_fast()).into_future();
     let begun = lanes.block_on(async { (&mut request).now_or_never() });
     assert!(begun.is_none());
     drop(lanes);
     let ended = async { tokio::time::timeout(MS(1000), request).await };
-    let error = runtime().block_on(ended).expect("it ended").unwrap_err();
-    assert!(matches!(error, LockError::ShutDown), "{error}");
-}
-
-/// A node that refuses each connection.
-struct Refusing(&'static str, Arc<AtomicUsize>);
-
-impl Node for Refusing {
-    fn address(&self) -> &str {
-        self.0
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        self.1.fetch_add(1, SeqCst);
-        let refused = NodeError::Unreachable("connection refused".into());
-        async { Err(refused) }.boxed()
-    }
-}
-
-/// A node whose connections break while `cuts` is set. To open one takes 10 ms.
-#[derive(Clone)]
-struct Cut {
-    inner: MemoryNode,
-    cuts: Arc<AtomicBool>,
-}
-
-impl Node for Cut {
-    fn address(&self) -> &str {
-        self.inner.address()
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        let session = self.clone();
-        async {
-            tokio::time::sleep(MS(10)).await;
-            Ok(Box::new(session) as Box<dyn Session>)
-        }
-        .boxed()
-    }
-}
-
-impl Session for Cut {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        if self.cuts.load(SeqCst) {
-            return async { Err(NodeError::Disconnected("cut".into())) }.boxed();
-        }
-        self.inner.execute(batch)
-    }
+    let outcome = runtime().block_on(ended).expect("it ended");
+    assert_refused!(outcome, LockError::ShutDown);
 }
 
 /// All connections are lost at once, and opened again. The requests at that moment are not refused.
 #[tokio::test(start_paused = true)]
 async fn connections_that_were_just_lost_are_no_known_outage() {
     let cuts = Arc::new(AtomicBool::new(false));
-    let node = || Cut {
-        inner: MemoryNode::new(),
-        cuts: Arc::clone(&cuts),
-    };
-    let builder = Redlock::builder().custom_nodes([node(), node(), node()]);
-    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
+    // To open a connection takes 10 ms.
+    let nodes = three_nodes().into_iter().map(|node| {
+        let cuts = Arc::clone(&cuts);
+        let node = Scripted::new(&node, move |node, batch| match cuts.load(SeqCst) {
+            true => ready(Err(NodeError::Disconnected("cut".into()))).boxed(),
+            false => node.execute(batch),
+        });
+        node.connect(|| tokio::time::sleep(MS(10)).map(Ok).boxed())
+    });
+    let redlock = built(over_custom(nodes)).await;
     tokio::time::sleep(MS(5000)).await;
     cuts.store(true, SeqCst);
-    let first = tokio::spawn(redlock.lock("a").options(fail_fast()).into_future());
-    settle().await;
+    let first = blocked(redlock.lock("a").options(fail_fast())).await;
     cuts.store(false, SeqCst);
     assert!(redlock.ready(Duration::ZERO).await.is_err());
     let second = redlock.lock("b").options(fail_fast()).await;
@@ -238,9 +179,8 @@ async fn connections_that_were_just_lost_are_no_known_outage() {
 /// Two hundred requests a second during an outage of three seconds, and how many wait at once.
 #[tokio::test(start_paused = true)]
 async fn requests_do_not_pile_up_in_a_known_outage() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
-    set_down(&nodes, true);
+    let (nodes, [redlock]) = fleet().await;
+    set_down(&nodes[1..], true);
     redlock.try_lock("k").await.unwrap_err();
     tokio::time::sleep(MS(2000)).await;
     let mut most = Vec::new();

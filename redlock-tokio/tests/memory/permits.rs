@@ -8,27 +8,22 @@ use std::{
     },
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
 use redlock_tokio::{
-    Acquisition, Clock, KeyError, LockError, LossReason, MemoryNode, NodeError, OptionsError,
-    PermitsError, Redlock, ReleaseOutcome, Ttl,
-    node::{Answer, Command, FreedNotifier, Session},
+    Acquisition, KeyError, LockError, LossReason, MemoryNode, OptionsError, PermitsError, Redlock,
+    ReleaseOutcome, node::Session,
 };
 use tokio::task::JoinSet;
 
 use crate::support::{
-    MS,
-    in_memory::{Opens, over, settle, three_nodes},
+    MS, acquired, assert_says, built,
+    in_memory::{all_empty, blocked, client, fleet, hold, over, three_nodes},
+    scripted::{Reports, Scripted, over_custom},
 };
-
-async fn client(nodes: &[MemoryNode]) -> Redlock {
-    over(nodes).build().await.expect("nodes in memory")
-}
 
 #[tokio::test(start_paused = true)]
 async fn each_holder_has_a_slot_of_its_own_and_no_more_hold_than_there_are_permits() {
-    let nodes = three_nodes();
-    let clients = [client(&nodes).await, client(&nodes).await];
+    let (_, clients) = fleet::<2>().await;
     let mut permits = Vec::new();
     for number in 0..4 {
         let exports = clients[number % 2].semaphore("exports", 4);
@@ -38,30 +33,20 @@ async fn each_holder_has_a_slot_of_its_own_and_no_more_hold_than_there_are_permi
     assert_eq!(slots, (0..4).map(Some).collect());
     assert_eq!(permits[0].key().as_bytes(), b"exports");
     for client in &clients {
-        let error = client
-            .semaphore("exports", 4)
-            .try_acquire()
-            .await
-            .unwrap_err();
+        let exports = client.semaphore("exports", 4);
+        let error = exports.try_acquire().await.unwrap_err();
         assert!(error.is_contended());
-        assert!(
-            error.to_string().starts_with("each of 4 permits is taken"),
-            "{error}"
-        );
+        let text = error.to_string();
+        assert!(text.starts_with("each of 4 permits is taken"), "{text}");
     }
-    let lock = clients[0]
-        .try_lock("exports")
-        .await
-        .expect("it has nothing to do with a lock");
+    // It has nothing to do with a lock.
+    let lock = clients[0].try_lock("exports").await.unwrap();
     assert_eq!(lock.slot(), None);
     let freed = permits.swap_remove(1);
     let slot = freed.slot();
     assert_eq!(freed.release().await.outcome, ReleaseOutcome::Released);
-    let again = clients[0]
-        .semaphore("exports", 4)
-        .try_acquire()
-        .await
-        .expect("a look shows it");
+    let exports = clients[0].semaphore("exports", 4);
+    let again = exports.try_acquire().await.expect("a look shows it");
     assert_eq!(again.slot(), slot);
 }
 
@@ -74,11 +59,7 @@ async fn most_at_once(clients: &[Redlock], permits: usize, tasks: usize) -> (usi
         let (now, most, entries) = (now.clone(), most.clone(), entries.clone());
         all.spawn(async move {
             for _ in 0..5 {
-                let permit = semaphore
-                    .acquire()
-                    .wait(MS(60_000))
-                    .await
-                    .expect("its turn");
+                let permit = semaphore.acquire().wait(MS(60_000)).await.unwrap();
                 most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
                 entries.fetch_add(1, SeqCst);
                 tokio::time::sleep(MS(3)).await;
@@ -87,21 +68,14 @@ async fn most_at_once(clients: &[Redlock], permits: usize, tasks: usize) -> (usi
             }
         });
     }
-    while let Some(done) = all.join_next().await {
-        done.expect("no panic");
-    }
+    all.join_all().await;
     (most.load(SeqCst), entries.load(SeqCst))
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_tasks_of_several_processes_share_the_permits() {
     for permits in [1, 3, 16] {
-        let nodes = three_nodes();
-        let clients = [
-            client(&nodes).await,
-            client(&nodes).await,
-            client(&nodes).await,
-        ];
+        let (nodes, clients) = fleet::<3>().await;
         let (most, entries) = most_at_once(&clients, permits, 24).await;
         assert_eq!(
             (most, entries),
@@ -111,68 +85,47 @@ async fn many_tasks_of_several_processes_share_the_permits() {
         for client in &clients {
             client.shutdown().await;
         }
-        assert!(
-            nodes.iter().all(MemoryNode::is_empty),
-            "nothing is left behind"
-        );
+        assert!(all_empty(&nodes), "nothing is left behind");
     }
 }
 
 /// The control of the test before: clients that disagree on the number of permits have as many holders as the largest.
 #[tokio::test(start_paused = true)]
 async fn the_largest_number_of_permits_counts() {
-    let nodes = three_nodes();
-    let (few, many) = (client(&nodes).await, client(&nodes).await);
-    let first = few
-        .semaphore("k", 1)
-        .try_acquire()
-        .await
-        .expect("it is free");
-    let second = many
-        .semaphore("k", 2)
-        .try_acquire()
-        .await
-        .expect("the other slot");
+    let (_, [few, many]) = fleet().await;
+    let first = few.semaphore("k", 1).try_acquire().await.unwrap();
+    let second = many.semaphore("k", 2).try_acquire().await.unwrap();
     assert_eq!((first.slot(), second.slot()), (Some(0), Some(1)));
     assert!(few.semaphore("k", 1).try_acquire().await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_is_given_back_goes_to_the_next_in_line() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (_, [redlock]) = fleet().await;
     let exports = redlock.semaphore("exports", 2);
-    let (first, second) = (
-        exports.acquire().await.unwrap(),
-        exports.acquire().await.unwrap(),
-    );
+    let [first, second] = acquired([exports.acquire(), exports.acquire()]).await;
     let slot = first.slot();
-    let waiting = tokio::spawn(exports.acquire().into_future());
-    settle().await;
+    let waiting = blocked(exports.acquire()).await;
     assert_eq!(redlock.queue().waiting, 1);
     let old = first.hold().clone();
     assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
     let third = waiting.await.unwrap().unwrap();
     assert_eq!(third.slot(), slot);
-    assert!(matches!(
-        third.acquisition(),
-        Acquisition::HandedOver { .. }
-    ));
+    let acquisition = third.acquisition();
+    assert!(matches!(acquisition, Acquisition::HandedOver { .. }));
     assert!(third.is_valid() && second.is_valid() && !old.is_valid());
 }
 
 /// A request that counts with two permits does not get the third one from a neighbour that counts with three.
 #[tokio::test(start_paused = true)]
 async fn a_permit_beyond_the_number_of_the_next_in_line_is_not_handed_over() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (_, [redlock]) = fleet().await;
     let three = redlock.semaphore("exports", 3);
     let mut held = Vec::new();
     for _ in 0..3 {
         held.push(three.acquire().await.unwrap());
     }
-    let waiting = tokio::spawn(redlock.semaphore("exports", 2).acquire().into_future());
-    settle().await;
+    let waiting = blocked(redlock.semaphore("exports", 2).acquire()).await;
     held.sort_by_key(|permit| permit.slot());
     let third = held.pop().unwrap();
     assert_eq!(third.release().await.outcome, ReleaseOutcome::Released);
@@ -187,50 +140,33 @@ async fn a_permit_beyond_the_number_of_the_next_in_line_is_not_handed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_of_another_process_gets_a_permit_as_soon_as_one_is_free() {
-    let nodes = three_nodes();
-    let (holder, waiter) = (client(&nodes).await, client(&nodes).await);
+    let (_, [holder, waiter]) = fleet().await;
     let exports = holder.semaphore("exports", 2);
-    let (first, _second) = (
-        exports.acquire().await.unwrap(),
-        exports.acquire().await.unwrap(),
-    );
+    let [first, _second] = acquired([exports.acquire(), exports.acquire()]).await;
     let waiting = tokio::spawn(waiter.semaphore("exports", 2).acquire().into_future());
     tokio::time::sleep(MS(500)).await;
     assert!(!waiting.is_finished());
     let slot = first.slot();
     drop(first);
-    let third = tokio::time::timeout(MS(10), waiting)
-        .await
-        .expect("it is notified");
-    assert_eq!(third.unwrap().unwrap().slot(), slot);
+    let third = tokio::time::timeout(MS(10), waiting).await;
+    let third = third.expect("it is notified").unwrap().unwrap();
+    assert_eq!(third.slot(), slot);
 }
 
-/// A node whose answers take 5 ms.
-#[derive(Clone)]
-struct Distant(MemoryNode);
-
-impl Session for Distant {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        let answers = self.0.execute(batch);
-        async {
-            tokio::time::sleep(MS(5)).await;
-            answers.await
-        }
-        .boxed()
-    }
-
-    fn watch(&mut self, freed: FreedNotifier) -> bool {
-        self.0.watch(freed)
-    }
-}
-
+/// A client of nodes whose answers take 5 ms.
 async fn distant_client(nodes: &[MemoryNode]) -> Redlock {
-    Redlock::builder()
-        .custom_nodes(nodes.iter().cloned().map(Distant).map(Opens::new))
-        .clock(Clock::tokio())
-        .build()
-        .await
-        .expect("nodes in memory")
+    let distant = |node| {
+        let node = Scripted::new(node, |node, batch| {
+            let answers = node.execute(batch);
+            async {
+                tokio::time::sleep(MS(5)).await;
+                answers.await
+            }
+            .boxed()
+        });
+        node.reports(Reports::Arrive)
+    };
+    built(over_custom(nodes.iter().map(distant))).await
 }
 
 /// Other requests do not have to wait until a request that met a taken slot has got a free one.
@@ -242,10 +178,7 @@ async fn a_permit_is_free_while_a_neighbour_asks_again() {
     let first = exports.acquire().await.unwrap();
     let taken = format!("exports:slot:{}", first.slot().unwrap());
     first.release().await;
-    let ttl = Ttl::new(MS(10_000)).unwrap();
-    nodes
-        .iter()
-        .for_each(|node| node.insert(&taken, "foreign", ttl));
+    hold(&nodes, &taken, MS(10_000));
     // The first attempt, at the slot that the process had last, a look, and another attempt.
     let neighbour = tokio::spawn(exports.acquire().into_future());
     tokio::time::sleep(MS(12)).await;
@@ -263,17 +196,11 @@ async fn a_request_that_is_dropped_lets_its_neighbour_ask() {
         let nodes = three_nodes();
         let (holder, waiter) = (client(&nodes).await, distant_client(&nodes).await);
         let exports = holder.semaphore("exports", 2);
-        let held = [
-            exports.acquire().await.unwrap(),
-            exports.acquire().await.unwrap(),
-        ];
+        let [freed, _held] = acquired([exports.acquire(), exports.acquire()]).await;
         let exports = waiter.semaphore("exports", 2);
-        let mut waiting = vec![
-            tokio::spawn(exports.acquire().wait(MS(60_000)).into_future()),
-            tokio::spawn(exports.acquire().wait(MS(60_000)).into_future()),
-        ];
+        let wait = || tokio::spawn(exports.acquire().wait(MS(60_000)).into_future());
+        let mut waiting = vec![wait(), wait()];
         tokio::time::sleep(MS(5000)).await;
-        let [freed, _held] = held;
         freed.release().await;
         tokio::time::sleep(MS(2)).await;
         waiting.remove(dropped).abort();
@@ -290,20 +217,16 @@ async fn a_waiter_of_the_same_process_learns_of_a_release() {
     let exports = redlock.semaphore("exports", 1);
     let first = exports.acquire().await.unwrap();
     let others = client(&nodes).await.semaphore("exports", 1);
-    let waiting = tokio::spawn(exports.acquire().into_future());
-    settle().await;
+    let waiting = blocked(exports.acquire()).await;
     assert!(others.try_acquire().await.is_err());
     assert_eq!(first.release().await.outcome, ReleaseOutcome::Released);
-    let second = tokio::time::timeout(MS(100), waiting)
-        .await
-        .expect("its turn");
-    assert!(second.unwrap().is_ok());
+    let second = tokio::time::timeout(MS(100), waiting).await;
+    assert!(second.expect("its turn").unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_process_returns_to_the_slot_that_it_had_last() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (_, [redlock]) = fleet().await;
     let exports = redlock.semaphore("exports", 128);
     let first = exports.acquire().await.unwrap();
     let slot = first.slot();
@@ -311,28 +234,20 @@ async fn a_process_returns_to_the_slot_that_it_had_last() {
     for _ in 0..5 {
         let again = exports.acquire().await.unwrap();
         assert_eq!(again.slot(), slot);
-        assert!(
-            again.acquisition().to_string().contains("1 attempt "),
-            "{}",
-            again.acquisition()
-        );
+        assert_says(&again.acquisition(), "1 attempt ");
         again.release().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_plain_lock_of_a_slot_takes_its_permit() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (nodes, [redlock]) = fleet().await;
     let exports = redlock.semaphore("exports", 2);
     let _lock = redlock.try_lock("exports:slot:1").await.unwrap();
     let permit = exports.try_acquire().await.expect("the other one");
     assert_eq!(permit.slot(), Some(0));
     assert!(exports.try_acquire().await.is_err());
-    let foreign = Ttl::new(MS(1000)).unwrap();
-    nodes
-        .iter()
-        .for_each(|node| node.insert("jobs:slot:0", "foreign", foreign));
+    hold(&nodes, "jobs:slot:0", MS(1000));
     let only = redlock.semaphore("jobs", 1);
     assert!(only.try_acquire().await.is_err());
     let after = only.acquire().wait(MS(5000)).await.expect("it has expired");
@@ -341,8 +256,7 @@ async fn a_plain_lock_of_a_slot_takes_its_permit() {
 
 #[tokio::test(start_paused = true)]
 async fn permits_are_renewed_lost_and_fenced_as_locks_are() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (nodes, [redlock]) = fleet().await;
     let exports = redlock.semaphore("exports", 2);
     let first = exports.acquire().ttl(MS(3000)).fenced().await.unwrap();
     let second = exports.acquire().ttl(MS(3000)).fenced().await.unwrap();
@@ -363,48 +277,30 @@ async fn permits_are_renewed_lost_and_fenced_as_locks_are() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_leaves_nothing_behind() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (nodes, [redlock]) = fleet().await;
     let exports = redlock.semaphore("exports", 2);
-    let held = [
-        exports.acquire().await.unwrap(),
-        exports.acquire().await.unwrap(),
-    ];
+    let held = acquired([exports.acquire(), exports.acquire()]).await;
     for _ in 0..3 {
         let waiting = exports.acquire().into_future();
         assert!(tokio::time::timeout(MS(20), waiting).await.is_err());
     }
     assert_eq!(redlock.queue().waiting, 0);
     drop(held);
-    let all = [
-        exports.acquire().await.unwrap(),
-        exports.acquire().await.unwrap(),
-    ];
-    drop(all);
+    drop(acquired([exports.acquire(), exports.acquire()]).await);
     redlock.shutdown().await;
-    assert!(nodes.iter().all(MemoryNode::is_empty));
+    assert!(all_empty(&nodes));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wrong_number_of_permits_and_a_wrong_key_are_refused_by_name() {
     let redlock = client(&three_nodes()).await;
     for permits in [0, 129] {
-        let error = redlock
-            .semaphore("k", permits)
-            .try_acquire()
-            .await
-            .unwrap_err();
-        assert!(
-            matches!(error, LockError::InvalidOptions(OptionsError::Permits(_))),
-            "{error}"
-        );
+        let outcome = redlock.semaphore("k", permits).try_acquire().await;
+        assert_refused!(outcome, LockError::InvalidOptions(OptionsError::Permits(_)));
     }
     let error = redlock.semaphore("k", 0).try_acquire().await.unwrap_err();
     let expected = OptionsError::Permits(PermitsError::NoPermits);
-    assert!(error.to_string().contains(&expected.to_string()), "{error}");
-    let error = redlock.semaphore("", 2).try_acquire().await.unwrap_err();
-    assert!(
-        matches!(error, LockError::InvalidKey(KeyError::Empty)),
-        "{error}"
-    );
+    assert_says(&error, &expected.to_string());
+    let outcome = redlock.semaphore("", 2).try_acquire().await;
+    assert_refused!(outcome, LockError::InvalidKey(KeyError::Empty));
 }

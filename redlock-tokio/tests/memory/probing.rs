@@ -8,64 +8,31 @@ use std::{
     time::Duration,
 };
 
-use futures::{future::BoxFuture, join};
+use futures::join;
 use redlock_tokio::{
-    Clock, MemoryNode, NodeError, Redlock,
-    node::{Answer, Command, FreedNotifier, Node, Operation, Session},
+    MemoryNode,
+    node::{Command, Operation, Session},
 };
 use tokio::time::{Instant, sleep};
 
-use crate::support::{MS, in_memory::three_nodes};
+use crate::support::{
+    MS, built,
+    in_memory::{client, fleet, three_nodes},
+    scripted::{Reports, Scripted, over_custom},
+};
 
 /// For how long another client holds the key.
 const HOLD: Duration = Duration::from_secs(30);
 
-/// What becomes of the reports that a probed key is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reports {
-    Arrive,
-    /// The node promises them, and they do not arrive.
-    GetLost,
-    /// The node promises none.
-    None,
-}
-
 /// A node that counts probes.
-#[derive(Clone)]
-struct Counting {
-    inner: MemoryNode,
-    reports: Reports,
-    probes: Arc<AtomicUsize>,
-}
-
-impl Node for Counting {
-    fn address(&self) -> &str {
-        self.inner.address()
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        Box::pin(async {
-            self.inner.connect().await?;
-            Ok(Box::new(self.clone()) as Box<dyn Session>)
-        })
-    }
-}
-
-impl Session for Counting {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+fn counting(node: &MemoryNode, reports: Reports, probes: &Arc<AtomicUsize>) -> Scripted {
+    let probes = Arc::clone(probes);
+    let counting = Scripted::new(node, move |node, batch| {
         let is_probe = |it: &&Command| matches!(it.operation(), Operation::Probe { .. });
-        let probes = batch.iter().filter(is_probe).count();
-        self.probes.fetch_add(probes, SeqCst);
-        self.inner.execute(batch)
-    }
-
-    fn watch(&mut self, freed: FreedNotifier) -> bool {
-        match self.reports {
-            Reports::Arrive => self.inner.watch(freed),
-            Reports::GetLost => true,
-            Reports::None => false,
-        }
-    }
+        probes.fetch_add(batch.iter().filter(is_probe).count(), SeqCst);
+        node.execute(batch)
+    });
+    counting.reports(reports)
 }
 
 /// What a waiter does while another client holds the key, and after its release.
@@ -82,19 +49,10 @@ async fn wait(reports: Reports) -> Waited {
 }
 
 async fn wait_over(nodes: &[MemoryNode], reports: [Reports; 3]) -> Waited {
-    let clock = Clock::tokio();
     let probes = Arc::new(AtomicUsize::new(0));
-    let counting = nodes.iter().zip(reports).map(|(inner, reports)| Counting {
-        inner: inner.clone(),
-        reports,
-        probes: Arc::clone(&probes),
-    });
-    let holder = Redlock::builder()
-        .custom_nodes(nodes.to_vec())
-        .clock(clock.clone());
-    let waiter = Redlock::builder().custom_nodes(counting).clock(clock);
-    let holder = holder.build().await.unwrap();
-    let waiter = waiter.build().await.unwrap();
+    let counted = nodes.iter().zip(reports);
+    let counted = counted.map(|(node, reports)| counting(node, reports, &probes));
+    let (holder, waiter) = (client(nodes).await, built(over_custom(counted)).await);
     let guard = holder.lock("k").await.unwrap();
     let waiting = tokio::spawn(async move {
         let guard = waiter.lock("k").wait(2 * HOLD).await;
@@ -149,28 +107,16 @@ async fn a_node_that_is_away_does_not_count_as_one_that_notifies() {
 #[tokio::test(start_paused = true)]
 async fn a_number_of_attempts_ends_a_wait_at_the_pace_of_the_delay() {
     for reports in [Reports::Arrive, Reports::None] {
-        let nodes = three_nodes();
-        let holder = Redlock::builder().custom_nodes(nodes.clone());
-        let holder = holder.clock(Clock::tokio()).build().await.unwrap();
+        let (nodes, [holder]) = fleet().await;
         let _guard = holder.lock("k").await.unwrap();
-        let counting = nodes.into_iter().map(|inner| Counting {
-            inner,
-            reports,
-            probes: Arc::default(),
-        });
-        let waiter = Redlock::builder().custom_nodes(counting);
-        let waiter = waiter.clock(Clock::tokio()).build().await.unwrap();
+        let obeying = |it| Scripted::obeying(it).reports(reports);
+        let waiter = built(over_custom(nodes.iter().map(obeying))).await;
         let asked = Instant::now();
-        let lock = waiter
-            .lock("k")
-            .max_attempts(11)
-            .retry_delay(MS(20), MS(30));
-        let error = lock.await.unwrap_err();
+        let lock = waiter.lock("k").max_attempts(11);
+        let error = lock.retry_delay(MS(20), MS(30)).await.unwrap_err();
         let waited = asked.elapsed();
-        assert!(
-            (MS(200)..=MS(310)).contains(&waited),
-            "{reports:?}: {waited:?}"
-        );
+        let is_in_time = (MS(200)..=MS(310)).contains(&waited);
+        assert!(is_in_time, "{reports:?}: {waited:?}");
         assert!(error.to_string().contains("(11 attempts in"), "{error}");
     }
 }

@@ -8,55 +8,45 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
 use redlock_tokio::{
-    Clock, MemoryNode, NodeError, NodeState, NotReady, Redlock,
-    node::{Answer, Command, Operation, Session},
+    MemoryNode, NodeState, NotReady, Redlock,
+    node::{Command, Operation, Session},
 };
 
-use crate::support::{MS, in_memory::Opens};
+use crate::support::{
+    MS, assert_says, built,
+    in_memory::three_nodes,
+    scripted::{Scripted, out_of_memory, over_custom},
+    states::votes,
+};
 
 /// A node that sets no key while it refuses, like a server without memory. It does the rest as usual.
-#[derive(Clone)]
-struct Refusing {
-    inner: MemoryNode,
-    refuses: Arc<AtomicBool>,
-}
-
-impl Session for Refusing {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+fn refusing(node: &MemoryNode, refuses: &Arc<AtomicBool>) -> Scripted {
+    let refuses = Arc::clone(refuses);
+    Scripted::new(node, move |node, batch| {
         let is_refused = |command: &&Command| {
-            matches!(command.operation(), Operation::Acquire { .. }) && self.refuses.load(SeqCst)
+            matches!(command.operation(), Operation::Acquire { .. }) && refuses.load(SeqCst)
         };
         let refused: Vec<_> = batch.iter().map(|it| is_refused(&it)).collect();
         let carried_out: Vec<_> = batch.iter().filter(|it| !is_refused(it)).cloned().collect();
-        let answers = self.inner.execute(&carried_out);
+        let answers = node.execute(&carried_out);
         async move {
             let mut answers = answers.await?.into_iter();
             let answer = |is_refused: bool| match is_refused {
-                true => Some(Err(NodeError::Refused {
-                    code: "OOM".into(),
-                    message: "command not allowed".into(),
-                })),
+                true => Some(Err(out_of_memory())),
                 false => answers.next(),
             };
             Ok(refused.into_iter().map_while(answer).collect())
         }
         .boxed()
-    }
+    })
 }
 
-async fn refusing() -> (Redlock, Arc<AtomicBool>) {
+async fn three_refusing() -> (Redlock, Arc<AtomicBool>) {
     let refuses = Arc::new(AtomicBool::new(true));
-    let node = || {
-        Opens::new(Refusing {
-            inner: MemoryNode::new(),
-            refuses: Arc::clone(&refuses),
-        })
-    };
-    let builder = Redlock::builder().custom_nodes([node(), node(), node()]);
-    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
-    (redlock, refuses)
+    let nodes = three_nodes().into_iter().map(|it| refusing(&it, &refuses));
+    (built(over_custom(nodes)).await, refuses)
 }
 
 fn is_refused(redlock: &Redlock) -> bool {
@@ -69,16 +59,14 @@ fn is_refused(redlock: &Redlock) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_that_refuse_each_lock_are_not_ready_and_say_why() {
-    let (redlock, refuses) = refusing().await;
-    redlock
-        .ready(Duration::ZERO)
-        .await
-        .expect("nobody has asked");
+    let (redlock, refuses) = three_refusing().await;
+    let ready = redlock.ready(Duration::ZERO).await;
+    ready.expect("nobody has asked");
     let error = redlock.try_lock("k").await.unwrap_err();
-    assert!(error.to_string().contains("OOM"), "{error}");
+    assert_says(&error, "OOM");
     assert!(is_refused(&redlock), "{:?}", redlock.nodes());
-    let error = redlock.ready(Duration::ZERO).await.unwrap_err();
-    assert!(matches!(error, NotReady::NoQuorum { .. }), "{error}");
+    let outcome = redlock.ready(Duration::ZERO).await;
+    let error = assert_refused!(outcome, NotReady::NoQuorum { .. });
     assert!(error.to_string().contains("OOM"), "{error}");
 
     refuses.store(false, SeqCst);
@@ -94,15 +82,10 @@ async fn nodes_that_refuse_each_lock_are_not_ready_and_say_why() {
 /// Without requests nobody knows whether the nodes still refuse. They are then worth a try.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_counts_for_ten_seconds_if_nobody_asks() {
-    let (redlock, _) = refusing().await;
+    let (redlock, _) = three_refusing().await;
     redlock.try_lock("k").await.unwrap_err();
     tokio::time::sleep(MS(9900)).await;
     assert!(is_refused(&redlock));
     redlock.ready(MS(2000)).await.expect("it is forgotten");
-    assert!(
-        redlock
-            .nodes()
-            .iter()
-            .all(|it| it.state == NodeState::Voting)
-    );
+    assert!((0..3).all(|node| votes(&redlock, node)));
 }
