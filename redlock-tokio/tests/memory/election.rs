@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::support::{
     MS,
-    in_memory::{all_empty, over, settle, three_nodes},
+    in_memory::{all_empty, fleet, over, settle, three_nodes},
 };
 
 async fn client(nodes: &[MemoryNode]) -> Redlock {
@@ -73,8 +73,7 @@ async fn one_candidate_leads_without_a_limit_and_another_one_after_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_candidate_that_resigns_lets_another_one_lead_and_campaigns_again() {
-    let nodes = three_nodes();
-    let (one, other) = (client(&nodes).await, client(&nodes).await);
+    let (_, [one, other]) = fleet().await;
     let (mut first, _leading) = campaign(&one);
     assert_eq!(first.changed().await, Candidacy::Leading);
     let (mut second, leading) = campaign(&other);
@@ -91,8 +90,7 @@ async fn a_candidate_that_resigns_lets_another_one_lead_and_campaigns_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leadership_that_is_lost_ends_the_work_and_begins_another_campaign() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (nodes, [redlock]) = fleet().await;
     let begun = Arc::new(AtomicUsize::new(0));
     let election = redlock.elect("e").options(LockOptions::new().fenced());
     let mut candidate = election.candidate();
@@ -144,17 +142,15 @@ async fn a_candidate_campaigns_through_an_outage_and_is_not_told_that_it_ceased_
 
 #[tokio::test(start_paused = true)]
 async fn an_election_ends_at_a_shutdown_and_for_a_name_that_is_no_key() {
-    let nodes = three_nodes();
-    let (one, other) = (client(&nodes).await, client(&nodes).await);
+    let (_, [one, other]) = fleet().await;
     let (mut first, _leading) = campaign(&one);
     first.changed().await;
     let (_, waiting) = campaign(&other);
     settle().await;
     other.shutdown().await;
-    let error = waiting.await.unwrap().unwrap_err();
-    assert!(matches!(error, LockError::ShutDown), "{error}");
-    let error = one.elect("").run(async |_| ()).await.unwrap_err();
-    assert!(matches!(error, LockError::InvalidKey(KeyError::Empty)));
+    assert_refused!(waiting.await.unwrap(), LockError::ShutDown);
+    let outcome = one.elect("").run(async |_| ()).await;
+    assert_refused!(outcome, LockError::InvalidKey(KeyError::Empty));
 }
 
 /// A process that is stopped sees its clock jump when it goes on. Its tasks run again before the timers notice.

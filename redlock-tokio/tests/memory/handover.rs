@@ -17,18 +17,16 @@ use tokio::{task::JoinSet, time::timeout};
 
 use crate::support::{
     MS,
-    in_memory::{over, settle, three_nodes},
+    in_memory::{blocked, fleet, over, three_nodes},
 };
 
 #[tokio::test(start_paused = true)]
 async fn a_handed_over_lock_has_a_guard_of_its_own() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     let first = redlock.lock("k").max_hold(MS(60_000)).await.unwrap();
     let old = first.hold().clone();
     let value = nodes[0].value("k");
-    let waiting = tokio::spawn(redlock.lock("k").max_hold(MS(60_000)).into_future());
-    settle().await;
+    let waiting = blocked(redlock.lock("k").max_hold(MS(60_000))).await;
     assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
     let second = timeout(MS(1), waiting).await.expect("it is woken");
     let second = second.unwrap().unwrap();
@@ -147,8 +145,7 @@ impl Case {
         let guard = first.await.unwrap();
         let token = guard.token();
         let second = redlock.lock("k").options(self.waiters_options);
-        let waiting = tokio::spawn(second.into_future());
-        settle().await;
+        let waiting = blocked(second).await;
         self.holder.finish(guard).await;
         let is_handed_over = waiting.await.unwrap().unwrap().token() == token;
         assert_eq!(is_handed_over, self.is_handed_over, "{}", self.name);
@@ -243,12 +240,10 @@ async fn a_process_keeps_a_lock_that_no_other_waits_for_and_takes_turns_otherwis
 
 #[tokio::test(start_paused = true)]
 async fn each_fenced_lock_has_a_larger_fencing_token() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     let first = redlock.lock("k").fenced().await.unwrap();
     let waiting = tokio::spawn(redlock.lock("k").fenced().into_future());
-    let unfenced = tokio::spawn(redlock.lock("k").into_future());
-    settle().await;
+    let unfenced = blocked(redlock.lock("k")).await;
     let token = first.fencing_token();
     drop(first);
     let second = waiting.await.unwrap().unwrap();

@@ -20,8 +20,8 @@ use tokio::{
 };
 
 use crate::support::{
-    MS,
-    in_memory::{Opens, over, settle, three_nodes},
+    MS, assert_says,
+    in_memory::{Opens, blocked, fleet, over, settle, three_nodes},
 };
 
 async fn processes(nodes: &[MemoryNode], count: usize) -> Vec<Redlock> {
@@ -200,8 +200,7 @@ impl Session for Distant {
 /// The request is gone whose place the node is about to tell.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_was_asked_for_by_another_request_is_asked_for_again() {
-    let nodes = three_nodes();
-    let holder = over(&nodes).build().await.unwrap();
+    let (nodes, [holder]) = fleet().await;
     let held = holder.lock("k").await.unwrap();
     let distant = nodes.iter().cloned().map(Distant).map(Opens::new);
     let distant = Redlock::builder().custom_nodes(distant);
@@ -239,8 +238,7 @@ async fn a_request_that_gives_up_leaves_the_place_to_another_that_waits_for_a_pe
 /// All wait in one line, and the holder's process asks whether others wait before it goes on.
 #[tokio::test(start_paused = true)]
 async fn nobody_is_left_with_a_lock_when_no_node_tells_whether_others_wait() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     let held = redlock.lock("k").await.unwrap();
     let waiting = tokio::spawn(redlock.lock("k").options(patient()).into_future());
     sleep(MS(100)).await;
@@ -378,10 +376,7 @@ async fn a_process_knows_its_place() {
     assert_eq!(processes[2].expected_wait("k"), of_both);
     let error = waiting.pop().unwrap().await.unwrap().unwrap_err();
     assert_eq!(error.attempts().unwrap().ahead, Some(1));
-    assert!(
-        error.to_string().contains("number 2 in the line"),
-        "{error}"
-    );
+    assert_says(&error, "number 2 in the line");
     assert_eq!(processes[2].processes_ahead("k"), None);
 }
 
@@ -456,12 +451,10 @@ async fn a_request_that_may_not_wait_leaves_no_place_behind() {
     assert!(processes[1].try_lock("k").await.is_err());
     let short = processes[1].lock("k").wait(MS(20)).into_future();
     assert!(short.await.is_err());
-    let dropped = tokio::spawn(processes[1].lock("k").options(patient()).into_future());
-    settle().await;
+    let dropped = blocked(processes[1].lock("k").options(patient())).await;
     dropped.abort();
     settle().await;
-    let waiting = tokio::spawn(processes[2].lock("k").options(patient()).into_future());
-    settle().await;
+    let waiting = blocked(processes[2].lock("k").options(patient())).await;
     held.release().await;
     let waiting = timeout(MS(1), waiting).await.expect("it is the first");
     assert!(waiting.unwrap().is_ok());

@@ -16,7 +16,7 @@ use crate::{
     odd_node::{Manner, Odd, with_one},
     support::{
         self, MS,
-        in_memory::{over, settle, three_nodes},
+        in_memory::{fleet, settle},
     },
 };
 
@@ -45,8 +45,7 @@ async fn a_node_that_closes_every_connection_is_asked_rarely() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_back_for_a_while_is_soon_connected_again() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     let fail_for = async |time| {
         nodes[0].set_down(true);
         drop(redlock.lock("k").await.unwrap());

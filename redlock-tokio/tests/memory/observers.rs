@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::support::{
     MS,
-    in_memory::{over, settle, three_nodes},
+    in_memory::{blocked, fleet, over, settle, three_nodes},
 };
 
 /// The events of one client.
@@ -139,8 +139,7 @@ async fn the_story_of_a_request_is_told_in_its_order() {
     let builder = recorder.watch(over(&nodes)).handover_for(MS(5000));
     let redlock = builder.build().await.unwrap();
     let first = redlock.lock("k").label("orders").await.unwrap();
-    let waiting = tokio::spawn(redlock.lock("k").into_future());
-    settle().await;
+    let waiting = blocked(redlock.lock("k")).await;
     assert!(redlock.try_lock("k").await.is_err());
     let given_up = redlock.lock("k").into_future();
     assert!(timeout(MS(100), given_up).await.is_err());
@@ -265,8 +264,7 @@ async fn nodes_are_told_of_when_they_change() {
 
 #[tokio::test(start_paused = true)]
 async fn an_observer_that_panics_or_locks_changes_nothing() {
-    let nodes = three_nodes();
-    let other = over(&nodes).build().await.unwrap();
+    let (nodes, [other]) = fleet().await;
     let handle = Arc::new(Mutex::new(None::<Redlock>));
     let seen = Recorder::default();
     let own = Arc::clone(&handle);
@@ -283,8 +281,7 @@ async fn an_observer_that_panics_or_locks_changes_nothing() {
     let redlock = seen.watch(builder).build().await.unwrap();
     *handle.lock().unwrap() = Some(redlock.clone());
     let guard = redlock.lock("k").await.unwrap();
-    let waiting = tokio::spawn(redlock.lock("k").into_future());
-    settle().await;
+    let waiting = blocked(redlock.lock("k")).await;
     guard.extend().await.unwrap();
     drop(guard);
     drop(waiting.await.unwrap().unwrap());

@@ -156,11 +156,7 @@ async fn a_job_is_dropped_when_its_lock_is_lost() {
         nodes.iter().for_each(MemoryNode::clear);
         pending::<()>().await;
     });
-    let error = outcome.await.unwrap_err();
-    assert!(
-        matches!(error, WithLockError::Lost(LossReason::KeysLost)),
-        "{error}"
-    );
+    assert_refused!(outcome.await, WithLockError::Lost(LossReason::KeysLost));
 }
 
 /// A person who frees it wants the job to run again.

@@ -9,13 +9,9 @@ mod marks;
 
 use redlock_tokio::{MemoryNode, Redlock};
 
-use crate::support::{MS, in_memory::over};
-
-async fn client(nodes: &[MemoryNode]) -> Redlock {
-    over(nodes).build().await.expect("nodes in memory")
-}
+use crate::support::{MS, built, in_memory::over};
 
 /// A client whose readers do not share leases: each of them asks the nodes.
 async fn client_of_lone_readers(nodes: &[MemoryNode]) -> Redlock {
-    over(nodes).handover_for(MS(0)).build().await.unwrap()
+    built(over(nodes).handover_for(MS(0))).await
 }

@@ -9,7 +9,7 @@ use crate::{
     odd_node::{Manner, with_one},
     support::{
         MS,
-        in_memory::{over, three_nodes},
+        in_memory::{fleet, over, three_nodes},
     },
 };
 
@@ -84,8 +84,7 @@ async fn a_shutdown_counts_the_releases_that_a_node_has_not_confirmed() {
 #[tokio::test(start_paused = true)]
 async fn an_owed_release_is_delivered_on_the_next_connection_or_abandoned_with_its_key() {
     for (down_for, abandoned) in [(MS(5), 0), (MS(400), 1)] {
-        let nodes = three_nodes();
-        let redlock = over(&nodes).build().await.unwrap();
+        let (nodes, [redlock]) = fleet().await;
         let guard = redlock.lock("k").ttl(MS(300)).await.unwrap();
         nodes[0].set_down(true);
         drop(guard);

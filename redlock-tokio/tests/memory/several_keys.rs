@@ -14,32 +14,19 @@ use redlock_tokio::{ExtendError, LockError, LockOptions, LossReason, MemoryNode,
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::support::{
-    MS,
-    in_memory::{embedded, over, settle, three_nodes},
+    MS, assert_says,
+    in_memory::{blocked, embedded, fleet, over, settle, three_nodes},
 };
 
 #[tokio::test(start_paused = true)]
 async fn several_keys_are_locked_together_or_not_at_all() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     let b = redlock.lock("b").await.unwrap();
-    assert!(
-        redlock
-            .lock_all(["a", "b"])
-            .wait(MS(300))
-            .await
-            .unwrap_err()
-            .is_contended()
-    );
+    let outcome = redlock.lock_all(["a", "b"]).wait(MS(300)).await;
+    assert!(outcome.unwrap_err().is_contended());
     let theirs = over(&nodes).build().await.unwrap();
-    assert!(
-        theirs
-            .lock_all(["b", "c"])
-            .wait(MS(300))
-            .await
-            .unwrap_err()
-            .is_contended()
-    );
+    let outcome = theirs.lock_all(["b", "c"]).wait(MS(300)).await;
+    assert!(outcome.unwrap_err().is_contended());
     settle().await;
     assert!(nodes.iter().all(|node| node.len() == 1), "nothing but b");
     let waiting = tokio::spawn(theirs.lock_all(["c", "b", "c"]).into_future());
@@ -48,33 +35,24 @@ async fn several_keys_are_locked_together_or_not_at_all() {
     let guard = waiting.await.unwrap().unwrap();
     let keys: Vec<_> = guard.keys().map(|key| key.as_bytes().to_vec()).collect();
     assert_eq!(keys, [b"b", b"c"]);
-    assert!(
-        nodes
-            .iter()
-            .all(|node| node.contains("b") && node.contains("c"))
-    );
+    let has_both = |node: &MemoryNode| node.contains("b") && node.contains("c");
+    assert!(nodes.iter().all(has_both));
     tokio::time::sleep(MS(30_000)).await;
     guard.extend().await.expect("it is renewed");
     for node in &nodes {
         assert!(node.remove("c"));
     }
-    assert!(matches!(
-        guard.extend().await,
-        Err(ExtendError::Lost(LossReason::KeysLost))
-    ));
+    let outcome = guard.extend().await;
+    assert_refused!(outcome, ExtendError::Lost(LossReason::KeysLost));
     theirs.shutdown().await;
     assert!(nodes.iter().all(MemoryNode::is_empty));
 
     let error = redlock.lock_all(["x"; 0]).await.unwrap_err();
     assert!(error.to_string().contains("nothing to lock"), "{error}");
-    let error = redlock.lock_all(["x", ""]).await.unwrap_err();
-    assert!(matches!(error, LockError::InvalidKey(_)), "{error}");
+    assert_refused!(redlock.lock_all(["x", ""]).await, LockError::InvalidKey(_));
     let many = (0..1025).map(|index| index.to_string());
     let error = redlock.lock_all(many).await.unwrap_err();
-    assert!(
-        error.to_string().contains("1025 keys are too many"),
-        "{error}"
-    );
+    assert_says(&error, "1025 keys are too many");
     let guard = redlock.lock_all(["x", "y"]).fenced().await.unwrap();
     let both = guard.fencing_token();
     guard.release().await;
@@ -85,16 +63,9 @@ async fn several_keys_are_locked_together_or_not_at_all() {
 /// A waiter for two keys does not keep the holder of one of them from the other.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_for_several_keys_keeps_no_key_from_others() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     let b = redlock.lock("b").await.unwrap();
-    let both = tokio::spawn(
-        redlock
-            .lock_all(["a", "b"])
-            .wait(Duration::MAX)
-            .into_future(),
-    );
-    settle().await;
+    let both = blocked(redlock.lock_all(["a", "b"]).wait(Duration::MAX)).await;
     let a = redlock.lock("a").wait(Duration::MAX);
     let a = tokio::time::timeout(MS(100), a.into_future()).await;
     let a = a.expect("it is free").unwrap();

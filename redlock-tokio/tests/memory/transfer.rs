@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::support::{
     MS,
-    in_memory::{all_empty, over, settle, three_nodes},
+    in_memory::{all_empty, over, set_down, settle, three_nodes},
 };
 
 /// Connects a process whose wall clock is ahead by this much.
@@ -127,8 +127,7 @@ async fn only_one_of_two_adopters_gets_the_lock() {
         assert!(matches!(loser, AdoptError::Gone(_)), "{loser}");
         assert!(winner.is_valid());
         winner.release().await;
-        let late = rival.adopt(ticket).await.unwrap_err();
-        assert!(matches!(late, AdoptError::Gone(_)), "{late}");
+        assert_refused!(rival.adopt(ticket).await, AdoptError::Gone(_));
     }
 }
 
@@ -139,12 +138,10 @@ async fn a_ticket_ends_with_the_validity_of_the_giver() {
     let ticket = ticket(&giver, "k").await;
     // A clock that is far ahead only makes the time shorter.
     tokio::time::sleep(MS(898)).await;
-    let early = fast.adopt(ticket.clone()).await.unwrap_err();
-    assert!(matches!(early, AdoptError::Expired), "{early}");
+    assert_refused!(fast.adopt(ticket.clone()).await, AdoptError::Expired);
     assert!(have(&nodes, "k", "@giver"), "no node was asked");
     tokio::time::sleep(MS(9_000)).await;
-    let late = worker.adopt(ticket).await.unwrap_err();
-    assert!(matches!(late, AdoptError::Expired), "{late}");
+    assert_refused!(worker.adopt(ticket).await, AdoptError::Expired);
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,14 +181,12 @@ async fn locks_that_others_may_share_are_not_given_away() {
     }
     let writer = giver.rw_lock("rw").write().await.unwrap();
     writer.downgrade().await.unwrap();
-    let error = writer.into_ticket().unwrap_err();
-    assert!(matches!(error, TicketError::Shared { .. }), "{error}");
+    let error = assert_refused!(writer.into_ticket(), TicketError::Shared { .. });
     drop(error); // and the guard in it
     let unrenewed = LockOptions::new().no_renewal();
     let lost = giver.lock("k").options(unrenewed).await.unwrap();
     tokio::time::sleep(MS(10_000)).await;
-    let error = lost.into_ticket().unwrap_err();
-    assert!(matches!(error, TicketError::Lost(_)), "{error}");
+    assert_refused!(lost.into_ticket(), TicketError::Lost(_));
     giver.shutdown().await;
     assert!(all_empty(&nodes));
 }
@@ -212,17 +207,13 @@ async fn the_lock_of_a_writer_is_adopted_as_a_plain_lock() {
 async fn an_adoption_without_a_majority_uses_up_only_the_nodes_that_it_reached() {
     let (nodes, giver, worker) = giver_and_worker().await;
     let ticket = ticket(&giver, "k").await;
-    for node in &nodes[1..] {
-        node.set_down(true);
-    }
+    set_down(&nodes[1..], true);
     let error = worker.adopt(ticket.clone()).await.unwrap_err();
     let AdoptError::Lock(LockError::NoQuorum(attempts)) = &error else {
         panic!("{error}");
     };
     assert_eq!(attempts.count, 1);
-    for node in &nodes[1..] {
-        node.set_down(false);
-    }
+    set_down(&nodes[1..], false);
     while worker
         .nodes()
         .iter()

@@ -12,8 +12,8 @@ use redlock_tokio::{Acquisition, LockError, LockOptions, NodeState, NodeStatus, 
 use tokio::task::JoinSet;
 
 use crate::support::{
-    MS,
-    in_memory::{embedded, over, settle, three_nodes},
+    MS, acquired, assert_says,
+    in_memory::{blocked, embedded, fleet, over, settle, three_nodes},
 };
 
 #[tokio::test(start_paused = true)]
@@ -67,9 +67,7 @@ async fn a_waiter_that_gives_up_is_passed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_waiter_has_its_turn_when_a_request_ends_without_the_lock() {
-    let nodes = three_nodes();
-    let ours = over(&nodes).build().await.unwrap();
-    let theirs = over(&nodes).build().await.unwrap();
+    let (_, [ours, theirs]) = fleet().await;
     let foreign = theirs.lock("k").await.unwrap();
     let wait = |wait| tokio::spawn(ours.lock("k").wait(wait).into_future());
     let [first, second] = [wait(MS(100)), wait(MS(1000))];
@@ -85,28 +83,15 @@ async fn time_in_the_queue_counts_as_time_waited() {
     let started = tokio::time::Instant::now();
     let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
     assert!(error.is_contended(), "{error}");
-    assert!(
-        error
-            .to_string()
-            .contains("another task of this process holds it"),
-        "{error}"
-    );
+    assert_says(&error, "another task of this process holds it");
     let waited = started.elapsed();
     assert!(waited >= MS(300) && waited < MS(310), "{waited:?}");
     // The waiter gets its turn late, when another process already holds the lock.
-    let nodes = three_nodes();
-    let [ours, theirs] = [
-        over(&nodes).build().await.unwrap(),
-        over(&nodes).build().await.unwrap(),
-    ];
-    let mine = ours
-        .lock("k")
-        .options(LockOptions::new().no_handover())
-        .await
-        .unwrap();
+    let (_, [ours, theirs]) = fleet().await;
+    let no_handover = LockOptions::new().no_handover();
+    let mine = ours.lock("k").options(no_handover).await.unwrap();
     let waiting = tokio::spawn(ours.lock("k").wait(MS(300)).into_future());
-    let foreign = tokio::spawn(theirs.lock("k").into_future());
-    settle().await;
+    let foreign = blocked(theirs.lock("k")).await;
     tokio::time::sleep(MS(200)).await;
     let started = tokio::time::Instant::now();
     drop(mine);
@@ -120,12 +105,9 @@ async fn time_in_the_queue_counts_as_time_waited() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_says_how_many_attempts_it_took() {
-    let nodes = three_nodes();
-    let ours = over(&nodes).build().await.unwrap();
-    let theirs = over(&nodes).build().await.unwrap();
+    let (_, [ours, theirs]) = fleet().await;
     let foreign = theirs.lock("k").await.unwrap();
-    let waiting = tokio::spawn(ours.lock("k").into_future());
-    settle().await;
+    let waiting = blocked(ours.lock("k")).await;
     drop(foreign);
     let guard = waiting.await.unwrap().unwrap();
     let acquisition = guard.acquisition();
@@ -138,10 +120,7 @@ async fn a_lock_says_how_many_attempts_it_took() {
 async fn waiters_beyond_the_limits_are_refused() {
     let nodes = three_nodes();
     let redlock = over(&nodes).max_waiters_total(3).build().await.unwrap();
-    let guards = [
-        redlock.lock("a").await.unwrap(),
-        redlock.lock("b").await.unwrap(),
-    ];
+    let guards = acquired(["a", "b"].map(|key| redlock.lock(key))).await;
     let mut queued = redlock.lock("b").into_future();
     assert!(!queued.is_queued());
     assert!(futures::poll!(&mut queued).is_pending() && queued.is_queued());
@@ -152,7 +131,7 @@ async fn waiters_beyond_the_limits_are_refused() {
     let wait = |key: &str| tokio::spawn(redlock.lock(key).max_waiters_per_key(2).into_future());
     let waiting = [wait("a"), wait("a"), wait("b")];
     settle().await;
-    let refusal = async |key: &str| match redlock.lock(key).max_waiters_per_key(2).await {
+    let limit_of = async |key: &str| match redlock.lock(key).max_waiters_per_key(2).await {
         Err(LockError::QueueFull {
             waiting,
             limit,
@@ -160,8 +139,8 @@ async fn waiters_beyond_the_limits_are_refused() {
         }) => (waiting, limit, limited_by),
         other => panic!("{other:?}"),
     };
-    assert_eq!(refusal("a").await, (2, 2, WaiterLimit::PerKey));
-    assert_eq!(refusal("b").await, (3, 3, WaiterLimit::Total));
+    assert_eq!(limit_of("a").await, (2, 2, WaiterLimit::PerKey));
+    assert_eq!(limit_of("b").await, (3, 3, WaiterLimit::Total));
     drop(guards);
     for waiting in waiting {
         drop(waiting.await.unwrap().unwrap());
@@ -190,11 +169,8 @@ async fn the_expected_wait_follows_the_last_holds() {
         tasks.spawn(hold(MS(9000)));
     }
     tokio::time::sleep(MS(2100)).await;
-    assert_eq!(
-        redlock.expected_wait("c"),
-        Some(MS(6900)),
-        "all five are served by then"
-    );
+    let by_then = redlock.expected_wait("c");
+    assert_eq!(by_then, Some(MS(6900)), "all five are served");
     for served in tasks.join_all().await {
         served.unwrap();
     }
@@ -246,13 +222,9 @@ fn waiters_are_answered_when_the_runtime_ends() {
     let (redlock, guard, mut waiting) = runtime.block_on(async {
         let redlock = embedded().await;
         let guard = redlock.lock("k").await.unwrap();
-        let lock = || {
-            redlock
-                .lock("k")
-                .max_waiters_per_key(usize::MAX)
-                .into_future()
-        };
-        let mut waiting: Vec<_> = (0..10_000).map(|_| Box::pin(lock())).collect();
+        let lock = || redlock.lock("k").max_waiters_per_key(usize::MAX);
+        let waiting = (0..10_000).map(|_| Box::pin(lock().into_future()));
+        let mut waiting: Vec<_> = waiting.collect();
         for lock in &mut waiting {
             assert!(lock.as_mut().now_or_never().is_none());
         }
@@ -296,12 +268,8 @@ fn a_waker_that_panics_costs_no_other_waiter_its_turn() {
     drop(odd);
     drop(runtime.block_on(next).unwrap().expect("its turn"));
     let guard = runtime.block_on(lock("a").map(Result::unwrap));
-    let next = runtime.spawn(
-        redlock
-            .lock("a")
-            .options(LockOptions::new().no_handover())
-            .into_future(),
-    );
+    let next = redlock.lock("a").options(LockOptions::new().no_handover());
+    let next = runtime.spawn(next.into_future());
     runtime.block_on(settle());
     drop(guard);
     drop(runtime.block_on(next).unwrap().expect("its turn"));
@@ -309,11 +277,9 @@ fn a_waker_that_panics_costs_no_other_waiter_its_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_without_a_turn_reports_why_the_nodes_do_not_vote() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     nodes.iter().for_each(|node| node.set_down(true));
-    let first = tokio::spawn(redlock.lock("k").into_future());
-    settle().await;
+    let first = blocked(redlock.lock("k")).await;
     let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
     let LockError::NoQuorum(attempts) = &error else {
         panic!("{error}");
@@ -324,15 +290,14 @@ async fn a_waiter_without_a_turn_reports_why_the_nodes_do_not_vote() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_another_task_holds_is_contended_even_if_all_nodes_are_down() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).build().await.unwrap();
+    let (nodes, [redlock]) = fleet().await;
     let guard = redlock.lock("k").await.unwrap();
     nodes.iter().for_each(|node| node.set_down(true));
     // A lane notices with the next request that its node is down.
     redlock.try_lock("other").await.unwrap_err();
     let votes = |it: NodeStatus| it.state == NodeState::Voting;
     assert!(!redlock.nodes().into_iter().any(votes));
-    let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
-    assert!(matches!(error, LockError::Contended(_)), "{error}");
+    let outcome = redlock.lock("k").wait(MS(300)).await;
+    assert_refused!(outcome, LockError::Contended(_));
     drop(guard);
 }

@@ -2,16 +2,14 @@
 
 use redlock_tokio::{Acquisition, DowngradeError, ReleaseOutcome};
 
-use super::client;
 use crate::support::{
     MS,
-    in_memory::{all_empty, over, settle, three_nodes},
+    in_memory::{all_empty, blocked, client, fleet, over, settle, three_nodes},
 };
 
 #[tokio::test(start_paused = true)]
 async fn a_downgraded_writer_lets_readers_in_and_keeps_writers_out() {
-    let nodes = three_nodes();
-    let (redlock, other) = (client(&nodes).await, client(&nodes).await);
+    let (nodes, [redlock, other]) = fleet().await;
     let catalogue = redlock.rw_lock("catalogue");
     let guard = catalogue.write().fenced().await.unwrap();
     let waiting = tokio::spawn(catalogue.read().into_future());
@@ -45,8 +43,7 @@ async fn a_downgraded_writer_lets_readers_in_and_keeps_writers_out() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_of_other_processes_are_notified_of_a_downgrade() {
-    let nodes = three_nodes();
-    let [one, other] = [client(&nodes).await, client(&nodes).await];
+    let (_, [one, other]) = fleet().await;
     let guard = one.rw_lock("catalogue").write().await.unwrap();
     let waiting = tokio::spawn(other.rw_lock("catalogue").read().into_future());
     // Long enough that the next look without a notification is a second away.
@@ -61,8 +58,7 @@ async fn readers_of_other_processes_are_notified_of_a_downgrade() {
 
 #[tokio::test(start_paused = true)]
 async fn only_a_writer_can_be_downgraded() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (nodes, [redlock]) = fleet().await;
     for lock in [
         redlock.lock("a"),
         redlock.lock_all(["b", "c"]),
@@ -102,8 +98,7 @@ async fn a_writer_that_was_downgraded_still_says_that_it_was_handed_its_lock() {
     let nodes = three_nodes();
     let catalogue = client(&nodes).await.rw_lock("catalogue");
     let first = catalogue.write().await.unwrap();
-    let second = tokio::spawn(catalogue.write().into_future());
-    settle().await;
+    let second = blocked(catalogue.write()).await;
     drop(first);
     let second = second.await.unwrap().unwrap();
     second.downgrade().await.unwrap();

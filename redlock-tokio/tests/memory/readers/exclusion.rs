@@ -5,13 +5,13 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use redlock_tokio::{Redlock, RedlockRwLock, ReleaseOutcome, Ttl};
+use redlock_tokio::{Redlock, RedlockRwLock, ReleaseOutcome};
 use tokio::task::JoinSet;
 
-use super::{client, client_of_lone_readers};
+use super::client_of_lone_readers;
 use crate::support::{
-    MS,
-    in_memory::{all_empty, three_nodes},
+    MS, acquired,
+    in_memory::{all_empty, client, fleet, hold, three_nodes},
 };
 
 #[tokio::test(start_paused = true)]
@@ -27,12 +27,8 @@ async fn readers_share_the_lock_and_a_writer_has_it_alone() {
             ]
         };
         let [one, other] = clients.each_ref().map(|it| it.rw_lock("catalogue"));
-        let readers = [
-            one.read().await.unwrap(),
-            one.read().await.unwrap(),
-            other.read().await.unwrap(),
-            other.try_read().await.unwrap(),
-        ];
+        let [first, second, third] = acquired([one.read(), one.read(), other.read()]).await;
+        let readers = [first, second, third, other.try_read().await.unwrap()];
         for lock in [&one, &other] {
             let error = lock.try_write().await.unwrap_err();
             assert!(error.is_contended(), "{error}");
@@ -55,8 +51,7 @@ async fn readers_share_the_lock_and_a_writer_has_it_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn plain_locks_and_readers_keep_each_other_out() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (nodes, [redlock]) = fleet().await;
     let catalogue = redlock.rw_lock("catalogue");
     let plain = redlock.lock("catalogue").await.unwrap();
     assert!(catalogue.try_read().await.is_err() && catalogue.try_write().await.is_err());
@@ -65,10 +60,7 @@ async fn plain_locks_and_readers_keep_each_other_out() {
     assert!(redlock.try_lock("catalogue").await.is_err());
     assert!(redlock.try_lock("another").await.is_ok());
     reader.release().await;
-    let foreign = Ttl::new(MS(1000)).unwrap();
-    for node in &nodes {
-        node.insert("catalogue", "foreign", foreign);
-    }
+    hold(&nodes, "catalogue", MS(1000));
     assert!(catalogue.try_read().await.is_err() && catalogue.try_write().await.is_err());
     let after = catalogue.read().await.expect("it has expired");
     assert!(after.is_valid());
@@ -78,8 +70,7 @@ async fn plain_locks_and_readers_keep_each_other_out() {
 /// not notify the process that has made the change.
 #[tokio::test(start_paused = true)]
 async fn a_plain_lock_and_a_writer_of_one_process_follow_each_other() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (_, [redlock]) = fleet().await;
     let catalogue = redlock.rw_lock("catalogue");
     for _ in 0..3 {
         let writer = catalogue.write().await.unwrap();
@@ -160,9 +151,7 @@ async fn crowd(
             }
         });
     }
-    while let Some(done) = all.join_next().await {
-        done.expect("no panic");
-    }
+    all.join_all().await;
     let [entries, most, overlaps] =
         [&entries, &inside.most_readers, &inside.overlaps].map(|it| it.load(SeqCst));
     (entries, most, overlaps)
@@ -193,8 +182,7 @@ async fn no_writer_is_in_beside_anybody_and_both_kinds_get_in() {
 /// The control of the test before: readers that take another lock each are in beside a writer.
 #[tokio::test(start_paused = true)]
 async fn the_check_finds_readers_that_take_no_share() {
-    let nodes = three_nodes();
-    let clients = [client(&nodes).await, client(&nodes).await];
+    let (_, clients) = fleet::<2>().await;
     let alone = |_: &RedlockRwLock, client: &Redlock, task: usize| client.lock(format!("k{task}"));
     let (_, _, overlaps) = crowd(&clients, alone).await;
     assert!(overlaps > 0);

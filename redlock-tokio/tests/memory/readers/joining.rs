@@ -3,16 +3,14 @@
 use redlock_tokio::{Acquisition, LockOptions, ReleaseOutcome};
 use tokio::task::JoinSet;
 
-use super::client;
 use crate::support::{
     MS,
-    in_memory::{all_empty, over, settle, three_nodes},
+    in_memory::{all_empty, blocked, client, fleet, over, settle, three_nodes},
 };
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_comes_soon_after_another_asks_no_node() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (nodes, [redlock]) = fleet().await;
     let catalogue = redlock.rw_lock("catalogue");
     let first = catalogue.read().await.unwrap();
     assert!(matches!(first.acquisition(), Acquisition::Granted { .. }));
@@ -43,8 +41,7 @@ async fn a_reader_that_comes_soon_after_another_asks_no_node() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_that_ask_at_once_ask_once() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (nodes, [redlock]) = fleet().await;
     let catalogue = redlock.rw_lock("catalogue");
     let mut all = JoinSet::new();
     for _ in 0..1000 {
@@ -94,15 +91,12 @@ async fn later_readers_ask_the_nodes_beside_those_that_hold() {
 /// In one process, a writer waits for the readers before it, and later readers wait for the writer.
 #[tokio::test(start_paused = true)]
 async fn the_line_of_a_process_keeps_the_order() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (_, [redlock]) = fleet().await;
     let catalogue = redlock.rw_lock("catalogue");
     let first = catalogue.read().await.unwrap();
-    let writer = tokio::spawn(catalogue.write().into_future());
-    settle().await;
+    let writer = blocked(catalogue.write()).await;
     let later = tokio::spawn(catalogue.read().into_future());
-    let last = tokio::spawn(catalogue.read().into_future());
-    settle().await;
+    let last = blocked(catalogue.read()).await;
     assert_eq!(redlock.queue().waiting, 2, "the writer asks already");
     assert!(catalogue.try_read().await.unwrap_err().is_contended());
     drop(first);
@@ -115,14 +109,11 @@ async fn the_line_of_a_process_keeps_the_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_writer_hands_over_to_the_next_writer_but_not_to_a_reader() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (_, [redlock]) = fleet().await;
     let catalogue = redlock.rw_lock("catalogue");
     let first = catalogue.write().await.unwrap();
-    let second = tokio::spawn(catalogue.write().into_future());
-    settle().await;
-    let reader = tokio::spawn(catalogue.read().into_future());
-    settle().await;
+    let second = blocked(catalogue.write()).await;
+    let reader = blocked(catalogue.read()).await;
     assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
     let second = second.await.unwrap().unwrap();
     assert_eq!(second.release().await.outcome, ReleaseOutcome::Released);

@@ -1,25 +1,18 @@
 //! The end of a lock that readers share.
 
-use redlock_tokio::{LockOptions, LossReason};
+use redlock_tokio::LossReason;
 
-use super::client;
 use crate::support::{
-    MS,
-    in_memory::{settle, three_nodes},
+    MS, acquired,
+    in_memory::{client, fleet, settle, three_nodes},
+    unrenewed,
 };
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_dies_keeps_writers_out_for_its_own_ttl() {
-    let nodes = three_nodes();
-    let (dead, alive) = (client(&nodes).await, client(&nodes).await);
-    let short = LockOptions::new().ttl(MS(2000)).no_renewal();
+    let (nodes, [dead, alive]) = fleet().await;
     // It renews nothing, and releases nothing while the test runs.
-    let _forgotten = dead
-        .rw_lock("catalogue")
-        .read()
-        .options(short)
-        .await
-        .unwrap();
+    let _forgotten = unrenewed(dead.rw_lock("catalogue").read().ttl(MS(2000))).await;
     let other = alive.rw_lock("catalogue").read().await.unwrap();
     tokio::time::sleep(MS(1000)).await;
     other.extend().await.unwrap();
@@ -34,16 +27,10 @@ async fn a_reader_that_dies_keeps_writers_out_for_its_own_ttl() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_are_lost_as_locks_are() {
-    let nodes = three_nodes();
-    let redlock = client(&nodes).await;
+    let (nodes, [redlock]) = fleet().await;
     let catalogue = redlock.rw_lock("catalogue");
-    let [one, other] = [
-        catalogue.read().await.unwrap(),
-        catalogue.read().await.unwrap(),
-    ];
-    nodes
-        .iter()
-        .for_each(|node| assert!(node.remove("catalogue")));
+    let [one, other] = acquired([catalogue.read(), catalogue.read()]).await;
+    assert!(nodes.iter().all(|node| node.remove("catalogue")));
     assert_eq!(one.lost().await, LossReason::KeysLost);
     assert_eq!(other.lost().await, LossReason::KeysLost);
     drop((one, other));
@@ -59,10 +46,7 @@ async fn a_reader_that_leaves_a_lost_lock_learns_of_the_loss() {
     for notices_first in [false, true] {
         let nodes = three_nodes();
         let catalogue = client(&nodes).await.rw_lock("catalogue");
-        let [one, _other] = [
-            catalogue.read().await.unwrap(),
-            catalogue.read().await.unwrap(),
-        ];
+        let [one, _other] = acquired([catalogue.read(), catalogue.read()]).await;
         nodes.iter().for_each(|node| node.set_down(true));
         let left = one.remaining();
         let clone = one.hold().clone();

@@ -5,10 +5,10 @@ use std::time::Duration;
 use redlock_tokio::Redlock;
 use tokio::task::JoinSet;
 
-use super::{client, client_of_lone_readers};
+use super::client_of_lone_readers;
 use crate::support::{
     MS,
-    in_memory::{settle, three_nodes},
+    in_memory::{client, fleet, settle, three_nodes},
 };
 
 /// Returns how long a writer waits while readers of another process come every millisecond and hold for 20 ms.
@@ -75,8 +75,7 @@ async fn a_reader_gets_in_beside_busy_writers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_gives_up_leaves_no_mark() {
-    let nodes = three_nodes();
-    let (reader, writer) = (client(&nodes).await, client(&nodes).await);
+    let (nodes, [reader, writer]) = fleet().await;
     let held = reader.rw_lock("catalogue").read().await.unwrap();
     let waiting = writer.rw_lock("catalogue").write().wait(MS(60_000));
     assert!(tokio::time::timeout(MS(5000), waiting).await.is_err());
@@ -112,8 +111,7 @@ async fn a_writer_that_waits_for_readers_of_its_own_process_keeps_out_those_of_o
 
 /// Returns for how long a writer of another client keeps readers out after its wait has come to this end.
 async fn mark_left_behind(end: impl AsyncFnOnce(Redlock)) -> Duration {
-    let nodes = three_nodes();
-    let (reader, others) = (client(&nodes).await, client(&nodes).await);
+    let (nodes, [reader, others]) = fleet().await;
     let lock = reader.rw_lock("catalogue").read().max_hold(MS(600_000));
     let _held = lock.await.unwrap();
     end(client(&nodes).await).await;
