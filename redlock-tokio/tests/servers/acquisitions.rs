@@ -1,16 +1,18 @@
 //! What a guard says of how its lock was acquired.
 
-use redlock_tokio::{Acquisition, Redlock, test_util::RedisServers};
+use redlock_tokio::{Acquisition, Redlock};
 
-use crate::support::{
-    MS,
-    in_memory::{over, settle, three_nodes},
+use crate::{
+    fleet::fleet,
+    support::{
+        MS,
+        in_memory::{blocked, over, three_nodes},
+    },
 };
 
 #[tokio::test]
 async fn a_guard_names_the_nodes_that_granted_its_lock() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
     servers.get(1).kill();
     let guard = redlock.lock("k").await.unwrap();
     let acquisition = guard.acquisition();
@@ -67,8 +69,7 @@ async fn a_guard_says_that_its_lock_was_handed_over() {
     let redlock = builder.build().await.unwrap();
     let first = redlock.lock("k").await.unwrap();
     assert!(matches!(first.acquisition(), Acquisition::Granted { .. }));
-    let waiting = tokio::spawn(redlock.lock("k").into_future());
-    settle().await;
+    let waiting = blocked(redlock.lock("k")).await;
     tokio::time::sleep(MS(300)).await;
     drop(first);
     let second = waiting.await.unwrap().unwrap();

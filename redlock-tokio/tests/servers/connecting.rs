@@ -7,12 +7,15 @@ use std::{
 };
 
 use redlock_tokio::{
-    BuildError, Durability, LockError, NodeState, NodeStatus, Redlock,
+    BuildError, Durability, LockError, Redlock, ReleaseOutcome,
     deadpool_redis::{self, Config, Runtime},
     test_util::RedisServers,
 };
 
-use crate::support::{Cli, MS, eventually, trusting};
+use crate::{
+    fleet::fleet,
+    support::{Cli, MS, built, eventually, locker, states::votes, trusting},
+};
 
 const PASSWORD: &str = "hunter2";
 
@@ -20,10 +23,7 @@ const PASSWORD: &str = "hunter2";
 async fn a_password_in_the_url_is_used_and_never_shown() {
     let servers = RedisServers::spawn_with(1, &["--requirepass", PASSWORD]).unwrap();
     let port = servers.get(0).port();
-    let redlock = trusting([format!("redis://:{PASSWORD}@127.0.0.1:{port}")])
-        .build()
-        .await
-        .unwrap();
+    let redlock = built(trusting([format!("redis://:{PASSWORD}@127.0.0.1:{port}")])).await;
     let guard = redlock.lock("k").await.unwrap();
     let shown = format!("{redlock:?} {guard:?} {:?}", redlock.lock("k"));
     assert!(!shown.contains(PASSWORD), "{shown}");
@@ -38,8 +38,8 @@ async fn a_wrong_or_missing_password_names_the_node_and_not_the_password() {
         format!("redis://:wrong-secret@127.0.0.1:{port}"),
         format!("redis://nobody:wrong-secret@127.0.0.1:{port}"),
     ] {
-        let error = trusting([url]).build().await.unwrap_err();
-        assert!(matches!(error, BuildError::Refused { .. }), "{error:?}");
+        let outcome = trusting([url]).build().await;
+        let error = assert_refused!(outcome, BuildError::Refused { .. });
         let text = format!("{error} {error:?}");
         assert!(text.contains(&format!("127.0.0.1:{port}")), "{text}");
         assert!(!text.contains("wrong-secret"), "{text}");
@@ -50,27 +50,10 @@ async fn a_wrong_or_missing_password_names_the_node_and_not_the_password() {
 async fn a_user_with_only_the_rights_that_a_lock_needs_can_lock() {
     let servers = RedisServers::spawn(1).unwrap();
     let admin = Cli::of(servers.get(0));
-    let rights = [
-        "ACL",
-        "SETUSER",
-        "locker",
-        "on",
-        ">hunter2",
-        "resetkeys",
-        "~lock:*",
-        "-@all",
-        "+set",
-        "+info",
-        "+mget",
-        "+del",
-        "+pttl",
-        "+pexpire",
-        "+eval",
-        "+evalsha",
-    ];
-    assert_eq!(admin.run(&rights), "OK");
-    let url = format!("redis://locker:hunter2@127.0.0.1:{}", servers.get(0).port());
-    let redlock = trusting([url]).build().await.unwrap();
+    admin.set_locker(&["on", ">pw", "resetkeys", "~lock:*", "-@all"]);
+    admin.set_locker(&["+set", "+info", "+mget", "+del", "+pttl", "+pexpire"]);
+    admin.set_locker(&["+eval", "+evalsha"]);
+    let redlock = built(trusting([locker(servers.get(0))])).await;
     let guard = redlock.lock("lock:k").await.expect("its own keys");
     guard.extend().await.expect("without SCRIPT LOAD, by EVAL");
     guard.release().await;
@@ -82,10 +65,7 @@ async fn a_user_with_only_the_rights_that_a_lock_needs_can_lock() {
 async fn a_database_number_in_the_url_is_selected() {
     let servers = RedisServers::spawn(1).unwrap();
     let server = servers.get(0);
-    let redlock = trusting([format!("{}/3", server.url())])
-        .build()
-        .await
-        .unwrap();
+    let redlock = built(trusting([format!("{}/3", server.url())])).await;
     let _guard = redlock.lock("k").await.unwrap();
     assert!(Cli::of(server).get("k").is_none());
     assert!(Cli::of(server).with(&["-n", "3"]).get("k").is_some());
@@ -103,9 +83,8 @@ async fn a_missing_database_and_a_server_that_is_not_redis_are_misconfigurations
     let url = format!("redis://{}", stranger.local_addr().unwrap());
     let answer = thread::spawn(move || {
         let (mut stream, _) = stranger.accept().unwrap();
-        stream
-            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            .unwrap();
+        let refusal = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+        stream.write_all(refusal).unwrap();
         stream.read_to_end(&mut Vec::new())
     });
     let error = trusting([url]).build().await.unwrap_err().to_string();
@@ -129,12 +108,10 @@ async fn busy_servers_do_not_prevent_the_start() {
         }
         let urls = servers.urls().into_iter().map(|url| url + database);
         let redlock = trusting(urls).build().await.expect("it starts");
-        match redlock.try_lock("k").await {
-            Ok(guard) => assert!(busy == 1 && guard.is_valid()),
-            Err(error) => assert!(
-                busy == 3 && matches!(error, LockError::NoQuorum(_)),
-                "{error}"
-            ),
+        let outcome = redlock.try_lock("k").await;
+        match busy {
+            1 => assert!(outcome.unwrap().is_valid()),
+            _ => _ = assert_refused!(outcome, LockError::NoQuorum(_)),
         }
         for server in servers.iter().take(busy) {
             assert_eq!(Cli::of(server).run(&["SCRIPT", "KILL"]), "OK");
@@ -149,8 +126,7 @@ async fn busy_servers_do_not_prevent_the_start() {
 
 #[tokio::test]
 async fn connections_that_were_closed_while_idle_are_replaced_before_they_are_needed() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
     let guard = redlock.lock("k").await.unwrap();
     for server in servers.iter() {
         Cli::of(server).run(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -158,9 +134,8 @@ async fn connections_that_were_closed_while_idle_are_replaced_before_they_are_ne
     eventually("connected again", || {
         // One line belongs to this `redis-cli`. A connection in the list may not have finished its
         // handshake.
-        let clients = |server| Cli::of(server).run(&["CLIENT", "LIST"]).lines().count();
-        let votes = |node: NodeStatus| node.state == NodeState::Voting;
-        servers.iter().all(|server| clients(server) > 1) && redlock.nodes().into_iter().all(votes)
+        let clients = |it| Cli::of(servers.get(it)).run(&["CLIENT", "LIST"]);
+        (0..3).all(|it| clients(it).lines().count() > 1 && votes(&redlock, it))
     })
     .await;
     guard.extend().await.expect("the first request after it");
@@ -170,50 +145,30 @@ async fn connections_that_were_closed_while_idle_are_replaced_before_they_are_ne
 #[tokio::test]
 async fn a_lock_works_over_unix_sockets() {
     let servers = RedisServers::spawn(3).unwrap();
-    let redlock = trusting(servers.iter().map(|it| it.unix_url()))
-        .build()
-        .await
-        .unwrap();
+    let redlock = built(trusting(servers.iter().map(|it| it.unix_url()))).await;
     let guard = redlock.lock("k").await.unwrap();
     guard.extend().await.unwrap();
-    assert_eq!(
-        guard.release().await.outcome,
-        redlock_tokio::ReleaseOutcome::Released
-    );
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
 }
 
 #[tokio::test]
 async fn pools_of_the_caller_lend_one_connection_each_and_keep_working() {
     let servers = RedisServers::spawn(3).unwrap();
-    let pools: Vec<_> = servers
-        .urls()
-        .into_iter()
-        .map(|url| {
-            Config::from_url(url)
-                .create_pool(Some(Runtime::Tokio1))
-                .unwrap()
-        })
-        .collect();
-    let named = pools
-        .iter()
-        .enumerate()
-        .map(|(i, pool)| (format!("pool {i}"), pool.clone()));
-    let redlock = Redlock::builder()
-        .pools(named)
-        .durability(Durability::AssumedForTests)
-        .build()
-        .await
-        .unwrap();
+    let pool = |url| Config::from_url(url).create_pool(Some(Runtime::Tokio1));
+    let pools = servers.urls().into_iter().map(|url| pool(url).unwrap());
+    let pools: Vec<_> = pools.collect();
+    let named = pools.iter().enumerate();
+    let named = named.map(|(i, pool)| (format!("pool {i}"), pool.clone()));
+    let builder = Redlock::builder().pools(named);
+    let redlock = built(builder.durability(Durability::AssumedForTests)).await;
     let guard = redlock.lock("k").await.unwrap();
     guard.extend().await.unwrap();
     for pool in &pools {
         let status = pool.status();
         assert_eq!((status.size, status.available), (1, 0), "one is in use");
         let mut connection = pool.get().await.expect("the pool has more connections");
-        let pong: String = deadpool_redis::redis::cmd("PING")
-            .query_async(&mut connection)
-            .await
-            .unwrap();
+        let ping = deadpool_redis::redis::cmd("PING");
+        let pong: String = ping.query_async(&mut connection).await.unwrap();
         assert_eq!(pong, "PONG");
     }
     servers.get(1).kill();

@@ -17,7 +17,12 @@ use redlock_tokio::{
 };
 use tracing::Level;
 
-use crate::support::{Cli, MS, eventually, log::Log, shards};
+use crate::support::{
+    Cli, MS, eventually,
+    log::Log,
+    shards,
+    states::{all_vote, is_refused, votes, voting},
+};
 
 /// What the servers and the clients of a test agree on, and how often a client asked.
 #[derive(Clone, Default)]
@@ -33,9 +38,8 @@ impl Vault {
         *self.password.lock().unwrap() = password.to_owned();
         for server in servers {
             let secret = format!(">{password}");
-            let user = ["ACL", "SETUSER", "locker", "on", "resetpass", &secret];
-            let rights = ["~*", "&*", "+@all"];
-            assert_eq!(Cli::of(server).run(&[&user[..], &rights].concat()), "OK");
+            let rights = ["on", "resetpass", &secret, "~*", "&*", "+@all"];
+            Cli::of(server).set_locker(&rights);
             Cli::of(server).run(&["CLIENT", "KILL", "USER", "locker"]);
         }
     }
@@ -99,11 +103,8 @@ async fn each_new_connection_has_the_password_of_its_time() {
     assert_eq!(vault.asked(), 3, "once for each connection");
 
     vault.rotate(servers.iter(), "second");
-    eventually("all nodes are connected again", || {
-        let is_voting = |node: &redlock_tokio::NodeStatus| node.state == NodeState::Voting;
-        vault.asked() >= 6 && redlock.nodes().iter().all(is_voting)
-    })
-    .await;
+    let are_back = || vault.asked() >= 6 && (0..3).all(|node| votes(&redlock, node));
+    eventually("all nodes are connected again", are_back).await;
     drop(redlock.lock("k").await.expect("the second password"));
     for server in servers.iter() {
         let user = Cli::of(server).run(&["CLIENT", "LIST"]);
@@ -132,17 +133,15 @@ async fn a_cluster_gets_the_password_of_its_time_from_the_function() {
     }
     let redlock = shards::trusting(shards::nodes(&cluster).credentials(vault.function()));
     let redlock = redlock.build().await.unwrap();
-    shards::all_vote(&redlock).await;
+    all_vote(&redlock).await;
     let guard = redlock.lock("k").await.expect("the first password");
     guard.release().await;
 
     let asked = vault.asked();
     vault.rotate(servers(), "second");
-    eventually("nodes are connected to again", || {
-        vault.asked() >= asked + 3
-    })
-    .await;
-    shards::all_vote(&redlock).await;
+    let are_back = || vault.asked() >= asked + 3;
+    eventually("nodes are connected to again", are_back).await;
+    all_vote(&redlock).await;
     drop(redlock.lock("k").await.expect("the second password"));
 
     let url = cluster.urls()[0].replace("redis://", "redis://u:hunter2@");
@@ -161,10 +160,8 @@ async fn a_lock_is_kept_while_passwords_change() {
     let guard = redlock.lock("k").await.unwrap();
     for round in 1..=5 {
         vault.rotate(servers.iter(), &round.to_string());
-        eventually("all nodes are connected again", || {
-            vault.asked() >= 3 * (round + 1)
-        })
-        .await;
+        let are_back = || vault.asked() >= 3 * (round + 1);
+        eventually("all nodes are connected again", are_back).await;
         // Time for a renewal. The rounds together are longer than the ttl.
         tokio::time::sleep(MS(2000)).await;
     }
@@ -199,10 +196,7 @@ async fn a_node_without_credentials_has_a_typed_error_and_recovers() {
     assert!(state.to_string().starts_with("no credentials: "), "{state}");
     drop(redlock.lock("k").await.expect("two of three"));
 
-    eventually("the node is connected", || {
-        redlock.nodes()[2].state == NodeState::Voting
-    })
-    .await;
+    voting(&redlock, 2).await;
     assert_eq!(calls.load(SeqCst), 5, "four failures, one of them a panic");
 }
 
@@ -243,31 +237,21 @@ async fn no_log_has_a_password() {
     // The server refuses the next password.
     *vault.password.lock().unwrap() = format!("{SECRET}-wrong");
     Cli::of(servers.get(0)).run(&["CLIENT", "KILL", "USER", "locker"]);
-    eventually("the node refuses the client", || {
-        matches!(redlock.nodes()[0].state, NodeState::Refused(_))
-    })
-    .await;
+    let is_refused = || is_refused(&redlock, 0);
+    eventually("the node refuses the client", is_refused).await;
     let error = redlock.lock("k").wait(MS(0)).await.unwrap_err();
     let text = format!("{}{error}{error:?}{:?}", log.text(), redlock.nodes());
-    assert!(
-        text.contains("WRONGPASS") || text.contains("invalid username"),
-        "{text}"
-    );
+    let says_why = text.contains("WRONGPASS") || text.contains("invalid username");
+    assert!(says_why, "{text}");
     assert!(!text.contains(SECRET), "{text}");
 }
 
 #[test]
 fn credentials_in_the_url_and_by_a_function_are_refused() {
     let ask = async || Ok::<_, io::Error>(Credentials::new("locker", "hunter2"));
-    for url in [
-        "redis://user@host",
-        "redis://:hunter2@host",
-        "redis://u:hunter2@host",
-    ] {
-        let error = RedisNode::builder(url)
-            .credentials(ask)
-            .build()
-            .unwrap_err();
+    for user in ["user", ":hunter2", "u:hunter2"] {
+        let builder = RedisNode::builder(&format!("redis://{user}@host"));
+        let error = builder.credentials(ask).build().unwrap_err();
         assert_eq!(error, RedisNodeError::TwoCredentials);
         assert!(!format!("{error} {error:?}").contains("hunter2"));
     }

@@ -9,7 +9,7 @@ use redlock_tokio::{
 
 use crate::support::{
     Cli, MS, eventually,
-    in_memory::{all_empty, five_nodes_and_lock, over, three_nodes},
+    in_memory::{all_empty, five_nodes_and_lock, over, set_down, three_nodes},
 };
 
 /// What the default drift takes off a validity: a hundredth of the ttl and 2 ms.
@@ -65,9 +65,7 @@ async fn renewal_keeps_what_an_extension_has_gained() {
     guard.extend_for(MS(8000)).await.unwrap();
     tokio::time::sleep(MS(4000)).await;
     assert_eq!(guard.remaining(), validity(MS(8000)) - MS(4000));
-    for node in &nodes {
-        node.set_down(true);
-    }
+    set_down(&nodes, true);
     tokio::time::sleep(validity(MS(4000)) - MS(100)).await;
     assert!(guard.is_valid());
     assert!(nodes.iter().all(|it| it.contains("k")));

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use redlock_tokio::{FencingToken, MemoryNode, Redlock, test_util::RedisServers};
 
-use crate::support::{Cli, MS, eventually, in_memory::over, waiting_at};
+use crate::{
+    fleet::fleet,
+    support::{Cli, MS, eventually, in_memory::over, waiting_at},
+};
 
 fn number(token: Option<FencingToken>) -> u64 {
     token.expect("a fenced lock").get()
@@ -40,8 +43,7 @@ async fn tokens_grow_on_real_servers() {
 
 #[tokio::test]
 async fn tokens_grow_beyond_counters_that_are_ahead_of_the_wall_clock() {
-    let servers = RedisServers::spawn(5).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(5).await;
     let ahead = 8_000_000_000_000_000_u64; // the year 2223, in microseconds
     for (index, server) in servers.iter().enumerate() {
         let counter = ahead + 10 * index as u64;
@@ -61,8 +63,7 @@ async fn tokens_grow_beyond_counters_that_are_ahead_of_the_wall_clock() {
 
 #[tokio::test]
 async fn a_counter_that_is_no_number_is_no_vote() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
     Cli::of(servers.get(0)).set("redlock:fence:{k}", "rubbish");
     assert!(
         redlock.try_lock("k").await.is_ok(),
@@ -99,8 +100,7 @@ async fn tokens_grow_in_memory_even_when_a_minority_forgets() {
 /// of later ones.
 #[tokio::test]
 async fn one_token_is_ordered_for_each_of_several_keys() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
     let ahead = 8_000_000_000_000_000_u64; // the year 2223, in microseconds
     for server in servers.iter() {
         Cli::of(server).set("redlock:fence:{b}", &ahead.to_string());
@@ -176,8 +176,7 @@ async fn several_keys_are_set_together() {
 /// A node that has lost the keys and their counters gets both again.
 #[tokio::test]
 async fn the_counters_of_several_keys_come_back_with_the_keys() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
     let guard = redlock.lock_all(["a", "b"]).fenced().await.unwrap();
     let token = Some(number(guard.fencing_token()).to_string());
     let node = Cli::of(servers.get(0));

@@ -150,8 +150,7 @@ async fn large_counters_are_compared_exactly() {
         assert_eq!(guard.fencing_token().unwrap().get(), expected);
         guard.release().await;
     }
-    let error = redlock.lock("k").fenced().await.unwrap_err();
-    assert!(matches!(error, LockError::FenceExhausted), "{error}");
+    assert_refused!(redlock.lock("k").fenced().await, LockError::FenceExhausted);
 }
 
 #[tokio::test]

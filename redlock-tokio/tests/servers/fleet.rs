@@ -6,6 +6,13 @@ use redlock_tokio::{Redlock, test_util::RedisServers};
 
 use crate::support::MS;
 
+/// Starts servers, and connects some clients to them.
+pub(crate) async fn fleet<const N: usize>(count: usize) -> (RedisServers, [Redlock; N]) {
+    let servers = RedisServers::spawn(count).unwrap();
+    let clients = clients(&servers).await;
+    (servers, clients)
+}
+
 pub(crate) async fn clients<const N: usize>(servers: &RedisServers) -> [Redlock; N] {
     let mut clients = Vec::new();
     for _ in 0..N {

@@ -1,6 +1,10 @@
 //! Locks over real servers: what they promise, the [fault matrix](faults), [Sentinel groups and clusters](topologies), and
 //! the [kit](kit) that starts the servers.
 
+#[macro_use]
+#[path = "../support/refused.rs"]
+mod refused;
+
 mod acquisitions;
 mod connecting;
 mod credentials;

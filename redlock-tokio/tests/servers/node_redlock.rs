@@ -10,6 +10,7 @@ use redlock_tokio::{Key, LockError, test_util::RedisServers};
 use tokio::time::sleep;
 
 use crate::{
+    fleet::fleet,
     packages,
     support::{Cli, MS, eventually},
 };
@@ -61,8 +62,7 @@ fn values(servers: &RedisServers, key: &str) -> Vec<Option<String>> {
 
 #[tokio::test]
 async fn retries_leave_keys_with_which_nobody_gets_a_majority() {
-    let servers = RedisServers::spawn(5).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(5).await;
     let clis: Vec<_> = servers.iter().map(Cli::of).collect();
     clis[2..]
         .iter()
@@ -91,8 +91,7 @@ async fn retries_leave_keys_with_which_nobody_gets_a_majority() {
     leaves_keys_on(5).await;
 
     // The other client is gone, and nobody holds the lock.
-    let error = redlock.try_lock("k").await.unwrap_err();
-    assert!(matches!(error, LockError::Contended(_)), "{error}");
+    assert_refused!(redlock.try_lock("k").await, LockError::Contended(_));
     assert_eq!(clis[0].get("acquired"), None);
 }
 

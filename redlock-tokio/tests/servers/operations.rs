@@ -5,12 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::join_all;
 use redlock_tokio::{
     Hold, Holder, LockError, LockOptions, MemoryNode, Redlock, RedlockBuilder, Ttl, Verdict,
     test_util::RedisServers,
 };
 
-use crate::support::{Cli, MS, eventually};
+use crate::{
+    fleet::fleet,
+    support::{Cli, MS, acquired, assert_says, built, eventually},
+};
 
 fn labelled(builder: RedlockBuilder, label: &str) -> RedlockBuilder {
     builder.client_label(label).wait(Duration::from_secs(20))
@@ -66,10 +70,7 @@ async fn seen_by([one, two, three]: [Redlock; 3]) -> Vec<String> {
     let writer = writing.await.unwrap().unwrap();
     seen.push(verdict(&two, "catalogue").await);
     let exports = two.semaphore("exports", 3);
-    let permits = [
-        exports.acquire().await.unwrap(),
-        exports.acquire().await.unwrap(),
-    ];
+    let permits = acquired([exports.acquire(), exports.acquire()]).await;
     let inspection = one.inspect("exports").await.unwrap();
     let of = |slot| inspection.permits().get(&slot).map(said);
     let slots = permits.each_ref().map(|permit| of(permit.slot().unwrap()));
@@ -84,12 +85,9 @@ async fn seen_by([one, two, three]: [Redlock; 3]) -> Vec<String> {
 
 /// Three clients of the same nodes, each with a label.
 async fn three(nodes: impl Fn() -> RedlockBuilder) -> [Redlock; 3] {
-    let client = async |label| labelled(nodes(), label).build().await.unwrap();
-    [
-        client("web-1").await,
-        client("web-2").await,
-        client("web-3").await,
-    ]
+    let client = |label| built(labelled(nodes(), label));
+    let clients = join_all(["web-1", "web-2", "web-3"].map(client)).await;
+    clients.try_into().expect("three")
 }
 
 #[tokio::test]
@@ -114,12 +112,7 @@ async fn inspections_show_who_holds_what_alike_on_servers_and_in_memory() {
 #[tokio::test]
 async fn an_inspection_tells_what_is_no_lock_and_what_it_cannot_tell() {
     let servers = RedisServers::spawn(5).unwrap();
-    let redlock = servers
-        .builder()
-        .node_timeout(MS(200))
-        .build()
-        .await
-        .unwrap();
+    let redlock = built(servers.builder().node_timeout(MS(200))).await;
     let clis: Vec<_> = servers.iter().map(Cli::of).collect();
     for cli in &clis {
         cli.run(&["SET", "endless", "another library"]);
@@ -127,18 +120,12 @@ async fn an_inspection_tells_what_is_no_lock_and_what_it_cannot_tell() {
         cli.run(&["SET", "foreign", "another library", "PX", "60000"]);
     }
     for (number, cli) in clis.iter().enumerate() {
-        cli.run(&[
-            "SET",
-            "split",
-            &format!("client {}", number % 3),
-            "PX",
-            "60000",
-        ]);
+        let client = format!("client {}", number % 3);
+        cli.run(&["SET", "split", &client, "PX", "60000"]);
     }
-    let minority = &clis[..2];
-    minority
-        .iter()
-        .for_each(|it| _ = it.run(&["SET", "rest", "late", "PX", "60000"]));
+    for cli in &clis[..2] {
+        cli.run(&["SET", "rest", "late", "PX", "60000"]);
+    }
     let not_a_lock = Verdict::NotALock.to_string();
     assert_eq!(verdict(&redlock, "endless").await, not_a_lock);
     assert_eq!(verdict(&redlock, "list").await, not_a_lock);
@@ -164,8 +151,7 @@ async fn an_inspection_tells_what_is_no_lock_and_what_it_cannot_tell() {
 #[tokio::test]
 async fn force_unlock_frees_what_was_inspected_and_nothing_else() {
     let servers = RedisServers::spawn(3).unwrap();
-    let [one, two] = ["web-1", "web-2"].map(|label| labelled(servers.builder(), label).build());
-    let (one, two) = (one.await.unwrap(), two.await.unwrap());
+    let [one, two, _] = three(|| servers.builder()).await;
     let hung = one.lock("order:42").await.unwrap();
     let other = one.lock("order:43").await.unwrap();
     let inspection = two.inspect("order:42").await.unwrap();
@@ -177,18 +163,15 @@ async fn force_unlock_frees_what_was_inspected_and_nothing_else() {
     assert!(other.extend().await.is_ok(), "another key");
     // The inspection is out of date now: the lock is another's.
     let report = two.force_unlock(&inspection).await;
-    assert!(
-        report.nodes.iter().all(|it| it.deleted == Ok(0)),
-        "{report}"
-    );
+    let is_left_alone = report.nodes.iter().all(|it| it.deleted == Ok(0));
+    assert!(is_left_alone, "{report}");
     assert!(next.extend().await.is_ok());
 }
 
 #[tokio::test]
 async fn force_unlock_frees_single_readers_and_permits() {
     let servers = RedisServers::spawn(3).unwrap();
-    let [one, two] = ["web-1", "web-2"].map(|label| labelled(servers.builder(), label).build());
-    let (one, two) = (one.await.unwrap(), two.await.unwrap());
+    let [one, two, _] = three(|| servers.builder()).await;
     let hung = one.rw_lock("catalogue").read().await.unwrap();
     let works = two.rw_lock("catalogue").read().await.unwrap();
     let mut inspection = two.inspect("catalogue").await.unwrap();
@@ -199,10 +182,7 @@ async fn force_unlock_frees_single_readers_and_permits() {
     assert!(works.extend().await.is_ok());
 
     let exports = one.semaphore("exports", 2);
-    let permits = [
-        exports.acquire().await.unwrap(),
-        exports.acquire().await.unwrap(),
-    ];
+    let permits = acquired([exports.acquire(), exports.acquire()]).await;
     let mut inspection = two.inspect("exports").await.unwrap();
     let first = permits[0].value();
     inspection.retain(|holder| holder.value() == first.as_bytes());
@@ -218,11 +198,9 @@ async fn force_unlock_frees_single_readers_and_permits() {
 #[tokio::test]
 async fn a_node_that_hangs_is_owed_a_forced_release() {
     let servers = RedisServers::spawn(3).unwrap();
-    let [one, two] = ["web-1", "web-2"].map(|label| {
-        let builder = labelled(servers.builder(), label).node_timeout(MS(200));
-        builder.options(LockOptions::new().no_renewal()).build()
-    });
-    let (one, two) = (one.await.unwrap(), two.await.unwrap());
+    let impatient = || servers.builder().node_timeout(MS(200));
+    let unrenewed = LockOptions::new().no_renewal();
+    let [one, two, _] = three(|| impatient().options(unrenewed)).await;
     let _hung = one.lock("order:42").await.unwrap();
     let cli = Cli::of(servers.get(0));
     eventually("it is on all nodes", || cli.get("order:42").is_some()).await;
@@ -238,8 +216,7 @@ async fn a_node_that_hangs_is_owed_a_forced_release() {
 #[tokio::test]
 async fn an_error_names_the_client_that_has_the_lock() {
     let servers = RedisServers::spawn(3).unwrap();
-    let [one, two] = ["web-1", "web-2"].map(|label| labelled(servers.builder(), label).build());
-    let (one, two) = (one.await.unwrap(), two.await.unwrap());
+    let [one, two, _] = three(|| servers.builder()).await;
     let _held = one.lock("order:42").await.unwrap();
     let requests = [
         two.lock("order:42"),
@@ -254,33 +231,25 @@ async fn an_error_names_the_client_that_has_the_lock() {
         let taken_by = attempts.taken_by.as_ref().expect("it has looked");
         assert_eq!(taken_by.holder.label(), Some("web-1"));
         assert!(taken_by.remaining > Some(Duration::from_secs(5)));
-        let text = error.to_string();
-        assert!(text.contains("held by web-1 for another"), "{text}");
+        assert_says(&error, "held by web-1 for another");
     }
     let error = two.lock("order:42").wait(Duration::ZERO).await.unwrap_err();
-    assert!(
-        error.attempts().unwrap().taken_by.is_none(),
-        "it has not looked"
-    );
+    let taken_by = &error.attempts().unwrap().taken_by;
+    assert!(taken_by.is_none(), "it has not looked");
     for server in servers.iter() {
         assert_eq!(Cli::of(server).run(&["SET", "job", "nightly"]), "OK");
     }
     let error = two.lock("job").wait(MS(300)).await.unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("held by nightly, without an end"), "{text}");
+    assert_says(&error, "held by nightly, without an end");
     let taken_by = error.attempts().and_then(|it| it.taken_by.as_ref());
     assert_eq!(taken_by.expect("it has looked").remaining, None);
 }
 
 #[tokio::test]
 async fn what_this_process_holds_is_listed() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (_servers, [redlock]) = fleet(3).await;
     assert!(redlock.held().is_empty());
-    let order = redlock
-        .lock("order:42")
-        .options(LockOptions::new().label("payment"));
-    let order = order.await.unwrap();
+    let order = redlock.lock("order:42").label("payment").await.unwrap();
     let permit = redlock.semaphore("exports", 2).acquire().await.unwrap();
     let reader = redlock.rw_lock("catalogue").read().await.unwrap();
     let waiting = [(); 2].map(|()| tokio::spawn(redlock.lock("order:42").into_future()));
@@ -320,11 +289,8 @@ async fn a_client_without_a_label_sets_tokens_alone() {
     assert_eq!(value, guard.value().into_bytes());
     drop(guard);
     // Not a label: it could garble a terminal.
-    node.insert(
-        "k",
-        format!("{}@a\u{1b}[2J", "0".repeat(40)),
-        Ttl::new(MS(1000)).unwrap(),
-    );
+    let value = format!("{}@a\u{1b}[2J", "0".repeat(40));
+    node.insert("k", value, Ttl::new(MS(1000)).unwrap());
     let inspection = redlock.inspect("k").await.unwrap();
     assert!(!inspection.to_string().contains('\u{1b}'), "{inspection}");
 }

@@ -7,18 +7,17 @@ use std::{
 
 use futures::future::join_all;
 use redlock_tokio::{
-    Durability, LockError, LockOptions, NodeState, Redlock,
+    Durability, LockError, LockOptions, Redlock,
     test_util::{RedisServer, RedisServers},
 };
 
-use crate::support::{MS, eventually, kinds::KINDS};
+use crate::support::{MS, kinds::KINDS, states::all_vote};
 
 /// Returns how long after the beginning of the outage each kind of request is refused.
 async fn refusals(redlock: &Redlock) -> Vec<Duration> {
     let begin = Instant::now();
     let requests = KINDS.iter().map(async |kind| {
-        let error = (kind.lock)(redlock).await.unwrap_err();
-        assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+        assert_refused!((kind.lock)(redlock).await, LockError::NoQuorum(_));
         begin.elapsed()
     });
     join_all(requests).await
@@ -33,13 +32,9 @@ async fn the_first_requests_of_an_outage_are_refused_once_connecting_has_failed(
     let builder = builder.options(LockOptions::new().fail_fast());
     let redlock = builder.node_timeout(MS(50)).build().await.unwrap();
     type Change = fn(&RedisServer);
+    let restart: Change = |it| it.restart().unwrap();
     let outages: [(_, Change, Change, _); 2] = [
-        (
-            "kill -9",
-            RedisServer::kill,
-            |it| it.restart().unwrap(),
-            MS(1000),
-        ),
+        ("kill -9", RedisServer::kill, restart, MS(1000)),
         // A server that hangs has a second before it is connected to again.
         ("SIGSTOP", RedisServer::freeze, RedisServer::thaw, MS(2500)),
     ];
@@ -52,11 +47,7 @@ async fn the_first_requests_of_an_outage_are_refused_once_connecting_has_failed(
                 *longest = time.max(*longest);
             }
             down().for_each(end);
-            eventually("all nodes vote", || {
-                let nodes = redlock.nodes();
-                nodes.iter().all(|it| it.state == NodeState::Voting)
-            })
-            .await;
+            all_vote(&redlock).await;
         }
         for (kind, longest) in KINDS.iter().zip(longest) {
             println!("{name}, {}: {longest:?}", kind.name);

@@ -24,7 +24,11 @@ use tokio::{
     time::timeout,
 };
 
-use crate::support::{Cli, MS, eventually, log::Log};
+use crate::support::{
+    Cli, MS, built, eventually,
+    log::Log,
+    states::{state, votes, voting},
+};
 
 /// What a test sees of the connections of one node.
 #[derive(Clone, Default)]
@@ -109,10 +113,8 @@ where
 
 /// A node over a pool of the user, which may have messages.
 fn pooled(server: &RedisServer, has_messages: bool) -> RedisNode {
-    let (url, messages) = (
-        format!("{}?protocol=resp3", server.url()),
-        PoolMessages::new(),
-    );
+    let url = format!("{}?protocol=resp3", server.url());
+    let messages = PoolMessages::new();
     let name = server.address().to_string();
     if has_messages {
         let manager = Manager::new_with_config(url, messages.config()).unwrap();
@@ -151,10 +153,8 @@ async fn free_while_waiting(
     nodes.iter().for_each(|node| node.set("k", "foreign"));
     let waiting = redlock.lock("k").wait(MS(60_000)).options(options);
     let waiting = tokio::spawn(waiting.into_future());
-    eventually("the key is probed", || {
-        nodes.iter().all(|node| node.calls("pttl") >= probes)
-    })
-    .await;
+    let are_probed = || nodes.iter().all(|node| node.calls("pttl") >= probes);
+    eventually("the key is probed", are_probed).await;
     for node in &nodes {
         assert_eq!(node.run(&["DEL", "k"]), "1");
     }
@@ -168,11 +168,8 @@ async fn messages_over_own_streams_wake_the_waiter() {
     let (log, _logging) = Log::start();
     let servers = RedisServers::spawn(3).unwrap();
     let seen: [Seen; 3] = Default::default();
-    let nodes = servers
-        .iter()
-        .zip(&seen)
-        .map(|(it, seen)| tunnelled(it, "", seen));
-    let redlock = over(nodes).build().await.unwrap();
+    let nodes = servers.iter().zip(&seen);
+    let redlock = built(over(nodes.map(|(it, seen)| tunnelled(it, "", seen)))).await;
     free_while_waiting(&servers, &redlock, seldom(), 1).await;
     let count = |seen: &Seen| seen.invalidations.load(SeqCst);
     assert!(seen.iter().map(count).sum::<usize>() >= 2, "a majority");
@@ -235,6 +232,7 @@ async fn a_function_that_fails_or_hangs_costs_one_node_and_recovers() {
     let others = [1, 2].map(|it| tunnelled(servers.get(it), "", &Seen::default()));
     let nodes = others.into_iter().chain([sick]);
     let redlock = over(nodes).connect_timeout(MS(500)).build().await.unwrap();
+    let patience = Duration::from_secs(4);
     for words in [
         "the tunnel is closed",
         "panicked",
@@ -242,24 +240,15 @@ async fn a_function_that_fails_or_hangs_costs_one_node_and_recovers() {
     ] {
         let start = Instant::now();
         drop(redlock.lock("k").await.expect("two of three"));
-        assert!(
-            start.elapsed() < Duration::from_secs(4),
-            "no one waits for it"
-        );
-        eventually(words, || {
-            let NodeState::Reconnecting(NodeError::Unreachable(text)) = &redlock.nodes()[2].state
-            else {
-                return false;
-            };
-            text.contains(words)
-        })
-        .await;
+        assert!(start.elapsed() < patience, "no one waits for it");
+        let says_so = || match state(&redlock, 2) {
+            NodeState::Reconnecting(NodeError::Unreachable(text)) => text.contains(words),
+            _ => false,
+        };
+        eventually(words, says_so).await;
     }
     is_well.store(true, SeqCst);
-    eventually("the node votes", || {
-        redlock.nodes()[2].state == NodeState::Voting
-    })
-    .await;
+    voting(&redlock, 2).await;
 }
 
 /// Credentials come from the URL, or from a function for each connection.
@@ -276,9 +265,8 @@ async fn own_streams_authenticate() {
         let url = url.replace("redis://", &format!("redis://:{password}@"));
         over_streams(&url, open.clone())
     };
-    let error = over([with("hunter2")]).build().await.unwrap_err();
-    let text = error.to_string();
-    assert!(matches!(error, BuildError::Refused { .. }), "{error:?}");
+    let outcome = over([with("hunter2")]).build().await;
+    let text = assert_refused!(outcome, BuildError::Refused { .. }).to_string();
     assert!(text.contains("invalid username-password"), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
 
@@ -296,13 +284,8 @@ async fn own_streams_authenticate() {
 #[test]
 fn a_stream_for_a_url_with_tls_is_refused() {
     let open = async || Counting::connect("localhost:1", &Seen::default()).await;
-    let node = RedisNode::builder("rediss://localhost")
-        .stream(open)
-        .build();
-    assert!(
-        matches!(node, Err(RedisNodeError::TlsOverStream)),
-        "{node:?}"
-    );
+    let node = RedisNode::builder("rediss://localhost").stream(open);
+    assert_refused!(node.build(), RedisNodeError::TlsOverStream);
 }
 
 fn impatient(nodes: impl IntoIterator<Item = RedisNode>) -> RedlockBuilder {
@@ -321,10 +304,7 @@ async fn a_silent_server_is_given_up_by_closing_the_stream() {
     redlock.lock("k").wait(MS(300)).await.unwrap_err();
     eventually("the stream is closed", || seen.closed.load(SeqCst) >= 1).await;
     servers.get(0).thaw();
-    eventually("the node votes", || {
-        redlock.nodes()[0].state == NodeState::Voting
-    })
-    .await;
+    voting(&redlock, 0).await;
     drop(redlock.lock("k").await.expect("a lock over a new stream"));
 }
 
@@ -341,11 +321,8 @@ async fn a_restarted_server_gets_a_new_connection() {
             server.restart().unwrap();
         }
         eventually("both vote again, over new connections", || {
-            let votes = redlock
-                .nodes()
-                .iter()
-                .all(|it| it.state == NodeState::Voting);
-            votes && servers.iter().all(|it| Cli::of(it).connections() > 1)
+            let is_connected = |it| Cli::of(servers.get(it)).connections() > 1;
+            (0..2).all(|it| votes(&redlock, it) && is_connected(it))
         })
         .await;
         drop(redlock.lock("k").await.expect("a lock"));

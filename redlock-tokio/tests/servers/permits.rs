@@ -9,19 +9,15 @@ use redlock_tokio::{Acquisition, Redlock, test_util::RedisServers};
 use tokio::task::JoinSet;
 
 use crate::{
-    fleet::{clients, restart_each},
-    support::{Cli, MS, eventually, waiting_at},
+    fleet::{fleet, restart_each},
+    support::{Cli, MS, acquired, eventually, waiting_at},
 };
 
 #[tokio::test]
 async fn permits_are_keys_of_their_own_that_a_server_shows() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let [redlock] = clients(&servers).await;
+    let (servers, [redlock]) = fleet(3).await;
     let exports = redlock.semaphore("exports", 2);
-    let permits = [
-        exports.acquire().await.unwrap(),
-        exports.acquire().await.unwrap(),
-    ];
+    let permits = acquired([exports.acquire(), exports.acquire()]).await;
     let cli = Cli::of(servers.get(0));
     for permit in &permits {
         let key = format!("exports:slot:{}", permit.slot().unwrap());
@@ -39,17 +35,13 @@ async fn permits_are_keys_of_their_own_that_a_server_shows() {
 /// Where a slot is free that the first attempt has not asked for, a look and another attempt find it.
 #[tokio::test]
 async fn an_attempt_at_a_taken_slot_is_followed_by_one_at_a_free_slot() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let [one, other] = clients(&servers).await;
+    let (_servers, [one, other]) = fleet(3).await;
     let mut attempts = BTreeMap::<u32, usize>::new();
     for round in 0..20 {
         let key = format!("exports-{round}");
         let held = one.semaphore(&key, 2).acquire().await.unwrap();
-        let second = other
-            .semaphore(&key, 2)
-            .try_acquire()
-            .await
-            .expect("one is free");
+        let second = other.semaphore(&key, 2).try_acquire().await;
+        let second = second.expect("one is free");
         assert_ne!(second.slot(), held.slot());
         if let Acquisition::Granted { attempts: made, .. } = second.acquisition() {
             *attempts.entry(made).or_default() += 1;
@@ -60,17 +52,11 @@ async fn an_attempt_at_a_taken_slot_is_followed_by_one_at_a_free_slot() {
 
 #[tokio::test]
 async fn a_waiter_is_notified_of_any_slot_that_becomes_free() {
-    let servers = RedisServers::spawn(5).unwrap();
-    let [holder, waiter] = clients(&servers).await;
-    let (ours, theirs) = (
-        holder.semaphore("exports", 3),
-        waiter.semaphore("exports", 3),
-    );
+    let (servers, [holder, waiter]) = fleet(5).await;
+    let [ours, theirs] = [holder, waiter].map(|it| it.semaphore("exports", 3));
     let nodes: Vec<_> = servers.iter().map(Cli::of).collect();
-    let mut held = Vec::new();
-    for _ in 0..3 {
-        held.push(ours.acquire().await.unwrap());
-    }
+    let held = acquired([(); 3].map(|()| ours.acquire())).await;
+    let mut held = Vec::from(held);
     for _ in 0..10 {
         let waiting = waiting_at(&nodes, theirs.acquire()).await;
         let freed = held.swap_remove(0);

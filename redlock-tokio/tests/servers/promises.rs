@@ -12,7 +12,10 @@ use std::{
 use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome, test_util::RedisServers};
 use tokio::task::JoinSet;
 
-use crate::support::{self, Cli, MS, eventually, in_memory::settle, trusting};
+use crate::{
+    fleet::fleet,
+    support::{self, Cli, MS, eventually, in_memory::settle, trusting},
+};
 
 async fn five() -> (RedisServers, Redlock) {
     let servers = RedisServers::spawn(5).expect("five servers");
@@ -25,17 +28,10 @@ async fn a_lock_is_held_and_released_on_all_five_nodes() {
     let (servers, redlock) = five().await;
     let guard = redlock.lock("k").await.unwrap();
     let token = guard.value();
-    eventually("the key is on every node", || {
-        servers
-            .iter()
-            .all(|it| Cli::of(it).get("k").as_deref() == Some(&token))
-    })
-    .await;
+    let having = |token| servers.iter().all(|it| Cli::of(it).get("k") == token);
+    eventually("the key is on every node", || having(Some(token.clone()))).await;
     drop(guard);
-    eventually("the key is gone from every node", || {
-        servers.iter().all(|it| Cli::of(it).get("k").is_none())
-    })
-    .await;
+    eventually("the key is gone from every node", || having(None)).await;
 }
 
 #[tokio::test]
@@ -62,8 +58,7 @@ async fn a_lock_that_is_released_later_outlives_its_process() {
         println!("{}", support::READY);
         return pending().await;
     }
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
     let mut process = support::in_another_process(TEST, &servers.urls().join(","));
     process.kill().unwrap();
     process.wait().unwrap();
@@ -80,10 +75,7 @@ async fn a_lock_is_held_with_two_of_five_nodes_killed() {
     let before = redlock.lock("before").await.unwrap();
     servers.get(1).kill();
     servers.get(3).kill();
-    let after = redlock
-        .lock("after")
-        .await
-        .expect("three of five are a majority");
+    let after = redlock.lock("after").await.expect("three of five vote");
     before.extend().await.expect("three of five extend");
     assert!(before.is_valid() && after.is_valid());
 }
@@ -119,10 +111,8 @@ async fn a_frozen_minority_costs_nothing_and_gets_its_releases_when_it_is_back()
     assert!(started.elapsed() >= MS(1000));
     servers.get(2).thaw();
     frozen.iter().for_each(|it| it.thaw());
-    eventually("no key is left, not even on the thawed nodes", || {
-        servers.iter().all(|it| Cli::of(it).get("k").is_none())
-    })
-    .await;
+    let is_gone = || servers.iter().all(|it| Cli::of(it).get("k").is_none());
+    eventually("no key is left, not even on the thawed nodes", is_gone).await;
     assert_eq!(redlock.shutdown().await.abandoned, 0);
 }
 
@@ -213,12 +203,9 @@ async fn a_foreign_key_on_a_majority_prevents_the_lock_and_is_left_alone() {
     for cli in foreign {
         assert_eq!(cli.get("k").as_deref(), Some("foreign"));
     }
-    eventually("our own keys are gone", || {
-        [2, 3]
-            .iter()
-            .all(|&it| Cli::of(servers.get(it)).get("k").is_none())
-    })
-    .await;
+    let ours = [2, 3].map(|index| Cli::of(servers.get(index)));
+    let are_gone = || ours.iter().all(|it| it.get("k").is_none());
+    eventually("our own keys are gone", are_gone).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

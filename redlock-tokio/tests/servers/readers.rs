@@ -6,14 +6,13 @@ use redlock_tokio::{LockOptions, Redlock, test_util::RedisServers};
 use tokio::task::JoinSet;
 
 use crate::{
-    fleet::{clients, restart_each},
+    fleet::{clients, fleet, restart_each},
     support::{Cli, MS, eventually},
 };
 
 #[tokio::test]
 async fn a_server_shows_the_readers_of_a_key() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let [one, other] = clients(&servers).await;
+    let (servers, [one, other]) = fleet(3).await;
     let readers = [
         one.rw_lock("catalogue").read().await.unwrap(),
         other.rw_lock("catalogue").read().await.unwrap(),
@@ -58,8 +57,7 @@ async fn the_commands_of_readers_and_writers() {
 /// Servers notify a writer of the last reader that leaves, and a reader of the writer.
 #[tokio::test]
 async fn those_that_wait_are_notified() {
-    let servers = RedisServers::spawn(5).unwrap();
-    let [one, other] = clients(&servers).await;
+    let (_servers, [one, other]) = fleet(5).await;
     let (ours, theirs) = (one.rw_lock("catalogue"), other.rw_lock("catalogue"));
     let mut waits = Vec::new();
     for _ in 0..5 {
@@ -115,8 +113,7 @@ async fn readers_and_writers_over_resp2() {
 /// A mark lives for up to two seconds. Readers do not wait for its end.
 #[tokio::test]
 async fn readers_are_notified_of_a_writer_that_gives_up() {
-    let servers = RedisServers::spawn(5).unwrap();
-    let [one, other, third] = clients(&servers).await;
+    let (_servers, [one, other, third]) = fleet(5).await;
     let held = one.rw_lock("catalogue").read().await.unwrap();
     let mut waits = Vec::new();
     for _ in 0..3 {
@@ -159,8 +156,7 @@ async fn a_writer_that_gives_up_deletes_no_key_of_readers() {
 /// A server does not notify the connection that has made a change, so those of one process are told by each other.
 #[tokio::test]
 async fn a_plain_lock_and_readers_of_one_process_follow_each_other() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let [redlock] = clients(&servers).await;
+    let (_servers, [redlock]) = fleet(3).await;
     let catalogue = redlock.rw_lock("catalogue");
     let mut waits = Vec::new();
     for _ in 0..3 {
@@ -185,8 +181,7 @@ async fn a_plain_lock_and_readers_of_one_process_follow_each_other() {
 /// The process of a reader ends, while another reader is renewed.
 #[tokio::test]
 async fn a_reader_that_dies_keeps_a_writer_out_for_its_own_ttl() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let [alive, writer] = clients(&servers).await;
+    let (servers, [alive, writer]) = fleet(3).await;
     let urls = servers.urls();
     let dead = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()

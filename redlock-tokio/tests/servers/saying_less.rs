@@ -4,15 +4,17 @@
 use std::time::Duration;
 
 use redlock_tokio::{
-    BuildError, Check, LockOptions, NodeState, Redlock, RedlockBuilder, ReleaseOutcome,
+    BuildError, Check, NodeState, Redlock, RedlockBuilder, ReleaseOutcome,
     test_util::{RedisServers, Sentinels},
 };
 
 use crate::support::{
-    Cli, MS,
+    Cli, MS, assert_says, built,
     disguise::{Disguise, Shape},
     eventually,
     log::Log,
+    states::{all_vote, is_quarantined, state, votes, voting},
+    unrenewed,
 };
 
 /// The longest ttl, which is about the time for which a restarted node has no vote.
@@ -128,11 +130,8 @@ struct Bed {
 impl Bed {
     fn new(shape: Shape) -> Self {
         let servers = RedisServers::spawn(4).unwrap();
-        let disguises = servers
-            .iter()
-            .take(3)
-            .map(|it| Disguise::of(it, shape))
-            .collect();
+        let first = servers.iter().take(3);
+        let disguises = first.map(|it| Disguise::of(it, shape)).collect();
         Self { servers, disguises }
     }
 
@@ -160,11 +159,6 @@ fn builder(urls: &[String]) -> RedlockBuilder {
         .node_timeout(MS(1000))
 }
 
-async fn all_vote(redlock: &Redlock) {
-    let votes = |it: &redlock_tokio::NodeStatus| it.state == NodeState::Voting;
-    eventually("all nodes vote", || redlock.nodes().iter().all(votes)).await;
-}
-
 fn unmet(redlock: &Redlock) -> Vec<Check> {
     let nodes = redlock.nodes();
     assert!(nodes.iter().all(|it| it.unmet == nodes[0].unmet));
@@ -173,12 +167,7 @@ fn unmet(redlock: &Redlock) -> Vec<Check> {
 
 /// Locks one key and several, with a fence and without, extends and releases.
 async fn assert_all_features_work(bed: &Bed, redlock: &Redlock) {
-    let options = || LockOptions::new().no_renewal();
-    let guard = redlock
-        .lock("one")
-        .options(options())
-        .await
-        .expect("one key");
+    let guard = unrenewed(redlock.lock("one")).await;
     guard.extend().await.expect("extended");
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
     let fence = |guard: &redlock_tokio::LockGuard| guard.fencing_token().expect("fenced").get();
@@ -218,20 +207,15 @@ async fn dragonfly_is_refused_until_its_unknown_promotions_are_allowed() {
     assert!(text.contains(expected), "{text}");
 
     let (log, _guard) = Log::start();
-    let redlock = bed.builder().allow_unvetted_nodes().build().await.unwrap();
+    let redlock = built(bed.builder().allow_unvetted_nodes()).await;
     let line = "votes unvetted, since INFO lacks some fields";
     assert_eq!(log.text().matches(line).count(), 3, "{}", log.text());
-    assert!(
-        log.text().contains("missing=\"master_replid2\""),
-        "{}",
-        log.text()
-    );
+    assert_says(&log.text(), "missing=\"master_replid2\"");
     assert_eq!(unmet(&redlock), [Check::Promotion]);
     let server = redlock.nodes()[0].server.clone().expect("it is described");
     assert!(server.run_id.is_none() && server.uptime.is_some() && server.replication.is_some());
     // What the servers do say still counts: they have just started.
-    let state = redlock.nodes()[0].state.clone();
-    assert!(matches!(state, NodeState::Quarantined { .. }), "{state:?}");
+    assert!(is_quarantined(&redlock, 0), "{:?}", redlock.nodes());
     all_vote(&redlock).await;
     assert_all_features_work(&bed, &redlock).await;
 }
@@ -252,22 +236,18 @@ async fn dragonflys_replicas_have_no_vote() {
     let master = bed.servers.get(1).port().to_string();
     let cli = Cli::of(bed.servers.get(0));
     assert_eq!(cli.run(&["REPLICAOF", "127.0.0.1", &master]), "OK");
-    let redlock = bed.builder().allow_unvetted_nodes().build().await.unwrap();
-    let state = redlock.nodes()[0].state.to_string();
-    assert!(
-        state.contains(&format!("a replica of 127.0.0.1:{master}")),
-        "{state}"
-    );
+    let redlock = built(bed.builder().allow_unvetted_nodes()).await;
+    let replica = format!("a replica of 127.0.0.1:{master}");
+    assert_says(&state(&redlock, 0), &replica);
     // Its history is the one of its master, which votes all the same.
-    let master = || redlock.nodes()[1].state == NodeState::Voting;
-    eventually("the master votes", master).await;
+    voting(&redlock, 1).await;
 }
 
 /// Another server takes the place of a node, as a failover behind one address does.
 async fn state_after_a_change_of_server(shape: Shape) -> NodeState {
     let bed = Bed::new(shape);
     let successor = bed.servers.get(3);
-    let redlock = bed.builder().allow_unvetted_nodes().build().await.unwrap();
+    let redlock = built(bed.builder().allow_unvetted_nodes()).await;
     all_vote(&redlock).await;
     bed.disguises[0].hide(successor);
     let cli = Cli::of(successor);
@@ -275,7 +255,7 @@ async fn state_after_a_change_of_server(shape: Shape) -> NodeState {
         cli.connections() > 1 && !matches!(redlock.nodes()[0].state, NodeState::Reconnecting(_))
     })
     .await;
-    redlock.nodes()[0].state.clone()
+    state(&redlock, 0)
 }
 
 #[tokio::test]
@@ -294,12 +274,11 @@ async fn another_server_that_says_nothing_of_its_identity_votes_at_once() {
 #[tokio::test]
 async fn a_restarted_dragonfly_has_no_vote_at_first() {
     let bed = Bed::new(DRAGONFLY);
-    let redlock = bed.builder().allow_unvetted_nodes().build().await.unwrap();
+    let redlock = built(bed.builder().allow_unvetted_nodes()).await;
     all_vote(&redlock).await;
     bed.servers.get(0).restart().unwrap();
-    let state = || redlock.nodes()[0].state.clone();
-    let is_quarantined = || matches!(state(), NodeState::Quarantined { .. });
-    eventually("it has no vote at first", is_quarantined).await;
+    let has_no_vote = || is_quarantined(&redlock, 0);
+    eventually("it has no vote at first", has_no_vote).await;
     all_vote(&redlock).await;
 }
 
@@ -322,12 +301,10 @@ async fn upstash_is_refused_until_its_unknown_role_is_allowed() {
         let text = bed.refusal().await;
         assert!(text.contains(fields), "{text}");
         assert!(text.contains("allow_unvetted_nodes"), "{text}");
-        let redlock = bed.builder().allow_unvetted_nodes().build().await.unwrap();
+        let redlock = built(bed.builder().allow_unvetted_nodes()).await;
         let unmet = unmet(&redlock);
-        assert!(
-            unmet.ends_with(&[Check::Role, Check::Promotion]),
-            "{unmet:?}"
-        );
+        let are_named = unmet.ends_with(&[Check::Role, Check::Promotion]);
+        assert!(are_named, "{unmet:?}");
         assert_eq!(unmet.len(), checks);
         all_vote(&redlock).await;
         assert_all_features_work(&bed, &redlock).await;
@@ -358,26 +335,16 @@ async fn garnet_without_lua_is_refused_by_the_name_of_the_missing_command() {
 async fn a_server_without_an_uptime_waits_once_unless_that_is_allowed() {
     let bed = Bed::new(WITHOUT_UPTIME);
     let (log, _guard) = Log::start();
-    let redlock = bed
-        .builder()
-        .build()
-        .await
-        .expect("its run id shows restarts");
+    let redlock = built(bed.builder()).await; // its run id shows restarts
     assert_eq!(unmet(&redlock), []);
-    assert!(
-        log.text().contains("INFO lacks uptime_in_seconds"),
-        "{}",
-        log.text()
-    );
-    let state = redlock.nodes()[0].state.clone();
-    assert!(matches!(state, NodeState::Quarantined { .. }), "{state:?}");
+    assert_says(&log.text(), "INFO lacks uptime_in_seconds");
+    assert!(is_quarantined(&redlock, 0), "{:?}", redlock.nodes());
     all_vote(&redlock).await;
     // Another client waits again.
-    let second = bed.builder().build().await.unwrap();
-    let state = second.nodes()[0].state.clone();
-    assert!(matches!(state, NodeState::Quarantined { .. }), "{state:?}");
-    let lenient = bed.builder().allow_unvetted_nodes().build().await.unwrap();
-    assert_eq!(lenient.nodes()[0].state, NodeState::Voting);
+    let second = built(bed.builder()).await;
+    assert!(is_quarantined(&second, 0), "{:?}", second.nodes());
+    let lenient = built(bed.builder().allow_unvetted_nodes()).await;
+    assert!(votes(&lenient, 0));
     assert_eq!(unmet(&lenient), [Check::Start]);
     assert_all_features_work(&bed, &redlock).await;
 }
@@ -389,9 +356,7 @@ async fn the_address_of_a_sentinel_is_refused_with_the_way_out() {
     for builder in [builder(&urls), builder(&urls).allow_unvetted_nodes()] {
         let error = builder.build().await.expect_err("it stores no locks");
         let text = error.to_string();
-        assert!(
-            text.contains("a sentinel") && text.contains("redis+sentinel://"),
-            "{text}"
-        );
+        assert_says(&text, "a sentinel");
+        assert_says(&text, "redis+sentinel://");
     }
 }

@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 use redlock_core::Nonce;
 use redlock_tokio::{
     Holder, Key, MemoryNode, NodeError, RedisNode, Token, Ttl,
-    node::{Access, Answer, Command, Node, Operation, Session, Vote},
+    node::{
+        Access::{self, Exclusive, Writer},
+        Answer, Command, Node, Operation, Session, Vote,
+    },
     test_util::{RedisServer, RedisServers},
 };
 
-use crate::support::{Cli, MS, spawn_unprotected};
+use crate::support::{Cli, MS, assert_says, spawn_unprotected};
 
 const READER: Access = Access::Reader { insists: false };
 const INSISTENT: Access = Access::Reader { insists: true };
@@ -35,6 +38,23 @@ impl Client {
     async fn ask(&mut self, key: &str, access: Access, operation: Operation) -> Vote {
         self.send(key, access, operation).await.unwrap()
     }
+
+    async fn grants(&mut self, key: &str, access: Access, operation: Operation) {
+        let vote = self.ask(key, access, operation).await;
+        assert_eq!(vote, Vote::Granted, "{key}, {access:?}: {operation:?}");
+    }
+
+    async fn denies(&mut self, key: &str, access: Access, operation: Operation) {
+        let vote = self.ask(key, access, operation).await;
+        assert_eq!(vote, Vote::Denied, "{key}, {access:?}: {operation:?}");
+    }
+}
+
+/// A server, its foreign client, and a session.
+async fn one() -> (RedisServers, Cli, Client) {
+    let servers = RedisServers::spawn(1).unwrap();
+    let (server, client) = (Cli::of(servers.get(0)), Client::of(servers.get(0)).await);
+    (servers, server, client)
 }
 
 fn token(lease: u128) -> Token {
@@ -96,7 +116,6 @@ const LONG: u64 = 60_000;
 
 /// Each story has a key of its own.
 fn stories() -> Vec<(&'static str, Vec<Step>)> {
-    use Access::{Exclusive, Writer};
     vec![
         (
             "readers share, and keep others out until the last has gone",
@@ -277,19 +296,19 @@ async fn the_commands_of_a_batch_are_carried_out_in_their_order() {
     for mut client in [Client::of(servers.get(0)).await, Client::in_memory().await] {
         let steps = [
             ("a", READER, acquire(1, LONG), "granted"),
-            ("b", Access::Writer, acquire(2, LONG), "granted"),
-            ("c", Access::Exclusive, acquire(3, LONG), "granted"),
-            ("d", Access::Exclusive, acquire(5, LONG), "granted"),
-            ("d", Access::Exclusive, adopt(5, 6, LONG), "granted"),
-            ("d", Access::Exclusive, extend(6, LONG), "granted"),
+            ("b", Writer, acquire(2, LONG), "granted"),
+            ("c", Exclusive, acquire(3, LONG), "granted"),
+            ("d", Exclusive, acquire(5, LONG), "granted"),
+            ("d", Exclusive, adopt(5, 6, LONG), "granted"),
+            ("d", Exclusive, extend(6, LONG), "granted"),
             ("a", READER, extend(1, LONG), "granted"),
-            ("b", Access::Writer, extend(2, LONG), "granted"),
-            ("c", Access::Exclusive, extend(3, LONG), "granted"),
+            ("b", Writer, extend(2, LONG), "granted"),
+            ("c", Exclusive, extend(3, LONG), "granted"),
             ("a", READER, release(1), "granted"),
-            ("b", Access::Writer, release(2), "granted"),
-            ("c", Access::Exclusive, release(3), "granted"),
-            ("d", Access::Exclusive, release(6), "granted"),
-            ("a", Access::Exclusive, probe(4, None), "free"),
+            ("b", Writer, release(2), "granted"),
+            ("c", Exclusive, release(3), "granted"),
+            ("d", Exclusive, release(6), "granted"),
+            ("a", Exclusive, probe(4, None), "free"),
         ];
         let command = |(key, access, operation, _)| {
             Command::with_access(Key::new(key).unwrap(), operation, access)
@@ -303,11 +322,9 @@ async fn the_commands_of_a_batch_are_carried_out_in_their_order() {
 
 #[tokio::test]
 async fn the_key_and_the_set_live_for_as_long_as_the_last_reader() {
-    let servers = RedisServers::spawn(1).unwrap();
-    let (server, mut client) = (Cli::of(servers.get(0)), Client::of(servers.get(0)).await);
-    let left = |name: &str| server.run(&["PTTL", name]).parse::<i64>().unwrap();
+    let (_servers, server, mut client) = one().await;
     let live_for = |seconds: i64| {
-        let lives = ["k", "redlock:readers:{k}"].map(left);
+        let lives = ["k", "redlock:readers:{k}"].map(|name| server.pttl(name));
         // The times to tell apart differ by 10 s, and a busy machine needs some of them.
         let expected = seconds * 1000 - 9000..=seconds * 1000;
         assert!(
@@ -330,7 +347,7 @@ async fn the_key_and_the_set_live_for_as_long_as_the_last_reader() {
     assert_eq!(server.get("k").as_deref(), Some("redlock:shared"));
     client.ask("k", READER, release(2)).await;
     assert_eq!(server.run(&["DBSIZE"]), "0");
-    client.ask("k", Access::Writer, acquire(4, 10_000)).await;
+    client.ask("k", Writer, acquire(4, 10_000)).await;
     client.ask("k", INSISTENT, extend(4, 20_000)).await;
     live_for(20);
 }
@@ -338,40 +355,32 @@ async fn the_key_and_the_set_live_for_as_long_as_the_last_reader() {
 /// A set without a key is left over, for example after an operator has deleted the key. Its members are nobody.
 #[tokio::test]
 async fn a_set_that_is_left_over_counts_for_nothing() {
-    let servers = RedisServers::spawn(1).unwrap();
-    let (server, mut client) = (Cli::of(servers.get(0)), Client::of(servers.get(0)).await);
+    let (_servers, server, mut client) = one().await;
     client.ask("k", READER, acquire(1, LONG)).await;
     server.run(&["DEL", "k"]);
-    assert_eq!(client.ask("k", READER, extend(1, LONG)).await, Vote::Denied);
-    assert_eq!(client.ask("k", READER, release(1)).await, Vote::Denied);
-    assert_eq!(
-        client.ask("k", READER, acquire(2, LONG)).await,
-        Vote::Granted
-    );
-    assert_eq!(client.ask("k", READER, extend(1, LONG)).await, Vote::Denied);
+    client.denies("k", READER, extend(1, LONG)).await;
+    client.denies("k", READER, release(1)).await;
+    client.grants("k", READER, acquire(2, LONG)).await;
+    client.denies("k", READER, extend(1, LONG)).await;
     client.ask("k", READER, release(2)).await;
     assert_eq!(server.run(&["DBSIZE"]), "0");
     client.ask("k", READER, acquire(1, LONG)).await;
     server.run(&["DEL", "k"]);
-    client.ask("k", Access::Writer, acquire(3, LONG)).await;
+    client.ask("k", Writer, acquire(3, LONG)).await;
     client.ask("k", INSISTENT, extend(3, LONG)).await;
-    assert_eq!(client.ask("k", READER, extend(1, LONG)).await, Vote::Denied);
+    client.denies("k", READER, extend(1, LONG)).await;
 }
 
 #[tokio::test]
 async fn a_foreign_value_under_each_name_keeps_nobody_from_knowing() {
-    let servers = RedisServers::spawn(1).unwrap();
-    let (server, mut client) = (Cli::of(servers.get(0)), Client::of(servers.get(0)).await);
+    let (_servers, server, mut client) = one().await;
     server.set("text", "foreign");
     server.run(&["LPUSH", "list", "foreign"]);
     for key in ["text", "list"] {
         for access in [READER, INSISTENT] {
-            assert_eq!(
-                client.ask(key, access, acquire(1, LONG)).await,
-                Vote::Denied
-            );
-            assert_eq!(client.ask(key, access, extend(1, LONG)).await, Vote::Denied);
-            assert_eq!(client.ask(key, access, release(1)).await, Vote::Denied);
+            client.denies(key, access, acquire(1, LONG)).await;
+            client.denies(key, access, extend(1, LONG)).await;
+            client.denies(key, access, release(1)).await;
             let vote = client.ask(key, access, probe(1, None)).await;
             // Of a list nothing but the end is known.
             let by = (key == "text").then(|| Holder::new(*b"foreign"));
@@ -381,40 +390,18 @@ async fn a_foreign_value_under_each_name_keeps_nobody_from_knowing() {
     }
     // As text and without an end. The next reader gives the key an end.
     server.set("shared", "redlock:shared");
-    assert_eq!(
-        client.ask("shared", Access::Writer, acquire(1, LONG)).await,
-        Vote::Denied
-    );
-    assert_eq!(
-        client.ask("shared", READER, acquire(1, LONG)).await,
-        Vote::Granted
-    );
+    client.denies("shared", Writer, acquire(1, LONG)).await;
+    client.grants("shared", READER, acquire(1, LONG)).await;
     client.ask("shared", READER, release(1)).await;
-    assert_eq!(
-        client.ask("shared", Access::Writer, acquire(1, LONG)).await,
-        Vote::Granted
-    );
+    client.grants("shared", Writer, acquire(1, LONG)).await;
     // A mark without an end, or that is no text, is nobody's.
     server.set("redlock:wait:{marked}", "foreign");
-    assert_eq!(
-        client.ask("marked", READER, probe(1, None)).await,
-        Vote::Free
-    );
-    assert_eq!(
-        client.ask("marked", READER, acquire(1, LONG)).await,
-        Vote::Granted
-    );
+    let vote = client.ask("marked", READER, probe(1, None)).await;
+    assert_eq!(vote, Vote::Free);
+    client.grants("marked", READER, acquire(1, LONG)).await;
     server.run(&["LPUSH", "redlock:wait:{list-mark}", "foreign"]);
-    assert_eq!(
-        client
-            .ask("list-mark", Access::Writer, acquire(1, LONG))
-            .await,
-        Vote::Granted
-    );
-    assert_eq!(
-        client.ask("list-mark", Access::Writer, release(1)).await,
-        Vote::Granted
-    );
+    client.grants("list-mark", Writer, acquire(1, LONG)).await;
+    client.grants("list-mark", Writer, release(1)).await;
     // A value of another type under the name of the readers is named in the error, and nothing changes.
     server.set("redlock:readers:{odd}", "foreign");
     for (operation, prepare) in [
@@ -434,42 +421,32 @@ async fn a_foreign_value_under_each_name_keeps_nobody_from_knowing() {
         assert!(message.contains("redlock:readers:{odd}"), "{message}");
         assert_eq!(server.get("odd").as_deref(), prepare);
     }
-    assert_eq!(
-        server.get("redlock:readers:{odd}").as_deref(),
-        Some("foreign")
-    );
+    let left = server.get("redlock:readers:{odd}");
+    assert_eq!(left.as_deref(), Some("foreign"));
 }
 
 /// A server without memory takes no new readers, as it takes no new locks. Those that are in stay, and leave.
 #[tokio::test]
 async fn a_server_without_memory_keeps_the_readers_it_has() {
-    let servers = RedisServers::spawn(1).unwrap();
-    let (server, mut client) = (Cli::of(servers.get(0)), Client::of(servers.get(0)).await);
+    let (_servers, server, mut client) = one().await;
     client.ask("k", READER, acquire(1, 10_000)).await;
     client.ask("k", READER, acquire(2, 10_000)).await;
-    client.ask("w", Access::Writer, acquire(3, 10_000)).await;
-    assert_eq!(server.run(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
-    for (key, access) in [("k", READER), ("new", READER), ("new", Access::Writer)] {
-        let error = client
-            .send(key, access, acquire(4, LONG))
-            .await
-            .unwrap_err();
-        assert!(error.to_string().contains("OOM"), "{error}");
+    client.ask("w", Writer, acquire(3, 10_000)).await;
+    server.configure("maxmemory", "1");
+    for (key, access) in [("k", READER), ("new", READER), ("new", Writer)] {
+        let answer = client.send(key, access, acquire(4, LONG)).await;
+        assert_says(&answer.unwrap_err(), "OOM");
     }
-    assert!(matches!(
-        client.ask("k", READER, extend(1, LONG)).await,
-        Vote::Extended { .. }
-    ));
-    assert!(matches!(
-        client.ask("w", INSISTENT, extend(3, LONG)).await,
-        Vote::Extended { .. }
-    ));
+    let vote = client.ask("k", READER, extend(1, LONG)).await;
+    assert!(matches!(vote, Vote::Extended { .. }), "{vote:?}");
+    let vote = client.ask("w", INSISTENT, extend(3, LONG)).await;
+    assert!(matches!(vote, Vote::Extended { .. }), "{vote:?}");
     for key in ["k", "w"] {
-        let left: i64 = server.run(&["PTTL", key]).parse().unwrap();
+        let left = server.pttl(key);
         assert!(left > 50_000, "{left}");
     }
     for (key, lease) in [("k", 1), ("k", 2), ("w", 3)] {
-        assert_eq!(client.ask(key, READER, release(lease)).await, Vote::Granted);
+        client.grants(key, READER, release(lease)).await;
     }
     assert_eq!(server.run(&["DBSIZE"]), "0");
 }
@@ -482,43 +459,35 @@ fn step(server: &Cli, seconds: i64, leases: &[u128]) {
         server.run(&["ZINCRBY", set, &by, &token(*lease).to_string()]);
     }
     for name in ["k", set] {
-        let left: i64 = server.run(&["PTTL", name]).parse().unwrap();
+        let left = server.pttl(name);
         server.run(&["PEXPIRE", name, &(left + seconds * 1000).to_string()]);
     }
 }
 
 #[tokio::test]
 async fn a_clock_that_steps_does_to_a_reader_what_it_does_to_a_lock() {
-    let servers = RedisServers::spawn(1).unwrap();
-    let (server, mut client) = (Cli::of(servers.get(0)), Client::of(servers.get(0)).await);
+    let (_servers, server, mut client) = one().await;
     client.ask("k", READER, acquire(1, 10_000)).await;
     client.ask("k", READER, acquire(2, 30_000)).await;
     // The clock goes forward by 20 s: the first has expired, the second has not.
     step(&server, -20, &[1, 2]);
-    assert_eq!(
-        client.ask("k", READER, extend(1, 10_000)).await,
-        Vote::Denied
-    );
+    client.denies("k", READER, extend(1, 10_000)).await;
     let Vote::Extended { remaining } = client.ask("k", READER, extend(2, 30_000)).await else {
         panic!("it is there");
     };
-    assert!(
-        remaining > MS(9000) && remaining <= MS(10_000),
-        "{remaining:?}"
-    );
+    let is_cut = remaining > MS(9000) && remaining <= MS(10_000);
+    assert!(is_cut, "{remaining:?}");
     // The clock goes back by 60 s: it lives longer, and no extension shortens that.
     step(&server, 60, &[2]);
     let Vote::Extended { remaining } = client.ask("k", READER, extend(2, 30_000)).await else {
         panic!("it is there");
     };
-    assert!(
-        remaining > MS(89_000) && remaining <= MS(90_000),
-        "{remaining:?}"
-    );
-    let left: i64 = server.run(&["PTTL", "k"]).parse().unwrap();
+    let is_kept = remaining > MS(89_000) && remaining <= MS(90_000);
+    assert!(is_kept, "{remaining:?}");
+    let left = server.pttl("k");
     assert!(left > 89_000, "{left}");
     client.ask("k", READER, acquire(2, 30_000)).await;
-    let left: i64 = server.run(&["PTTL", "k"]).parse().unwrap();
+    let left = server.pttl("k");
     assert!(left > 88_000, "{left}");
     client.ask("k", READER, release(2)).await;
     assert_eq!(server.run(&["DBSIZE"]), "0");
@@ -532,8 +501,8 @@ async fn scripts_that_a_server_has_forgotten_are_sent_in_full() {
         (READER, acquire(1, LONG), "granted"),
         (READER, extend(1, LONG), "granted"),
         (READER, release(1), "granted"),
-        (Access::Writer, acquire(2, LONG), "granted"),
-        (Access::Writer, release(2), "granted"),
+        (Writer, acquire(2, LONG), "granted"),
+        (Writer, release(2), "granted"),
     ] {
         assert_eq!(server.run(&["SCRIPT", "FLUSH"]), "OK");
         let vote = client.ask("k", access, operation).await;
@@ -544,8 +513,7 @@ async fn scripts_that_a_server_has_forgotten_are_sent_in_full() {
 #[tokio::test]
 async fn ten_thousand_readers_share_one_set() {
     const READERS: u128 = 10_000;
-    let servers = RedisServers::spawn(1).unwrap();
-    let (server, mut client) = (Cli::of(servers.get(0)), Client::of(servers.get(0)).await);
+    let (_servers, server, mut client) = one().await;
     let key = Key::new("k").unwrap();
     let mut times = Vec::new();
     for operation in [
@@ -563,20 +531,13 @@ async fn ten_thousand_readers_share_one_set() {
         }
         times.push(begin.elapsed() / READERS as u32);
         if times.len() < 3 {
-            assert_eq!(
-                server.run(&["ZCARD", "redlock:readers:{k}"]),
-                READERS.to_string()
-            );
+            let readers = server.run(&["ZCARD", "redlock:readers:{k}"]);
+            assert_eq!(readers, READERS.to_string());
             let alone = acquire(READERS, LONG);
-            assert_eq!(client.ask("k", Access::Writer, alone).await, Vote::Denied);
+            client.denies("k", Writer, alone).await;
         }
     }
     println!("each joins, extends and leaves in {times:?}");
     assert_eq!(server.run(&["DBSIZE"]), "0");
-    assert_eq!(
-        client
-            .ask("k", Access::Writer, acquire(READERS, LONG))
-            .await,
-        Vote::Granted
-    );
+    client.grants("k", Writer, acquire(READERS, LONG)).await;
 }

@@ -6,14 +6,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
 use redlock_tokio::{
-    BuildError, Clock, NodeError, NodeState, Redlock, Role, ServerInfo,
-    node::{Answer, Command, Node, RunId, Server, Session, Vote},
+    BuildError, MemoryNode, NodeState, Redlock, Role, ServerInfo,
+    node::{RunId, Server},
     test_util::{RedisServer, RedisServers},
 };
 
-use crate::support::{Cli, MS, eventually, trusting};
+use crate::support::{
+    Cli, MS, assert_says, eventually,
+    scripted::{Scripted, over_custom},
+    trusting,
+};
 
 /// A way in which a server refuses a client, and its repair.
 struct Fault {
@@ -95,37 +99,10 @@ async fn a_service_does_not_start_where_a_majority_refuses_it() {
 }
 
 /// A node that identifies its server after a delay.
-struct Slow {
-    address: &'static str,
-    delay: Duration,
-    info: ServerInfo,
-}
-
-impl Node for Slow {
-    fn address(&self) -> &str {
-        self.address
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        async {
-            tokio::time::sleep(self.delay).await;
-            Ok(Box::new(Agreeable(self.info.clone())) as Box<dyn Session>)
-        }
-        .boxed()
-    }
-}
-
-struct Agreeable(ServerInfo);
-
-impl Session for Agreeable {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        let answers = batch.iter().map(|_| Ok(Vote::Granted)).collect();
-        async { Ok(answers) }.boxed()
-    }
-
-    fn server(&self) -> Server {
-        Server::Known(self.0.clone())
-    }
+fn slow(address: &str, delay: u64, info: ServerInfo) -> Scripted {
+    let slow = Scripted::obeying(&MemoryNode::new()).address(address);
+    let slow = slow.server(move || Server::Known(info.clone()));
+    slow.connect(move || tokio::time::sleep(MS(delay)).map(Ok).boxed())
 }
 
 fn server(letter: char) -> ServerInfo {
@@ -143,20 +120,14 @@ async fn one_server_under_two_addresses_fails_the_build_in_the_same_words_each_t
             if is_replica {
                 twice.role = Role::ReplicaOf("master:6379".to_owned());
             }
-            let node = |address, delay, info| Slow {
-                address,
-                delay: MS(delay),
-                info,
-            };
             let nodes = [
-                node("one", 3, server('a')),
-                node("two", delays[0], twice.clone()),
-                node("three", 2, server('c')),
-                node("four", delays[1], twice),
-                node("five", 0, server('e')),
+                slow("one", 3, server('a')),
+                slow("two", delays[0], twice.clone()),
+                slow("three", 2, server('c')),
+                slow("four", delays[1], twice),
+                slow("five", 0, server('e')),
             ];
-            let builder = Redlock::builder().custom_nodes(nodes);
-            let outcome = builder.clock(Clock::tokio()).build().await;
+            let outcome = over_custom(nodes).build().await;
             let error = outcome.expect_err("one server would vote twice");
             texts.insert(error.to_string());
         }
@@ -205,10 +176,7 @@ async fn a_replica_on_which_rights_are_missing_is_named_as_a_replica() {
     let NodeState::Refused(error) = &state else {
         panic!("{state:?}");
     };
-    assert!(
-        error.to_string().contains("a replica of 127.0.0.1:1"),
-        "{error}"
-    );
+    assert_says(&error, "a replica of 127.0.0.1:1");
 }
 
 /// Returns the command line of the nodes in the README's compose file.

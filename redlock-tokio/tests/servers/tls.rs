@@ -7,13 +7,14 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::support::{Cli, MS, eventually, log::Log};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redlock_tokio::{
-    BuildError, Durability, LockOptions, RedisNode, RedisNodeError, Redlock, ReleaseOutcome,
-    SentinelNodeBuilder, TlsError, TlsOptions, test_util::RedisServers,
+    BuildError, Durability, LockOptions, RedisNode, RedisNodeError, Redlock, RedlockBuilder,
+    ReleaseOutcome, SentinelNodeBuilder, TlsError, TlsOptions, test_util::RedisServers,
 };
 use tempfile::TempDir;
+
+use crate::support::{Cli, MS, eventually, log::Log};
 
 /// A certificate authority.
 struct Ca(CertifiedIssuer<'static, KeyPair>);
@@ -92,11 +93,7 @@ impl TlsServer {
 
     async fn build(&self, tls: TlsOptions) -> Result<Redlock, BuildError> {
         let builder = Redlock::builder().custom_nodes([self.node(tls)]);
-        let patient = builder.node_timeout(MS(2000)).connect_timeout(MS(10_000));
-        patient
-            .durability(Durability::AssumedForTests)
-            .build()
-            .await
+        patient(builder).build().await
     }
 
     async fn accepts(&self, tls: TlsOptions) {
@@ -115,6 +112,12 @@ impl TlsServer {
     }
 }
 
+/// Makes a client patient on a busy machine.
+fn patient(builder: RedlockBuilder) -> RedlockBuilder {
+    let builder = builder.durability(Durability::AssumedForTests);
+    builder.node_timeout(MS(2000)).connect_timeout(MS(10_000))
+}
+
 fn written(path: &Path, text: &str) -> String {
     fs::write(path, text).unwrap();
     path.to_str().unwrap().to_owned()
@@ -124,13 +127,10 @@ fn written(path: &Path, text: &str) -> String {
 async fn the_server_must_have_a_certificate_of_a_given_ca() {
     let ca = Ca::new();
     let server = TlsServer::spawn(&ca, "127.0.0.1", None);
-    server
-        .accepts(TlsOptions::new().ca_certificates(ca.pem()))
-        .await;
     let several = format!("{}{}", Ca::new().pem(), ca.pem());
-    server
-        .accepts(TlsOptions::new().ca_certificates(several))
-        .await;
+    for pem in [ca.pem(), several] {
+        server.accepts(TlsOptions::new().ca_certificates(pem)).await;
+    }
 
     let other = TlsOptions::new().ca_certificates(Ca::new().pem());
     for tls in [TlsOptions::new(), other] {
@@ -173,13 +173,11 @@ async fn a_client_with_a_certificate_of_the_servers_ca_is_accepted() {
 async fn the_options_of_a_builder_are_those_of_all_its_urls() {
     let ca = Ca::new();
     let server = TlsServer::spawn(&ca, "redis.internal", None);
-    let tls = TlsOptions::new()
-        .ca_certificates(ca.pem())
-        .server_name("redis.internal");
+    let tls = TlsOptions::new().ca_certificates(ca.pem());
+    let tls = tls.server_name("redis.internal");
     let over = |list: &str| {
         let builder = Redlock::builder().tls(tls.clone()).node_list(list);
-        let patient = builder.node_timeout(MS(2000)).connect_timeout(MS(10_000));
-        patient.durability(Durability::AssumedForTests).build()
+        patient(builder).build()
     };
     let redlock = over(&server.url()).await.unwrap();
     redlock.lock("k").await.expect("a lock").release().await;
@@ -188,14 +186,11 @@ async fn the_options_of_a_builder_are_those_of_all_its_urls() {
     for plain in ["redis://host", "redis+sentinel://s1/g"] {
         let error = over(&format!("rediss://host,{plain}")).await.unwrap_err();
         let (position, tls) = (2, TlsError::NotTls);
-        assert_eq!(
-            error,
-            BuildError::Tls {
-                position,
-                error: tls
-            },
-            "{plain}"
-        );
+        let expected = BuildError::Tls {
+            position,
+            error: tls,
+        };
+        assert_eq!(error, expected, "{plain}");
     }
     let error = over("redis+cluster://a").await.unwrap_err();
     assert_eq!(error, BuildError::Cluster(TlsError::NotTls.into()));
@@ -245,9 +240,8 @@ fn the_program_shows_its_certificate_and_checks_that_of_the_server() {
 async fn waiters_are_woken_over_tls() {
     let ca = Ca::new();
     let server = TlsServer::spawn(&ca, "redis.internal", None);
-    let tls = TlsOptions::new()
-        .ca_certificates(ca.pem())
-        .server_name("redis.internal");
+    let tls = TlsOptions::new().ca_certificates(ca.pem());
+    let tls = tls.server_name("redis.internal");
     let holder = server.build(tls.clone()).await.unwrap();
     let waiter = server.build(tls).await.unwrap();
     let guard = holder.lock("k").await.unwrap();
@@ -297,19 +291,12 @@ fn options_that_cannot_be_used_are_named() {
         assert!(error.to_string().contains("no certificate"), "{error}");
     }
     let other_key = ca.issue("client").key;
+    let (certificate, key) = (&*issued.certificate, &*issued.key);
     for (certificate, key, words) in [
-        (&*issued.certificate, "", "not a private key"),
-        (
-            &*issued.certificate,
-            &*issued.certificate,
-            "not a private key",
-        ),
-        (&*issued.key, &*issued.key, "no certificate"),
-        (
-            &*issued.certificate,
-            &*other_key,
-            "keys may not be consistent",
-        ),
+        (certificate, "", "not a private key"),
+        (certificate, certificate, "not a private key"),
+        (key, key, "no certificate"),
+        (certificate, &*other_key, "keys may not be consistent"),
     ] {
         let error = refusal(TlsOptions::new().client_certificate(certificate, key));
         assert!(matches!(error, TlsError::ClientCertificate(_)), "{error:?}");
@@ -400,14 +387,9 @@ impl Drop for TlsSentinel {
     }
 }
 
-/// Builds a client that is patient on a busy machine.
 async fn over(node: SentinelNodeBuilder) -> Result<Redlock, BuildError> {
     let builder = Redlock::builder().custom_nodes([node.build().unwrap()]);
-    let patient = builder.node_timeout(MS(2000)).connect_timeout(MS(10_000));
-    patient
-        .durability(Durability::AssumedForTests)
-        .build()
-        .await
+    patient(builder).build().await
 }
 
 #[tokio::test]

@@ -1,21 +1,19 @@
 //! The warnings in the log: keys with an unexpected time to live, nodes that may forget locks. Each test runs
 //! on one thread, since its subscriber is that of a thread.
 
-use redlock_tokio::{Durability, LockOptions, MemoryNode, Redlock, test_util::RedisServers};
+use redlock_tokio::{Durability, MemoryNode, Redlock, test_util::RedisServers};
 
-use crate::support::{Cli, MS, eventually, log::Log};
+use crate::{
+    fleet::fleet,
+    support::{Cli, MS, eventually, log::Log, unrenewed},
+};
 
 /// A server's clock that jumps ahead shortens the life of a key, as `PEXPIRE` does here.
 #[tokio::test]
 async fn row_18_a_shortened_key_is_logged_and_repaired() {
     let (log, _guard) = Log::start();
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
-    let guard = redlock
-        .lock("k")
-        .options(LockOptions::new().no_renewal())
-        .await
-        .unwrap();
+    let (servers, [redlock]) = fleet(3).await;
+    let guard = unrenewed(redlock.lock("k")).await;
     guard.extend().await.unwrap();
     assert_eq!(log.text(), "", "no warning yet");
 
@@ -92,8 +90,7 @@ async fn the_recovery_of_a_node_and_the_end_of_its_quarantine_are_logged() {
 #[tokio::test]
 async fn an_extension_by_a_longer_ttl_is_nothing_to_warn_of() {
     let (log, _guard) = Log::start();
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (_servers, [redlock]) = fleet(3).await;
     let guard = redlock.lock("k").await.unwrap();
     guard.extend_for(MS(60_000)).await.unwrap();
     guard.extend().await.unwrap();

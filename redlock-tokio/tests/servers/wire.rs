@@ -3,12 +3,14 @@
 use futures::future::join_all;
 use redlock_tokio::{ReleaseOutcome, test_util::RedisServers};
 
-use crate::support::{Cli, MS, eventually, trusting};
+use crate::{
+    fleet::fleet,
+    support::{Cli, MS, eventually, trusting},
+};
 
 #[tokio::test]
 async fn a_lock_is_one_set_and_a_release_or_an_extension_one_script() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
     for _ in 0..10 {
         let guard = redlock.lock("k").await.unwrap();
         guard.extend().await.unwrap();
@@ -26,8 +28,7 @@ async fn a_lock_is_one_set_and_a_release_or_an_extension_one_script() {
 #[tokio::test]
 async fn releases_that_are_due_together_share_a_script() {
     const LOCKS: u64 = 100;
-    let servers = RedisServers::spawn(1).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(1).await;
     let guards = join_all((0..LOCKS).map(|number| redlock.try_lock(format!("k{number}")))).await;
     let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
     join_all(guards.iter().map(|guard| guard.extend())).await;
@@ -41,8 +42,7 @@ async fn releases_that_are_due_together_share_a_script() {
 
 #[tokio::test]
 async fn a_key_of_another_type_is_not_ours_and_does_not_disturb_others() {
-    let servers = RedisServers::spawn(1).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(1).await;
     let guards = join_all(["a", "b", "c"].map(|key| redlock.try_lock(key))).await;
     let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
     let server = Cli::of(servers.get(0));
@@ -86,8 +86,7 @@ async fn a_forbidden_key_does_not_disturb_others() {
 
 #[tokio::test]
 async fn row_21_a_held_lock_is_kept_and_released_where_memory_is_full() {
-    let servers = RedisServers::spawn(1).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(1).await;
     let guard = redlock.lock("k").await.unwrap();
     let server = Cli::of(servers.get(0));
     assert_eq!(server.run(&["CONFIG", "SET", "maxmemory", "1"]), "OK");

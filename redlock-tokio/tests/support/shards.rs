@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use redlock_tokio::{
-    ClusterNodes, Durability, NodeState, Redlock, RedlockBuilder,
+    ClusterNodes, Durability, Redlock, RedlockBuilder,
     test_util::{Cluster, ClusterBuilder},
 };
 
-use super::{Cli, eventually};
+use super::Cli;
 
 /// A busy machine holds up a cluster's nodes, and their answers, for longer than the usual timeouts.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -55,16 +55,4 @@ pub(crate) fn owner(cluster: &Cluster, voter: usize) -> Cli {
 
 pub(crate) fn owners(cluster: &Cluster) -> [Cli; 3] {
     [0, 1, 2].map(|voter| owner(cluster, voter))
-}
-
-pub(crate) fn votes(redlock: &Redlock, voter: usize) -> bool {
-    redlock.nodes()[voter].state == NodeState::Voting
-}
-
-pub(crate) async fn all_vote(redlock: &Redlock) {
-    let count = redlock.nodes().len();
-    eventually("all voters vote", || {
-        (0..count).all(|voter| votes(redlock, voter))
-    })
-    .await;
 }

@@ -10,8 +10,9 @@ use redlock_tokio::{
 use tokio::time::{Instant, timeout};
 
 use crate::support::{
-    Cli, MS, eventually,
-    shards::{all_vote, cluster, names, nodes, owner, owners, slot, strict, trusting, votes},
+    Cli, MS, built, eventually,
+    shards::{cluster, names, nodes, owner, owners, slot, strict, trusting},
+    states::{all_vote, votes},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -79,8 +80,7 @@ async fn a_lock_is_one_key_in_the_slot_of_each_voter(
     .await;
     let servers: BTreeSet<_> = (0..3).map(|voter| cluster.owner_of(slot(voter))).collect();
     assert_eq!(servers.len(), 3, "on servers of their own");
-    let error = other.try_lock("order:1").await.unwrap_err();
-    assert!(matches!(error, LockError::Contended(_)), "{error}");
+    assert_refused!(other.try_lock("order:1").await, LockError::Contended(_));
     guard.extend().await.unwrap();
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
     is_free(cluster, "order:1").await;
@@ -299,10 +299,7 @@ async fn two_voters_on_one_server_are_refused_by_name_unless_that_is_allowed() {
     assert!(values(&cluster, "k").iter().flatten().count() >= 2);
     drop(guard);
     // Explicit tags need not be numbers.
-    let tagged = trusting(nodes(&cluster).tags(["lock"]))
-        .build()
-        .await
-        .unwrap();
+    let tagged = built(trusting(nodes(&cluster).tags(["lock"]))).await;
     let guard = tagged.lock("k").await.unwrap();
     assert!(Cli::of(cluster.node(0)).get("{lock}k").is_some());
     drop(guard);
@@ -367,11 +364,7 @@ async fn seeds_may_be_down_and_announced_addresses_may_need_a_mapping() {
         cluster.proxy(node).reset();
     }
     let seed = ClusterNodes::new([cluster.node(0).url()]);
-    let outcome = trusting(seed.clone())
-        .connect_timeout(MS(2000))
-        .build()
-        .await
-        .unwrap();
+    let outcome = built(trusting(seed.clone()).connect_timeout(MS(2000))).await;
     let error = outcome.try_lock("k").await.unwrap_err().to_string();
     let announced = cluster.proxy(1).address().to_string();
     assert!(error.contains(&announced), "{error}");

@@ -10,7 +10,8 @@ use tokio::task::block_in_place;
 use crate::support::{
     MS, eventually,
     load::Load,
-    shards::{all_vote, cluster, nodes, slot, strict, trusting, votes},
+    shards::{cluster, nodes, slot, strict, trusting},
+    states::{all_vote, votes},
 };
 
 const SECOND: Duration = Duration::from_secs(1);

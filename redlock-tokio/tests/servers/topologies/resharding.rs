@@ -9,7 +9,8 @@ use redlock_tokio::{
 
 use crate::support::{
     Cli, MS,
-    shards::{all_vote, cluster, nodes, slot, strict, trusting, votes},
+    shards::{cluster, nodes, slot, strict, trusting},
+    states::{all_vote, votes},
 };
 
 const TTL: Duration = Duration::from_secs(5);

@@ -168,8 +168,7 @@ async fn what_must_be_changed_is_said_by_name() {
         ),
         (no_sentinel, &["not a sentinel", &server]),
     ] {
-        let error = trusting(node).build().await.unwrap_err();
-        assert!(matches!(error, BuildError::Refused { .. }), "{error}");
+        let error = assert_refused!(trusting(node).build().await, BuildError::Refused { .. });
         let text = error.to_string();
         assert!(
             words.iter().all(|it| text.contains(*it)),
@@ -270,6 +269,5 @@ async fn two_groups_with_one_server_are_one_vote() {
         .connect_timeout(Duration::from_secs(5))
         .build()
         .await;
-    let error = error.unwrap_err();
-    assert!(matches!(error, BuildError::SameServer { .. }), "{error}");
+    assert_refused!(error, BuildError::SameServer { .. });
 }

@@ -14,7 +14,8 @@ use redlock_tokio::{
 use crate::support::{
     Cli, MS, eventually,
     log::Log,
-    shards::{all_vote, cluster, nodes, trusting, votes},
+    shards::{cluster, nodes, trusting},
+    states::{all_vote, votes},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -43,8 +44,7 @@ fn over_group(name: &str, sentinels: &[String]) -> RedlockBuilder {
 async fn seeds_of_two_clusters_are_refused_by_name() {
     let [one, other] = [0, 1].map(|replicas| cluster().replicas(replicas).spawn().unwrap());
     let mixed = ClusterNodes::new([&one.urls()[0], &other.urls()[0]]);
-    let error = trusting(mixed).build().await.unwrap_err();
-    assert!(matches!(error, BuildError::Refused { .. }), "{error}");
+    let error = assert_refused!(trusting(mixed).build().await, BuildError::Refused { .. });
     let is_named = |it: &str| error.to_string().contains(it);
     let named = |cluster: &Cluster| {
         (0..cluster.node_count()).any(|it| is_named(&cluster.proxy(it).address().to_string()))
