@@ -26,8 +26,7 @@ async fn row_07_reply_lost() {
     for index in deaf {
         bed.proxies[index].replies().lose();
     }
-    let error = redlock.try_lock("k").await.unwrap_err();
-    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+    assert_refused!(redlock.try_lock("k").await, LockError::NoQuorum(_));
     for index in deaf {
         assert!(bed.cli(index).get("k").is_some(), "the key was set");
         assert!(bed.proxies[index].replies().lost() > 0, "without a reply");

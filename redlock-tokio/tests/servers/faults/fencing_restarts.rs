@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Hold, LockOptions, NodeState, Redlock, test_util::RedisServers};
+use redlock_tokio::{Hold, LockOptions, Redlock, test_util::RedisServers};
 
-use crate::support::{Cli, MS, eventually};
+use crate::support::{
+    Cli, MS, eventually,
+    states::{is_quarantined, votes},
+};
 
 /// A busy machine may keep a process from renewing its lock for more than a second.
 const TTL: Duration = Duration::from_millis(3000);
@@ -38,30 +41,23 @@ async fn row_42_all_counters_lost_one_by_one_under_a_fenced_hold() {
     let waiters = service(&servers, "?protocol=resp2").await;
     let options = LockOptions::new().fenced().retry_delay(RETRY, RETRY);
     let waiter = tokio::spawn(waiters.lock("k").options(options).into_future());
-    eventually("the waiter was refused", || {
-        nodes.iter().all(|it| it.calls("pttl") > 0)
-    })
-    .await;
+    let was_refused = || nodes.iter().all(|it| it.calls("pttl") > 0);
+    eventually("the waiter was refused", was_refused).await;
     earlier.release().await;
     let holder = holders.lock("k").fenced().await.unwrap();
 
     let mut counters: Vec<Option<u64>> = Vec::new();
     for (index, server) in servers.iter().enumerate() {
-        let votes =
-            |service: &Redlock, node: usize| service.nodes()[node].state == NodeState::Voting;
         server.restart().unwrap();
-        let is_quarantined =
-            || matches!(holders.nodes()[index].state, NodeState::Quarantined { .. });
-        eventually("it has no vote at first", is_quarantined).await;
+        let has_no_vote = || is_quarantined(&holders, index);
+        eventually("it has no vote at first", has_no_vote).await;
         let key = Some(holder.value());
         eventually("it has the key again", || nodes[index].get("k") == key).await;
         // The waiter may have raised the counter, too.
         let counter = nodes[index].get(COUNTER);
         counters.push(counter.and_then(|it| it.parse().ok()));
-        eventually("it votes again", || {
-            votes(&holders, index) && votes(&waiters, index)
-        })
-        .await;
+        let votes_again = || votes(&holders, index) && votes(&waiters, index);
+        eventually("it votes again", votes_again).await;
         assert!(holder.is_valid());
     }
     let before = token(&holder);

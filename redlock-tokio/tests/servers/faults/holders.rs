@@ -11,7 +11,10 @@ use std::{
 use redlock_tokio::{FencingToken, Redlock, test_util::RedisServers};
 use tokio::runtime::Runtime;
 
-use crate::support::{self, Cli, eventually, trusting};
+use crate::{
+    fleet::fleet,
+    support::{self, Cli, eventually, trusting},
+};
 
 const TTL: Duration = Duration::from_millis(600);
 
@@ -105,8 +108,7 @@ async fn row_34_holder_stopped_longer_than_ttl() {
 
 #[tokio::test]
 async fn row_35_executor_blocked() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
     let guard = redlock.lock("k").ttl(TTL).await.unwrap();
     thread::sleep(TTL);
     // No timer has fired and no task has run meanwhile.
@@ -139,8 +141,7 @@ fn row_37_guard_dropped_outside_a_runtime() {
 
 #[tokio::test]
 async fn row_37_guard_dropped_in_a_panic() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
     let guard = redlock.lock("k").await.unwrap();
     let task = tokio::spawn(async move {
         let _guard = guard;

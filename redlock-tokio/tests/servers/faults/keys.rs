@@ -6,11 +6,13 @@ use redlock_tokio::{
     test_util::RedisServers,
 };
 
-use crate::support::{Cli, MS, eventually};
+use crate::{
+    fleet::fleet,
+    support::{Cli, MS, eventually},
+};
 
 async fn three() -> (RedisServers, Redlock, [Cli; 3]) {
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
     let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
     (servers, redlock, nodes)
 }
@@ -23,11 +25,8 @@ async fn held() -> (RedisServers, LockGuard, [Cli; 3]) {
 }
 
 async fn is_lost(guard: &LockGuard) {
-    let error = guard.extend().await.unwrap_err();
-    assert!(
-        matches!(error, ExtendError::Lost(LossReason::KeysLost)),
-        "{error}"
-    );
+    let outcome = guard.extend().await;
+    assert_refused!(outcome, ExtendError::Lost(LossReason::KeysLost));
     assert_eq!(guard.lost().await, LossReason::KeysLost);
     assert!(!guard.is_valid());
 }
@@ -87,8 +86,8 @@ async fn row_24_wrong_type() {
     for node in &nodes[..2] {
         assert_eq!(node.run(&["LPUSH", "k", "foreign"]), "1");
     }
-    let error = redlock.lock("k").wait(MS(200)).await.unwrap_err();
-    assert!(matches!(error, LockError::Contended(_)), "{error}");
+    let outcome = redlock.lock("k").wait(MS(200)).await;
+    assert_refused!(outcome, LockError::Contended(_));
     eventually("ours is released", || nodes[2].get("k").is_none()).await;
     for node in &nodes[..2] {
         assert_eq!(node.run(&["LRANGE", "k", "0", "-1"]), "foreign");

@@ -4,11 +4,20 @@
 use std::time::{Duration, Instant};
 
 use redlock_tokio::{
-    LockError, LockGuard, LockOptions, NodeState, Redlock,
+    LockError, LockGuard, NodeState, Redlock,
     test_util::{Proxy, RedisServers},
 };
 
-use crate::support::{Cli, MS, bed::Bed, eventually, spawn_unprotected, trusting};
+use crate::{
+    fleet::fleet,
+    support::{
+        Cli, MS, assert_says,
+        bed::Bed,
+        built, eventually, spawn_unprotected,
+        states::{state, votes, voting},
+        trusting, unrenewed,
+    },
+};
 
 /// So long that a lock that waited for a failed node would be noticed.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -25,31 +34,16 @@ async fn slowest_of_ten(redlock: &Redlock) -> Duration {
     slowest
 }
 
-fn state(redlock: &Redlock, node: usize) -> NodeState {
-    redlock.nodes()[node].state.clone()
-}
-
-async fn votes_again(redlock: &Redlock, node: usize) {
-    let votes = || state(redlock, node) == NodeState::Voting;
-    eventually("it votes again", votes).await;
-}
-
 #[tokio::test]
 async fn row_01_one_node_down() {
     let bed = Bed::new(3);
-    let redlock = bed
-        .servers
-        .builder()
-        .node_timeout(PATIENCE)
-        .build()
-        .await
-        .unwrap();
+    let redlock = built(bed.servers.builder().node_timeout(PATIENCE)).await;
     bed.servers.get(0).kill();
     assert!(slowest_of_ten(&redlock).await < PATIENCE / 2);
     let is_known = || matches!(state(&redlock, 0), NodeState::Reconnecting(_));
     eventually("it is known to be down", is_known).await;
     bed.servers.get(0).restart().unwrap();
-    votes_again(&redlock, 0).await;
+    voting(&redlock, 0).await;
 }
 
 /// The third node had the key of another client for a moment when the lock was acquired.
@@ -72,12 +66,10 @@ async fn row_01_one_node_down_after_the_third_came_back_without_the_key() {
     let servers = RedisServers::spawn(3).unwrap();
     let redlock = trusting(servers.urls()).build().await.unwrap();
     servers.get(2).kill();
-    let is_down = || state(&redlock, 2) != NodeState::Voting;
-    eventually("it is known to be down", is_down).await;
-    let once = LockOptions::new().no_renewal();
-    let guard = redlock.lock("k").options(once).await.expect("two of three");
+    eventually("it is known to be down", || !votes(&redlock, 2)).await;
+    let guard = unrenewed(redlock.lock("k")).await;
     servers.get(2).restart().unwrap();
-    votes_again(&redlock, 2).await;
+    voting(&redlock, 2).await;
     servers.get(1).kill();
     is_kept(&guard, &Cli::of(servers.get(2))).await;
 }
@@ -93,8 +85,7 @@ async fn is_kept(guard: &LockGuard, third: &Cli) {
 
 #[tokio::test]
 async fn row_02_majority_down() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
     servers.get(0).kill();
     servers.get(1).kill();
     let before = Instant::now();
@@ -103,11 +94,8 @@ async fn row_02_majority_down() {
         panic!("{error}");
     };
     assert!(attempts.count > 1, "it tried again: {error}");
-    assert!(
-        before.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        before.elapsed()
-    );
+    let took = before.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
     let text = error.to_string();
     for server in [servers.get(0), servers.get(1)] {
         assert!(text.contains(&server.address().to_string()), "{text}");
@@ -119,21 +107,14 @@ async fn row_02_majority_down() {
 #[tokio::test]
 async fn row_03_node_frozen_socket_open() {
     let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers
-        .builder()
-        .node_timeout(PATIENCE / 2)
-        .build()
-        .await
-        .unwrap();
+    let redlock = built(servers.builder().node_timeout(PATIENCE / 2)).await;
     servers.get(0).freeze();
     assert!(slowest_of_ten(&redlock).await < PATIENCE / 2);
-    eventually("it is known to be silent", || {
-        state(&redlock, 0) == NodeState::Silent
-    })
-    .await;
+    let is_silent = || state(&redlock, 0) == NodeState::Silent;
+    eventually("it is known to be silent", is_silent).await;
     assert!(slowest_of_ten(&redlock).await < PATIENCE / 2);
     servers.get(0).thaw();
-    votes_again(&redlock, 0).await;
+    voting(&redlock, 0).await;
     let node = Cli::of(servers.get(0));
     eventually("its releases have arrived", || node.run(&["DBSIZE"]) == "0").await;
 }
@@ -144,23 +125,15 @@ async fn row_04_connect_black_hole() {
     let proxy = &bed.proxies[0];
     proxy.ignore();
     let before = Instant::now();
-    let redlock = bed
-        .builder()
-        .connect_timeout(PATIENCE / 2)
-        .build()
-        .await
-        .expect("the service starts");
+    let redlock = built(bed.builder().connect_timeout(PATIENCE / 2)).await;
     assert!(before.elapsed() < PATIENCE, "{:?}", before.elapsed());
     assert!(slowest_of_ten(&redlock).await < PATIENCE / 2);
     let NodeState::Reconnecting(error) = state(&redlock, 0) else {
         panic!("{:?}", state(&redlock, 0));
     };
-    assert!(
-        error.to_string().contains("no connection within 2s"),
-        "{error}"
-    );
+    assert_says(&error, "no connection within 2s");
     proxy.heal();
-    votes_again(&redlock, 0).await;
+    voting(&redlock, 0).await;
 }
 
 #[tokio::test]
@@ -175,7 +148,7 @@ async fn row_05_half_open_after_connect() {
     assert!(proxy.requests().lost() > 0, "requests were lost");
     proxy.heal();
     eventually("it is replaced", || proxy.accepted() > connections).await;
-    votes_again(&redlock, 0).await;
+    voting(&redlock, 0).await;
     bed.no_key_is_left().await;
 }
 
@@ -197,14 +170,10 @@ async fn row_06_reset_mid_request() {
 #[tokio::test]
 async fn row_11_slow_node() {
     let bed = Bed::new(3);
-    let redlock = bed.builder().node_timeout(PATIENCE).build().await.unwrap();
+    let redlock = built(bed.builder().node_timeout(PATIENCE)).await;
     bed.proxies[0].replies().delay(MS(600));
     assert!(slowest_of_ten(&redlock).await < MS(600));
-    let slow = || {
-        redlock.nodes()[0]
-            .round_trip
-            .is_some_and(|it| it >= MS(600))
-    };
+    let slow = || redlock.nodes()[0].round_trip >= Some(MS(600));
     eventually("it is slow, and answers", slow).await;
     bed.no_key_is_left().await;
 }
@@ -212,18 +181,13 @@ async fn row_11_slow_node() {
 #[tokio::test]
 async fn row_12_reply_at_the_edge_of_validity() {
     let bed = Bed::new(3);
-    let redlock = bed.builder().node_timeout(PATIENCE).build().await.unwrap();
+    let redlock = built(bed.builder().node_timeout(PATIENCE)).await;
     for proxy in &bed.proxies {
         proxy.replies().delay(MS(500));
     }
     let before = Instant::now();
-    let error = redlock
-        .lock("k")
-        .ttl(MS(400))
-        .wait(MS(0))
-        .await
-        .unwrap_err();
-    assert!(matches!(error, LockError::TooSlow(_)), "{error}");
+    let outcome = redlock.lock("k").ttl(MS(400)).wait(MS(0)).await;
+    assert_refused!(outcome, LockError::TooSlow(_));
     assert!(before.elapsed() >= MS(300), "{:?}", before.elapsed());
     assert!(bed.cli(0).calls("set") > 0, "it was asked");
     // This ttl leaves enough time for the answer.
@@ -236,17 +200,12 @@ async fn row_12_reply_at_the_edge_of_validity() {
 #[tokio::test]
 async fn row_29_client_pause_and_debug_sleep() {
     let servers = spawn_unprotected(3, &[]);
-    let redlock = servers
-        .builder()
-        .node_timeout(MS(700))
-        .build()
-        .await
-        .unwrap();
+    let redlock = built(servers.builder().node_timeout(MS(700))).await;
     let node = Cli::of(servers.get(0));
     assert_eq!(node.run(&["CLIENT", "PAUSE", "2000", "WRITE"]), "OK");
     assert!(slowest_of_ten(&redlock).await < MS(350));
     eventually("it was silent", || state(&redlock, 0) == NodeState::Silent).await;
-    votes_again(&redlock, 0).await;
+    voting(&redlock, 0).await;
 
     let sleeper = tokio::task::spawn_blocking(move || node.run(&["DEBUG", "SLEEP", "2"]));
     let asleep = async || {
@@ -259,7 +218,7 @@ async fn row_29_client_pause_and_debug_sleep() {
     }
     assert!(slowest_of_ten(&redlock).await < MS(350));
     assert_eq!(sleeper.await.unwrap(), "OK");
-    votes_again(&redlock, 0).await;
+    voting(&redlock, 0).await;
     let node = Cli::of(servers.get(0));
     eventually("its releases have arrived", || node.run(&["DBSIZE"]) == "0").await;
 }
@@ -271,33 +230,24 @@ async fn row_32_maxclients() {
     // This client holds the only connection that the first node accepts.
     let place = Proxy::spawn(servers.get(0).address()).unwrap();
     let holder = trusting([place.url()]).build().await.unwrap();
-    assert_eq!(state(&holder, 0), NodeState::Voting);
+    assert!(votes(&holder, 0));
 
     let urls = [servers.urls(), others.urls()].concat();
     let redlock = trusting(urls).build().await.expect("the service starts");
     drop(redlock.lock("k").await.expect("two of three"));
     // The node sends an error and closes the connection. The client notices either of the two.
-    let state = || state(&redlock, 0);
-    assert!(
-        matches!(state(), NodeState::Reconnecting(_)),
-        "{:?}",
-        state()
-    );
+    let state = state(&redlock, 0);
+    assert!(matches!(state, NodeState::Reconnecting(_)), "{state:?}");
     place.refuse();
     place.reset();
-    votes_again(&redlock, 0).await;
+    voting(&redlock, 0).await;
 }
 
 /// The shutdown may not wait for a node with an owed release.
 #[tokio::test]
 async fn shutdown_within_keeps_its_limit() {
     let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers
-        .builder()
-        .node_timeout(MS(100))
-        .build()
-        .await
-        .unwrap();
+    let redlock = built(servers.builder().node_timeout(MS(100))).await;
     let guard = redlock.lock("k").await.unwrap();
     let node = Cli::of(servers.get(0));
     eventually("it has the key", || node.get("k").is_some()).await;

@@ -3,11 +3,18 @@
 use std::time::Duration;
 
 use redlock_tokio::{
-    LockOptions, LossReason, NodeState, Redlock, RedlockBuilder,
+    LossReason, Redlock, RedlockBuilder,
     test_util::{Proxy, RedisServers},
 };
 
-use crate::support::{Cli, MS, eventually};
+use crate::{
+    fleet::fleet,
+    support::{
+        Cli, MS, built, eventually,
+        states::{all_vote, is_quarantined, votes},
+        unrenewed,
+    },
+};
 
 /// The longest ttl, which is about the time for which a fresh server has no vote. A busy machine does the rest of a test in
 /// this time.
@@ -16,22 +23,6 @@ const MAX_TTL: Duration = Duration::from_secs(6);
 fn over(urls: &[String]) -> RedlockBuilder {
     let builder = Redlock::builder().nodes(urls).ttl(MAX_TTL);
     builder.node_timeout(Duration::from_secs(1))
-}
-
-fn state(redlock: &Redlock, node: usize) -> NodeState {
-    redlock.nodes()[node].state.clone()
-}
-
-fn is_quarantined(redlock: &Redlock, node: usize) -> bool {
-    matches!(state(redlock, node), NodeState::Quarantined { .. })
-}
-
-async fn all_vote(redlock: &Redlock) {
-    let all = || {
-        let nodes = redlock.nodes();
-        nodes.iter().all(|it| it.state == NodeState::Voting)
-    };
-    eventually("all nodes vote", all).await;
 }
 
 /// Three servers. A name in front of each one leads to it, like a name of the DNS.
@@ -64,7 +55,7 @@ impl Named {
 #[tokio::test]
 async fn a_dead_node_is_replaced_at_its_address_while_a_lock_is_held() {
     let named = Named::spawn();
-    let holder = over(&named.urls()).build().await.unwrap();
+    let holder = built(over(&named.urls())).await;
     all_vote(&holder).await;
     let lock = holder.lock("k").wait(MS(8000));
     let guard = lock.max_hold(Duration::MAX).await.unwrap();
@@ -73,7 +64,7 @@ async fn a_dead_node_is_replaced_at_its_address_while_a_lock_is_held() {
     let fresh = RedisServers::spawn(1).unwrap();
     named.replace(2, &fresh);
     eventually("no vote at first", || is_quarantined(&holder, 2)).await;
-    let other = over(&named.urls()).build().await.unwrap();
+    let other = built(over(&named.urls())).await;
     let sees_it = || is_quarantined(&other, 2);
     eventually("nor for a process that starts now", sees_it).await;
     let server = Cli::of(fresh.get(0));
@@ -83,10 +74,7 @@ async fn a_dead_node_is_replaced_at_its_address_while_a_lock_is_held() {
 
     // It replaces the old one in full: the lock outlives the loss of another server.
     named.servers.get(0).kill();
-    eventually("the loss is noticed", || {
-        state(&holder, 0) != NodeState::Voting
-    })
-    .await;
+    eventually("the loss is noticed", || !votes(&holder, 0)).await;
     while guard.extend().await.is_err() {
         assert!(guard.is_valid());
     }
@@ -98,32 +86,27 @@ async fn a_dead_node_is_replaced_at_its_address_while_a_lock_is_held() {
 async fn a_server_that_was_up_before_may_not_take_the_place_of_a_dead_node() {
     let named = Named::spawn();
     let idle = RedisServers::spawn(1).unwrap();
-    let holder = over(&named.urls()).build().await.unwrap();
+    let holder = built(over(&named.urls())).await;
     all_vote(&holder).await;
-    let looks_at_idle = over(&idle.urls()).build().await.unwrap();
+    let looks_at_idle = built(over(&idle.urls())).await;
     all_vote(&looks_at_idle).await;
     // The holder cannot reach node 2. Others can.
     let mut urls = named.urls();
     urls[2] = named.servers.get(2).url();
     named.names[2].refuse();
     named.names[2].reset();
-    let no_renewal = LockOptions::new().no_renewal();
-    let guard = holder.lock("k").options(no_renewal).await.unwrap();
+    let guard = unrenewed(holder.lock("k")).await;
 
     named.replace(1, &idle);
-    let other = over(&urls).build().await.unwrap();
-    let second = other
-        .lock("k")
-        .await
-        .expect("from the idle server and node 2");
+    let other = built(over(&urls)).await;
+    let second = other.lock("k").await.expect("two of three are free");
     assert!(guard.is_valid() && second.is_valid(), "two holders");
 }
 
 #[tokio::test]
 async fn a_lock_is_freed_by_hand_on_all_nodes() {
-    let servers = RedisServers::spawn(3).unwrap();
+    let (servers, [holder]) = fleet(3).await;
     let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
-    let holder = servers.builder().build().await.unwrap();
     let guard = holder.lock("k").await.unwrap();
     let token = Some(guard.value());
     let has_key = || nodes.iter().all(|node| node.get("k") == token);

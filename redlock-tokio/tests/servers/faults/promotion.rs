@@ -3,11 +3,15 @@
 use std::time::{Duration, Instant};
 
 use redlock_tokio::{
-    Durability, LockError, LockOptions, LossReason, NodeState, Redlock, RedlockBuilder,
+    Durability, LockError, LossReason, NodeState, Redlock, RedlockBuilder,
     test_util::{Proxy, RedisServer, RedisServers},
 };
 
-use crate::support::{Cli, MS, eventually};
+use crate::support::{
+    Cli, MS, built, eventually,
+    states::{all_vote, is_quarantined, votes},
+    unrenewed,
+};
 
 /// The longest ttl, which is about the time for which a promoted server has no vote.
 const MAX_TTL: Duration = Duration::from_secs(3);
@@ -85,6 +89,12 @@ impl Endpoint {
         self.front.reset();
     }
 
+    /// Returns a client of the replica, and the name of its marker.
+    fn marker(&self) -> (Cli, String) {
+        let history = info(self.replica(), "replication", "master_replid");
+        (Cli::of(self.replica()), format!("redlock:since:{history}"))
+    }
+
     fn builder(&self) -> RedlockBuilder {
         let others = self.servers.iter().skip(2).map(RedisServer::url);
         Redlock::builder()
@@ -95,7 +105,7 @@ impl Endpoint {
 
     /// Connects a client, and waits until all nodes may vote.
     async fn client(&self) -> Redlock {
-        let redlock = self.builder().build().await.unwrap();
+        let redlock = built(self.builder()).await;
         all_vote(&redlock).await;
         redlock
     }
@@ -114,21 +124,9 @@ fn info(server: &RedisServer, section: &str, field: &str) -> String {
     value.unwrap_or_default().trim().to_owned()
 }
 
-async fn all_vote(redlock: &Redlock) {
-    let is_voting = |state: &NodeState| *state == NodeState::Voting;
-    let all_vote = || redlock.nodes().iter().all(|it| is_voting(&it.state));
-    eventually("all nodes vote", all_vote).await;
-}
-
-fn is_quarantined(redlock: &Redlock, index: usize) -> bool {
-    matches!(redlock.nodes()[index].state, NodeState::Quarantined { .. })
-}
-
 fn is_without_a_vote(error: &LockError) -> bool {
-    matches!(
-        error,
-        LockError::Quarantined { .. } | LockError::NoQuorum(_)
-    )
+    use LockError::{NoQuorum, Quarantined};
+    matches!(error, Quarantined { .. } | NoQuorum(_))
 }
 
 #[tokio::test]
@@ -136,23 +134,16 @@ async fn row_40_a_first_time_client_waits_out_what_a_promoted_replica_may_lack()
     let endpoint = Endpoint::new(0).await;
     let holder = endpoint.client().await;
     endpoint.lag();
-    let guard = holder
-        .lock("k")
-        .options(LockOptions::new().no_renewal())
-        .await
-        .unwrap();
+    let guard = unrenewed(holder.lock("k")).await;
     assert!(Cli::of(endpoint.master()).get("k").is_some());
     endpoint.promote();
-    assert_eq!(
-        Cli::of(endpoint.replica()).get("k"),
-        None,
-        "it lacks the key"
-    );
+    let key = Cli::of(endpoint.replica()).get("k");
+    assert_eq!(key, None, "it lacks the key");
     let zero = "0".repeat(40);
     let second = info(endpoint.replica(), "replication", "master_replid2");
     assert_ne!(second, zero, "the promotion shows");
 
-    let other = endpoint.builder().build().await.unwrap();
+    let other = built(endpoint.builder()).await;
     let outcome = other.try_lock("k").await;
     assert!(guard.is_valid(), "there is a lock to protect");
     let error = outcome.expect_err("two clients hold the lock");
@@ -167,11 +158,7 @@ async fn row_40_a_client_that_trusts_the_replica_at_once_is_a_second_holder() {
     let endpoint = Endpoint::new(0).await;
     let holder = endpoint.client().await;
     endpoint.lag();
-    let guard = holder
-        .lock("k")
-        .options(LockOptions::new().no_renewal())
-        .await
-        .unwrap();
+    let guard = unrenewed(holder.lock("k")).await;
     endpoint.promote();
     let gullible = endpoint.builder().durability(Durability::AssumedForTests);
     let gullible = gullible.build().await.unwrap();
@@ -187,11 +174,7 @@ async fn row_41_a_client_whose_connection_moves_to_the_replica_gives_up_the_lock
     let holder = endpoint.client().await;
     let other = endpoint.client().await;
     endpoint.lag();
-    let guard = holder
-        .lock("k")
-        .options(LockOptions::new().no_renewal())
-        .await
-        .unwrap();
+    let guard = unrenewed(holder.lock("k")).await;
     promote(endpoint.replica());
     // For up to a second the client takes the votes for those of the server that it knew. If it inspects the
     // server too early, it notices the change before the lock. Then the address moves to the other server. The quarantine
@@ -224,10 +207,8 @@ async fn row_41_the_lock_stays_valid_by_the_votes_of_other_nodes() {
     let holder = endpoint.client().await;
     endpoint.lag();
     promote(endpoint.replica());
-    endpoint
-        .front
-        .reroute_all(endpoint.replica().address())
-        .unwrap();
+    let replica = endpoint.replica().address();
+    endpoint.front.reroute_all(replica).unwrap();
     let guard = holder.lock("k").await.unwrap();
     let is_noticed = || is_quarantined(&holder, 0);
     eventually("the promotion is noticed", is_noticed).await;
@@ -239,27 +220,23 @@ async fn row_41_the_lock_stays_valid_by_the_votes_of_other_nodes() {
 async fn a_promoted_node_votes_at_once_if_its_marker_is_old_enough() {
     let endpoint = Endpoint::new(0).await;
     endpoint.promote();
-    let first = endpoint.builder().build().await.unwrap();
-    assert!(
-        is_quarantined(&first, 0),
-        "the promotion has an unknown age"
-    );
-    let history = info(endpoint.replica(), "replication", "master_replid");
-    let marker = format!("redlock:since:{history}");
-    let cli = Cli::of(endpoint.replica());
+    let first = built(endpoint.builder()).await;
+    // The promotion has an unknown age.
+    assert!(is_quarantined(&first, 0));
+    let (cli, marker) = endpoint.marker();
     assert_eq!(cli.get(&marker).as_deref(), Some("0"));
     let left = cli.pttl(&marker);
     let day = 24 * HOUR;
     assert!((day - 100_000..=day).contains(&left), "{left}");
     // A second client waits for the rest of the quarantine, and not for a new one.
     tokio::time::sleep(MS(1000)).await;
-    let soon = endpoint.builder().build().await.unwrap();
+    let soon = built(endpoint.builder()).await;
     if let NodeState::Quarantined { remaining } = soon.nodes()[0].state {
         assert!(remaining < MAX_TTL - MS(800), "{remaining:?}");
     } // On a very slow machine the quarantine is over by now.
 
     all_vote(&first).await;
-    let second = endpoint.builder().build().await.unwrap();
+    let second = built(endpoint.builder()).await;
     assert_eq!(second.nodes()[0].state, NodeState::Voting, "by the marker");
     drop(second.try_lock("k").await.expect("it votes"));
 }
@@ -268,14 +245,12 @@ async fn a_promoted_node_votes_at_once_if_its_marker_is_old_enough() {
 async fn a_renewed_marker_keeps_its_age() {
     let endpoint = Endpoint::new(0).await;
     endpoint.promote();
-    let history = info(endpoint.replica(), "replication", "master_replid");
-    let marker = format!("redlock:since:{history}");
-    let cli = Cli::of(endpoint.replica());
+    let (cli, marker) = endpoint.marker();
     // A marker with an age of one second, written 20 hours ago.
     let left = (4 * HOUR).to_string();
     assert_eq!(cli.run(&["SET", &marker, "1000", "PX", &left]), "OK");
-    let client = endpoint.builder().build().await.unwrap();
-    assert_eq!(client.nodes()[0].state, NodeState::Voting);
+    let client = built(endpoint.builder()).await;
+    assert!(votes(&client, 0));
     let age: u64 = cli.get(&marker).unwrap().parse().unwrap();
     let expected = 20 * HOUR.unsigned_abs() + 1000;
     assert!((expected - 1..expected + 20_000).contains(&age), "{age}");
@@ -286,16 +261,14 @@ async fn a_renewed_marker_keeps_its_age() {
 async fn a_marker_is_read_from_a_server_that_refuses_to_write() {
     let endpoint = Endpoint::new(0).await;
     endpoint.promote();
-    let history = info(endpoint.replica(), "replication", "master_replid");
-    let marker = format!("redlock:since:{history}");
-    let cli = Cli::of(endpoint.replica());
+    let (cli, marker) = endpoint.marker();
     let day = (24 * HOUR).to_string();
     assert_eq!(cli.run(&["SET", &marker, &day, "PX", &day]), "OK");
     let fewest = ["CONFIG", "SET", "min-replicas-to-write"];
     let needs = |count| assert_eq!(cli.run(&[&fewest[..], &[count]].concat()), "OK");
     needs("1");
     assert!(cli.run(&["SET", "k", "1"]).starts_with("NOREPLICAS"));
-    let client = endpoint.builder().build().await.unwrap();
+    let client = built(endpoint.builder()).await;
     assert!(!is_quarantined(&client, 0), "{:?}", client.nodes());
     needs("0");
     drop(client.lock("k").await.expect("it votes"));
@@ -311,10 +284,9 @@ async fn a_master_that_was_a_replica_for_a_while_has_no_vote() {
     let back = Proxy::spawn(endpoint.replica().address()).unwrap();
     endpoint.follow(0, &back);
     promote(endpoint.master());
-    let has_no_vote = || client.nodes()[0].state != NodeState::Voting;
-    eventually("the connected client notices it", has_no_vote).await;
+    eventually("the client notices it", || !votes(&client, 0)).await;
     drop(guard);
-    let other = endpoint.builder().build().await.unwrap();
+    let other = built(endpoint.builder()).await;
     let error = other.try_lock("k").await.expect_err("it has no vote");
     assert!(is_without_a_vote(&error), "{error}");
     all_vote(&other).await;
@@ -343,13 +315,9 @@ async fn without_the_right_to_the_marker_a_promoted_node_waits() {
 async fn durable_nodes_are_not_asked_for_their_history() {
     let endpoint = Endpoint::new(0).await;
     endpoint.promote();
-    let client = endpoint
-        .builder()
-        .durability(Durability::FsyncAlways)
-        .build()
-        .await;
-    let client = client.unwrap();
-    assert_eq!(client.nodes()[0].state, NodeState::Voting);
+    let durable = endpoint.builder().durability(Durability::FsyncAlways);
+    let client = built(durable).await;
+    assert!(votes(&client, 0));
     let markers = Cli::of(endpoint.replica()).run(&["KEYS", "redlock:since:*"]);
     assert_eq!(markers, "");
 }

@@ -3,23 +3,24 @@
 //! could not extend or release.
 
 use redlock_tokio::{
-    BuildError, LockError, LockOptions, NodeState, Redlock, ReleaseOutcome,
+    BuildError, LockError, Redlock, ReleaseOutcome,
     test_util::{RedisServer, RedisServers},
 };
 
-use crate::support::{Cli, MS, eventually, trusting};
+use crate::support::{
+    Cli, MS, assert_says, eventually, locker,
+    states::{is_refused, voting},
+    trusting, unrenewed,
+};
 
 /// Starts a server, and returns the URL of a user who may use all commands except these.
 fn all_rights_except(denied: &[&str]) -> (RedisServers, String) {
     let servers = RedisServers::spawn(1).unwrap();
     let denied = denied.iter().map(|it| format!("-{it}")).collect::<Vec<_>>();
-    let rules = ["ACL", "SETUSER", "locker", "on", ">pw", "~*", "&*", "+@all"];
-    let rules: Vec<_> = rules
-        .into_iter()
-        .chain(denied.iter().map(|it| &**it))
-        .collect();
-    assert_eq!(Cli::of(servers.get(0)).run(&rules), "OK");
-    let url = format!("redis://locker:pw@127.0.0.1:{}", servers.get(0).port());
+    let mut rules = vec!["on", ">pw", "~*", "&*", "+@all"];
+    rules.extend(denied.iter().map(|it| &**it));
+    Cli::of(servers.get(0)).set_locker(&rules);
+    let url = locker(servers.get(0));
     (servers, url)
 }
 
@@ -32,11 +33,7 @@ async fn refusal(url: &str) -> String {
 
 /// Locks, extends and releases, and checks that no key is left.
 async fn assert_works(server: &RedisServer, redlock: &Redlock) {
-    let guard = redlock
-        .lock("k")
-        .options(LockOptions::new().no_renewal())
-        .await
-        .expect("a lock");
+    let guard = unrenewed(redlock.lock("k")).await;
     guard.extend().await.expect("extended");
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
     let guards = [redlock.lock("a").await, redlock.lock("b").await];
@@ -59,10 +56,7 @@ async fn row_46_a_node_that_cannot_release_is_refused_and_named() {
         let (servers, url) = all_rights_except(denied);
         let text = refusal(&url).await;
         let missing = denied[0].to_uppercase();
-        assert!(
-            text.contains("could neither be extended nor released"),
-            "{text}"
-        );
+        assert_says(&text, "could neither be extended nor released");
         assert!(text.contains(&missing), "{missing}: {text}");
         let address = servers.get(0).address().to_string();
         assert!(text.contains(&address), "{text}");
@@ -82,10 +76,8 @@ async fn row_46_a_missing_right_that_every_lock_needs_is_named() {
 async fn row_46_renamed_commands_are_found_out() {
     let sets: [&[&str]; 3] = [&["EVAL", "EVALSHA"], &["DEL"], &["SET"]];
     for renamed in sets {
-        let arguments: Vec<_> = renamed
-            .iter()
-            .flat_map(|it| ["--rename-command", it, ""])
-            .collect();
+        let arguments = renamed.iter().flat_map(|it| ["--rename-command", it, ""]);
+        let arguments: Vec<_> = arguments.collect();
         let servers = RedisServers::spawn_with(1, &arguments).unwrap();
         let text = refusal(&servers.get(0).url()).await;
         assert!(text.contains(renamed[0]), "{text}");
@@ -123,10 +115,8 @@ async fn row_46_a_missing_right_that_some_locks_need_is_reported_by_those_locks(
         }
         drop(redlock.lock("k").fenced().await.expect("one key"));
         let cli = Cli::of(servers.get(0));
-        eventually("nothing is left behind", || {
-            cli.run(&["KEYS", "k"]).is_empty()
-        })
-        .await;
+        let is_gone = || cli.run(&["KEYS", "k"]).is_empty();
+        eventually("nothing is left behind", is_gone).await;
         assert!(cli.get("a").is_none() && cli.get("f").is_none());
     }
 }
@@ -159,20 +149,17 @@ async fn rights_that_are_granted_later_are_found_out() {
     let whole = RedisServers::spawn(2).unwrap();
     let urls = whole.urls().into_iter().chain([url]);
     let redlock = trusting(urls).build().await.expect("two of three");
-    let state = || redlock.nodes()[2].state.clone();
-    assert!(matches!(state(), NodeState::Refused(_)), "{:?}", state());
-    let cli = Cli::of(servers.get(0));
-    assert_eq!(cli.run(&["ACL", "SETUSER", "locker", "+set"]), "OK");
-    eventually("it votes", || state() == NodeState::Voting).await;
+    assert!(is_refused(&redlock, 2), "{:?}", redlock.nodes());
+    Cli::of(servers.get(0)).set_locker(&["+set"]);
+    voting(&redlock, 2).await;
 }
 
 /// Starts a server, and returns the URL of a user who may use these keys alone.
 fn rights_to_keys(keys: &[&str]) -> (RedisServers, String) {
     let servers = RedisServers::spawn(1).unwrap();
-    let user = ["ACL", "SETUSER", "locker", "on", ">pw", "+@all"];
-    let user = [&user, keys].concat();
-    assert_eq!(Cli::of(servers.get(0)).run(&user), "OK");
-    let url = format!("redis://locker:pw@127.0.0.1:{}", servers.get(0).port());
+    let rules = [&["on", ">pw", "+@all"], keys].concat();
+    Cli::of(servers.get(0)).set_locker(&rules);
+    let url = locker(servers.get(0));
     (servers, url)
 }
 
@@ -185,10 +172,7 @@ async fn row_46_a_node_that_refuses_keys_with_the_prefix_is_refused_and_named() 
         outcome => panic!("{outcome:?}"),
     };
     assert!(text.contains("grant the key pattern other:*"), "{text}");
-    assert!(
-        text.contains(&servers.get(0).address().to_string()),
-        "{text}"
-    );
+    assert_says(&text, &servers.get(0).address().to_string());
 
     let redlock = build("lock:").await.unwrap();
     assert_works(servers.get(0), &redlock).await;
@@ -223,23 +207,9 @@ async fn a_prefix_under_which_no_lock_can_work_is_refused() {
 async fn a_fenced_lock_without_a_right_to_its_counter_names_the_counter() {
     let (_servers, url) = rights_to_keys(&["~order:*"]);
     let redlock = trusting([&url]).build().await.unwrap();
-    drop(
-        redlock
-            .lock("order:1")
-            .await
-            .expect("a lock without a fence"),
-    );
-    let error = redlock
-        .lock("order:2")
-        .fenced()
-        .wait(MS(0))
-        .await
-        .unwrap_err();
-    let text = error.to_string();
-    assert!(matches!(error, LockError::NoQuorum(_)), "{text}");
-    assert!(text.contains("redlock:fence:{order:2}"), "{text}");
-    assert!(
-        text.contains("grant the key pattern redlock:fence:*"),
-        "{text}"
-    );
+    drop(redlock.lock("order:1").await.expect("without a fence"));
+    let outcome = redlock.lock("order:2").fenced().wait(MS(0)).await;
+    let error = assert_refused!(outcome, LockError::NoQuorum(_));
+    assert_says(&error, "redlock:fence:{order:2}");
+    assert_says(&error, "grant the key pattern redlock:fence:*");
 }

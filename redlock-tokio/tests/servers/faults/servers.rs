@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use redlock_tokio::{
-    Durability, ExtendError, LockError, LockOptions, NodeState, Redlock, ReleaseOutcome,
+    Durability, ExtendError, LockError, Redlock, ReleaseOutcome,
     test_util::{RedisServer, RedisServers},
 };
 
-use crate::support::{Cli, MS, eventually, spawn_unprotected, trusting};
-
-fn votes(redlock: &Redlock, node: usize) -> bool {
-    redlock.nodes()[node].state == NodeState::Voting
-}
+use crate::support::{
+    Cli, MS, assert_says, built, eventually, locker, spawn_unprotected,
+    states::{all_vote, is_quarantined, is_refused, state, voting},
+    trusting, unrenewed,
+};
 
 /// The lock stays valid while all nodes restart one after the other. Each node restarts only after the node
 /// before it has its vote and our key again.
@@ -23,23 +23,18 @@ async fn row_15_rolling_restarts_under_a_long_hold() {
     let builder = Redlock::builder().nodes(servers.urls()).ttl(ttl);
     let builder = builder.node_timeout(MS(400));
     let redlock = builder.build().await.unwrap();
-    let guard = redlock
-        .lock("k")
-        .wait(MS(8000))
-        .max_hold(Duration::MAX)
-        .await
-        .unwrap();
+    let lock = redlock.lock("k").wait(MS(8000));
+    let guard = lock.max_hold(Duration::MAX).await.unwrap();
     for (index, server) in servers.iter().enumerate() {
-        eventually("all nodes vote", || (0..3).all(|it| votes(&redlock, it))).await;
+        all_vote(&redlock).await;
         server.restart().unwrap();
         let node = Cli::of(server);
-        let is_quarantined =
-            || matches!(redlock.nodes()[index].state, NodeState::Quarantined { .. });
-        eventually("it has no vote at first", is_quarantined).await;
+        let has_no_vote = || is_quarantined(&redlock, index);
+        eventually("it has no vote at first", has_no_vote).await;
         let token = Some(guard.value());
         eventually("it has our key again", || node.get("k") == token).await;
         assert!(guard.is_valid());
-        eventually("it votes again", || votes(&redlock, index)).await;
+        voting(&redlock, index).await;
     }
     guard.extend().await.expect("all restarted nodes extend it");
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
@@ -49,17 +44,9 @@ async fn row_15_rolling_restarts_under_a_long_hold() {
 async fn row_16_restart_with_aof_always() {
     let arguments = ["--appendonly", "yes", "--appendfsync", "always"];
     let servers = RedisServers::spawn_with(3, &arguments).unwrap();
-    let builder = Redlock::builder().nodes(servers.urls());
-    let redlock = builder
-        .durability(Durability::FsyncAlways)
-        .build()
-        .await
-        .unwrap();
-    let guard = redlock
-        .lock("k")
-        .options(LockOptions::new().no_renewal())
-        .await
-        .expect("fresh nodes vote");
+    let builder = || Redlock::builder().nodes(servers.urls());
+    let redlock = built(builder().durability(Durability::FsyncAlways)).await;
+    let guard = unrenewed(redlock.lock("k")).await;
     let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
     for node in &nodes {
         eventually("the key was set", || node.get("k").is_some()).await;
@@ -69,12 +56,7 @@ async fn row_16_restart_with_aof_always() {
         assert_eq!(node.get("k"), Some(guard.value()), "it remains");
     }
     // Another client does not get the lock. Its first attempts may fail for lack of a connection.
-    let builder = Redlock::builder().nodes(servers.urls());
-    let other = builder
-        .durability(Durability::FsyncAlways)
-        .build()
-        .await
-        .unwrap();
+    let other = built(builder().durability(Durability::FsyncAlways)).await;
     while !other.try_lock("k").await.unwrap_err().is_contended() {
         tokio::task::yield_now().await;
     }
@@ -95,12 +77,7 @@ async fn no_vote_and_recovers(
     leave: impl Fn(&RedisServer),
 ) {
     let servers = spawn_unprotected(3, arguments);
-    let redlock = servers
-        .builder()
-        .node_timeout(MS(500))
-        .build()
-        .await
-        .unwrap();
+    let redlock = built(servers.builder().node_timeout(MS(500))).await;
     enter(servers.get(0));
     drop(redlock.lock("k").await.expect("two of three"));
     enter(servers.get(1));
@@ -111,21 +88,13 @@ async fn no_vote_and_recovers(
     late.expect("a service can start meanwhile");
     leave(servers.get(0));
     leave(servers.get(1));
-    let guard = redlock
-        .lock("k")
-        .wait(MS(8000))
-        .await
-        .expect("they have recovered");
+    let guard = redlock.lock("k").wait(MS(8000)).await;
+    let guard = guard.expect("they have recovered");
     let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
-    eventually("all have it", || {
-        nodes.iter().all(|it| it.get("k").is_some())
-    })
-    .await;
+    let having = || nodes.iter().filter(|it| it.get("k").is_some()).count();
+    eventually("all have it", || having() == 3).await;
     drop(guard);
-    eventually("and none has it", || {
-        nodes.iter().all(|it| it.get("k").is_none())
-    })
-    .await;
+    eventually("and none has it", || having() == 0).await;
 }
 
 #[tokio::test]
@@ -152,22 +121,15 @@ async fn row_27_misconf() {
         let directory = node.run(&["CONFIG", "GET", "dir"]);
         let directory = directory.lines().last().unwrap().to_owned();
         std::fs::create_dir_all(format!("{directory}/taken.rdb/full")).unwrap();
-        assert_eq!(
-            node.run(&["CONFIG", "SET", "dbfilename", "taken.rdb"]),
-            "OK"
-        );
-        assert_eq!(node.run(&["CONFIG", "SET", "save", "3600 1000"]), "OK");
+        node.configure("dbfilename", "taken.rdb");
+        node.configure("save", "3600 1000");
         node.run(&["BGSAVE"]);
-        while !node
-            .run(&["INFO", "persistence"])
-            .contains("rdb_last_bgsave_status:err")
-        {
+        let failed = "rdb_last_bgsave_status:err";
+        while !node.run(&["INFO", "persistence"]).contains(failed) {
             std::thread::yield_now();
         }
     };
-    let leave = |server: &RedisServer| {
-        assert_eq!(Cli::of(server).run(&["CONFIG", "SET", "save", ""]), "OK");
-    };
+    let leave = |server: &RedisServer| Cli::of(server).configure("save", "");
     no_vote_and_recovers(&[], "MISCONF", enter, leave).await;
 }
 
@@ -181,13 +143,11 @@ async fn row_27_masterdown() {
     assert!(node.run(&["GET", "k"]).starts_with("MASTERDOWN"));
     let urls = servers.urls();
     let redlock = trusting(&urls).build().await.unwrap();
-    let state = || redlock.nodes()[0].state.clone();
-    assert!(matches!(state(), NodeState::Refused(_)), "{:?}", state());
-    let text = state().to_string();
-    assert!(text.contains("a replica of 127.0.0.1:1"), "{text}");
+    assert!(is_refused(&redlock, 0), "{:?}", redlock.nodes());
+    assert_says(&state(&redlock, 0), "a replica of 127.0.0.1:1");
     drop(redlock.lock("k").await.expect("two of three"));
     assert_eq!(node.run(&["REPLICAOF", "NO", "ONE"]), "OK");
-    eventually("it votes", || state() == NodeState::Voting).await;
+    voting(&redlock, 0).await;
 }
 
 #[tokio::test]
@@ -195,12 +155,7 @@ async fn row_27_loading() {
     // A server that loads its keys answers after every two megabytes: here, 20 times in three seconds.
     let slow_to_load = [["--key-load-delay", "3000"], ["--rdbcompression", "no"]];
     let servers = spawn_unprotected(3, slow_to_load.as_flattened());
-    let redlock = servers
-        .builder()
-        .node_timeout(MS(300))
-        .build()
-        .await
-        .unwrap();
+    let redlock = built(servers.builder().node_timeout(MS(300))).await;
     let node = Cli::of(servers.get(0));
     node.run(&["DEBUG", "POPULATE", "1000", "filler", "40000"]);
     let loading = std::thread::spawn({
@@ -231,52 +186,36 @@ async fn row_27_loading() {
 async fn row_30_noauth_and_noperm() {
     let servers = RedisServers::spawn(1).unwrap();
     let admin = Cli::of(servers.get(0));
-    let user = |rules: &[&str]| {
-        let answer = admin.run(&[&["ACL", "SETUSER", "locker"], rules].concat());
-        assert_eq!(answer, "OK");
-    };
-    user(&["on", ">pw", "~*", "+@all"]);
-    let url = format!("redis://locker:pw@127.0.0.1:{}", servers.get(0).port());
-    let redlock = trusting([&url]).build().await.unwrap();
+    admin.set_locker(&["on", ">pw", "~*", "+@all"]);
+    let redlock = built(trusting([locker(servers.get(0))])).await;
     drop(redlock.lock("k").await.unwrap());
-    user(&["-set"]);
-    let error = redlock.lock("k").wait(MS(0)).await.unwrap_err().to_string();
-    assert!(
-        error.contains("NOPERM") && error.contains("'set'"),
-        "{error}"
-    );
-    user(&["+set"]);
+    admin.set_locker(&["-set"]);
+    let error = redlock.lock("k").wait(MS(0)).await.unwrap_err();
+    assert_says(&error, "NOPERM");
+    assert_says(&error, "'set'");
+    admin.set_locker(&["+set"]);
     drop(redlock.lock("k").await.expect("the right is back"));
 
-    user(&["resetpass"]);
+    admin.set_locker(&["resetpass"]);
     let killed = admin.run(&["CLIENT", "KILL", "USER", "locker"]);
     assert_eq!(killed, "1", "it was connected");
-    let is_refused = || matches!(redlock.nodes()[0].state, NodeState::Refused(_));
+    let is_refused = || is_refused(&redlock, 0);
     eventually("the password is refused", is_refused).await;
-    let error = redlock.lock("k").wait(MS(0)).await.unwrap_err().to_string();
-    assert!(
-        error.contains("misconfigured") && !error.contains("pw"),
-        "{error}"
-    );
-    user(&[">pw"]);
-    drop(
-        redlock
-            .lock("k")
-            .wait(MS(8000))
-            .await
-            .expect("the password is valid again"),
-    );
+    let error = redlock.lock("k").wait(MS(0)).await.unwrap_err();
+    assert_says(&error, "misconfigured");
+    assert!(!error.to_string().contains("pw"), "{error}");
+    admin.set_locker(&[">pw"]);
+    let guard = redlock.lock("k").wait(MS(8000)).await;
+    drop(guard.expect("the password is valid again"));
 }
 
 #[tokio::test]
 async fn row_33_resp2_and_resp3() {
     let servers = RedisServers::spawn(3).unwrap();
     for protocol in ["resp2", "resp3"] {
-        let urls = servers
-            .urls()
-            .into_iter()
-            .map(|url| format!("{url}?protocol={protocol}"));
-        let redlock = trusting(urls).build().await.unwrap();
+        let urls = servers.urls().into_iter();
+        let urls = urls.map(|url| format!("{url}?protocol={protocol}"));
+        let redlock = built(trusting(urls)).await;
         let guard = redlock.lock("k").fenced().await.unwrap();
         assert!(guard.fencing_token().is_some());
         guard.extend().await.unwrap();

@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use redlock_tokio::{
-    BuildError, Durability, ExtendError, LockError, LockOptions, NodeState, Redlock,
-    RedlockBuilder,
+    BuildError, Durability, ExtendError, LockError, NodeState, Redlock, RedlockBuilder,
     test_util::{Proxy, RedisServers},
 };
 
-use crate::support::{Cli, MS, eventually, trusting};
+use crate::support::{
+    Cli, MS, assert_says, built, eventually, locker,
+    states::{all_vote, is_quarantined, is_refused},
+    trusting, unrenewed,
+};
 
 /// The longest ttl, which is about the time for which a restarted node has no vote.
 const MAX_TTL: Duration = Duration::from_secs(2);
@@ -17,21 +20,9 @@ const MAX_TTL: Duration = Duration::from_secs(2);
 /// Longer than an answer takes on a busy machine.
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
-fn vetted(servers: &RedisServers) -> RedlockBuilder {
-    Redlock::builder()
-        .nodes(servers.urls())
-        .ttl(MAX_TTL)
-        .node_timeout(NODE_TIMEOUT)
-}
-
-async fn all_vote(redlock: &Redlock) {
-    let all_vote = || {
-        redlock
-            .nodes()
-            .iter()
-            .all(|it| it.state == NodeState::Voting)
-    };
-    eventually("all nodes vote", all_vote).await;
+fn vetted(urls: &[String]) -> RedlockBuilder {
+    let builder = Redlock::builder().nodes(urls).ttl(MAX_TTL);
+    builder.node_timeout(NODE_TIMEOUT)
 }
 
 /// A client holds a lock on nodes 0 and 1 of three, because it cannot reach node 2. Then node 1 restarts and
@@ -53,11 +44,7 @@ impl Forgotten {
         all_vote(&holder).await;
         proxy.refuse();
         proxy.reset();
-        let guard = holder
-            .lock("k")
-            .options(LockOptions::new().no_renewal())
-            .await
-            .expect("two of three");
+        let guard = unrenewed(holder.lock("k")).await;
         assert!(Cli::of(servers.get(1)).get("k").is_some());
         servers.get(1).restart().unwrap();
         assert_eq!(Cli::of(servers.get(1)).get("k"), None, "it has forgotten");
@@ -74,14 +61,11 @@ impl Forgotten {
 async fn row_13_restart_keys_lost() {
     let vetted_urls = |urls: &[String]| Redlock::builder().nodes(urls).ttl(MAX_TTL);
     let bed = Forgotten::new(vetted_urls).await;
-    let other = vetted(&bed.servers).build().await.unwrap();
-    let error = other.try_lock("k").await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            LockError::Quarantined { .. } | LockError::Contended(_)
-        ),
-        "{error}"
+    let other = vetted(&bed.servers.urls()).build().await.unwrap();
+    let outcome = other.try_lock("k").await;
+    assert_refused!(
+        outcome,
+        LockError::Quarantined { .. } | LockError::Contended(_)
     );
     // The control: a client that trusts the node is a second holder.
     let gullible = bed.servers.builder().build().await.unwrap();
@@ -117,12 +101,8 @@ async fn row_14_restart_during_an_extend() {
         if trusts {
             extended.expect("the control: the vote of the restarted node counts");
         } else {
-            let error = extended.unwrap_err();
-            assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
-            assert!(
-                error.to_string().contains("too recently to vote"),
-                "{error}"
-            );
+            let error = assert_refused!(extended, ExtendError::NoQuorum { .. });
+            assert_says(&error, "too recently to vote");
         }
     }
 }
@@ -130,7 +110,7 @@ async fn row_14_restart_during_an_extend() {
 #[tokio::test]
 async fn row_17_cold_fleet() {
     let servers = RedisServers::spawn(3).unwrap();
-    let redlock = vetted(&servers).build().await.expect("it can start");
+    let redlock = vetted(&servers.urls()).build().await.expect("it can start");
     let error = redlock.try_lock("k").await.unwrap_err();
     let LockError::Quarantined { remaining, .. } = &error else {
         panic!("{error}");
@@ -138,10 +118,8 @@ async fn row_17_cold_fleet() {
     assert!(*remaining <= MAX_TTL + MS(1100), "{remaining:?}");
     assert!(error.to_string().contains("a majority votes in"), "{error}");
     for node in redlock.nodes() {
-        assert!(
-            matches!(node.state, NodeState::Quarantined { .. }),
-            "{node:?}"
-        );
+        let is_quarantined = matches!(node.state, NodeState::Quarantined { .. });
+        assert!(is_quarantined, "{node:?}");
         assert!(node.server.is_some_and(|it| it.version.contains('.')));
     }
     let guard = redlock.lock("k").wait(MS(8000)).await;
@@ -171,12 +149,7 @@ async fn row_25_replica() {
     assert!(is_refused(&second), "{:?}", second.nodes());
 
     // A connected client notices the replica when the node refuses a command.
-    redlock
-        .lock("k")
-        .await
-        .expect("two of three")
-        .release()
-        .await;
+    redlock.lock("k").await.unwrap().release().await;
     eventually("the replica is named", || is_refused(&redlock)).await;
     make_replica(1);
     let error = trusting(urls).build().await.unwrap_err();
@@ -186,39 +159,26 @@ async fn row_25_replica() {
     let named: Vec<_> = nodes.iter().map(|it| it.address.to_string()).collect();
     assert_eq!(named, [0, 1].map(|i| servers.get(i).address().to_string()));
     assert!(error.to_string().contains(&text), "{error}");
-    let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
-    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+    let outcome = redlock.lock("k").wait(MS(300)).await;
+    assert_refused!(outcome, LockError::NoQuorum(_));
 }
 
 #[tokio::test]
 async fn row_26_promotion() {
     let servers = RedisServers::spawn(4).unwrap();
     let urls = &servers.urls()[..3];
-    let redlock = Redlock::builder()
-        .nodes(urls)
-        .ttl(MAX_TTL)
-        .node_timeout(NODE_TIMEOUT)
-        .build()
-        .await
-        .unwrap();
+    let redlock = built(vetted(urls)).await;
     all_vote(&redlock).await;
     let node = Cli::of(servers.get(0));
     let master = servers.get(3).port().to_string();
     assert_eq!(node.run(&["REPLICAOF", "127.0.0.1", &master]), "OK");
-    redlock
-        .lock("k")
-        .await
-        .expect("two of three")
-        .release()
-        .await;
-    let state = || redlock.nodes()[0].state.clone();
-    let is_refused = || matches!(state(), NodeState::Refused(_));
-    eventually("the replica is refused", is_refused).await;
+    redlock.lock("k").await.unwrap().release().await;
+    eventually("the replica is refused", || is_refused(&redlock, 0)).await;
 
     // The node is up for long enough, but it may lack our keys.
     assert_eq!(node.run(&["REPLICAOF", "NO", "ONE"]), "OK");
-    let is_quarantined = || matches!(state(), NodeState::Quarantined { .. });
-    eventually("it has no vote at first", is_quarantined).await;
+    let has_no_vote = || is_quarantined(&redlock, 0);
+    eventually("it has no vote at first", has_no_vote).await;
     all_vote(&redlock).await;
 }
 
@@ -226,16 +186,11 @@ async fn row_26_promotion() {
 async fn row_30_no_right_to_ask_what_it_is() {
     let servers = RedisServers::spawn(1).unwrap();
     let admin = Cli::of(servers.get(0));
-    let rights = [
-        "ACL", "SETUSER", "locker", "on", ">pw", "~*", "+@all", "-info",
-    ];
-    assert_eq!(admin.run(&rights), "OK");
-    let url = format!("redis://locker:pw@127.0.0.1:{}", servers.get(0).port());
-    let error = trusting([&url]).build().await.unwrap_err().to_string();
-    assert!(
-        error.contains("NOPERM") && error.contains("grant +info"),
-        "{error}"
-    );
+    admin.set_locker(&["on", ">pw", "~*", "+@all", "-info"]);
+    let url = locker(servers.get(0));
+    let error = trusting([&url]).build().await.unwrap_err();
+    assert_says(&error, "NOPERM");
+    assert_says(&error, "grant +info");
     let redlock = Redlock::builder().nodes([&url]).allow_unvetted_nodes();
     let redlock = redlock.build().await.unwrap();
     drop(redlock.lock("k").await.expect("it is trusted"));
