@@ -249,19 +249,37 @@ impl LeaseCell {
         });
     }
 
-    /// Takes the end of a look of the lease. If another node has the line by now, the place moves there: a process that
-    /// stayed at the old node could wait for those that have moved.
+    /// Takes the end of a look of the lease.
     pub(super) fn handle_look(
         self: &Arc<Self>,
         state: &mut CellState,
         now: Timestamp,
         is_free: bool,
     ) {
+        self.change_or_move(state, now, |place| place.handle_look(now, is_free));
+    }
+
+    /// Does what is due for the places.
+    pub(super) fn handle_line_timeout(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
+        self.change_or_move(state, now, |place| place.handle_timeout(now));
+    }
+
+    /// Changes the places. Before one is asked for, it moves to the node that has the line by now: a process that stayed at
+    /// the old node could wait for those that have moved, and one that is the first there is passed by them.
+    fn change_or_move(
+        self: &Arc<Self>,
+        state: &mut CellState,
+        now: Timestamp,
+        change: impl Fn(&mut Place) -> Option<Step>,
+    ) {
         let client = &self.client;
         let (mut keys, active) = (lines_of(&self.keys), self.active());
         self.change_places(state, now, |node, place| {
             let key = keys.next();
-            let step = place.handle_look(now, is_free)?;
+            let step = change(place)?;
+            if step == Step::Look {
+                return Some(step);
+            }
             let line_node = key.and_then(|key| line::node_of(key, &client.lanes, now));
             let Some((key, line_node)) = key.zip(line_node).filter(|(_, it)| it != node) else {
                 return Some(step);
@@ -272,11 +290,6 @@ impl LeaseCell {
             *place = joined;
             Some(step)
         });
-    }
-
-    /// Does what is due for the places.
-    pub(super) fn handle_line_timeout(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
-        self.change_places(state, now, |_, place| place.handle_timeout(now));
     }
 
     fn change_places(
