@@ -14,11 +14,21 @@ use core::time::Duration;
 
 use super::*;
 use crate::{
-    Drift, KeepAlive, NodeId, NodeSet, Quorum, Reply, RetrySchedule, Validity,
+    Drift, Eligibility, KeepAlive, NodeId, NodeSet, Permits, Quorum, Reply, RetrySchedule, Slot,
+    Validity, Withdrawal,
     said::{MS, Said, quarantined},
 };
 
 use Reply::{Denied, Granted, Refused, Unknown};
+
+/// Asserts of which kinds these requests are, by their place among those sent.
+macro_rules! assert_sent {
+    ($driven:ident, $those:expr, $($operation:ident),+) => {
+        let sent = $driven.operations();
+        assert!(matches!(sent[$those], [$(Operation::$operation { .. }),+]), "{sent:?}");
+    };
+}
+use assert_sent;
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::ZERO.saturating_add(MS(millis))
@@ -58,12 +68,24 @@ impl Driven {
         }
     }
 
-    /// A lease that was acquired by nodes 0 to 2 at time zero; nodes 3 and 4 have not replied.
-    fn held() -> Self {
+    /// A lease that has asked all nodes at time zero.
+    fn begun() -> Self {
         let mut driven = Self::new(config());
         driven.acquire(at(0));
+        driven
+    }
+
+    /// A lease that was acquired by nodes 0 to 2 at time zero; nodes 3 and 4 have not replied.
+    fn granted() -> Self {
+        let mut driven = Self::begun();
         driven.reply(at(1), &[Granted; 3]);
         assert!(matches!(driven.told[..], [Event::Acquired { .. }]));
+        driven
+    }
+
+    /// Such a lease, claimed, with no request or event left.
+    fn held() -> Self {
+        let mut driven = Self::granted();
         driven.run(|lease| lease.claim(at(1)));
         driven.sent.clear();
         driven.told.clear();
@@ -86,8 +108,7 @@ impl Driven {
 
     /// Answers the last request, from node 0 on.
     fn reply<R: Into<Said> + Copy>(&mut self, now: Timestamp, replies: &[R]) {
-        let round = self.sent.last().expect("a request was sent").round;
-        self.reply_to(round, now, 0, replies);
+        self.reply_to(self.last().round, now, 0, replies);
     }
 
     fn reply_to<R: Into<Said> + Copy>(
@@ -98,17 +119,60 @@ impl Driven {
         replies: &[R],
     ) {
         for (index, reply) in replies.iter().enumerate() {
-            let node = NodeId::new(first + index).unwrap();
+            let node = node(first + index);
             let Said { reply, eligibility } = (*reply).into();
             self.run(|lease| lease.handle_reply(now, round, node, reply, eligibility));
         }
     }
 
+    fn timeout(&mut self, now: Timestamp) {
+        self.run(|lease| lease.handle_timeout(now));
+    }
+
+    /// When the lease wants its next timeout.
+    fn due(&self) -> Timestamp {
+        self.lease.poll_timeout().expect("it waits for something")
+    }
+
+    /// Lets the next timeout come. Returns when that is.
+    fn wait(&mut self) -> Timestamp {
+        let due = self.due();
+        self.timeout(due);
+        due
+    }
+
+    fn freed(&mut self, now: Timestamp, nodes: impl IntoIterator<Item = usize>) {
+        for index in nodes {
+            self.run(|lease| lease.handle_freed(now, node(index)));
+        }
+    }
+
+    fn key_changed(&mut self, now: Timestamp, nodes: impl IntoIterator<Item = usize>) {
+        for index in nodes {
+            self.run(|lease| lease.handle_key_changed(now, node(index)));
+        }
+    }
+
+    fn withdraw(&mut self, now: Timestamp, nodes: &[usize], withdrawal: Withdrawal) {
+        for index in nodes {
+            self.run(|lease| lease.handle_withdrawal(now, node(*index), withdrawal));
+        }
+    }
+
+    fn last(&self) -> Transmit {
+        *self.sent.last().expect("a request was sent")
+    }
+
     fn operations(&self) -> Vec<Operation> {
-        self.sent
-            .iter()
-            .map(|transmit| transmit.operation)
-            .collect()
+        self.sent.iter().map(|it| it.operation).collect()
+    }
+
+    fn accesses(&self) -> Vec<Access> {
+        self.sent.iter().map(|it| it.access).collect()
+    }
+
+    fn count(&self, test: fn(&Operation) -> bool) -> usize {
+        self.operations().iter().filter(|it| test(it)).count()
     }
 
     fn is_held(&self, now: Timestamp) -> bool {
@@ -116,8 +180,33 @@ impl Driven {
     }
 }
 
+fn node(index: usize) -> NodeId {
+    NodeId::new(index).unwrap()
+}
+
 fn only(nodes: &[usize]) -> NodeSet {
-    nodes.iter().map(|it| NodeId::new(*it).unwrap()).collect()
+    nodes.iter().map(|it| node(*it)).collect()
+}
+
+fn permits(count: usize) -> Share {
+    Share::Permit(Permits::new(count).unwrap())
+}
+
+/// The lock is held by the votes of these nodes, since time zero.
+fn acquired(fence: Option<FencingToken>, nodes: &[usize]) -> Event {
+    Event::Acquired {
+        valid_until: at(900),
+        fence,
+        granted_by: only(nodes),
+    }
+}
+
+fn extended(valid_until: Timestamp) -> [Event; 1] {
+    [Event::Extended { valid_until }]
+}
+
+fn extend_failed(valid_until: Timestamp) -> [Event; 1] {
+    [Event::ExtendFailed { valid_until }]
 }
 
 fn exhausted(failure: AcquireFailure, tries: u32) -> [Event; 1] {
@@ -130,22 +219,14 @@ fn release_of(token: Token) -> Operation {
 
 #[test]
 fn acquires_with_the_third_vote() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
+    let mut driven = Driven::begun();
     assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
     driven.reply(at(5), &[Granted, Granted]);
     assert!(!driven.is_held(at(5)) && driven.told.is_empty());
     driven.reply(at(5), &[Granted, Granted, Granted]);
     // 1000 ms ttl less 100 ms drift, from the start and not from the verdict.
     assert_eq!(driven.lease.valid_until(at(5)), Some(at(900)));
-    assert_eq!(
-        driven.told,
-        [Event::Acquired {
-            valid_until: at(900),
-            fence: None,
-            granted_by: NodeSet::first(3),
-        }]
-    );
+    assert_eq!(driven.told, [acquired(None, &[0, 1, 2])]);
 }
 
 #[test]
@@ -153,7 +234,7 @@ fn commands_that_do_not_fit_change_nothing() {
     let mut driven = Driven::held();
     let before = driven.lease.clone();
     driven.acquire(at(2));
-    driven.run(|lease| lease.handle_timeout(at(2)));
+    driven.timeout(at(2));
     assert_eq!(driven.lease, before);
     driven.run(|lease| lease.release(at(3)));
     driven.reply(at(3), &[Granted; 5]);
@@ -169,15 +250,14 @@ fn commands_that_do_not_fit_change_nothing() {
 
 #[test]
 fn a_failed_attempt_is_released_everywhere_and_retried_with_a_fresh_token() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
+    let mut driven = Driven::begun();
     let first = driven.lease.token();
     driven.reply(at(1), &[Granted, Denied, Denied, Denied]);
     assert_eq!(driven.operations()[1..], [release_of(first)]);
     assert_eq!(driven.sent[1].nodes, NodeSet::first(5), "silent node 4 too");
-    let retry = driven.lease.poll_timeout().unwrap();
+    let retry = driven.due();
     assert!((at(21)..=at(201)).contains(&retry), "{retry:?}");
-    driven.run(|lease| lease.handle_timeout(retry));
+    driven.timeout(retry);
     assert_ne!(driven.lease.token(), first);
     driven.reply(retry, &[Granted; 3]);
     assert!(driven.is_held(retry));
@@ -186,46 +266,33 @@ fn a_failed_attempt_is_released_everywhere_and_retried_with_a_fresh_token() {
 
 #[test]
 fn gives_up_when_the_budget_is_spent() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
+    let mut driven = Driven::begun();
     let mut now = at(0);
     while driven.told.is_empty() {
         driven.reply(now, &[Denied; 3]);
         if let Some(due) = driven.lease.poll_timeout() {
             assert!(due > now);
             now = due;
-            driven.run(|lease| lease.handle_timeout(now));
+            driven.timeout(now);
         }
     }
     let attempts = driven.lease.attempts();
     assert!((6..50).contains(&attempts), "{attempts} in 1 s");
     assert!(now <= at(1000));
-    let failure = AcquireFailure::Contended;
-    assert_eq!(
-        driven.told,
-        [Event::Exhausted {
-            failure,
-            tries: attempts
-        }]
-    );
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, attempts));
     assert!(driven.lease.is_closed());
-    assert!(matches!(
-        driven.operations().last(),
-        Some(Operation::Release { .. })
-    ));
+    assert!(matches!(driven.last().operation, Operation::Release { .. }));
 }
 
 #[test]
 fn abandoned_leases_tell_their_holders_and_waiters() {
-    let mut acquiring = Driven::new(config());
-    acquiring.acquire(at(0));
+    let mut acquiring = Driven::begun();
     acquiring.run(Lease::abandon);
     assert_eq!(acquiring.told, exhausted(AcquireFailure::Abandoned, 1));
     let token = acquiring.lease.token();
     assert_eq!(acquiring.operations()[1..], [release_of(token)]);
 
-    let mut waiting = Driven::new(config());
-    waiting.acquire(at(0));
+    let mut waiting = Driven::begun();
     waiting.reply(at(1), &[Denied; 3]);
     waiting.run(Lease::abandon);
     assert!(matches!(waiting.told[..], [Event::Exhausted { .. }]));
@@ -266,8 +333,7 @@ fn released_at_the_quorum() {
 
 #[test]
 fn giving_up_while_acquiring_releases_what_may_have_been_set() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
+    let mut driven = Driven::begun();
     driven.run(|lease| lease.release(at(1)));
     assert_eq!(driven.operations()[1..], [release_of(driven.lease.token())]);
     assert!(driven.lease.is_closed() && driven.told.is_empty());
@@ -284,8 +350,7 @@ fn a_release_after_the_end_of_validity_reports_the_loss() {
 
 #[test]
 fn no_token_is_used_twice_not_even_after_four_billion_attempts() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
+    let mut driven = Driven::begun();
     driven.lease.attempts = u32::MAX;
     driven.reply(at(1), &[Denied; 3]);
     assert!(matches!(driven.told[..], [Event::Exhausted { .. }]));

@@ -33,9 +33,8 @@ fn a_longer_extension_is_valid_for_its_ttl_less_its_drift() {
     driven.config().validity = Validity::new(ttl(1000), Drift::new(10, MS(100))).unwrap();
     assert_eq!(extend_for(&mut driven, at(100), 3000), 3000);
     // 3000 ms less 30 ms and 100 ms.
-    let valid_until = at(100 + 2870);
-    assert_eq!(driven.told, [Event::Extended { valid_until }]);
-    assert_eq!(driven.lease.valid_until(at(101)), Some(valid_until));
+    assert_eq!(driven.told, extended(at(100 + 2870)));
+    assert_eq!(driven.lease.valid_until(at(101)), Some(at(100 + 2870)));
 }
 
 #[test]
@@ -55,13 +54,13 @@ fn renewal_goes_on_by_the_own_ttl_and_keeps_what_was_gained() {
     assert_eq!(extend_for(&mut driven, at(100), 1700), 1700);
     let gained = Some(at(1700));
     for (now, sent) in [(400, 1400), (700, 1100)] {
-        assert_eq!(driven.lease.poll_timeout(), Some(at(now)), "as usual");
-        driven.run(|lease| lease.handle_timeout(at(now)));
+        assert_eq!(driven.due(), at(now), "as usual");
+        driven.timeout(at(now));
         assert_eq!(sent_ttl(&driven), sent, "no node drops the key earlier");
         driven.reply(at(now), &[Granted; 3]);
         assert_eq!(driven.lease.valid_until(at(now)), gained);
     }
-    driven.run(|lease| lease.handle_timeout(at(1000)));
+    driven.timeout(at(1000));
     driven.reply(at(1000), &[Granted; 3]);
     assert_eq!(sent_ttl(&driven), 1000);
     assert_eq!(driven.lease.valid_until(at(1001)), Some(at(1900)));
@@ -72,7 +71,7 @@ fn a_shorter_extension_does_not_put_renewal_off() {
     let mut driven = Driven::held();
     assert_eq!(extend_for(&mut driven, at(290), 1), 1000, "the own ttl");
     assert_eq!(driven.lease.valid_until(at(291)), Some(at(1190)));
-    assert_eq!(driven.lease.poll_timeout(), Some(at(590)));
+    assert_eq!(driven.due(), at(590));
 }
 
 #[test]
@@ -88,8 +87,7 @@ fn an_extension_joins_one_for_as_long_and_takes_the_place_of_a_shorter_one() {
     driven.reply_to(shorter, at(104), 0, &[Granted; 5]);
     assert!(driven.told.is_empty(), "nobody asked for so little");
     driven.reply(at(105), &[Granted; 3]);
-    let valid_until = at(103 + 1901);
-    assert_eq!(driven.told, [Event::Extended { valid_until }]);
+    assert_eq!(driven.told, extended(at(103 + 1901)));
 }
 
 #[test]
@@ -97,10 +95,8 @@ fn a_longer_extension_that_fails_changes_nothing() {
     let mut driven = Driven::held();
     driven.run(|lease| lease.extend_for(at(100), ttl(2000)));
     driven.reply(at(101), &[Unknown; 3]);
-    let valid_until = at(900);
-    assert_eq!(driven.told, [Event::ExtendFailed { valid_until }]);
-    let retry = driven.lease.poll_timeout().unwrap();
-    driven.run(|lease| lease.handle_timeout(retry));
+    assert_eq!(driven.told, extend_failed(at(900)));
+    driven.wait();
     assert_eq!(sent_ttl(&driven), 1000);
 }
 
@@ -109,7 +105,7 @@ fn no_extension_starts_beyond_max_hold_however_short() {
     let mut driven = Driven::held();
     extend_for(&mut driven, at(100), 3000);
     assert!(!driven.run(|lease| lease.extend_for(at(2000), ttl(10))));
-    driven.run(|lease| lease.handle_timeout(at(3000)));
+    driven.timeout(at(3000));
     assert_eq!(driven.told.last(), Some(&Event::Lost(LossReason::MaxHold)));
 }
 
@@ -130,13 +126,13 @@ fn a_release_waits_for_as_long_as_the_longest_key_may_live() {
     driven.reply(at(101), &[Unknown; 3]);
     assert_eq!(driven.lease.longest_ttl(), ttl(2000));
     driven.run(|lease| lease.release(at(110)));
-    assert_eq!(driven.lease.poll_timeout(), Some(at(2110)));
+    assert_eq!(driven.due(), at(2110));
 }
 
 #[test]
 fn a_node_that_would_have_dropped_or_kept_the_key_is_judged() {
     let mut driven = Driven::held();
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     let round = driven.sent[0].round;
     let judge = |driven: &Driven, now, remaining| {
         let lease = &driven.lease;
@@ -159,21 +155,17 @@ fn a_node_that_would_have_dropped_or_kept_the_key_is_judged() {
 
 #[test]
 fn what_decides_nothing_asks_for_no_votes() {
-    let asks = |driven: &Driven| driven.sent.iter().map(|it| it.asks_for_votes).collect();
+    let asks =
+        |driven: &Driven| -> Vec<bool> { driven.sent.iter().map(|it| it.asks_for_votes).collect() };
     let mut held = Driven::held();
-    held.run(|lease| lease.handle_timeout(at(300)));
+    held.timeout(at(300));
     held.reply(at(301), &[Denied, Granted, Granted, Granted]);
     held.run(|lease| lease.release(at(302)));
-    let asked: Vec<bool> = asks(&held);
-    assert_eq!(
-        asked,
-        [true, false, true],
-        "an extension, a repair, a release"
-    );
+    // An extension, a repair, a release.
+    assert_eq!(asks(&held), [true, false, true]);
 
-    let mut failed = Driven::new(config());
-    failed.acquire(at(0));
+    let mut failed = Driven::begun();
     failed.reply(at(1), &[Denied; 3]);
-    let asked: Vec<bool> = asks(&failed);
-    assert_eq!(asked, [true, false], "an attempt, and the release after it");
+    // An attempt, and the release after it.
+    assert_eq!(asks(&failed), [true, false]);
 }

@@ -12,15 +12,6 @@ fn fenced(proposal: u64) -> Driven {
     driven
 }
 
-/// The lock is held by the votes of these nodes, since time zero.
-fn acquired(fence: Option<FencingToken>, nodes: [usize; 3]) -> Event {
-    Event::Acquired {
-        valid_until: at(900),
-        fence,
-        granted_by: nodes.into_iter().filter_map(NodeId::new).collect(),
-    }
-}
-
 #[test]
 fn a_fence_that_a_majority_accepts_costs_one_round() {
     let mut driven = fenced(7);
@@ -29,7 +20,7 @@ fn a_fence_that_a_majority_accepts_costs_one_round() {
         matches!(driven.sent[0].operation, Operation::Acquire { fence: it, .. } if it == fence)
     );
     driven.reply(at(1), &[Granted, Denied, Granted, Denied, Granted]);
-    assert_eq!(driven.told, [acquired(fence, [0, 2, 4])]);
+    assert_eq!(driven.told, [acquired(fence, &[0, 2, 4])]);
     assert_eq!(driven.sent.len(), 1);
 }
 
@@ -48,7 +39,7 @@ fn a_fence_that_is_outbid_is_raised_while_the_keys_are_held() {
     assert_eq!(driven.operations()[2], Operation::Fence { token, fence });
     driven.reply(at(3), &[Granted; 3]);
     // The validity counts from the first request, whatever the fence took.
-    assert_eq!(driven.told, [acquired(Some(fence), [0, 1, 2])]);
+    assert_eq!(driven.told, [acquired(Some(fence), &[0, 1, 2])]);
     assert_eq!(driven.lease.attempts(), 1);
 }
 
@@ -56,7 +47,7 @@ fn a_fence_that_is_outbid_is_raised_while_the_keys_are_held() {
 fn a_fence_that_cannot_be_agreed_on_in_time_fails_the_attempt() {
     let mut driven = fenced(7);
     driven.reply(at(1), &[outbid(9); 3]);
-    assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
+    assert_eq!(driven.due(), at(900));
     let token = driven.lease.token();
     driven.reply(at(2), &[Denied; 3]);
     assert_eq!(driven.operations()[2], release_of(token));
@@ -65,9 +56,8 @@ fn a_fence_that_cannot_be_agreed_on_in_time_fails_the_attempt() {
 /// Retries at the earliest time, and returns how long after the start that is, in microseconds, and
 /// what is proposed.
 fn retried(driven: &mut Driven) -> (u64, u64) {
-    let retry = driven.lease.poll_timeout().unwrap();
-    driven.run(|lease| lease.handle_timeout(retry));
-    match driven.sent.last().unwrap().operation {
+    let retry = driven.wait();
+    match driven.last().operation {
         Operation::Acquire {
             fence: Some(fence), ..
         } => (retry.as_nanos() / 1000, fence.get()),
@@ -99,7 +89,7 @@ fn no_attempt_proposes_less_than_a_counter_that_was_told() {
     let mut driven = fenced(7);
     driven.reply(at(1), &[outbid(9); 3]);
     driven.reply(at(2), &[outbid(900_000_000)]);
-    driven.run(|lease| lease.handle_timeout(at(900)));
+    driven.timeout(at(900));
     let (_, proposal) = retried(&mut driven);
     assert_eq!(proposal, 900_000_001);
 }
@@ -107,7 +97,7 @@ fn no_attempt_proposes_less_than_a_counter_that_was_told() {
 /// Extends, and returns what follows when nodes 0 to 2 still have the key and node 3 has lost it.
 fn after_an_extension(driven: &mut Driven) -> Vec<(NodeSet, Operation)> {
     driven.run(|lease| lease.extend(at(300)));
-    let extension = driven.sent.last().unwrap().round;
+    let extension = driven.last().round;
     let before = driven.sent.len();
     driven.reply_to(extension, at(301), 3, &[Denied]);
     driven.reply_to(extension, at(301), 0, &[Granted; 3]);
@@ -137,7 +127,7 @@ fn a_repair_brings_the_counter_back_with_the_key() {
     // A loss that is told late.
     let extension = driven.sent[1].round;
     driven.reply_to(extension, at(302), 4, &[Denied]);
-    let late = driven.sent.last().unwrap();
+    let late = driven.last();
     assert_eq!(late.nodes, only(&[4]));
     assert_eq!(late.operation, repair_of(&driven, 7).1);
 }
@@ -180,7 +170,7 @@ fn given_up_or_silent_while_fencing_it_is_released() {
     driven.run(|lease| lease.release(at(2)));
     assert_eq!(driven.operations()[2], release_of(token));
     assert!(driven.lease.is_closed());
-    silent.run(|lease| lease.handle_timeout(at(900)));
+    silent.timeout(at(900));
     assert_eq!(silent.operations()[2], release_of(token));
     assert!(
         silent.lease.poll_timeout() > Some(at(900)),
@@ -205,7 +195,7 @@ fn a_fence_without_an_answer_is_too_slow_at_the_end_of_validity() {
     });
     driven.run(|lease| lease.acquire_fenced(at(0), at(1000), FencingToken::new(7)));
     driven.reply(at(1), &[outbid(9); 3]);
-    driven.run(|lease| lease.handle_timeout(at(900)));
+    driven.timeout(at(900));
     assert_eq!(driven.told, exhausted(AcquireFailure::TooSlow, 1));
 }
 
@@ -215,10 +205,10 @@ fn a_fence_whose_wait_ends_fails_as_the_attempt_before() {
     driven.run(|lease| lease.acquire_fenced(at(0), at(500), FencingToken::new(7)));
     driven.reply(at(1), &[Denied; 3]);
     let retry = driven.lease.poll_timeout().expect("another attempt");
-    driven.run(|lease| lease.handle_timeout(retry));
+    driven.timeout(retry);
     driven.reply(retry, &[outbid(9); 3]);
-    assert_eq!(driven.lease.poll_timeout(), Some(at(500)));
-    driven.run(|lease| lease.handle_timeout(at(500)));
+    assert_eq!(driven.due(), at(500));
+    driven.timeout(at(500));
     // The nodes have answered as they should.
     assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 2));
 }

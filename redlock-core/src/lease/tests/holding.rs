@@ -1,57 +1,40 @@
 //! Renewal, repair and loss of a held lock.
 
 use super::*;
-use crate::{Eligibility, Withdrawal};
 
 impl Driven {
     /// Returns the nodes of each repair so far.
     fn nodes_repaired(&self) -> Vec<NodeSet> {
-        let is_repair = |it: &&Transmit| {
-            matches!(it.operation, Operation::Acquire { .. }) && !it.asks_for_votes
-        };
-        self.sent
+        let repairs = self
+            .sent
             .iter()
-            .filter(is_repair)
-            .map(|it| it.nodes)
-            .collect()
+            .filter(|it| matches!(it.operation, Operation::Acquire { .. }) && !it.asks_for_votes);
+        repairs.map(|it| it.nodes).collect()
     }
 }
 
 #[test]
 fn extends_at_the_interval_and_is_valid_from_the_start_of_the_round() {
     let mut driven = Driven::held();
-    assert_eq!(driven.lease.poll_timeout(), Some(at(300)));
-    driven.run(|lease| lease.handle_timeout(at(300)));
-    assert!(matches!(
-        driven.operations()[..],
-        [Operation::Extend { .. }]
-    ));
+    assert_eq!(driven.due(), at(300));
+    driven.timeout(at(300));
+    assert_sent!(driven, .., Extend);
     assert_eq!(driven.lease.valid_until(at(310)), Some(at(900)), "not yet");
     driven.reply(at(310), &[Granted; 3]);
-    assert_eq!(
-        driven.told,
-        [Event::Extended {
-            valid_until: at(1200)
-        }]
-    );
-    assert_eq!(driven.lease.poll_timeout(), Some(at(600)));
+    assert_eq!(driven.told, extended(at(1200)));
+    assert_eq!(driven.due(), at(600));
 }
 
 #[test]
 fn a_failed_extension_keeps_the_validity_releases_nothing_and_is_tried_again() {
     let mut driven = Driven::held();
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     driven.reply(at(350), &[Unknown, Refused, Unknown]);
-    assert_eq!(
-        driven.told,
-        [Event::ExtendFailed {
-            valid_until: at(900)
-        }]
-    );
+    assert_eq!(driven.told, extend_failed(at(900)));
     assert_eq!(driven.sent.len(), 1, "no release");
-    let retry = driven.lease.poll_timeout().unwrap();
+    let retry = driven.due();
     assert!(retry > at(350) && retry < at(400), "{retry:?}");
-    driven.run(|lease| lease.handle_timeout(retry));
+    driven.timeout(retry);
     driven.reply(retry, &[Granted; 3]);
     assert!(driven.lease.valid_until(at(1000)).is_some());
 }
@@ -59,8 +42,8 @@ fn a_failed_extension_keeps_the_validity_releases_nothing_and_is_tried_again() {
 #[test]
 fn lost_when_no_extension_succeeds_in_time() {
     let mut driven = Driven::held();
-    driven.run(|lease| lease.handle_timeout(at(300)));
-    assert_eq!(driven.lease.poll_timeout(), Some(at(900)), "it hangs");
+    driven.timeout(at(300));
+    assert_eq!(driven.due(), at(900), "it hangs");
     // The replies come, but at the very end of the old validity.
     driven.reply(at(900), &[Granted; 5]);
     assert_eq!(driven.told, [Event::Lost(LossReason::Expired)]);
@@ -72,7 +55,7 @@ fn lost_when_no_extension_succeeds_in_time() {
 #[test]
 fn lost_at_once_when_a_majority_has_not_our_key() {
     let mut driven = Driven::held();
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     driven.reply(at(301), &[Denied; 3]);
     assert_eq!(driven.told, [Event::Lost(LossReason::KeysLost)]);
     assert!(!driven.is_held(at(301)));
@@ -82,7 +65,7 @@ fn lost_at_once_when_a_majority_has_not_our_key() {
 fn a_missing_key_is_put_back_after_an_extension() {
     let mut driven = Driven::held();
     let token = driven.lease.token();
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     let round = driven.sent[0].round;
     driven.reply(at(301), &[Denied, Granted, Granted]);
     assert_eq!(driven.sent.len(), 1, "not before the verdict");
@@ -104,16 +87,12 @@ fn renewal_ends_at_max_hold() {
     let mut driven = Driven::held();
     while driven.told.last() != Some(&Event::Lost(LossReason::MaxHold)) {
         let due = driven.lease.poll_timeout().expect("lost in the end");
-        driven.run(|lease| lease.handle_timeout(due));
+        driven.timeout(due);
         if driven.is_held(due) {
             driven.reply(due, &[Granted; 5]);
         }
     }
-    let extensions = driven
-        .operations()
-        .iter()
-        .filter(|operation| matches!(operation, Operation::Extend { .. }))
-        .count();
+    let extensions = driven.count(|it| matches!(it, Operation::Extend { .. }));
     assert_eq!(extensions, 6, "at 300, 600 .. 1800 ms; 2100 is too late");
     assert!(!driven.is_held(at(2700)), "1800 + 900");
 }
@@ -121,7 +100,7 @@ fn renewal_ends_at_max_hold() {
 #[test]
 fn denials_that_come_after_a_failed_extension_can_still_show_the_loss() {
     let mut driven = Driven::held();
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     let round = driven.sent[0].round;
     driven.reply(at(301), &[Denied, Unknown, Denied]);
     assert!(matches!(driven.told[..], [Event::ExtendFailed { .. }]));
@@ -134,14 +113,14 @@ fn denials_that_come_after_a_failed_extension_can_still_show_the_loss() {
 #[test]
 fn a_missing_key_is_put_back_after_an_extension_that_failed() {
     let mut driven = Driven::held();
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     let round = driven.sent[0].round;
     driven.reply(at(301), &[Granted, Unknown, Unknown, Denied, Unknown]);
     assert!(matches!(driven.told[..], [Event::ExtendFailed { .. }]));
     assert_eq!(driven.nodes_repaired(), [only(&[3])]);
     // A denial that comes after the verdict.
     let mut driven = Driven::held();
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     assert_eq!(driven.sent[0].round, round);
     driven.reply(at(301), &[Unknown; 3]);
     driven.reply_to(round, at(302), 3, &[Denied]);
@@ -151,37 +130,28 @@ fn a_missing_key_is_put_back_after_an_extension_that_failed() {
 /// Another client has the key on nodes 3 and 4. It is known of one of them only after the lock is held.
 #[test]
 fn a_lock_that_began_without_some_nodes_is_extended_soon_and_sets_their_keys_first() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
+    let mut driven = Driven::begun();
     let attempt = driven.sent[0].round;
     driven.reply_to(attempt, at(1), 4, &[Denied]);
     driven.reply(at(2), &[Granted; 3]);
     driven.run(|lease| lease.claim(at(2)));
     // An eighth of the interval.
-    assert_eq!(
-        driven.lease.poll_timeout(),
-        Some(at(37).saturating_add(MS(1) / 2))
-    );
+    assert_eq!(driven.due(), at(37).saturating_add(MS(1) / 2));
     driven.reply_to(attempt, at(3), 3, &[Denied]);
     driven.sent.clear();
-    driven.run(|lease| lease.handle_timeout(at(40)));
-    let [repair, extension] = driven.sent[..] else {
-        panic!("{:?}", driven.sent);
-    };
+    driven.timeout(at(40));
+    assert_sent!(driven, .., Acquire, Extend);
     assert_eq!(driven.nodes_repaired(), [only(&[3, 4])]);
-    assert!(!repair.asks_for_votes);
-    assert_eq!(extension.nodes, NodeSet::first(5));
+    assert!(!driven.sent[0].asks_for_votes);
+    assert_eq!(driven.sent[1].nodes, NodeSet::first(5));
     driven.reply(at(41), &[Granted; 5]);
-    assert_eq!(driven.lease.poll_timeout(), Some(at(340)), "the interval");
+    assert_eq!(driven.due(), at(340), "the interval");
     // Votes of all nodes: the loss of two costs nothing.
-    for node in [0, 1] {
-        let withdrawal = Withdrawal {
-            since: at(41),
-            eligibility: Eligibility::since(at(5000)),
-        };
-        let node = NodeId::new(node).unwrap();
-        driven.run(|lease| lease.handle_withdrawal(at(42), node, withdrawal));
-    }
+    let withdrawal = Withdrawal {
+        since: at(41),
+        eligibility: Eligibility::since(at(5000)),
+    };
+    driven.withdraw(at(42), &[0, 1], withdrawal);
     assert!(driven.is_held(at(43)));
 }
 
@@ -189,46 +159,34 @@ fn a_lock_that_began_without_some_nodes_is_extended_soon_and_sets_their_keys_fir
 fn an_extension_beyond_max_hold_leaves_late_losses_to_be_repaired() {
     let mut driven = Driven::held();
     driven.config().keep_alive = KeepAlive::every(MS(300), MS(500), config().validity).unwrap();
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     let round = driven.sent[0].round;
     driven.reply(at(301), &[Granted; 3]);
     assert!(!driven.run(|lease| lease.extend(at(600))));
     driven.reply_to(round, at(601), 4, &[Denied]);
-    assert!(matches!(
-        driven.operations().last(),
-        Some(Operation::Acquire { .. })
-    ));
+    assert!(matches!(driven.last().operation, Operation::Acquire { .. }));
 }
 
 #[test]
 fn a_lock_is_renewed_only_once_it_is_claimed() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
-    driven.reply(at(1), &[Granted; 3]);
+    let mut driven = Driven::granted();
     driven.sent.clear();
-    assert_eq!(
-        driven.lease.poll_timeout(),
-        Some(at(900)),
-        "the end of validity"
-    );
-    driven.run(|lease| lease.handle_timeout(at(500)));
+    assert_eq!(driven.due(), at(900), "the end of validity");
+    driven.timeout(at(500));
     assert_eq!(driven.sent, []);
     driven.run(|lease| lease.claim(at(501)));
-    assert_eq!(driven.lease.poll_timeout(), Some(at(300)), "overdue");
-    driven.run(|lease| lease.handle_timeout(at(501)));
-    assert!(matches!(
-        driven.operations()[..],
-        [Operation::Extend { .. }]
-    ));
+    assert_eq!(driven.due(), at(300), "overdue");
+    driven.timeout(at(501));
+    assert_sent!(driven, .., Extend);
 }
 
 #[test]
 fn a_lock_that_was_handed_over_has_to_be_claimed_again() {
     let mut driven = Driven::held();
     assert!(driven.run(|lease| lease.hand_over(at(10))));
-    assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
+    assert_eq!(driven.due(), at(900));
     driven.run(|lease| lease.claim(at(20)));
-    assert_eq!(driven.lease.poll_timeout(), Some(at(300)));
+    assert_eq!(driven.due(), at(300));
     driven.run(|lease| lease.hand_over(at(30)));
     driven.run(|lease| lease.claim(at(900)));
     assert_eq!(driven.told, [Event::Lost(LossReason::Expired)], "too late");
@@ -251,19 +209,16 @@ fn a_lock_that_is_left_is_released_at_its_time_and_not_renewed() {
         ttl: Ttl::new(MS(millis)).unwrap(),
     };
     assert_eq!(driven.operations(), [check(900)]);
-    assert_eq!(
-        driven.lease.valid_until(at(399)),
-        Some(at(900)),
-        "as before"
-    );
+    let valid_until = driven.lease.valid_until(at(399));
+    assert_eq!(valid_until, Some(at(900)), "as before");
     // It is checked when it would be renewed.
-    assert_eq!(driven.lease.poll_timeout(), Some(at(400)));
-    driven.run(|lease| lease.handle_timeout(at(400)));
+    assert_eq!(driven.due(), at(400));
+    driven.timeout(at(400));
     assert_eq!(driven.operations()[1..], [check(600)]);
-    assert_eq!(driven.lease.poll_timeout(), Some(at(700)));
+    assert_eq!(driven.due(), at(700));
     assert_eq!(driven.told, []);
     driven.sent.clear();
-    driven.run(|lease| lease.handle_timeout(at(700)));
+    driven.timeout(at(700));
     assert_eq!(driven.operations(), [release_of(token)]);
     driven.reply(at(701), &[Granted; 3]);
     assert_eq!(driven.told, [Event::Released(ReleaseVerdict::Released)]);
@@ -276,17 +231,14 @@ fn a_lock_can_be_left_for_as_long_as_it_is_valid() {
     assert!(!driven.run(|lease| lease.release_at(at(100), at(901))));
     assert_eq!(driven.lease, before, "nothing has changed");
     // An extension that is under way when the holder goes keeps the lock, and is the first check.
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     assert!(driven.run(|lease| lease.release_at(at(300), at(900))));
     driven.reply(at(301), &[Granted; 3]);
     assert_eq!(driven.sent.len(), 1);
-    assert_eq!(driven.lease.poll_timeout(), Some(at(600)));
+    assert_eq!(driven.due(), at(600));
     // The process was stopped for longer than the lock was valid.
-    driven.run(|lease| lease.handle_timeout(at(5000)));
-    assert!(matches!(
-        driven.operations().last(),
-        Some(Operation::Release { .. })
-    ));
+    driven.timeout(at(5000));
+    assert!(matches!(driven.last().operation, Operation::Release { .. }));
     // If it is time already, it is a release.
     let mut driven = Driven::held();
     assert!(driven.run(|lease| lease.release_at(at(100), at(50))));
@@ -305,17 +257,14 @@ fn keys_of_a_lock_that_was_left_are_not_deleted_before_its_time() {
 
     let mut withdrawn = Driven::held();
     withdrawn.run(|lease| lease.release_at(at(10), at(800)));
-    for node in [0, 1, 2] {
-        let node = NodeId::new(node).unwrap();
-        withdrawn.run(|lease| lease.handle_withdrawal(at(11), node, withdrawal));
-    }
+    withdrawn.withdraw(at(11), &[0, 1, 2], withdrawal);
 
     for driven in [abandoned, withdrawn] {
         let unconfirmed = Event::Released(ReleaseVerdict::Unconfirmed);
         assert_eq!(driven.told, [unconfirmed], "nobody is there to lose it");
         assert!(driven.lease.is_closed());
-        let released = |it: &Operation| matches!(it, Operation::Release { .. });
-        assert!(!driven.operations().iter().any(released));
+        let releases = driven.count(|it| matches!(it, Operation::Release { .. }));
+        assert_eq!(releases, 0);
     }
 }
 
@@ -335,10 +284,7 @@ fn left(renews: bool) -> Driven {
 fn a_lock_that_is_left_ends_when_a_majority_has_lost_its_keys() {
     for renews in [true, false] {
         let mut reported = left(renews);
-        for node in 0..3 {
-            let node = NodeId::new(node).unwrap();
-            reported.run(|lease| lease.handle_key_changed(at(200), node));
-        }
+        reported.key_changed(at(200), 0..3);
         reported.reply(at(201), &[Denied; 3]);
         let token = reported.lease.token();
         assert_eq!(reported.operations()[1..], [release_of(token)]);
@@ -348,21 +294,16 @@ fn a_lock_that_is_left_ends_when_a_majority_has_lost_its_keys() {
     }
     // Nodes that report nothing.
     let mut checked = left(true);
-    checked.run(|lease| lease.handle_timeout(at(400)));
+    checked.timeout(at(400));
     checked.reply(at(401), &[Denied, Granted, Denied, Denied]);
     assert!(checked.lease.is_closed());
 }
 
 #[test]
 fn reports_about_a_lock_that_nobody_has_taken_wait_for_its_holder() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
-    driven.reply(at(1), &[Granted; 3]);
+    let mut driven = Driven::granted();
     driven.sent.clear();
-    for node in 0..3 {
-        let node = NodeId::new(node).unwrap();
-        driven.run(|lease| lease.handle_key_changed(at(2), node));
-    }
+    driven.key_changed(at(2), 0..3);
     assert_eq!(driven.operations(), []);
     driven.run(|lease| lease.claim(at(3)));
     driven.reply(at(4), &[Denied; 3]);
@@ -373,8 +314,7 @@ fn reports_about_a_lock_that_nobody_has_taken_wait_for_its_holder() {
 fn reports_that_no_majority_can_have_the_key_are_checked_at_once() {
     let mut driven = Driven::held();
     let report = |driven: &mut Driven, node| {
-        let node = NodeId::new(node).unwrap();
-        driven.run(|lease| lease.handle_key_changed(at(100), node));
+        driven.key_changed(at(100), [node]);
         driven.sent.len()
     };
     assert_eq!(report(&mut driven, 0), 0);
@@ -390,10 +330,7 @@ fn reports_that_no_majority_can_have_the_key_are_checked_at_once() {
 fn reports_that_prove_wrong_lead_to_one_extension_before_the_next_renewal() {
     let mut driven = Driven::held();
     let report_all = |driven: &mut Driven, now| {
-        for node in 0..5 {
-            let node = NodeId::new(node).unwrap();
-            driven.run(|lease| lease.handle_key_changed(at(now), node));
-        }
+        driven.key_changed(at(now), 0..5);
         driven.sent.len()
     };
     assert_eq!(report_all(&mut driven, 100), 1);
@@ -401,9 +338,9 @@ fn reports_that_prove_wrong_lead_to_one_extension_before_the_next_renewal() {
     assert_eq!(report_all(&mut driven, 101), 1);
     driven.reply(at(102), &[Granted; 5]);
     assert_eq!(report_all(&mut driven, 103), 1, "not again and again");
-    let due = driven.lease.poll_timeout().unwrap();
+    let due = driven.due();
     assert_eq!(due, at(400), "a renewal is due 300 ms after the extension");
-    driven.run(|lease| lease.handle_timeout(due));
+    driven.timeout(due);
     assert_eq!(driven.sent.len(), 2);
     assert_eq!(report_all(&mut driven, 401), 2);
     driven.reply(at(402), &[Granted; 3]);
@@ -415,9 +352,6 @@ fn reports_that_prove_wrong_lead_to_one_extension_before_the_next_renewal() {
 fn a_lock_that_is_not_renewed_is_not_extended_for_a_report() {
     let mut driven = Driven::held();
     driven.config().keep_alive = KeepAlive::on_demand(MS(5000));
-    for node in 0..5 {
-        let node = NodeId::new(node).unwrap();
-        driven.run(|lease| lease.handle_key_changed(at(100), node));
-    }
+    driven.key_changed(at(100), 0..5);
     assert!(driven.sent.is_empty());
 }

@@ -1,7 +1,7 @@
 //! Waiting in a line that the driver keeps.
 
 use super::{
-    watching::{freed, probing, taken},
+    watching::{probing, taken},
     *,
 };
 
@@ -19,19 +19,12 @@ fn in_line() -> Driven {
 fn a_lease_in_the_line_sends_nothing_until_its_turn_comes() {
     let mut driven = in_line();
     let sent = driven.sent.len();
-    for node in 0..5 {
-        freed(&mut driven, at(2), node);
-    }
+    driven.freed(at(2), 0..5);
     assert_eq!(driven.sent.len(), sent, "a release, and no probe");
     driven.run(|lease| lease.proceed(at(3), false, Duration::ZERO));
-    assert!(matches!(
-        driven.operations()[sent..],
-        [Operation::Probe { .. }]
-    ));
+    assert_sent!(driven, sent.., Probe);
     driven.reply(at(4), &[taken(900); 5]);
-    for node in 0..3 {
-        freed(&mut driven, at(5), node);
-    }
+    driven.freed(at(5), 0..3);
     assert_eq!(driven.lease.attempts(), 2);
     driven.reply(at(6), &[Denied; 3]);
     assert!(!driven.lease.is_in_line(), "it stays the first");
@@ -50,13 +43,11 @@ fn a_lease_whose_turn_comes_at_once_tries_at_once() {
 
 #[test]
 fn a_look_says_once_whether_a_majority_is_free() {
+    let free = Reply::Free;
     for (replies, is_free) in [
-        (&[Reply::Free; 3][..], true),
+        (&[free; 3][..], true),
         (&[taken(900); 3], false),
-        (
-            &[Reply::Free, Reply::Free, Unknown, Unknown, Unknown],
-            false,
-        ),
+        (&[free, free, Unknown, Unknown, Unknown], false),
     ] {
         let mut driven = in_line();
         driven.run(|lease| lease.look(at(5)));
@@ -72,14 +63,13 @@ fn a_look_says_once_whether_a_majority_is_free() {
 #[test]
 fn a_wait_in_the_line_ends_at_the_deadline() {
     let mut driven = in_line();
-    let deadline = driven.lease.poll_timeout().unwrap();
-    driven.run(|lease| lease.handle_timeout(deadline));
+    driven.wait();
     assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
     // Without any attempt before, there is one.
     let mut driven = probing(config().retry);
     driven.lease.stand_in_line(false);
     driven.run(|lease| lease.acquire(at(0), at(9)));
-    driven.run(|lease| lease.handle_timeout(at(9)));
+    driven.timeout(at(9));
     assert_eq!(driven.lease.attempts(), 1);
 }
 
@@ -89,8 +79,8 @@ fn the_key_is_left_free_for_a_pause() {
     driven.run(|lease| lease.proceed(at(3), true, MS(8)));
     driven.reply(at(4), &[Reply::Free; 3]);
     assert_eq!(driven.lease.attempts(), 1);
-    assert_eq!(driven.lease.poll_timeout(), Some(at(12)));
-    driven.run(|lease| lease.handle_timeout(at(12)));
+    assert_eq!(driven.due(), at(12));
+    driven.timeout(at(12));
     assert_eq!(driven.lease.attempts(), 2);
 }
 

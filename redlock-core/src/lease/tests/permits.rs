@@ -1,10 +1,9 @@
 //! Semaphores: which slot a lease asks for, what it looks at, and when it gives up.
 
 use super::{
-    watching::{freed, probing, taken},
+    watching::{probing, taken},
     *,
 };
-use crate::{NodeId, Permits, Slot, SlotSet};
 
 /// A lease that asks for one of four permits.
 fn semaphore() -> Driven {
@@ -14,9 +13,7 @@ fn semaphore() -> Driven {
 fn seeded(nonce: u128) -> Driven {
     let mut driven = probing(config().retry);
     driven.lease.nonce = Nonce::new(nonce);
-    driven
-        .lease
-        .set_share(Share::Permit(Permits::new(4).unwrap()));
+    driven.lease.set_share(permits(4));
     driven
 }
 
@@ -40,9 +37,8 @@ fn free(indices: &[usize]) -> Reply {
     }
 }
 
-fn slot_freed(driven: &mut Driven, now: Timestamp, node: usize, index: usize) {
-    let node = NodeId::new(node).unwrap();
-    driven.run(|lease| lease.handle_slot_freed(now, node, slot(index)));
+fn slot_freed(driven: &mut Driven, now: Timestamp, index: usize, freed: usize) {
+    driven.run(|lease| lease.handle_slot_freed(now, node(index), slot(freed)));
 }
 
 /// A lease that was denied the first slot after 1 ms, and waits for the answers to its look.
@@ -54,17 +50,13 @@ fn denied() -> Driven {
     driven
 }
 
-fn accesses(driven: &Driven) -> Vec<Access> {
-    driven.sent.iter().map(|it| it.access).collect()
-}
-
 #[test]
 fn an_attempt_asks_all_nodes_for_the_slot_that_is_preferred() {
     let mut driven = semaphore();
     driven.lease.prefer_slot(slot(3));
     driven.acquire(at(0));
     assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
-    assert_eq!(accesses(&driven), [Access::Slot(slot(3))]);
+    assert_eq!(driven.accesses(), [Access::Slot(slot(3))]);
     assert_eq!(driven.lease.slot(), Some(slot(3)));
     driven.reply(at(1), &[Granted; 3]);
     assert!(driven.is_held(at(1)));
@@ -75,10 +67,10 @@ fn a_lock_has_no_slot() {
     let mut driven = Driven::held();
     driven.lease.prefer_slot(slot(3));
     driven.lease.exclude_slots(slots(&[0]));
-    driven.run(|lease| lease.set_share(Share::Permit(Permits::new(4).unwrap())));
+    driven.run(|lease| lease.set_share(permits(4)));
     assert_eq!(driven.lease.slot(), None, "it has started");
-    driven.run(|lease| lease.handle_timeout(at(300)));
-    assert_eq!(accesses(&driven), [Access::Exclusive]);
+    driven.timeout(at(300));
+    assert_eq!(driven.accesses(), [Access::Exclusive]);
 }
 
 #[test]
@@ -103,25 +95,22 @@ fn a_permit_keeps_its_slot_in_extensions_repairs_and_the_release() {
     let held = driven.lease.slot().unwrap();
     driven.lease.prefer_slot(slot((held.index() + 1) % 4));
     driven.lease.exclude_slots(slots(&[held.index()]));
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     driven.reply(at(301), &[Granted, Granted, Denied, Granted]);
     driven.run(|lease| lease.release(at(302)));
     let is_ours = |it: &Transmit| it.access == Access::Slot(held);
     assert!(driven.sent.iter().all(is_ours), "{:?}", driven.sent);
     assert_eq!(driven.lease.slot(), Some(held));
-    let repairs = |it: &&Operation| matches!(it, Operation::Acquire { .. });
-    assert_eq!(driven.operations().iter().filter(repairs).count(), 3);
+    let repairs = driven.count(|it| matches!(it, Operation::Acquire { .. }));
+    assert_eq!(repairs, 3);
 }
 
 #[test]
 fn a_failed_attempt_releases_its_slot_looks_at_all_and_asks_for_one_that_is_free() {
     let mut driven = denied();
-    assert!(matches!(
-        driven.operations()[1..],
-        [Operation::Release { .. }, Operation::Probe { .. }]
-    ));
+    assert_sent!(driven, 1.., Release, Probe);
     let first = Access::Slot(slot(0));
-    assert_eq!(accesses(&driven), [first, first, Access::Slots]);
+    assert_eq!(driven.accesses(), [first, first, Access::Slots]);
     // Slot 2 is free on a majority, slot 3 is not.
     driven.reply(at(2), &[free(&[2, 3]), free(&[2, 3]), free(&[2])]);
     assert_eq!(driven.lease.attempts(), 2, "at once");
@@ -149,10 +138,8 @@ fn clients_choose_different_ones_of_the_free_slots() {
 #[test]
 fn slots_that_are_free_on_different_nodes_are_no_free_slot() {
     let mut driven = denied();
-    driven.reply(
-        at(2),
-        &[free(&[0]), free(&[0]), free(&[1]), free(&[1]), free(&[2])],
-    );
+    let [first, second, third] = [0, 1, 2].map(|index| free(&[index]));
+    driven.reply(at(2), &[first, first, second, second, third]);
     assert_eq!(driven.lease.attempts(), 1);
     slot_freed(&mut driven, at(3), 4, 0);
     assert_eq!(driven.lease.attempts(), 2);
@@ -166,10 +153,7 @@ fn a_notification_for_one_slot_on_a_majority_starts_an_attempt_at_this_slot() {
     for node in 0..3 {
         slot_freed(&mut driven, at(5), node, 1 + node);
     }
-    assert!(matches!(
-        driven.operations().last(),
-        Some(Operation::Probe { .. })
-    ));
+    assert!(matches!(driven.last().operation, Operation::Probe { .. }));
     assert_eq!(driven.sent.len(), 3, "no slot is free on a majority");
     slot_freed(&mut driven, at(6), 3, 2);
     slot_freed(&mut driven, at(6), 4, 2);
@@ -180,24 +164,16 @@ fn a_notification_for_one_slot_on_a_majority_starts_an_attempt_at_this_slot() {
 #[test]
 fn the_expiry_of_one_slot_on_a_majority_starts_an_attempt_at_this_slot() {
     let mut driven = denied();
-    let expires = |index, until| Reply::Slots {
+    let ends = |index, until| Reply::Slots {
         free: SlotSet::EMPTY,
         taken: slots(&[0, 1, 2, 3]),
         next: slot(index),
         until: at(until),
     };
-    driven.reply(
-        at(2),
-        &[
-            expires(3, 9),
-            expires(2, 5),
-            expires(3, 7),
-            expires(3, 8),
-            Unknown,
-        ],
-    );
-    assert_eq!(driven.lease.poll_timeout(), Some(at(9)));
-    driven.run(|lease| lease.handle_timeout(at(9)));
+    let replies = [ends(3, 9), ends(2, 5), ends(3, 7), ends(3, 8), Unknown];
+    driven.reply(at(2), &replies);
+    assert_eq!(driven.due(), at(9));
+    driven.timeout(at(9));
     assert_eq!(driven.lease.slot(), Some(slot(3)));
 }
 
@@ -207,15 +183,11 @@ fn an_answer_is_in_doubt_only_for_the_slot_that_has_changed_since() {
     for node in 0..5 {
         slot_freed(&mut driven, at(2), node, 1);
     }
-    let probe = driven.sent.last().unwrap().round;
+    let probe = driven.last().round;
     driven.reply_to(probe, at(3), 0, &[free(&[1]); 3]);
     assert_eq!(driven.lease.attempts(), 1, "the answers may be older");
-    let new_probes = &driven.sent[3..6];
-    assert!(
-        new_probes
-            .iter()
-            .all(|it| it.round == probe && it.slots == slots(&[1]))
-    );
+    let is_new = |it: &Transmit| it.round == probe && it.slots == slots(&[1]);
+    assert!(driven.sent[3..6].iter().all(is_new));
     driven.reply_to(probe, at(4), 0, &[free(&[1]); 3]);
     assert_eq!(driven.lease.slot(), Some(slot(1)));
 }
@@ -227,8 +199,8 @@ fn a_slot_that_is_not_excluded_any_more_is_asked_for_if_it_is_free() {
     driven.reply(at(2), &[free(&[2]); 5]);
     assert_eq!(driven.lease.attempts(), 1);
     driven.lease.exclude_slots(SlotSet::EMPTY);
-    assert_eq!(driven.lease.poll_timeout(), Some(at(1)), "overdue");
-    driven.run(|lease| lease.handle_timeout(at(3)));
+    assert_eq!(driven.due(), at(1), "overdue");
+    driven.timeout(at(3));
     assert_eq!(driven.lease.slot(), Some(slot(2)));
     assert_eq!(driven.lease.attempts(), 2);
 }
@@ -239,10 +211,7 @@ fn denied_at_once() -> Driven {
     driven.lease.prefer_slot(slot(0));
     driven.run(|lease| lease.acquire(at(0), at(0)));
     driven.reply(at(1), &[Denied; 3]);
-    assert!(matches!(
-        driven.operations()[1..],
-        [Operation::Release { .. }, Operation::Probe { .. }]
-    ));
+    assert_sent!(driven, 1.., Release, Probe);
     driven
 }
 
@@ -262,32 +231,25 @@ fn a_request_that_may_not_wait_looks_once_and_tries_once_more() {
     driven.reply(at(2), &[free(&[1]); 3]);
     assert_eq!(driven.lease.slot(), Some(slot(1)));
     let mut held = driven.lease.clone();
-    let round = driven.sent.last().unwrap().round;
+    let round = driven.last().round;
     for node in NodeSet::first(3).iter() {
-        held.handle_reply(at(3), round, node, Granted, crate::Eligibility::ALWAYS);
+        held.handle_reply(at(3), round, node, Granted, Eligibility::ALWAYS);
     }
     assert!(held.valid_until(at(3)).is_some());
     // Or another client is faster.
     driven.reply(at(3), &[Denied; 3]);
     assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 2));
-    let last = driven.sent.last().unwrap();
-    assert!(matches!(last.operation, Operation::Release { .. }));
-    assert_eq!(last.access, Access::Slot(slot(1)));
+    assert!(matches!(driven.last().operation, Operation::Release { .. }));
+    assert_eq!(driven.last().access, Access::Slot(slot(1)));
 }
 
 #[test]
 fn a_request_that_may_not_wait_ends_when_its_look_shows_no_free_slot() {
     let mut driven = denied_at_once();
     driven.reply(at(2), &[free(&[1]), free(&[2]), free(&[])]);
-    assert!(
-        driven.told.is_empty(),
-        "slot 1 or 2 may be free on the others"
-    );
+    assert_eq!(driven.told, [], "slot 1 or 2 may be free on the others");
     driven.reply(at(2), &[Refused, Refused, Refused, free(&[1, 2])]);
-    assert!(
-        driven.told.is_empty(),
-        "slot 1 or 2 may be free on a majority"
-    );
+    assert_eq!(driven.told, [], "slot 1 or 2 may be free on a majority");
     driven.reply(at(3), &[Refused, Refused, Refused, Refused, free(&[])]);
     assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
 }
@@ -302,8 +264,8 @@ fn a_look_that_few_nodes_answer_shows_no_contention() {
 #[test]
 fn a_look_that_no_node_answers_ends_when_an_attempt_would() {
     let mut driven = denied_at_once();
-    assert_eq!(driven.lease.poll_timeout(), Some(at(901)));
-    driven.run(|lease| lease.handle_timeout(at(901)));
+    assert_eq!(driven.due(), at(901));
+    driven.timeout(at(901));
     assert_eq!(driven.told, exhausted(AcquireFailure::NoQuorum, 1));
 }
 
@@ -313,8 +275,8 @@ fn a_deadline_during_the_first_look_does_not_cut_it_off() {
     driven.lease.prefer_slot(slot(0));
     driven.run(|lease| lease.acquire(at(0), at(2)));
     driven.reply(at(1), &[Denied; 3]);
-    assert_eq!(driven.lease.poll_timeout(), Some(at(2)));
-    driven.run(|lease| lease.handle_timeout(at(2)));
+    assert_eq!(driven.due(), at(2));
+    driven.timeout(at(2));
     assert!(driven.told.is_empty());
     driven.reply(at(3), &[free(&[3]); 3]);
     assert_eq!(driven.lease.slot(), Some(slot(3)));
@@ -325,9 +287,7 @@ fn a_deadline_during_the_first_look_does_not_cut_it_off() {
 #[test]
 fn a_limit_of_attempts_holds_for_looks_too() {
     let mut driven = probing(config().retry.with_max_attempts(1));
-    driven
-        .lease
-        .set_share(Share::Permit(Permits::new(4).unwrap()));
+    driven.lease.set_share(permits(4));
     driven.acquire(at(0));
     driven.reply(at(1), &[Denied; 3]);
     assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
@@ -337,17 +297,13 @@ fn a_limit_of_attempts_holds_for_looks_too() {
 fn a_semaphore_whose_permits_all_stay_taken_is_given_up_at_the_deadline() {
     let mut driven = denied();
     while driven.told.is_empty() {
-        let due = driven.lease.poll_timeout().unwrap();
+        let due = driven.due();
         driven.reply(due.saturating_sub(MS(1)), &[free(&[]); 5]);
-        let due = driven.lease.poll_timeout().unwrap();
-        driven.run(|lease| lease.handle_timeout(due));
+        driven.wait();
     }
-    let failure = AcquireFailure::Contended;
-    let probes = driven.operations().into_iter();
-    let probes = probes.filter(|it| matches!(it, Operation::Probe { .. }));
-    let tries = u32::try_from(probes.count()).unwrap();
+    let tries = driven.count(|it| matches!(it, Operation::Probe { .. })) as u32;
     assert!(tries > 3, "{tries}");
-    assert_eq!(driven.told, exhausted(failure, tries));
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, tries));
 }
 
 #[test]
@@ -366,19 +322,13 @@ fn a_client_whose_turn_comes_asks_for_a_slot_that_others_have_left() {
 #[test]
 fn a_lock_that_is_asked_as_a_semaphore_is_the_case_of_one_slot() {
     let mut driven = semaphore();
-    driven
-        .lease
-        .set_share(Share::Permit(Permits::new(1).unwrap()));
+    driven.lease.set_share(permits(1));
     driven.acquire(at(0));
     driven.reply(at(1), &[Denied; 3]);
     driven.reply(at(2), &[taken(900); 5]);
-    for node in 0..3 {
-        freed(&mut driven, at(5), node);
-    }
-    assert_eq!(
-        (driven.lease.attempts(), driven.lease.slot()),
-        (2, Some(slot(0)))
-    );
+    driven.freed(at(5), 0..3);
+    assert_eq!(driven.lease.attempts(), 2);
+    assert_eq!(driven.lease.slot(), Some(slot(0)));
 }
 
 #[test]

@@ -12,10 +12,10 @@ fn ask_fresh_nodes(until: Timestamp, budget: Duration) -> (Driven, Timestamp) {
         if !driven.told.is_empty() {
             return (driven, now);
         }
-        let due = driven.lease.poll_timeout().unwrap();
+        let due = driven.due();
         assert!(due > now, "{due:?} is not later than {now:?}");
         now = due;
-        driven.run(|lease| lease.handle_timeout(now));
+        driven.timeout(now);
         if !driven.told.is_empty() {
             return (driven, now);
         }
@@ -29,13 +29,7 @@ fn a_quarantine_that_outlasts_the_budget_fails_at_its_end_and_is_rarely_asked() 
     assert_eq!(now, at(5000));
     let attempts = driven.lease.attempts();
     let failure = AcquireFailure::Quarantined { until };
-    assert_eq!(
-        driven.told,
-        [Event::Exhausted {
-            failure,
-            tries: attempts
-        }]
-    );
+    assert_eq!(driven.told, exhausted(failure, attempts));
     assert!((5..=10).contains(&attempts), "{attempts} in 5 s");
     let operations = driven.operations();
     for pair in operations.chunks(2) {
@@ -70,8 +64,7 @@ fn attempts_that_meet_a_quarantine_are_counted() {
     driven.acquire(at(0));
     let replies = [quarantined(Granted, at(5000)); 3];
     driven.reply(at(1), &replies);
-    let due = driven.lease.poll_timeout().unwrap();
-    driven.run(|lease| lease.handle_timeout(due));
+    let due = driven.wait();
     driven.reply(due, &replies);
     assert!(matches!(
         driven.told[..],

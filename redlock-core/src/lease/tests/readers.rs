@@ -1,10 +1,9 @@
 //! Readers and writers: who insists, who marks the key, and downgrades.
 
 use super::{
-    watching::{freed, probing, taken},
+    watching::{probing, taken},
     *,
 };
-use crate::{FencingToken, NodeId, Permits, Slot};
 
 const READER: Access = Access::Reader { insists: false };
 const INSISTENT: Access = Access::Reader { insists: true };
@@ -38,99 +37,69 @@ fn held(share: Share) -> Driven {
     driven
 }
 
-fn last(driven: &Driven) -> Transmit {
-    *driven.sent.last().unwrap()
-}
-
-fn accesses(driven: &Driven) -> Vec<Access> {
-    driven.sent.iter().map(|it| it.access).collect()
-}
-
 #[test]
 fn a_reader_that_is_in_is_let_in_again_even_if_a_writer_waits() {
     let mut driven = begun(Share::Reader);
     driven.reply(at(1), &[Granted, Granted, Granted, Denied]);
     driven.run(|lease| lease.claim(at(1)));
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     driven.reply(at(301), &[Granted, Granted, Denied, Granted]);
     driven.run(|lease| lease.release(at(302)));
     assert_eq!(
-        accesses(&driven),
+        driven.accesses(),
         [[READER, INSISTENT], [INSISTENT; 2], [INSISTENT; 2]].concat()[..5]
     );
-    assert!(matches!(
-        driven.operations()[..],
-        [
-            Operation::Acquire { .. },
-            Operation::Acquire { .. },
-            Operation::Extend { .. },
-            Operation::Acquire { .. },
-            Operation::Release { .. },
-        ]
-    ));
+    assert_sent!(driven, .., Acquire, Acquire, Extend, Acquire, Release);
 }
 
 #[test]
 fn a_reader_waits_until_a_mark_has_expired() {
     let mut driven = denied(Share::Reader);
-    driven.reply(
-        at(2),
-        &[marked(15), marked(16), marked(17), Reply::Free, Unknown],
-    );
+    let replies = [marked(15), marked(16), marked(17), Reply::Free, Unknown];
+    driven.reply(at(2), &replies);
     assert_eq!(driven.lease.attempts(), 1);
-    assert_eq!(driven.lease.poll_timeout(), Some(at(16)));
-    driven.run(|lease| lease.handle_timeout(at(16)));
+    assert_eq!(driven.due(), at(16));
+    driven.timeout(at(16));
     assert_eq!(driven.lease.attempts(), 2);
-    assert_eq!(last(&driven).access, READER, "it has seen no writer");
+    assert_eq!(driven.last().access, READER, "it has seen no writer");
 }
 
 #[test]
 fn a_reader_insists_once_a_writer_has_come_and_gone() {
     let mut driven = denied(Share::Reader);
     driven.reply(at(2), &[taken(900); 5]);
-    freed(&mut driven, at(5), 0);
-    freed(&mut driven, at(5), 1);
+    driven.freed(at(5), [0, 1]);
     assert_eq!(driven.lease.attempts(), 1);
-    freed(&mut driven, at(5), 2);
+    driven.freed(at(5), [2]);
     assert_eq!(driven.lease.attempts(), 2);
-    assert_eq!(last(&driven).access, INSISTENT);
+    assert_eq!(driven.last().access, INSISTENT);
     // The next writer was faster. Its mark, or that of another, does not matter any more.
     driven.reply(at(6), &[Denied; 3]);
-    assert_eq!(last(&driven).access, INSISTENT);
+    assert_eq!(driven.last().access, INSISTENT);
     driven.reply(at(7), &[marked(900); 3]);
     assert_eq!(driven.lease.attempts(), 3);
-    assert_eq!(last(&driven).access, INSISTENT);
+    assert_eq!(driven.last().access, INSISTENT);
 }
 
 #[test]
 fn a_reader_that_finds_a_mark_after_a_writer_insists() {
     let mut driven = denied(Share::Reader);
     driven.reply(at(2), &[taken(900), marked(900), taken(900), taken(900)]);
-    let due = driven.lease.poll_timeout().unwrap();
-    driven.run(|lease| lease.handle_timeout(due));
+    let due = driven.wait();
     driven.reply(due, &[marked(900), marked(900)]);
     assert_eq!(driven.lease.attempts(), 1, "the writer may be there still");
     driven.reply(due, &[Unknown, Unknown, marked(900)]);
     assert_eq!(driven.lease.attempts(), 2);
-    assert_eq!(last(&driven).access, INSISTENT);
+    assert_eq!(driven.last().access, INSISTENT);
 }
 
 #[test]
 fn a_writer_on_a_minority_has_not_come() {
     let mut driven = denied(Share::Reader);
-    driven.reply(
-        at(2),
-        &[
-            taken(900),
-            taken(900),
-            marked(900),
-            marked(900),
-            marked(900),
-        ],
-    );
-    let due = driven.lease.poll_timeout().unwrap();
-    driven.run(|lease| lease.handle_timeout(due));
-    driven.reply(due, &[marked(900); 5]);
+    let (taken, marked) = (taken(900), marked(900));
+    driven.reply(at(2), &[taken, taken, marked, marked, marked]);
+    let due = driven.wait();
+    driven.reply(due, &[marked; 5]);
     assert_eq!(driven.lease.attempts(), 1);
 }
 
@@ -139,15 +108,15 @@ fn readers_that_leave_a_marked_key_do_not_make_it_free() {
     let mut driven = denied(Share::Reader);
     driven.reply(at(2), &[marked(900); 3]);
     for node in 0..3 {
-        freed(&mut driven, at(3), node);
-        assert_eq!(last(&driven).nodes, only(&[node]), "it looks there again");
+        driven.freed(at(3), [node]);
+        assert_eq!(driven.last().nodes, only(&[node]), "it looks there again");
     }
     assert_eq!(driven.lease.attempts(), 1);
 }
 
 /// For how long the last request marks the key.
 fn mark(driven: &Driven) -> Option<Duration> {
-    match last(driven).operation {
+    match driven.last().operation {
         Operation::Probe { mark, .. } => mark.map(Ttl::as_duration),
         other => panic!("{other:?}"),
     }
@@ -156,18 +125,18 @@ fn mark(driven: &Driven) -> Option<Duration> {
 #[test]
 fn a_writer_marks_the_key_until_a_little_after_its_next_look() {
     let mut driven = denied(Share::Writer);
-    assert_eq!(last(&driven).access, Access::Writer);
+    assert_eq!(driven.last().access, Access::Writer);
     let mut now = at(1);
     for _ in 0..3 {
-        let due = driven.lease.poll_timeout().unwrap();
+        let due = driven.due();
         let margin = mark(&driven).unwrap() - due.saturating_duration_since(now);
         assert!(margin >= MS(100) && margin < MS(101), "{margin:?}");
         driven.reply(now, &[taken(5000); 5]);
-        driven.run(|lease| lease.handle_timeout(due));
+        driven.timeout(due);
         now = due;
     }
     driven.reply(now, &[taken(5000); 5]);
-    driven.run(|lease| lease.probe_again(NodeId::new(4).unwrap()));
+    driven.run(|lease| lease.probe_again(node(4)));
     assert_eq!(mark(&driven), None, "the mark of the look before is there");
 }
 
@@ -188,22 +157,16 @@ fn a_writer_that_is_abandoned_or_has_no_time_left_deletes_its_mark() {
     let mut late = denied(Share::Writer);
     late.reply(at(2), &[taken(5000); 5]);
     while !late.lease.is_closed() {
-        let due = late.lease.poll_timeout().unwrap();
-        late.run(|lease| lease.handle_timeout(due));
+        late.wait();
     }
     for driven in [abandoned, late] {
-        let release = release_of(driven.lease.token());
-        assert_eq!(driven.operations().last(), Some(&release));
+        assert_eq!(driven.last().operation, release_of(driven.lease.token()));
     }
 }
 
 #[test]
 fn only_writers_mark() {
-    for share in [
-        Share::Exclusive,
-        Share::Reader,
-        Share::Permit(Permits::new(2).unwrap()),
-    ] {
+    for share in [Share::Exclusive, Share::Reader, permits(2)] {
         assert_eq!(mark(&denied(share)), None, "{share:?}");
     }
 }
@@ -212,11 +175,8 @@ fn only_writers_mark() {
 fn a_writer_that_gives_up_while_it_waits_deletes_its_mark() {
     let mut driven = denied(Share::Writer);
     driven.run(|lease| lease.release(at(2)));
-    assert_eq!(
-        driven.operations().last(),
-        Some(&release_of(driven.lease.token()))
-    );
-    assert_eq!(last(&driven).access, Access::Writer);
+    assert_eq!(driven.last().operation, release_of(driven.lease.token()));
+    assert_eq!(driven.last().access, Access::Writer);
     assert!(driven.lease.is_closed() && driven.told.is_empty());
 
     let mut driven = denied(Share::Exclusive);
@@ -230,15 +190,11 @@ fn a_downgrade_is_an_extension_as_a_reader() {
     for share in [Share::Exclusive, Share::Writer] {
         let mut driven = held(share);
         assert!(driven.run(|lease| lease.downgrade(at(100))));
-        assert!(matches!(
-            driven.operations()[..],
-            [Operation::Extend { .. }]
-        ));
+        assert_sent!(driven, .., Extend);
         driven.reply(at(101), &[Granted; 3]);
-        let valid_until = at(1000);
-        assert_eq!(driven.told, [Event::Extended { valid_until }]);
+        assert_eq!(driven.told, extended(at(1000)));
         driven.run(|lease| lease.release(at(102)));
-        assert_eq!(accesses(&driven), [INSISTENT; 2]);
+        assert_eq!(driven.accesses(), [INSISTENT; 2]);
     }
 }
 
@@ -247,13 +203,11 @@ fn a_downgrade_that_fails_keeps_the_validity_and_is_tried_again() {
     let mut driven = held(Share::Writer);
     driven.run(|lease| lease.downgrade(at(100)));
     driven.reply(at(101), &[Unknown; 3]);
-    let valid_until = at(900);
-    assert_eq!(driven.told, [Event::ExtendFailed { valid_until }]);
-    let due = driven.lease.poll_timeout().unwrap();
-    driven.run(|lease| lease.handle_timeout(due));
-    assert_eq!(last(&driven).access, INSISTENT);
+    assert_eq!(driven.told, extend_failed(at(900)));
+    let due = driven.wait();
+    assert_eq!(driven.last().access, INSISTENT);
     driven.reply(due, &[Granted; 3]);
-    assert!(driven.lease.valid_until(due) > Some(valid_until));
+    assert!(driven.lease.valid_until(due) > Some(at(900)));
 }
 
 #[test]
@@ -261,9 +215,9 @@ fn a_downgrade_takes_the_place_of_an_extension_that_is_under_way() {
     let mut driven = held(Share::Writer);
     let longer = Ttl::new(MS(5000)).unwrap();
     driven.run(|lease| lease.extend_for(at(100), longer));
-    let exclusive = last(&driven).round;
+    let exclusive = driven.last().round;
     driven.run(|lease| lease.downgrade(at(100)));
-    assert_eq!(accesses(&driven), [Access::Writer, INSISTENT]);
+    assert_eq!(driven.accesses(), [Access::Writer, INSISTENT]);
     // The first one arrives at nodes on which the lock is a reader's by now.
     driven.reply_to(exclusive, at(101), 0, &[Denied; 5]);
     assert!(driven.told.is_empty() && driven.is_held(at(101)));
@@ -281,7 +235,7 @@ fn a_downgrade_gives_up_the_fencing_token() {
     driven.reply(at(1), &[Granted; 3]);
     driven.run(|lease| lease.downgrade(at(100)));
     driven.reply(at(101), &[Granted, Granted, Granted, Denied]);
-    let repair = last(&driven);
+    let repair = driven.last();
     assert!(matches!(
         repair.operation,
         Operation::Acquire { fence: None, .. }
@@ -313,12 +267,12 @@ fn end_of_hold(joins: &[u64]) -> Timestamp {
     let mut driven = held(Share::Reader);
     let mut joins = joins.iter().copied().map(at).peekable();
     loop {
-        let due = driven.lease.poll_timeout().unwrap();
+        let due = driven.due();
         if let Some(join) = joins.next_if(|join| *join < due) {
             assert!(driven.run(|lease| lease.join(join)));
             continue;
         }
-        driven.run(|lease| lease.handle_timeout(due));
+        driven.timeout(due);
         if driven.told.last() == Some(&Event::Lost(LossReason::MaxHold)) {
             return due;
         }
@@ -352,12 +306,11 @@ fn a_reader_gets_no_fencing_token() {
 #[test]
 fn what_cannot_be_downgraded_stays_as_it_is() {
     let slot = Access::Slot(Slot::new(0).unwrap());
-    let one = Permits::new(1).unwrap();
-    for (share, access) in [(Share::Reader, INSISTENT), (Share::Permit(one), slot)] {
+    for (share, access) in [(Share::Reader, INSISTENT), (permits(1), slot)] {
         let mut driven = held(share);
         assert!(!driven.run(|lease| lease.downgrade(at(100))));
         driven.run(|lease| lease.release(at(101)));
-        assert_eq!(accesses(&driven), [access]);
+        assert_eq!(driven.accesses(), [access]);
     }
     let mut unheld = begun(Share::Writer);
     assert!(!unheld.run(|lease| lease.downgrade(at(0))));

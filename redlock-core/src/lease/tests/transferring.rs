@@ -1,7 +1,6 @@
 //! A lock that one client gives away and another adopts.
 
 use super::*;
-use crate::Permits;
 
 /// The token of the client that gave the lock away.
 fn giver() -> Token {
@@ -18,13 +17,13 @@ fn adopting(fence: Option<FencingToken>) -> Driven {
 #[test]
 fn a_lock_that_is_given_away_is_neither_renewed_nor_released() {
     let mut driven = Driven::held();
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     driven.sent.clear();
     assert_eq!(driven.run(|lease| lease.give(at(310))), Some(at(900)));
     assert!(!driven.is_held(at(310)) && driven.lease.is_closed());
     // The extension that is under way ends nothing and begins nothing, nor does the time.
     driven.reply_to(driven.lease.outbox.last_round(), at(311), 0, &[Denied; 5]);
-    driven.run(|lease| lease.handle_timeout(at(900)));
+    driven.timeout(at(900));
     driven.run(|lease| lease.release(at(900)));
     driven.run(Lease::abandon);
     assert_eq!(driven.lease.poll_timeout(), None);
@@ -38,15 +37,14 @@ fn only_a_held_lock_with_one_key_and_one_owner_is_given_away() {
     let mut lost = Driven::held();
     assert_eq!(lost.run(|lease| lease.give(at(900))), None);
     assert_eq!(lost.told, [Event::Lost(LossReason::Expired)]);
-    let permits = Permits::new(2).unwrap();
-    let set_ups: [fn(&mut Lease, Permits); 3] = [
-        |lease, _| lease.set_several_keys(),
-        |lease, _| lease.set_share(Share::Reader),
-        |lease, permits| lease.set_share(Share::Permit(permits)),
+    let set_ups: [fn(&mut Lease); 3] = [
+        Lease::set_several_keys,
+        |lease| lease.set_share(Share::Reader),
+        |lease| lease.set_share(permits(2)),
     ];
     for set_up in set_ups {
         let mut driven = Driven::new(config());
-        driven.run(|lease| set_up(lease, permits));
+        driven.run(set_up);
         driven.acquire(at(0));
         driven.reply(at(1), &[Granted; 3]);
         assert_eq!(driven.run(|lease| lease.give(at(1))), None);
@@ -78,8 +76,7 @@ fn a_majority_that_has_the_givers_token_is_enough() {
     assert_eq!(driven.lease.attempts(), 1);
     // It is renewed and repaired like any other.
     driven.run(|lease| lease.claim(at(1)));
-    let soon = driven.lease.poll_timeout().unwrap();
-    driven.run(|lease| lease.handle_timeout(soon));
+    driven.wait();
     let repair = driven.sent[1];
     assert!(matches!(repair.operation, Operation::Acquire { token: it, .. } if it == token));
     assert_eq!(repair.nodes, only(&[1]));
@@ -87,15 +84,11 @@ fn a_majority_that_has_the_givers_token_is_enough() {
 
 #[test]
 fn an_adoption_that_fails_releases_its_token_and_is_not_tried_again() {
+    let denied = [Granted, Denied, Denied, Granted, Denied];
+    let failed = [Granted, Unknown, Refused, Granted, Unknown];
     for (replies, failure) in [
-        (
-            [Granted, Denied, Denied, Granted, Denied],
-            AcquireFailure::Contended,
-        ),
-        (
-            [Granted, Unknown, Refused, Granted, Unknown],
-            AcquireFailure::NoQuorum,
-        ),
+        (denied, AcquireFailure::Contended),
+        (failed, AcquireFailure::NoQuorum),
     ] {
         let mut driven = adopting(None);
         driven.reply(at(1), &replies);
@@ -113,13 +106,13 @@ fn an_adoption_succeeds_only_within_the_validity_of_the_giver() {
     late.reply(at(500), &[Granted, Granted, Granted]);
     assert_eq!(late.told, exhausted(AcquireFailure::TooSlow, 1));
     let mut silent = adopting(None);
-    assert_eq!(silent.lease.poll_timeout(), Some(at(500)));
-    silent.run(|lease| lease.handle_timeout(at(500)));
+    assert_eq!(silent.due(), at(500));
+    silent.timeout(at(500));
     assert_eq!(silent.told, exhausted(AcquireFailure::TooSlow, 1));
     // A short ttl of its own ends it earlier.
     let mut short = Driven::new(config());
     short.run(|lease| lease.adopt(at(0), giver(), at(5000), None));
-    assert_eq!(short.lease.poll_timeout(), Some(at(900)));
+    assert_eq!(short.due(), at(900));
 }
 
 #[test]
@@ -141,14 +134,7 @@ fn the_fence_of_an_adopted_lock_may_take_a_second_round() {
     assert_eq!(driven.operations()[1], Operation::Fence { token, fence });
     // The lock is this client's since a majority has its token, so the giver's validity does not matter any more.
     driven.reply(at(600), &[Granted; 3]);
-    assert_eq!(
-        driven.told,
-        [Event::Acquired {
-            valid_until: at(900),
-            fence: Some(fence),
-            granted_by: NodeSet::first(3),
-        }]
-    );
+    assert_eq!(driven.told, [acquired(Some(fence), &[0, 1, 2])]);
 }
 
 #[test]

@@ -18,10 +18,7 @@ fn contended_with(retry: RetrySchedule) -> Driven {
     let mut driven = probing(retry);
     driven.acquire(at(0));
     driven.reply(at(1), &[Denied; 3]);
-    assert!(matches!(
-        driven.operations()[1..],
-        [Operation::Release { .. }, Operation::Probe { .. }]
-    ));
+    assert_sent!(driven, 1.., Release, Probe);
     driven
 }
 
@@ -32,18 +29,13 @@ pub(super) fn probing(retry: RetrySchedule) -> Driven {
     })
 }
 
-pub(super) fn freed(driven: &mut Driven, now: Timestamp, node: usize) {
-    driven.run(|lease| lease.handle_freed(now, NodeId::new(node).unwrap()));
-}
-
 #[test]
 fn tries_again_as_soon_as_a_quorum_is_free() {
     let mut driven = contended();
     driven.reply(at(2), &[taken(900); 5]);
-    freed(&mut driven, at(5), 4);
-    freed(&mut driven, at(5), 0);
+    driven.freed(at(5), [4, 0]);
     assert_eq!(driven.lease.attempts(), 1);
-    freed(&mut driven, at(6), 3);
+    driven.freed(at(6), [3]);
     assert_eq!(driven.lease.attempts(), 2);
     driven.reply(at(7), &[Granted; 3]);
     assert!(driven.is_held(at(7)));
@@ -53,8 +45,8 @@ fn tries_again_as_soon_as_a_quorum_is_free() {
 fn tries_again_when_a_quorum_has_expired() {
     let mut driven = contended();
     driven.reply(at(2), &[taken(9), taken(7), taken(8), Unknown, taken(800)]);
-    assert_eq!(driven.lease.poll_timeout(), Some(at(9)));
-    driven.run(|lease| lease.handle_timeout(at(9)));
+    assert_eq!(driven.due(), at(9));
+    driven.timeout(at(9));
     assert_eq!(driven.lease.attempts(), 2);
 }
 
@@ -63,19 +55,13 @@ fn probes_again_without_a_notification() {
     let mut driven = contended();
     driven.reply(at(2), &[taken(900); 5]);
     for probes in 2..5 {
-        let due = driven.lease.poll_timeout().unwrap();
-        driven.run(|lease| lease.handle_timeout(due));
-        assert!(matches!(
-            driven.operations().last(),
-            Some(Operation::Probe { .. })
-        ));
-        assert_eq!(
-            (driven.lease.attempts(), driven.sent.len()),
-            (1, 2 + probes)
-        );
+        driven.wait();
+        assert!(matches!(driven.last().operation, Operation::Probe { .. }));
+        assert_eq!(driven.lease.attempts(), 1);
+        assert_eq!(driven.sent.len(), 2 + probes);
     }
     // The key was released, and no notification came.
-    let due = driven.lease.poll_timeout().unwrap();
+    let due = driven.due();
     driven.reply(due.saturating_sub(MS(1)), &[Reply::Free; 3]);
     assert_eq!(driven.lease.attempts(), 2);
 }
@@ -84,9 +70,9 @@ fn probes_again_without_a_notification() {
 fn tries_without_a_probe_if_too_few_nodes_answer_one() {
     let mut driven = contended();
     driven.reply(at(2), &[taken(900), taken(900), Unknown, Refused, Unknown]);
-    let due = driven.lease.poll_timeout().unwrap();
+    let due = driven.due();
     assert!(due < at(201));
-    driven.run(|lease| lease.handle_timeout(due));
+    driven.timeout(due);
     assert_eq!(driven.lease.attempts(), 2);
 }
 
@@ -102,18 +88,16 @@ fn attempts_that_fail_back_off_until_another_client_is_seen_to_have_the_key() {
         for _ in 0..count {
             if is_seen_taken {
                 driven.reply(now, &[taken(5000); 5]);
-                for node in 0..5 {
-                    freed(&mut driven, now, node);
-                }
+                driven.freed(now, 0..5);
             }
             if let Some(Operation::Probe { .. }) = driven.operations().last() {
                 driven.reply(now, &[Reply::Free; 5]);
             }
             while let Some(Operation::Probe { .. }) = driven.operations().last() {
-                let due = driven.lease.poll_timeout().unwrap().max(now);
+                let due = driven.due().max(now);
                 longest = longest.max(due.saturating_duration_since(now));
                 now = due;
-                driven.run(|lease| lease.handle_timeout(now));
+                driven.timeout(now);
             }
             driven.reply(now, &[Granted, Denied, Denied, Denied]);
         }
@@ -128,16 +112,10 @@ fn attempts_that_fail_back_off_until_another_client_is_seen_to_have_the_key() {
 fn gives_up_at_the_deadline() {
     let mut driven = contended();
     while driven.told.is_empty() {
-        driven.reply(
-            driven.lease.poll_timeout().unwrap().saturating_sub(MS(1)),
-            &[taken(5000); 5],
-        );
-        let due = driven.lease.poll_timeout().unwrap();
-        driven.run(|lease| lease.handle_timeout(due));
+        driven.reply(driven.due().saturating_sub(MS(1)), &[taken(5000); 5]);
+        driven.wait();
     }
-    let probes = driven.operations().into_iter();
-    let probes = probes.filter(|it| matches!(it, Operation::Probe { .. }));
-    let tries = u32::try_from(probes.count()).unwrap();
+    let tries = driven.count(|it| matches!(it, Operation::Probe { .. })) as u32;
     assert!(tries > 3, "{tries}");
     assert_eq!(driven.told, exhausted(AcquireFailure::Contended, tries));
 }
@@ -147,9 +125,9 @@ fn an_attempt_after_a_wait_in_the_queue_keeps_the_deadline() {
     let mut driven = Driven::new(config());
     driven.run(|lease| lease.acquire(at(400), at(450)));
     driven.reply(at(401), &[Denied; 3]);
-    let due = driven.lease.poll_timeout().unwrap();
+    let due = driven.due();
     assert!(due < at(450), "{due:?}");
-    driven.run(|lease| lease.handle_timeout(at(450)));
+    driven.timeout(at(450));
     assert!(driven.lease.is_closed());
 }
 
@@ -160,8 +138,7 @@ fn a_handed_over_lock_may_be_held_for_max_hold_again() {
     let mut driven = Driven::held();
     let mut now = at(0);
     for _ in 0..20 {
-        now = driven.lease.poll_timeout().unwrap();
-        driven.run(|lease| lease.handle_timeout(now));
+        now = driven.wait();
         if let Some(Operation::Extend { .. }) = driven.operations().last() {
             driven.reply(now, &[Granted; 3]);
         }
@@ -173,8 +150,7 @@ fn a_handed_over_lock_may_be_held_for_max_hold_again() {
     }
     let handed_over = now;
     while driven.is_held(now) {
-        now = driven.lease.poll_timeout().unwrap();
-        driven.run(|lease| lease.handle_timeout(now));
+        now = driven.wait();
         if let Some(Operation::Extend { .. }) = driven.operations().last() {
             driven.reply(now, &[Granted; 3]);
         }
@@ -192,19 +168,19 @@ fn a_handed_over_lock_may_be_held_for_max_hold_again() {
 fn a_lock_whose_renewal_has_ended_is_renewed_at_once_after_a_handover() {
     let mut driven = Driven::held();
     driven.config().keep_alive = KeepAlive::every(MS(300), MS(310), config().validity).unwrap();
-    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.timeout(at(300));
     driven.reply(at(301), &[Granted; 3]);
     driven.run(|lease| lease.hand_over(at(700)));
     driven.run(|lease| lease.claim(at(700)));
-    assert_eq!(driven.lease.poll_timeout(), Some(at(700)));
+    assert_eq!(driven.due(), at(700));
 }
 
 #[test]
 fn an_answer_from_before_the_notification_is_not_trusted() {
     let mut driven = contended();
-    let probe = driven.sent.last().unwrap().round;
-    for node in 0..5 {
-        driven.run(|lease| lease.probe_again(NodeId::new(node).unwrap()));
+    let probe = driven.last().round;
+    for index in 0..5 {
+        driven.run(|lease| lease.probe_again(node(index)));
     }
     driven.reply_to(probe, at(3), 0, &[taken(900); 5]);
     driven.reply_to(probe, at(3), 0, &[Reply::Free; 5]);
@@ -218,11 +194,11 @@ fn nodes_that_report_a_free_key_and_deny_it_are_not_tried_without_a_pause() {
     let mut driven = contended();
     for step in 0..5000 {
         let now = at(1).saturating_add(Duration::from_micros(100) * step);
-        match driven.sent.last().unwrap().operation {
+        match driven.last().operation {
             Operation::Probe { .. } => driven.reply(now, &[Reply::Free; 5]),
             _ => driven.reply(now, &[Denied; 5]),
         }
-        driven.run(|lease| lease.handle_timeout(now));
+        driven.timeout(now);
     }
     let attempts = driven.lease.attempts();
     assert!(attempts < MOST_ATTEMPTS, "{attempts} in half a second");
@@ -237,15 +213,14 @@ fn a_number_of_attempts_counts_probes_and_keeps_their_pace() {
         let mut millis = 2;
         while driven.told.is_empty() {
             driven.reply(at(millis), &[taken(until(millis)); 5]);
-            let due = driven.lease.poll_timeout().unwrap();
+            let due = driven.due();
             let delay = due.saturating_duration_since(at(millis));
             assert!(delay <= MS(30), "{delay:?}");
             millis = due.as_nanos().div_ceil(1_000_000);
-            driven.run(|lease| lease.handle_timeout(at(millis)));
+            driven.timeout(at(millis));
         }
         assert!(millis >= 5 * 20, "it ended after {millis} ms");
-        let is_probe = |it: &&Operation| matches!(it, Operation::Probe { .. });
-        let probes = driven.operations().iter().filter(is_probe).count();
+        let probes = driven.count(|it| matches!(it, Operation::Probe { .. }));
         assert_eq!(probes, 6 - 1, "the first try was an attempt");
         assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 6));
     }
@@ -255,8 +230,7 @@ fn a_number_of_attempts_counts_probes_and_keeps_their_pace() {
 fn a_key_that_a_scheduled_probe_finds_free_is_tried_at_once() {
     let mut driven = contended();
     driven.reply(at(2), &[taken(900); 5]);
-    let due = driven.lease.poll_timeout().unwrap();
-    driven.run(|lease| lease.handle_timeout(due));
+    let due = driven.wait();
     driven.reply(due, &[Reply::Free; 3]);
     assert_eq!(driven.lease.attempts(), 2);
 }

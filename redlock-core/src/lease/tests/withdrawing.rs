@@ -1,5 +1,4 @@
 use super::*;
-use crate::{Eligibility, Withdrawal};
 
 /// What a node voted from then on counts for nothing, and it has no vote until much later.
 fn since(since: Timestamp) -> Withdrawal {
@@ -9,20 +8,13 @@ fn since(since: Timestamp) -> Withdrawal {
     }
 }
 
-impl Driven {
-    fn withdraw(&mut self, now: Timestamp, index: usize, withdrawal: Withdrawal) {
-        let node = NodeId::new(index).unwrap();
-        self.run(|lease| lease.handle_withdrawal(now, node, withdrawal));
-    }
-}
-
 const LOST: Event = Event::Lost(LossReason::VotesWithdrawn);
 
 #[test]
 fn a_lock_without_a_quorum_is_lost_and_released_everywhere() {
     let mut driven = Driven::held();
     let token = driven.lease.token();
-    driven.withdraw(at(10), 0, since(at(1)));
+    driven.withdraw(at(10), &[0], since(at(1)));
     assert_eq!(driven.told, [LOST]);
     assert_eq!(driven.operations(), [release_of(token)]);
     assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
@@ -32,33 +24,31 @@ fn a_lock_without_a_quorum_is_lost_and_released_everywhere() {
 #[test]
 fn votes_from_before_the_last_look_stand() {
     let mut driven = Driven::held();
-    driven.withdraw(at(10), 0, since(at(2)));
-    driven.withdraw(at(10), 3, since(at(0)));
+    driven.withdraw(at(10), &[0], since(at(2)));
+    driven.withdraw(at(10), &[3], since(at(0)));
     assert!(driven.is_held(at(10)) && driven.told.is_empty());
 }
 
 #[test]
 fn late_votes_of_other_nodes_keep_the_lock() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
+    let mut driven = Driven::begun();
     let round = driven.sent[0].round;
     driven.reply(at(1), &[Granted; 3]);
     driven.reply_to(round, at(3), 3, &[Granted, Denied]);
-    driven.withdraw(at(10), 0, since(at(1)));
+    driven.withdraw(at(10), &[0], since(at(1)));
     assert!(driven.is_held(at(10)), "1, 2 and 3 are a majority");
     // What came late is in doubt too, and now it is needed.
-    driven.withdraw(at(11), 3, since(at(2)));
+    driven.withdraw(at(11), &[3], since(at(2)));
     assert!(!driven.is_held(at(11)));
 }
 
 #[test]
 fn a_late_vote_of_a_node_without_one_does_not_count() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
+    let mut driven = Driven::begun();
     let round = driven.sent[0].round;
     driven.reply(at(1), &[Granted; 3]);
     driven.reply_to(round, at(3), 3, &[quarantined(Granted, at(1)); 2]);
-    driven.withdraw(at(10), 0, since(at(1)));
+    driven.withdraw(at(10), &[0], since(at(1)));
     assert!(!driven.is_held(at(10)));
 }
 
@@ -68,9 +58,9 @@ fn an_extension_takes_the_place_of_the_votes_before() {
     driven.run(|lease| lease.extend(at(100)));
     let round = driven.sent[0].round;
     driven.reply_to(round, at(101), 2, &[Granted; 3]);
-    driven.withdraw(at(110), 0, since(at(0)));
+    driven.withdraw(at(110), &[0], since(at(0)));
     assert!(driven.is_held(at(110)), "it is extended by 2, 3 and 4");
-    driven.withdraw(at(110), 2, since(at(101)));
+    driven.withdraw(at(110), &[2], since(at(101)));
     assert_eq!(driven.told.last(), Some(&LOST));
 }
 
@@ -80,20 +70,18 @@ fn an_extension_under_way_fails_and_is_tried_again() {
     driven.run(|lease| lease.extend(at(100)));
     let round = driven.sent[0].round;
     driven.reply_to(round, at(101), 0, &[Granted, Refused, Refused]);
-    driven.withdraw(at(110), 0, since(at(50)));
-    let valid_until = at(900);
-    assert_eq!(driven.told, [Event::ExtendFailed { valid_until }]);
+    driven.withdraw(at(110), &[0], since(at(50)));
+    assert_eq!(driven.told, extend_failed(at(900)));
     assert!(driven.is_held(at(110)), "by the votes from before");
 }
 
 #[test]
 fn an_attempt_goes_on_without_the_vote_or_fails() {
     for (late, is_held) in [([Granted, Granted, Granted], true), ([Denied; 3], false)] {
-        let mut driven = Driven::new(config());
-        driven.acquire(at(0));
+        let mut driven = Driven::begun();
         let round = driven.sent[0].round;
         driven.reply(at(1), &[Granted]);
-        driven.withdraw(at(2), 0, since(at(0)));
+        driven.withdraw(at(2), &[0], since(at(0)));
         assert!(driven.told.is_empty(), "others may still agree");
         driven.reply_to(round, at(3), 1, &late);
         assert_eq!(driven.is_held(at(3)), is_held);
@@ -106,10 +94,10 @@ fn a_fence_needs_its_votes_even_after_an_extension() {
     driven.run(|lease| lease.acquire_fenced(at(0), at(1000), FencingToken::new(7)));
     driven.reply(at(1), &[Granted; 3]);
     driven.run(|lease| lease.extend(at(100)));
-    let round = driven.sent.last().unwrap().round;
+    let round = driven.last().round;
     driven.reply_to(round, at(101), 2, &[Granted; 3]);
     assert!(driven.is_held(at(102)));
-    driven.withdraw(at(110), 0, since(at(1)));
+    driven.withdraw(at(110), &[0], since(at(1)));
     assert_eq!(driven.told.last(), Some(&LOST), "its counter may be gone");
 }
 
@@ -118,35 +106,32 @@ fn where_nothing_is_won_nothing_is_withdrawn() {
     let mut driven = Driven::held();
     driven.run(|lease| lease.release(at(5)));
     let before = driven.lease.clone();
-    driven.withdraw(at(6), 0, since(at(0)));
+    driven.withdraw(at(6), &[0], since(at(0)));
     assert_eq!(driven.lease, before);
     let mut driven = Driven::new(config());
-    driven.withdraw(at(6), 0, since(at(0)));
+    driven.withdraw(at(6), &[0], since(at(0)));
     assert!(driven.told.is_empty() && driven.sent.is_empty());
 }
 
 /// The lane of node 2 read its clock at 2 ms, and took the lease only after that of node 0.
 #[test]
 fn a_vote_is_withdrawn_even_if_an_earlier_time_completed_the_quorum() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
+    let mut driven = Driven::begun();
     let round = driven.sent[0].round;
     driven.reply_to(round, at(5), 0, &[Granted]);
     driven.reply_to(round, at(1), 1, &[Granted]);
     driven.reply_to(round, at(2), 2, &[Granted]);
-    driven.withdraw(at(500), 0, since(at(3)));
+    driven.withdraw(at(500), &[0], since(at(3)));
     assert!(!driven.is_held(at(500)), "node 0 voted at 5 ms");
 }
 
 #[test]
 fn a_late_vote_with_an_earlier_time_makes_the_others_no_older() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
+    let mut driven = Driven::begun();
     let round = driven.sent[0].round;
     driven.reply_to(round, at(5), 0, &[Granted; 3]);
     assert!(driven.is_held(at(5)));
     driven.reply_to(round, at(2), 4, &[Granted]);
-    driven.withdraw(at(500), 0, since(at(3)));
-    driven.withdraw(at(500), 1, since(at(3)));
+    driven.withdraw(at(500), &[0, 1], since(at(3)));
     assert!(!driven.is_held(at(500)), "nodes 2 and 4 are no majority");
 }
