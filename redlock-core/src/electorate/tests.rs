@@ -43,33 +43,58 @@ fn master(letter: u8) -> Identity {
     server(ServerRole::Master, letter, 500)
 }
 
+const ALWAYS: Result<Eligibility, Exclusion> = Ok(Eligibility::ALWAYS);
+
+fn connect(
+    electorate: &mut Electorate,
+    second: u64,
+    index: usize,
+    identity: &Identity,
+) -> Admission {
+    electorate.handle_connection(at(second), node(index), identity)
+}
+
+fn inspect(
+    electorate: &mut Electorate,
+    second: u64,
+    index: usize,
+    identity: &Identity,
+) -> Admission {
+    electorate.handle_inspection(at(second), node(index), identity)
+}
+
+/// What the first connection of the first node is worth to a client with these rules.
+fn admission(voter: Voter, identity: &Identity) -> Admission {
+    connect(&mut Electorate::new(voter), 0, 0, identity)
+}
+
 /// An electorate whose node 0 is a master that has been up for long.
 fn with_first(voter: Voter) -> Electorate {
     let mut electorate = Electorate::new(voter);
-    let admission = electorate.handle_connection(at(0), node(0), &master(b'x'));
-    assert_eq!(admission.outcome, Ok(Eligibility::ALWAYS));
+    let admission = connect(&mut electorate, 0, 0, &master(b'x'));
+    assert_eq!(admission.outcome, ALWAYS);
     electorate
 }
 
 #[test]
 fn one_server_under_two_addresses_has_one_vote() {
     let mut electorate = with_first(voter());
-    let twice = electorate.handle_connection(at(0), node(1), &master(b'x'));
+    let twice = connect(&mut electorate, 0, 1, &master(b'x'));
     let same = Err(Exclusion::SameServer { other: node(0) });
     assert_eq!(twice.outcome, same);
     assert_eq!(twice.withdrawal, None, "it has not voted");
     // When node 0 is another server, node 1 may be this one.
-    let moved = electorate.handle_connection(at(1), node(0), &master(b'y'));
+    let moved = connect(&mut electorate, 1, 0, &master(b'y'));
     assert!(moved.outcome.is_ok());
-    let alone = electorate.handle_connection(at(2), node(1), &master(b'x'));
+    let alone = connect(&mut electorate, 2, 1, &master(b'x'));
     assert!(alone.outcome.is_ok());
 }
 
 #[test]
 fn a_server_may_be_connected_to_again() {
     let mut electorate = with_first(voter());
-    let again = electorate.handle_connection(at(1), node(0), &master(b'x'));
-    assert_eq!(again.outcome, Ok(Eligibility::ALWAYS));
+    let again = connect(&mut electorate, 1, 0, &master(b'x'));
+    assert_eq!(again.outcome, ALWAYS);
 }
 
 #[test]
@@ -80,32 +105,28 @@ fn replicas_and_nodes_of_a_cluster_have_no_vote() {
         (1, ServerRole::ClusterMaster, Exclusion::ClusterMaster),
     ] {
         let identity = server(role, b'a' + index as u8, 500);
-        let admission = electorate.handle_connection(at(0), node(index), &identity);
+        let admission = connect(&mut electorate, 0, index, &identity);
         assert_eq!(admission.outcome, Err(exclusion));
     }
+    // A duplicate, whatever its role.
     let both = server(ServerRole::Replica, b'b', 500);
-    let admission = electorate.handle_connection(at(0), node(2), &both);
-    let same = Exclusion::SameServer { other: node(1) };
+    let admission = connect(&mut electorate, 0, 2, &both);
     assert_eq!(
         admission.outcome,
-        Err(same),
-        "a duplicate, whatever its role"
+        Err(Exclusion::SameServer { other: node(1) })
     );
 }
 
 #[test]
 fn a_node_that_does_not_say_what_it_is_has_no_vote_unless_the_client_allows_that() {
-    let mut strict = Electorate::new(voter());
-    let admission = strict.handle_connection(at(0), node(0), &Identity::Withheld);
-    assert_eq!(admission.outcome, Err(Exclusion::IdentityWithheld));
-
-    let mut lenient = Electorate::new(voter().allowing_unvetted());
-    let admission = lenient.handle_connection(at(0), node(0), &Identity::Withheld);
-    assert_eq!(admission.outcome, Ok(Eligibility::ALWAYS));
+    let strict = admission(voter(), &Identity::Withheld);
+    assert_eq!(strict.outcome, Err(Exclusion::IdentityWithheld));
+    let lenient = admission(voter().allowing_unvetted(), &Identity::Withheld);
+    assert_eq!(lenient.outcome, ALWAYS);
 }
 
-/// What a server that leaves out fields of `INFO` says.
-fn saying_less(role: ServerRole, letter: u8, change: impl Fn(&mut Sighting)) -> Identity {
+/// What a server says whose `INFO` is changed like this.
+fn saying(role: ServerRole, letter: u8, change: impl Fn(&mut Sighting)) -> Identity {
     let mut identity = server(role, letter, 500);
     if let Identity::Server { sighting, .. } = &mut identity {
         change(sighting);
@@ -113,26 +134,32 @@ fn saying_less(role: ServerRole, letter: u8, change: impl Fn(&mut Sighting)) -> 
     identity
 }
 
+/// A server whose history continues another, as after a promotion.
+fn promoted(role: ServerRole, letter: u8, history: u8) -> Identity {
+    let id = ReplicationId::new([history; ReplicationId::LEN]);
+    let origin = Origin::Continues(id);
+    saying(role, letter, |it| {
+        it.replication = Some(Replication { id, origin });
+    })
+}
+
 fn without_run_id(role: ServerRole, letter: u8) -> Identity {
-    saying_less(role, letter, |it| it.run_id = None)
+    saying(role, letter, |it| it.run_id = None)
 }
 
 #[test]
 fn a_server_whose_promotion_is_unknown_has_no_vote_unless_restarts_are_harmless() {
-    let identity = saying_less(ServerRole::Master, b'x', |it| it.replication = None);
-    let admission = |voter| Electorate::new(voter).handle_connection(at(0), node(0), &identity);
+    let identity = saying(ServerRole::Master, b'x', |it| it.replication = None);
+    let admission = |voter| admission(voter, &identity);
     let unmet: Checks = [Check::Promotion].into_iter().collect();
     let refused = admission(voter());
     assert_eq!(refused.outcome, Err(Exclusion::Unvetted { unmet }));
     assert_eq!(refused.unmet, unmet);
     let allowed = admission(voter().allowing_unvetted());
-    assert_eq!(
-        (allowed.outcome, allowed.unmet),
-        (Ok(Eligibility::ALWAYS), unmet)
-    );
+    assert_eq!((allowed.outcome, allowed.unmet), (ALWAYS, unmet));
     for voter in [Voter::durable(quarantine()), Voter::trusted(quarantine())] {
         let admission = admission(voter);
-        assert_eq!(admission.outcome, Ok(Eligibility::ALWAYS));
+        assert_eq!(admission.outcome, ALWAYS);
         assert_eq!(admission.unmet, Checks::NONE);
     }
 }
@@ -142,45 +169,35 @@ fn a_server_without_a_role_has_no_vote_unless_the_client_allows_that() {
     let unmet: Checks = [Check::Role].into_iter().collect();
     let identity = server(ServerRole::Withheld, b'x', 500);
     for voter in [voter(), Voter::durable(quarantine())] {
-        let refused = Electorate::new(voter).handle_connection(at(0), node(0), &identity);
+        let refused = admission(voter, &identity);
         assert_eq!(refused.outcome, Err(Exclusion::Unvetted { unmet }));
     }
-    let mut lenient = Electorate::new(voter().allowing_unvetted());
-    let allowed = lenient.handle_connection(at(0), node(0), &identity);
-    assert_eq!(
-        (allowed.outcome, allowed.unmet),
-        (Ok(Eligibility::ALWAYS), unmet)
-    );
+    let allowed = admission(voter().allowing_unvetted(), &identity);
+    assert_eq!((allowed.outcome, allowed.unmet), (ALWAYS, unmet));
 }
 
 #[test]
 fn all_checks_of_a_node_that_does_not_describe_itself_are_unmet() {
-    let mut electorate = Electorate::new(voter().allowing_unvetted());
-    let admission = electorate.handle_connection(at(0), node(0), &Identity::Withheld);
-    assert!(
-        Check::ALL
-            .into_iter()
-            .all(|it| admission.unmet.contains(it))
-    );
-    let inner = electorate.handle_connection(at(0), node(1), &Identity::InProcess);
+    let withheld = admission(voter().allowing_unvetted(), &Identity::Withheld);
+    let mut all = Check::ALL.into_iter();
+    assert!(all.all(|it| withheld.unmet.contains(it)));
+    let inner = admission(voter().allowing_unvetted(), &Identity::InProcess);
     assert_eq!(inner.unmet, Checks::NONE);
 }
 
 #[test]
 fn servers_without_run_ids_are_told_apart_by_their_histories() {
     let mut electorate = Electorate::new(voter());
-    let mut connect = |index, identity: &Identity| {
-        let admission = electorate.handle_connection(at(0), node(index), identity);
-        admission.outcome
-    };
+    let mut connect =
+        |index, identity: &Identity| connect(&mut electorate, 0, index, identity).outcome;
     let [x, y] = [b'x', b'y'].map(|letter| without_run_id(ServerRole::Master, letter));
-    assert_eq!(connect(0, &x), Ok(Eligibility::ALWAYS));
-    assert_eq!(connect(1, &y), Ok(Eligibility::ALWAYS));
+    assert_eq!(connect(0, &x), ALWAYS);
+    assert_eq!(connect(1, &y), ALWAYS);
     let same = Err(Exclusion::SameServer { other: node(0) });
     assert_eq!(connect(2, &x), same);
     // One address of the server leads through a proxy that hides its run id.
     assert_eq!(connect(2, &master(b'x')), same);
-    assert_eq!(connect(2, &master(b'z')), Ok(Eligibility::ALWAYS));
+    assert_eq!(connect(2, &master(b'z')), ALWAYS);
 }
 
 #[test]
@@ -188,18 +205,15 @@ fn a_replica_is_not_taken_for_its_master_whose_history_it_has() {
     let mut electorate = Electorate::new(voter());
     let replica = without_run_id(ServerRole::Replica, b'x');
     let master = without_run_id(ServerRole::Master, b'x');
+    let unknown = without_run_id(ServerRole::Withheld, b'x');
     for (index, identity, outcome) in [
         (0, &replica, Err(Exclusion::Replica)),
-        (1, &master, Ok(Eligibility::ALWAYS)),
+        (1, &master, ALWAYS),
         (2, &replica, Err(Exclusion::Replica)),
         // It may be the replica, which has copied the locks of its master.
-        (
-            3,
-            &without_run_id(ServerRole::Withheld, b'x'),
-            Err(Exclusion::SameServer { other: node(1) }),
-        ),
+        (3, &unknown, Err(Exclusion::SameServer { other: node(1) })),
     ] {
-        let admission = electorate.handle_connection(at(0), node(index), identity);
+        let admission = connect(&mut electorate, 0, index, identity);
         assert_eq!(admission.outcome, outcome, "node {index}");
     }
 }
@@ -208,8 +222,8 @@ fn a_replica_is_not_taken_for_its_master_whose_history_it_has() {
 fn a_node_within_the_process_always_votes() {
     let mut electorate = Electorate::new(voter());
     for index in 0..2 {
-        let admission = electorate.handle_connection(at(0), node(index), &Identity::InProcess);
-        assert_eq!(admission.outcome, Ok(Eligibility::ALWAYS));
+        let admission = connect(&mut electorate, 0, index, &Identity::InProcess);
+        assert_eq!(admission.outcome, ALWAYS);
     }
 }
 
@@ -217,9 +231,9 @@ fn a_node_within_the_process_always_votes() {
 fn a_restarted_server_that_no_longer_says_what_it_is_stays_in_quarantine() {
     let mut electorate = with_first(voter().allowing_unvetted());
     let fresh = server(ServerRole::Master, b'y', 1);
-    let restarted = electorate.handle_connection(at(20), node(0), &fresh);
+    let restarted = connect(&mut electorate, 20, 0, &fresh);
     assert_eq!(restarted.outcome, Ok(Eligibility::since(at(30))));
-    let withheld = electorate.handle_connection(at(21), node(0), &Identity::Withheld);
+    let withheld = connect(&mut electorate, 21, 0, &Identity::Withheld);
     assert_eq!(withheld.outcome, Ok(Eligibility::since(at(30))));
 }
 
@@ -227,9 +241,9 @@ fn a_restarted_server_that_no_longer_says_what_it_is_stays_in_quarantine() {
 fn a_replica_that_no_longer_says_what_it_is_stays_in_quarantine() {
     let mut electorate = with_first(voter().allowing_unvetted());
     let replica = server(ServerRole::Replica, b'x', 510);
-    let refused = electorate.handle_inspection(at(10), node(0), &replica);
+    let refused = inspect(&mut electorate, 10, 0, &replica);
     assert_eq!(refused.outcome, Err(Exclusion::Replica));
-    let withheld = electorate.handle_connection(at(11), node(0), &Identity::Withheld);
+    let withheld = connect(&mut electorate, 11, 0, &Identity::Withheld);
     assert!(!withheld.outcome.unwrap().covers(at(11)));
 }
 
@@ -237,36 +251,34 @@ fn a_replica_that_no_longer_says_what_it_is_stays_in_quarantine() {
 fn a_replica_is_known_by_its_next_connection_too() {
     let mut electorate = with_first(voter());
     let replica = server(ServerRole::Replica, b'x', 510);
-    let refused = electorate.handle_connection(at(10), node(0), &replica);
-    assert!(
-        refused.withdrawal.is_some(),
-        "it may have been one for a while"
-    );
-    let master = electorate.handle_connection(at(12), node(0), &master(b'x'));
+    let refused = connect(&mut electorate, 10, 0, &replica);
+    // It may have been one for a while.
+    assert!(refused.withdrawal.is_some());
+    let master = connect(&mut electorate, 12, 0, &master(b'x'));
     assert_eq!(master.outcome, Ok(Eligibility::since(at(22))));
 }
 
 #[test]
 fn a_server_that_is_excluded_under_a_connection_has_its_last_votes_withdrawn() {
+    let unmet = [Check::Role].into_iter().collect();
+    let says = |role, letter| server(role, letter, 501);
     for (identity, exclusion) in [
         (master(b'x'), Exclusion::SameServer { other: node(0) }),
-        (server(ServerRole::Replica, b'y', 501), Exclusion::Replica),
+        (says(ServerRole::Replica, b'y'), Exclusion::Replica),
         (
-            server(ServerRole::ClusterMaster, b'z', 501),
+            says(ServerRole::ClusterMaster, b'z'),
             Exclusion::ClusterMaster,
         ),
         (Identity::Withheld, Exclusion::IdentityWithheld),
         (
-            server(ServerRole::Withheld, b'y', 501),
-            Exclusion::Unvetted {
-                unmet: [Check::Role].into_iter().collect(),
-            },
+            says(ServerRole::Withheld, b'y'),
+            Exclusion::Unvetted { unmet },
         ),
     ] {
         let mut electorate = with_first(voter());
-        let second = electorate.handle_connection(at(0), node(1), &master(b'y'));
+        let second = connect(&mut electorate, 0, 1, &master(b'y'));
         assert!(second.outcome.is_ok());
-        let inspected = electorate.handle_inspection(at(1), node(1), &identity);
+        let inspected = inspect(&mut electorate, 1, 1, &identity);
         assert_eq!(inspected.outcome, Err(exclusion));
         let withdrawal = inspected.withdrawal.expect("it has voted");
         assert_eq!(withdrawal.since, at(0));
@@ -277,7 +289,7 @@ fn a_server_that_is_excluded_under_a_connection_has_its_last_votes_withdrawn() {
 #[test]
 fn another_server_in_its_place_waits_and_its_last_votes_are_withdrawn() {
     let mut electorate = with_first(voter());
-    let inspected = electorate.handle_inspection(at(1), node(0), &master(b'z'));
+    let inspected = inspect(&mut electorate, 1, 0, &master(b'z'));
     assert_eq!(inspected.outcome, Ok(Eligibility::since(at(11))));
     assert!(inspected.withdrawal.is_some());
 }
@@ -285,24 +297,17 @@ fn another_server_in_its_place_waits_and_its_last_votes_are_withdrawn() {
 #[test]
 fn the_age_of_a_history_is_of_use_only_for_a_master_that_may_have_been_promoted() {
     let electorate = Electorate::new(voter());
-    let promoted = |role| {
-        let mut identity = server(role, b'x', 500);
-        if let Identity::Server { sighting, .. } = &mut identity
-            && let Some(replication) = &mut sighting.replication
-        {
-            replication.origin = Origin::Continues(replication.id);
-        }
-        identity
-    };
-    assert!(electorate.needs_history_age(&promoted(ServerRole::Master)));
+    let [master, replica] =
+        [ServerRole::Master, ServerRole::Replica].map(|role| promoted(role, b'x', b'x'));
+    assert!(electorate.needs_history_age(&master));
     for identity in [
-        promoted(ServerRole::Replica),
-        master(b'x'),
+        replica,
+        self::master(b'x'),
         Identity::Withheld,
         Identity::InProcess,
     ] {
         assert!(!electorate.needs_history_age(&identity), "{identity:?}");
     }
     let durable = Electorate::new(Voter::durable(quarantine()));
-    assert!(!durable.needs_history_age(&promoted(ServerRole::Master)));
+    assert!(!durable.needs_history_age(&master));
 }

@@ -55,6 +55,34 @@ fn watch_of(owner: &Tenure) -> OwnerWatch {
     watch
 }
 
+/// A report of a member of another authority, which knows these members.
+fn foreign(letter: u8, known: &[u8], second: u64, tenure: &Tenure) -> MemberReport {
+    MemberReport {
+        members: list(known),
+        ..report(letter, at(second), tenure)
+    }
+}
+
+/// These members report at this second, one after the other. Returns whether any report changes the owner.
+fn hear_all(
+    watch: &mut OwnerWatch,
+    letters: &[u8],
+    known: &[u8],
+    second: u64,
+    tenure: &Tenure,
+) -> bool {
+    let mut has_changed = false;
+    for letter in letters {
+        has_changed |= hear(watch, at(second), foreign(*letter, known, second, tenure));
+    }
+    has_changed
+}
+
+/// Members a, b and c name it at this second.
+fn all_report(watch: &mut OwnerWatch, second: u64, tenure: &Tenure) {
+    hear_all(watch, b"abc", b"abc", second, tenure);
+}
+
 #[test]
 fn an_owner_votes_when_a_majority_has_named_it_for_long_enough() {
     let mut watch = watch();
@@ -74,9 +102,7 @@ fn an_owner_votes_when_a_majority_has_named_it_for_long_enough() {
 fn an_interruption_does_not_restart_the_watch_and_another_tenure_does() {
     let mut watch = watch();
     let first = tenure("m", 1);
-    for letter in [b'a', b'b'] {
-        hear(&mut watch, at(0), report(letter, at(0), &first));
-    }
+    hear_all(&mut watch, b"ab", b"abc", 0, &first);
     hear(&mut watch, at(60), report(b'a', at(60), &first));
     assert!(!watch.eligibility(&first).covers(at(60)));
     hear(&mut watch, at(61), report(b'b', at(61), &first));
@@ -87,13 +113,6 @@ fn an_interruption_does_not_restart_the_watch_and_another_tenure_does() {
     assert!(hear(&mut watch, at(62), report(b'b', at(62), &second)));
     assert_eq!(watch.eligibility(&first), Eligibility::NEVER);
     assert_eq!(watch.eligibility(&second).starts_at(), at(62 + 13));
-}
-
-/// Members a, b and c name it at this second.
-fn all_report(watch: &mut OwnerWatch, second: u64, tenure: &Tenure) {
-    for letter in [b'a', b'b', b'c'] {
-        hear(watch, at(second), report(letter, at(second), tenure));
-    }
 }
 
 #[test]
@@ -130,18 +149,8 @@ fn a_marker_makes_no_owner_younger() {
     watch.handle_marker(at(11), &first, Duration::ZERO);
     assert_eq!(watch.eligibility(&first).starts_at(), at(10 + 13));
     watch.handle_marker(at(11), &first, Duration::MAX);
-    assert_eq!(
-        watch.eligibility(&first).starts_at(),
-        Timestamp::ZERO.saturating_add(13 * SECOND)
-    );
-}
-
-/// A report of a member of another authority, which knows these members.
-fn foreign(letter: u8, known: &[u8], second: u64, tenure: &Tenure) -> MemberReport {
-    MemberReport {
-        members: list(known),
-        ..report(letter, at(second), tenure)
-    }
+    let earliest = Timestamp::ZERO.saturating_add(13 * SECOND);
+    assert_eq!(watch.eligibility(&first).starts_at(), earliest);
 }
 
 #[test]
@@ -154,26 +163,11 @@ fn an_address_that_leads_to_a_larger_authority_is_not_followed() {
     let rivals = watch.rivals().expect("two authorities");
     assert_eq!((rivals.member, rivals.other), (member(b'a'), member(b'v')));
     all_report(&mut watch, 2, &own);
-    assert_eq!(
-        watch.eligibility(&own).ends_at(),
-        at(3),
-        "not confirmed again"
-    );
-    for letter in *b"wxyz" {
-        assert!(!hear(
-            &mut watch,
-            at(2),
-            foreign(letter, b"vwxyz", 2, &theirs)
-        ));
-    }
+    let ends_at = watch.eligibility(&own).ends_at();
+    assert_eq!(ends_at, at(3), "not confirmed again");
+    assert!(!hear_all(&mut watch, b"wxyz", b"vwxyz", 2, &theirs));
     // Its own authority does not answer any more.
-    for letter in *b"vwxyz" {
-        assert!(!hear(
-            &mut watch,
-            at(50),
-            foreign(letter, b"vwxyz", 50, &theirs)
-        ));
-    }
+    assert!(!hear_all(&mut watch, b"vwxyz", b"vwxyz", 50, &theirs));
     assert_eq!(watch.tenure(), Some(&own));
     assert_eq!(watch.rivals().map(|it| it.other), Some(member(b'v')));
     all_report(&mut watch, 60, &own);
@@ -185,9 +179,7 @@ fn an_address_that_leads_to_a_larger_authority_is_not_followed() {
 fn a_client_that_starts_between_two_authorities_believes_neither() {
     let mut watch = watch();
     let [one, other] = [tenure("m", 1), tenure("n", 1)];
-    for letter in *b"abc" {
-        hear(&mut watch, at(0), foreign(letter, b"abc", 0, &one));
-    }
+    hear_all(&mut watch, b"abc", b"abc", 0, &one);
     let mut late = self::watch();
     hear(&mut late, at(0), foreign(b'x', b"xyz", 0, &other));
     for letter in *b"abc" {
@@ -291,19 +283,12 @@ fn a_member_that_has_moved_does_not_join_two_authorities() {
     let [own, theirs] = [tenure("m", 1), tenure("n", 1)];
     let mut watch = watch_of(&own);
     all_report(&mut watch, 0, &own);
-    for letter in *b"cxyz" {
-        hear(&mut watch, at(1), foreign(letter, b"cxyz", 1, &theirs));
-    }
+    hear_all(&mut watch, b"cxyz", b"cxyz", 1, &theirs);
     assert_eq!(watch.tenure(), Some(&own));
     assert!(watch.rivals().is_some());
-    for letter in *b"cxyz" {
-        hear(&mut watch, at(20), foreign(letter, b"cxyz", 20, &theirs));
-    }
-    assert_eq!(
-        watch.tenure(),
-        Some(&own),
-        "c alone is no majority of a, b and c"
-    );
+    hear_all(&mut watch, b"cxyz", b"cxyz", 20, &theirs);
+    // c alone is no majority of a, b and c.
+    assert_eq!(watch.tenure(), Some(&own));
 }
 
 #[test]
@@ -313,23 +298,12 @@ fn members_that_are_replaced_one_by_one_stay_the_authority() {
     let groups = [b"abc", b"bcd", b"cde", b"def"];
     for (second, group) in groups.into_iter().enumerate() {
         let second = 10 * second as u64;
-        for letter in group {
-            hear(
-                &mut watch,
-                at(second),
-                foreign(*letter, group, second, &own),
-            );
-        }
-        assert!(
-            watch.eligibility(&own).ends_at() == at(second + 3),
-            "{second}"
-        );
+        hear_all(&mut watch, group, group, second, &own);
+        assert_eq!(watch.eligibility(&own).ends_at(), at(second + 3));
     }
     // Sentinels that are all set up anew at once, and name the same master.
     let another = tenure("m", 0);
-    for letter in *b"xyz" {
-        hear(&mut watch, at(50), foreign(letter, b"xyz", 50, &another));
-    }
+    hear_all(&mut watch, b"xyz", b"xyz", 50, &another);
     assert_eq!(watch.tenure(), Some(&another));
     assert_eq!(watch.eligibility(&another).starts_at(), at(50 + 13));
 }
@@ -360,11 +334,8 @@ fn a_tenure_that_was_not_confirmed_for_long_begins_anew_if_epochs_do() {
         }
         assert_eq!(lasting.eligibility(&first).starts_at(), at(13));
         let since = if begins_anew { gap } else { 0 };
-        assert_eq!(
-            watch.eligibility(&first).starts_at(),
-            at(since + 13),
-            "{gap}"
-        );
+        let starts_at = watch.eligibility(&first).starts_at();
+        assert_eq!(starts_at, at(since + 13), "{gap}");
         // Members that have known the tenure meanwhile say so.
         for letter in *b"abc" {
             let age = 100 * SECOND;
@@ -400,9 +371,7 @@ fn members_that_have_not_turned_yet_are_no_rivals() {
     let mut watch = watch();
     all_report(&mut watch, 0, &tenure("m", 1));
     let second = tenure("r", 2);
-    for letter in *b"ab" {
-        hear(&mut watch, at(1), report(letter, at(1), &second));
-    }
+    hear_all(&mut watch, b"ab", b"abc", 1, &second);
     assert_eq!(watch.rivals(), None);
     assert_eq!(watch.tenure(), Some(&second));
 }
@@ -410,9 +379,7 @@ fn members_that_have_not_turned_yet_are_no_rivals() {
 #[test]
 fn a_list_that_several_members_know_is_kept_once() {
     let mut watch = watch();
-    for letter in *b"abc" {
-        hear(&mut watch, at(0), report(letter, at(0), &tenure("m", 1)));
-    }
+    all_report(&mut watch, 0, &tenure("m", 1));
     let lists: Vec<_> = watch.reports.values().map(|it| &it.members).collect();
     assert!(lists.iter().all(|it| it.is_clone_of(lists[0])));
 }

@@ -46,12 +46,22 @@ fn name(electorate: &mut Electorate, second: u64, tenure: &Tenure, age: u64) -> 
     electorate.handle_roll_call(at(second), node(0), at(second)) || has_changed
 }
 
+/// Node 0 is connected to as the owner of this tenure.
+fn connect_owner(
+    electorate: &mut Electorate,
+    second: u64,
+    tenure: &Tenure,
+    identity: &Identity,
+) -> Admission {
+    electorate.handle_owner_connection(at(second), node(0), tenure, identity)
+}
+
 /// An electorate whose node 0 is a group with an owner that votes, and was connected to.
 fn with_owner(voter: Voter) -> (Electorate, Tenure) {
     let mut electorate = of_kind(voter, NodeKind::SentinelGroup(rule()));
     let first = tenure("m", 1);
     assert!(name(&mut electorate, 0, &first, 100));
-    let admission = electorate.handle_owner_connection(at(0), node(0), &first, &master(b'm'));
+    let admission = connect_owner(&mut electorate, 0, &first, &master(b'm'));
     assert!(admission.outcome.unwrap().covers(at(0)));
     (electorate, first)
 }
@@ -62,7 +72,7 @@ fn a_group_has_no_vote_before_its_owner_is_named_and_connected_to() {
     assert_eq!(electorate.eligibility(node(0)), Eligibility::NEVER);
     assert_eq!(electorate.tenure(node(0)), None);
     // Connected to by an address that no authority named.
-    let unnamed = electorate.handle_connection(at(0), node(0), &master(b'm'));
+    let unnamed = connect(&mut electorate, 0, 0, &master(b'm'));
     assert_eq!(unnamed.outcome, Ok(Eligibility::NEVER));
     let first = tenure("m", 1);
     assert!(name(&mut electorate, 0, &first, 100));
@@ -90,7 +100,7 @@ fn a_marker_counts_for_the_slot_it_was_read_on_and_for_no_sentinel_group() {
     ] {
         let mut electorate = of_kind(voter(), kind);
         name(&mut electorate, 0, &first, 0);
-        let admission = electorate.handle_owner_connection(at(0), node(0), &first, identity);
+        let admission = connect_owner(&mut electorate, 0, &first, identity);
         assert_eq!(admission.outcome.unwrap().starts_at(), at(13));
         electorate.handle_marker(at(0), node(1), &first, 20 * SECOND);
         assert_eq!(electorate.eligibility(node(0)).starts_at(), at(13));
@@ -105,7 +115,7 @@ fn the_rule_of_the_voter_and_the_rule_of_the_owner_both_hold() {
     let first = tenure("m", 1);
     name(&mut electorate, 0, &first, 100);
     let restarted = server(ServerRole::Master, b'm', 4);
-    let admission = electorate.handle_owner_connection(at(0), node(0), &first, &restarted);
+    let admission = connect_owner(&mut electorate, 0, &first, &restarted);
     let eligibility = admission.outcome.unwrap();
     assert_eq!(eligibility.starts_at(), at(10 - 3), "the quarantine");
     assert_eq!(eligibility.ends_at(), at(3), "the window");
@@ -116,7 +126,7 @@ fn the_owner_of_another_tenure_is_not_taken_for_a_server_in_the_wrong_place() {
     let (mut electorate, _) = with_owner(voter());
     let second = tenure("r", 2);
     name(&mut electorate, 1, &second, 60);
-    let admission = electorate.handle_owner_connection(at(1), node(0), &second, &master(b'r'));
+    let admission = connect_owner(&mut electorate, 1, &second, &master(b'r'));
     assert_eq!(admission.withdrawal, None);
     assert!(admission.outcome.unwrap().covers(at(1)));
 }
@@ -125,7 +135,7 @@ fn the_owner_of_another_tenure_is_not_taken_for_a_server_in_the_wrong_place() {
 fn another_server_in_one_tenure_waits_and_the_votes_before_are_withdrawn() {
     let (mut electorate, first) = with_owner(voter());
     name(&mut electorate, 1, &first, 100);
-    let admission = electorate.handle_owner_connection(at(1), node(0), &first, &master(b'x'));
+    let admission = connect_owner(&mut electorate, 1, &first, &master(b'x'));
     let eligibility = admission.outcome.unwrap();
     assert_eq!(eligibility.starts_at(), at(1 + 10));
     assert_eq!(eligibility.ends_at(), at(1 + 3));
@@ -138,13 +148,13 @@ fn another_server_in_one_tenure_waits_and_the_votes_before_are_withdrawn() {
 fn an_owner_that_is_a_replica_has_no_vote_and_is_distrusted_in_its_tenure() {
     let (mut electorate, first) = with_owner(voter());
     let replica = server(ServerRole::Replica, b'm', 501);
-    let inspected = electorate.handle_inspection(at(1), node(0), &replica);
+    let inspected = inspect(&mut electorate, 1, 0, &replica);
     assert_eq!(inspected.outcome, Err(Exclusion::Replica));
     let withdrawal = inspected.withdrawal.expect("it has voted");
     assert_eq!(withdrawal.eligibility, Eligibility::NEVER);
     assert_eq!(electorate.eligibility(node(0)), Eligibility::NEVER);
     name(&mut electorate, 2, &first, 100);
-    let again = electorate.handle_owner_connection(at(2), node(0), &first, &master(b'm'));
+    let again = connect_owner(&mut electorate, 2, &first, &master(b'm'));
     assert_eq!(again.outcome.unwrap().starts_at(), at(2 + 10));
 }
 
@@ -155,19 +165,15 @@ fn a_slot_has_a_master_of_a_cluster_and_the_other_kinds_have_none() {
     let outcome = |kind, identity: &Identity| {
         let mut electorate = of_kind(voter(), kind);
         name(&mut electorate, 0, &first, 100);
-        let admission = electorate.handle_owner_connection(at(0), node(0), &first, identity);
+        let admission = connect_owner(&mut electorate, 0, &first, identity);
         admission.outcome.map(|it| it.covers(at(0)))
     };
     let group = NodeKind::SentinelGroup(rule());
     assert_eq!(outcome(slot(false), &cluster_master), Ok(true));
-    assert_eq!(
-        outcome(slot(false), &master(b'm')),
-        Err(Exclusion::NotInCluster)
-    );
-    assert_eq!(
-        outcome(group, &cluster_master),
-        Err(Exclusion::ClusterMaster)
-    );
+    let excluded = outcome(slot(false), &master(b'm'));
+    assert_eq!(excluded, Err(Exclusion::NotInCluster));
+    let excluded = outcome(group, &cluster_master);
+    assert_eq!(excluded, Err(Exclusion::ClusterMaster));
     assert_eq!(outcome(group, &master(b'm')), Ok(true));
     let replica = server(ServerRole::Replica, b'm', 500);
     for kind in [slot(false), group] {
@@ -207,53 +213,33 @@ fn reports_about_a_node_that_no_authority_names_change_nothing() {
 
 #[test]
 fn the_age_of_a_history_is_of_use_for_a_master_of_a_cluster_too() {
-    let mut identity = server(ServerRole::ClusterMaster, b'x', 500);
-    if let Identity::Server { sighting, .. } = &mut identity
-        && let Some(replication) = &mut sighting.replication
-    {
-        replication.origin = Origin::Continues(replication.id);
-    }
+    let identity = promoted(ServerRole::ClusterMaster, b'x', b'x');
     assert!(Electorate::new(voter()).needs_history_age(&identity));
-}
-
-/// A master that was promoted by now, from one that an authority names.
-fn promoted(letter: u8, history: u8) -> Identity {
-    let mut identity = master(letter);
-    if let Identity::Server { sighting, .. } = &mut identity
-        && let Some(replication) = &mut sighting.replication
-    {
-        replication.id = ReplicationId::new([history; ReplicationId::LEN]);
-        replication.origin = Origin::Continues(replication.id);
-    }
-    identity
 }
 
 #[test]
 fn an_owner_that_was_promoted_again_in_its_tenure_waits_even_if_nodes_are_durable() {
     for voter in [voter(), Voter::durable(quarantine())] {
         let (mut electorate, _) = with_owner(voter);
-        let again = promoted(b'm', b'2');
+        let again = promoted(ServerRole::Master, b'm', b'2');
         assert!(electorate.needs_history_age(&again));
-        let inspected = electorate.handle_inspection(at(1), node(0), &again);
+        let inspected = inspect(&mut electorate, 1, 0, &again);
         assert!(inspected.withdrawal.is_some());
         assert_eq!(inspected.outcome.unwrap().starts_at(), at(1 + 10));
         // The same on another connection, and for the next tenure, of which nothing is known.
         let second = tenure("r", 2);
         name(&mut electorate, 2, &second, 100);
-        let owner = promoted(b'r', b'3');
-        let admission = electorate.handle_owner_connection(at(2), node(0), &second, &owner);
+        let owner = promoted(ServerRole::Master, b'r', b'3');
+        let admission = connect_owner(&mut electorate, 2, &second, &owner);
         assert_eq!(admission.outcome.unwrap().starts_at(), at(2 + 10));
     }
 }
 
 #[test]
 fn a_server_that_does_not_tell_its_history_has_no_vote_as_an_owner_even_if_nodes_are_durable() {
-    let mut identity = master(b'm');
-    if let Identity::Server { sighting, .. } = &mut identity {
-        sighting.replication = None;
-    }
+    let identity = saying(ServerRole::Master, b'm', |it| it.replication = None);
     let (mut electorate, first) = with_owner(Voter::durable(quarantine()));
-    let admission = electorate.handle_owner_connection(at(0), node(0), &first, &identity);
+    let admission = connect_owner(&mut electorate, 0, &first, &identity);
     let unmet = [Check::Promotion].into_iter().collect();
     assert_eq!(admission.outcome, Err(Exclusion::Unvetted { unmet }));
     assert_eq!(electorate.eligibility(node(0)), Eligibility::NEVER);
