@@ -112,18 +112,14 @@ mod tests {
 
     #[test]
     fn a_release_is_settled_when_the_node_cannot_have_the_key_any_more() {
-        for reply in [
-            Reply::Granted,
-            Reply::Denied,
-            Reply::Refused,
-            Reply::Unknown,
-        ] {
+        use Reply::{Denied, Granted, Refused, Unknown};
+        for reply in [Granted, Denied, Refused, Unknown] {
             assert_eq!(first(NeverSent, reply), None, "{reply:?}");
         }
         for requests in [Sent, Unanswered] {
-            assert_eq!(first(requests, Reply::Granted), None, "{requests:?}");
+            assert_eq!(first(requests, Granted), None, "{requests:?}");
         }
-        assert_eq!(first(Sent, Reply::Denied), None);
+        assert_eq!(first(Sent, Denied), None);
     }
 
     #[test]

@@ -285,26 +285,16 @@ mod tests {
             schedule().next_in_quarantine(deadline, 1, at(now), at(until), random)
         };
         let a_nanosecond = Duration::from_nanos(1);
+        let just_before = |millis| Some(at(millis).saturating_sub(a_nanosecond));
         assert_eq!(next(0, 300, 0), Some(at(300).saturating_add(a_nanosecond)));
-        assert_eq!(
-            next(0, 300, u64::MAX),
-            Some(at(320).saturating_sub(a_nanosecond))
-        );
+        assert_eq!(next(0, 300, u64::MAX), just_before(320));
         assert_eq!(next(0, 9000, 0), Some(at(500)));
-        assert_eq!(
-            next(0, 9000, u64::MAX),
-            Some(at(1000).saturating_sub(a_nanosecond))
-        );
-        assert_eq!(
-            next(4900, 4996, u64::MAX / 2),
-            Some(at(4997).saturating_sub(a_nanosecond))
-        );
+        assert_eq!(next(0, 9000, u64::MAX), just_before(1000));
+        assert_eq!(next(4900, 4996, u64::MAX / 2), just_before(4997));
         assert_eq!(next(4900, 9000, 0), Some(deadline));
         assert_eq!(next(5000, 9000, 0), None);
-        assert!(
-            next(7, 3, 0) > Some(at(7)),
-            "not at once, whatever a node says"
-        );
+        // Not at once, whatever a node says.
+        assert!(next(7, 3, 0) > Some(at(7)));
         let once = schedule().with_max_attempts(1);
         assert_eq!(once.next_in_quarantine(deadline, 1, at(0), at(9), 0), None);
     }
@@ -326,13 +316,9 @@ mod tests {
 
     #[test]
     fn refuses_ranges_without_a_delay() {
-        assert_eq!(
-            RetrySchedule::new(MS(0)..=MS(9)),
-            Err(RetryScheduleError::ZeroDelay)
-        );
-        assert!(matches!(
-            RetrySchedule::new(MS(9)..=MS(8)),
-            Err(RetryScheduleError::EmptyRange { .. })
-        ));
+        let error = |delay| RetrySchedule::new(delay).unwrap_err();
+        assert_eq!(error(MS(0)..=MS(9)), RetryScheduleError::ZeroDelay);
+        let empty = error(MS(9)..=MS(8));
+        assert!(matches!(empty, RetryScheduleError::EmptyRange { .. }));
     }
 }

@@ -201,10 +201,8 @@ mod tests {
         let mut tally = tally(3);
         assert!(tally.record(NOW, node(0), Reply::Unknown, ALWAYS));
         assert!(!tally.record(NOW, node(0), Reply::Granted, ALWAYS));
-        assert!(
-            !tally.record(NOW, node(3), Reply::Granted, ALWAYS),
-            "not a member"
-        );
+        let stranger = node(3);
+        assert!(!tally.record(NOW, stranger, Reply::Granted, ALWAYS));
         assert_eq!(tally.unknown.len(), 1);
         assert!(tally.granted().is_empty());
         assert_eq!(tally.undecided().len(), 2);
@@ -263,10 +261,8 @@ mod tests {
         assert!(tally.withdraw(node(1), later_than_start()));
         assert!(!tally.withdraw(node(2), later_than_start()), "a denial");
         assert!(!tally.withdraw(node(3), later_than_start()), "no reply yet");
-        assert!(
-            !tally.withdraw(node(63), later_than_start()),
-            "not a member"
-        );
+        let stranger = node(63);
+        assert!(!tally.withdraw(stranger, later_than_start()));
         assert_eq!(tally.quarantined(), NodeSet::first(2));
         assert!(tally.granted().is_empty() && tally.outbid().is_empty());
         assert_eq!(tally.denied().len(), 1);

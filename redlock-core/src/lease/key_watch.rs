@@ -302,11 +302,8 @@ mod tests {
         let mut key_watch = key_watch(&[Reply::Free, Reply::Free]);
         for _ in 0..300 {
             key_watch.handle_freed(node(2), Slot::FIRST);
-            assert_eq!(
-                key_watch.handle_change(node(2)),
-                None,
-                "one probe at a time"
-            );
+            let change = key_watch.handle_change(node(2));
+            assert_eq!(change, None, "one probe at a time");
         }
         assert_eq!(key_watch.free_at(), None);
         let again = key_watch.handle_reply(node(2), taken(9));

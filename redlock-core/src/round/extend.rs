@@ -102,6 +102,7 @@ mod tests {
 
     const VALID_UNTIL: Timestamp = Timestamp::from_nanos(5_000_000_000);
     const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
+    const FAILED: Option<ExtendVerdict> = Some(ExtendVerdict::Failed);
 
     fn round(ttl_secs: u64) -> Extend {
         let ttl = Ttl::new(Duration::from_secs(ttl_secs)).unwrap();
@@ -121,44 +122,31 @@ mod tests {
     fn extended_by_a_majority_of_all_nodes() {
         let majority = [Granted, Denied, Granted, Unknown, Granted];
         let valid_until = Timestamp::from_nanos(11_000_000_000);
-        assert_eq!(
-            verdict(round(10), NOW, &majority),
-            Some(ExtendVerdict::Extended { valid_until })
-        );
+        let extended = Some(ExtendVerdict::Extended { valid_until });
+        assert_eq!(verdict(round(10), NOW, &majority), extended);
         assert_eq!(verdict(round(10), NOW, &[Granted, Granted]), None);
     }
 
     #[test]
     fn never_shortens() {
-        assert_eq!(
-            verdict(round(1), NOW, &[Granted; 3]),
-            Some(ExtendVerdict::Extended {
-                valid_until: VALID_UNTIL
-            })
-        );
+        let valid_until = VALID_UNTIL;
+        let extended = Some(ExtendVerdict::Extended { valid_until });
+        assert_eq!(verdict(round(1), NOW, &[Granted; 3]), extended);
     }
 
     #[test]
     fn fails_once_the_old_validity_is_over() {
-        assert_eq!(
-            verdict(round(10), VALID_UNTIL, &[Granted; 3]),
-            Some(ExtendVerdict::Failed)
-        );
+        assert_eq!(verdict(round(10), VALID_UNTIL, &[Granted; 3]), FAILED);
     }
 
     #[test]
     fn failing_nodes_are_a_failure_and_missing_keys_are_a_loss() {
         let failed = [Unknown, Refused, Unknown];
-        assert_eq!(
-            verdict(round(10), NOW, &failed),
-            Some(ExtendVerdict::Failed)
-        );
+        assert_eq!(verdict(round(10), NOW, &failed), FAILED);
         let mixed = [Denied, Denied, Unknown];
-        assert_eq!(verdict(round(10), NOW, &mixed), Some(ExtendVerdict::Failed));
+        assert_eq!(verdict(round(10), NOW, &mixed), FAILED);
         let lost = [Denied, Granted, Denied, Granted, Denied];
-        assert_eq!(
-            verdict(round(10), NOW, &lost),
-            Some(ExtendVerdict::KeysLost)
-        );
+        let keys_lost = Some(ExtendVerdict::KeysLost);
+        assert_eq!(verdict(round(10), NOW, &lost), keys_lost);
     }
 }

@@ -93,9 +93,8 @@ mod tests {
 
     const VALID_UNTIL: Timestamp = Timestamp::from_nanos(100);
     const NOW: Timestamp = Timestamp::from_nanos(1);
-    const OUTBID: Reply = Reply::Outbid {
-        counter: FencingToken::new(40),
-    };
+    const COUNTER: FencingToken = FencingToken::new(40);
+    const OUTBID: Reply = Reply::Outbid { counter: COUNTER };
 
     fn verdict<R: Into<Said> + Copy>(
         now: Timestamp,
@@ -121,13 +120,9 @@ mod tests {
 
     #[test]
     fn a_larger_proposal_may_win_while_the_keys_are_there() {
-        let outbid = FenceVerdict::Outbid {
-            counter: FencingToken::new(40),
-        };
-        assert_eq!(
-            verdict(NOW, &[OUTBID, Granted, OUTBID, Denied]),
-            Some((outbid, 4))
-        );
+        let outbid = FenceVerdict::Outbid { counter: COUNTER };
+        let replies = [OUTBID, Granted, OUTBID, Denied];
+        assert_eq!(verdict(NOW, &replies), Some((outbid, 4)));
         assert_eq!(verdict(NOW, &[OUTBID, Granted, OUTBID]), None);
     }
 
@@ -136,8 +131,7 @@ mod tests {
         let failed = |failure, after| Some((FenceVerdict::Failed(failure), after));
         let lost = [Denied, Granted, Denied, Denied];
         assert_eq!(verdict(NOW, &lost), failed(AcquireFailure::Contended, 4));
-        let until = VALID_UNTIL;
-        let held_back = quarantined(Granted, until);
+        let held_back = quarantined(Granted, VALID_UNTIL);
         let down = [Unknown.into(), Refused.into(), held_back];
         assert_eq!(verdict(NOW, &down), failed(AcquireFailure::NoQuorum, 3));
     }

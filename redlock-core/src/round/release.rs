@@ -71,9 +71,8 @@ mod tests {
     fn verdict(replies: &[Reply]) -> Option<(ReleaseVerdict, usize)> {
         let mut round = Release::new(Quorum::majority(5).unwrap());
         replies.iter().enumerate().find_map(|(index, reply)| {
-            round
-                .confirm(NodeId::new(index).unwrap(), *reply)
-                .map(|verdict| (verdict, index + 1))
+            let verdict = round.confirm(NodeId::new(index).unwrap(), *reply)?;
+            Some((verdict, index + 1))
         })
     }
 

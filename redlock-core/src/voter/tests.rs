@@ -51,12 +51,36 @@ fn seen(second: u64, run_id: RunId, uptime: u64) -> Sighting {
     }
 }
 
+/// The same server after a promotion.
+fn promoted_to(letter: u8, sighting: Sighting) -> Sighting {
+    let replication = Some(promoted(letter));
+    Sighting {
+        replication,
+        ..sighting
+    }
+}
+
+/// What a node voted from this second on is in doubt, and it votes again from that second on.
+fn withdrawn(since: u64, until: u64) -> Withdrawal {
+    Withdrawal {
+        since: at(since),
+        eligibility: Eligibility::since(at(until)),
+    }
+}
+
 /// A node with its votes' worth after each sighting.
 struct Watched(Voter);
 
 impl Watched {
     fn new() -> Self {
         Self(Voter::new(quarantine()))
+    }
+
+    /// A node that has been up for long.
+    fn old() -> Self {
+        let mut node = Self::new();
+        node.connect(0, seen(0, A, 500));
+        node
     }
 
     fn connect(&mut self, second: u64, sighting: Sighting) -> Timestamp {
@@ -85,8 +109,7 @@ fn a_reconnection_changes_nothing() {
 
 #[test]
 fn a_restart_counts_from_when_it_is_seen() {
-    let mut node = Watched::new();
-    node.connect(0, seen(0, A, 500));
+    let mut node = Watched::old();
     let restarted = seen(64, B, 3);
     assert_eq!(node.0.handle_connection(at(64), &restarted), None);
     assert_eq!(node.0.eligibility(), Eligibility::since(at(74)));
@@ -94,24 +117,16 @@ fn a_restart_counts_from_when_it_is_seen() {
 
 #[test]
 fn a_server_that_was_up_already_is_another() {
-    let mut node = Watched::new();
-    node.connect(0, seen(0, A, 500));
+    let mut node = Watched::old();
     // Whatever its uptime, it may be a replica that was promoted.
     let other = seen(3601, B, 3700);
     let withdrawal = node.0.handle_connection(at(3601), &other);
-    assert_eq!(
-        withdrawal,
-        Some(Withdrawal {
-            since: at(0),
-            eligibility: Eligibility::since(at(3611)),
-        })
-    );
+    assert_eq!(withdrawal, Some(withdrawn(0, 3611)));
 }
 
 #[test]
 fn a_clock_that_steps_starts_it_anew() {
-    let mut node = Watched::new();
-    node.connect(0, seen(0, A, 500));
+    let mut node = Watched::old();
     assert_eq!(node.connect(5, seen(5, A, 4000)), at(15));
     // And that is remembered.
     assert_eq!(node.connect(6, seen(6, A, 4001)), at(15));
@@ -138,10 +153,7 @@ fn a_replica_that_is_promoted_waits_from_then_on() {
     assert_eq!(node.0.handle_demotion(at(0)), None, "it had no vote yet");
     assert_eq!(node.connect(0, seen(0, A, 500)), at(10));
     assert_eq!(node.connect(1, seen(1, A, 501)), at(10));
-    let since = at(1);
-    let eligibility = Eligibility::since(at(15));
-    let withdrawal = Withdrawal { since, eligibility };
-    assert_eq!(node.0.handle_demotion(at(5)), Some(withdrawal));
+    assert_eq!(node.0.handle_demotion(at(5)), Some(withdrawn(1, 15)));
     assert_eq!(node.0.handle_demotion(at(6)), None, "once");
     assert_eq!(node.connect(7, seen(7, A, 507)), at(17));
 }
@@ -156,11 +168,7 @@ fn a_durable_node_waits_for_nothing_but_a_change_of_server() {
     assert_eq!(node.connect(75, seen(75, B, 1)), at(80));
     node.0.handle_demotion(at(99));
     assert_eq!(node.connect(100, seen(100, B, 26)), at(110));
-    let replication = Some(promoted(b'2'));
-    let restarted = Sighting {
-        replication,
-        ..seen(200, B, 126)
-    };
+    let restarted = promoted_to(b'2', seen(200, B, 126));
     assert!(!node.0.needs_history_age(promoted(b'2')));
     assert_eq!(node.connect(200, restarted), at(110), "its history changes");
 }
@@ -168,27 +176,16 @@ fn a_durable_node_waits_for_nothing_but_a_change_of_server() {
 #[test]
 fn a_node_whose_failovers_lose_nothing_waits_for_nothing_but_a_step_of_its_clock() {
     let mut node = Watched(Voter::lossless(quarantine()));
-    let fresh = Sighting {
-        replication: Some(promoted(b'1')),
-        ..seen(0, A, 0)
-    };
+    let fresh = promoted_to(b'1', seen(0, A, 0));
     assert_eq!(node.connect(0, fresh), Timestamp::ZERO, "at first sight");
-    let later = Sighting {
-        replication: Some(promoted(b'2')),
-        ..seen(1, A, 1)
-    };
+    let later = promoted_to(b'2', seen(1, A, 1));
     assert_eq!(node.probe(1, later), None, "promoted");
     assert_eq!(node.probe(2, seen(2, B, 900)), None, "another server");
     assert_eq!(node.connect(3, seen(3, A, 0)), Timestamp::ZERO, "restarted");
     assert_eq!(node.0.handle_demotion(at(4)), None);
-    assert_eq!(
-        node.connect(5, seen(5, A, 2)),
-        Timestamp::ZERO,
-        "a replica before"
-    );
-    let jumped = node
-        .probe(6, seen(6, A, 900))
-        .expect("its clock has jumped");
+    let since = node.connect(5, seen(5, A, 2));
+    assert_eq!(since, Timestamp::ZERO, "a replica before");
+    let jumped = node.probe(6, seen(6, A, 900)).expect("it has jumped");
     assert_eq!(jumped.eligibility, Eligibility::since(at(16)));
 }
 
@@ -208,12 +205,14 @@ fn a_promotion_at_first_sight_delays_votes_unless_its_age_is_known() {
         let mut node = Watched::new();
         assert!(node.0.needs_history_age(promoted(b'2')));
         assert!(!node.0.needs_history_age(own(b'2')));
-        let sighting = Sighting {
-            replication: Some(promoted(b'2')),
-            history_age,
-            ..seen(0, A, uptime)
-        };
-        node.connect(0, sighting)
+        let sighting = promoted_to(b'2', seen(0, A, uptime));
+        node.connect(
+            0,
+            Sighting {
+                history_age,
+                ..sighting
+            },
+        )
     };
     assert_eq!(first_sight(500, None), at(10), "however long it is up");
     assert_eq!(first_sight(500, Some(secs(3))), at(7));
@@ -223,31 +222,16 @@ fn a_promotion_at_first_sight_delays_votes_unless_its_age_is_known() {
 
 #[test]
 fn a_promotion_under_a_connection_withdraws_the_votes_since_the_last_sighting() {
-    let mut node = Watched::new();
-    node.connect(0, seen(0, A, 500));
+    let mut node = Watched::old();
     assert_eq!(node.probe(1, seen(1, A, 501)), None);
-    let after = Sighting {
-        replication: Some(promoted(b'2')),
+    let after = |second| Sighting {
+        asked_at: at(second),
         // However old the history is: it is not the one that was there.
         history_age: Some(secs(3600)),
-        ..seen(2, A, 502)
+        ..promoted_to(b'2', seen(2, A, 502))
     };
-    let withdrawal = Withdrawal {
-        since: at(1),
-        eligibility: Eligibility::since(at(13)),
-    };
-    assert_eq!(node.probe(3, after), Some(withdrawal));
-    assert_eq!(
-        node.probe(
-            4,
-            Sighting {
-                asked_at: at(4),
-                ..after
-            }
-        ),
-        None,
-        "once"
-    );
+    assert_eq!(node.probe(3, after(2)), Some(withdrawn(1, 13)));
+    assert_eq!(node.probe(4, after(4)), None, "once");
     // The history is begun anew when the last replica is long gone.
     let alone = Sighting {
         replication: Some(own(b'3')),
@@ -260,11 +244,9 @@ fn a_promotion_under_a_connection_withdraws_the_votes_since_the_last_sighting() 
 #[test]
 fn another_server_under_a_connection_withdraws_however_young_it_is() {
     for uptime in [0, 1, 3500] {
-        let mut node = Watched::new();
-        node.connect(0, seen(0, A, 500));
-        let withdrawal = node.probe(1, seen(1, B, uptime)).expect("another server");
-        assert_eq!(withdrawal.since, at(0));
-        assert_eq!(withdrawal.eligibility, Eligibility::since(at(11)));
+        let mut node = Watched::old();
+        let withdrawal = node.probe(1, seen(1, B, uptime));
+        assert_eq!(withdrawal, Some(withdrawn(0, 11)), "another server");
     }
 }
 
@@ -335,11 +317,8 @@ fn each_missing_field_leaves_the_checks_unmet_that_need_it() {
     for (fields, strict, lenient) in cases {
         let found = unmet(volatile(), fields, ServerRole::Master);
         assert_eq!(found, strict, "{fields:?}");
-        let found = unmet(
-            volatile().allowing_unvetted(),
-            fields,
-            ServerRole::ClusterMaster,
-        );
+        let unvetted = volatile().allowing_unvetted();
+        let found = unmet(unvetted, fields, ServerRole::ClusterMaster);
         assert_eq!(found, lenient, "{fields:?}");
     }
     let all = [RunId, Uptime, Replication];
@@ -347,10 +326,8 @@ fn each_missing_field_leaves_the_checks_unmet_that_need_it() {
         Voter::durable(quarantine()),
         Voter::trusted(quarantine()).allowing_unvetted(),
     ] {
-        assert_eq!(
-            unmet(voter.clone(), &all, ServerRole::Withheld),
-            [Server, Role]
-        );
+        let found = unmet(voter.clone(), &all, ServerRole::Withheld);
+        assert_eq!(found, [Server, Role]);
         assert_eq!(unmet(voter, &[RunId], ServerRole::Replica), []);
     }
 }
@@ -386,16 +363,10 @@ fn without_a_run_id_another_history_is_another_server() {
     for (later, uptime) in [(own(b'2'), 64), (promoted(b'2'), 564), (own(b'2'), 3)] {
         let mut node = Watched::new();
         node.connect(0, with_history(0, own(b'1'), 500));
-        assert_eq!(
-            node.connect(32, with_history(32, own(b'1'), 532)),
-            Timestamp::ZERO
-        );
+        let since = node.connect(32, with_history(32, own(b'1'), 532));
+        assert_eq!(since, Timestamp::ZERO);
         let withdrawal = node.probe(64, with_history(64, later, uptime));
-        let expected = Withdrawal {
-            since: at(32),
-            eligibility: Eligibility::since(at(74)),
-        };
-        assert_eq!(withdrawal, Some(expected), "{later:?}");
+        assert_eq!(withdrawal, Some(withdrawn(32, 74)), "{later:?}");
     }
     // A server that says its run id now and then is known by what both sightings say.
     let mut node = Watched::new();
@@ -415,11 +386,8 @@ fn without_a_run_id_the_uptime_shows_a_restart() {
             // Rounding.
             assert_eq!(node.connect(5, seen(5, before + 4)), since);
             let expected = if is_restart { at(20) } else { since };
-            assert_eq!(
-                node.connect(10, seen(10, after)),
-                expected,
-                "{before} {after}"
-            );
+            let since = node.connect(10, seen(10, after));
+            assert_eq!(since, expected, "{before} {after}");
         }
     }
     // The control: a run id shows that the process is the same, and the clock went back.

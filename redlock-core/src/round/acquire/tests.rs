@@ -50,6 +50,7 @@ fn a_quorum_at_the_end_of_validity_is_too_slow() {
 
 #[test]
 fn giving_up_says_what_is_known_or_suspected() {
+    use AcquireFailure::{Contended, NoQuorum, TooSlow};
     let first = NodeId::new(0).unwrap();
     let give_up = |reply: Option<Reply>, now, suspicion| {
         let mut round = round(5);
@@ -59,21 +60,11 @@ fn giving_up_says_what_is_known_or_suspected() {
         round.give_up(now, suspicion)
     };
     let failed = |failure| Some(AcquireVerdict::Failed(failure));
-    let contended = Some(AcquireFailure::Contended);
     let (now, late) = (Timestamp::ZERO, Timestamp::MAX);
-    assert_eq!(give_up(None, now, None), failed(AcquireFailure::NoQuorum));
-    assert_eq!(
-        give_up(None, now, contended),
-        failed(AcquireFailure::Contended)
-    );
-    assert_eq!(
-        give_up(Some(Denied), now, None),
-        failed(AcquireFailure::Contended)
-    );
-    assert_eq!(
-        give_up(None, late, contended),
-        failed(AcquireFailure::TooSlow)
-    );
+    assert_eq!(give_up(None, now, None), failed(NoQuorum));
+    assert_eq!(give_up(None, now, Some(Contended)), failed(Contended));
+    assert_eq!(give_up(Some(Denied), now, None), failed(Contended));
+    assert_eq!(give_up(None, late, Some(Contended)), failed(TooSlow));
 }
 
 #[test]
@@ -86,11 +77,9 @@ fn what_is_withdrawn_may_decide_the_round() {
     round.handle_reply(now, node(0), Granted, always);
     assert_eq!(round.withdraw(now, node(1), doubted), None, "no vote yet");
     assert_eq!(round.withdraw(now, node(0), doubted), None, "1 of 3");
-    let failure = AcquireFailure::Quarantined { until };
-    assert_eq!(
-        round.handle_reply(now, node(1), Granted, doubted),
-        Some(AcquireVerdict::Failed(failure))
-    );
+    let failed = AcquireVerdict::Failed(AcquireFailure::Quarantined { until });
+    let verdict = round.handle_reply(now, node(1), Granted, doubted);
+    assert_eq!(verdict, Some(failed));
     assert_eq!(round.withdraw(now, node(1), doubted), None, "once");
 }
 
@@ -116,10 +105,8 @@ fn a_fence_needs_a_majority_of_its_own() {
     let valid_until = round(5).valid_until();
     let acquired = AcquireVerdict::Acquired { valid_until, fence };
     assert_eq!(fenced(&[Granted; 3]), (acquired, 3));
-    assert_eq!(
-        fenced(&[Denied, Granted, Granted, Denied, Granted]),
-        (acquired, 5)
-    );
+    let divided = [Denied, Granted, Granted, Denied, Granted];
+    assert_eq!(fenced(&divided), (acquired, 5));
     let second_round = AcquireVerdict::Outbid { counter };
     assert_eq!(fenced(&[Granted, outbid, Granted]), (second_round, 3));
     assert_eq!(fenced(&[outbid, Denied, outbid, outbid]), (second_round, 4));
@@ -128,15 +115,10 @@ fn a_fence_needs_a_majority_of_its_own() {
 #[test]
 fn without_a_fence_a_counter_does_not_matter() {
     let counter = FencingToken::new(40);
-    let (verdict, _) = verdict(
-        &mut round(3),
-        Timestamp::ZERO,
-        &[Reply::Outbid { counter }; 2],
-    );
-    assert!(matches!(
-        verdict,
-        AcquireVerdict::Acquired { fence: None, .. }
-    ));
+    let replies = [Reply::Outbid { counter }; 2];
+    let (verdict, _) = verdict(&mut round(3), Timestamp::ZERO, &replies);
+    let is_acquired = matches!(verdict, AcquireVerdict::Acquired { fence: None, .. });
+    assert!(is_acquired, "{verdict:?}");
 }
 
 #[test]
@@ -148,8 +130,6 @@ fn nodes_that_may_never_vote_are_no_quorum_and_no_quarantine_to_wait_for() {
     assert_eq!(failure(&[never(Granted); 5]), (AcquireFailure::NoQuorum, 3));
     let until = Timestamp::from_nanos(1);
     let replies = [never(Granted), quarantined(Granted, until), never(Granted)];
-    assert_eq!(
-        failure(&replies),
-        (AcquireFailure::Quarantined { until }, 3)
-    );
+    let quarantined = AcquireFailure::Quarantined { until };
+    assert_eq!(failure(&replies), (quarantined, 3));
 }
