@@ -376,22 +376,20 @@ mod tests {
         )
     }
 
+    fn occupant(name: &str) -> Occupant {
+        Occupant::new(Some(Holder::new(name.as_bytes())), Some(TIME))
+    }
+
     fn locked_by(name: &str) -> Option<KeyState> {
         Some(KeyState {
-            lock: Some(Occupant::new(
-                Some(Holder::new(name.as_bytes())),
-                Some(TIME),
-            )),
+            lock: Some(occupant(name)),
             ..KeyState::default()
         })
     }
 
     fn shared_by(name: &str) -> Option<KeyState> {
         Some(KeyState {
-            readers: vec![Occupant::new(
-                Some(Holder::new(name.as_bytes())),
-                Some(TIME),
-            )],
+            readers: vec![occupant(name)],
             ..KeyState::default()
         })
     }
@@ -409,10 +407,8 @@ mod tests {
             assert_eq!(of(locked_by("two"), locked_by("three")), Verdict::Split);
             assert_eq!(of(nothing(), nothing()), Verdict::Free);
         }
-        assert_eq!(
-            inspection([nothing(), nothing(), None]).verdict(),
-            Verdict::Free
-        );
+        let silent = inspection([nothing(), nothing(), None]);
+        assert_eq!(silent.verdict(), Verdict::Free);
     }
 
     #[test]

@@ -251,16 +251,12 @@ mod tests {
         let tagged = Prefix::new(b"lock:"[..].into(), 7);
         let longest = vec![b'x'; Key::MAX_LEN - 12];
         let key = Key::with_prefix(&tagged, &longest).unwrap();
-        assert!(
-            key.as_bytes().starts_with(b"lock:x"),
-            "the tag is no part of it"
-        );
+        // The tag is no part of it.
+        assert!(key.as_bytes().starts_with(b"lock:x"));
         let len = Key::MAX_LEN + 1;
         let longer = [&longest[..], b"x"].concat();
-        assert_eq!(
-            Key::with_prefix(&tagged, &longer),
-            Err(KeyError::TooLong { len })
-        );
+        let one = Key::with_prefix(&tagged, &longer);
+        assert_eq!(one, Err(KeyError::TooLong { len }));
         let half = |first| [&[first], &longest[..Key::MAX_LEN / 2 - 12]].concat();
         let len = Key::MAX_LEN + 2;
         let all = KeySet::all(&tagged, [half(b'a'), half(b'b')]);
@@ -278,10 +274,8 @@ mod tests {
     #[test]
     fn empty_and_long_keys_are_refused() {
         assert_eq!(Key::new(""), Err(KeyError::Empty));
-        assert_eq!(
-            Key::with_prefix(&prefix("lock:"), b""),
-            Err(KeyError::Empty)
-        );
+        let prefixed = Key::with_prefix(&prefix("lock:"), b"");
+        assert_eq!(prefixed, Err(KeyError::Empty));
         assert!(Key::new(vec![b'x'; Key::MAX_LEN]).is_ok());
         let len = Key::MAX_LEN + 1;
         assert_eq!(Key::new(vec![b'x'; len]), Err(KeyError::TooLong { len }));
@@ -324,12 +318,9 @@ mod tests {
         let in_two = Key::with_prefix(&prefix("redlock:"), b"fence:x");
         assert_eq!(in_two, reserved("redlock:fence:"));
         assert!(Key::with_prefix(&prefix("lock:"), b"redlock:fence:x").is_ok());
-        assert_eq!(
-            Key::new("redlock:readers:{a}"),
-            reserved("redlock:readers:")
-        );
-        assert_eq!(Key::new("redlock:wait:{a}"), reserved("redlock:wait:"));
-        assert_eq!(Key::new("redlock:line:{a}"), reserved("redlock:line:"));
+        for name in ["redlock:readers:", "redlock:wait:", "redlock:line:"] {
+            assert_eq!(Key::new(format!("{name}{{a}}")), reserved(name));
+        }
 
         let history = ReplicationId::new([b'7'; ReplicationId::LEN]);
         let marker = Key::new(AgeMarker::key_of_history(history));

@@ -109,12 +109,15 @@ impl<V> fmt::Debug for HashedTable<V> {
 mod tests {
     use super::*;
 
+    fn keys(count: usize) -> Vec<Key> {
+        let key = |number: usize| Key::new(number.to_string()).unwrap();
+        (0..count).map(key).collect()
+    }
+
     #[test]
     fn a_key_never_finds_the_value_of_another() {
         let mut table = HashedTable::new(&Random::system());
-        let keys: Vec<_> = (0..10 * PLACES)
-            .map(|number| Key::new(number.to_string()).unwrap())
-            .collect();
+        let keys = keys(10 * PLACES);
         for (number, key) in keys.iter().enumerate() {
             table.insert(key, number);
         }
@@ -147,9 +150,7 @@ mod tests {
     /// Returns which keys the table still has after twice as many as there are places.
     fn kept(random: &Random) -> Vec<usize> {
         let mut table = HashedTable::new(random);
-        let keys: Vec<_> = (0..2 * PLACES)
-            .map(|number| Key::new(number.to_string()).unwrap())
-            .collect();
+        let keys = keys(2 * PLACES);
         for key in &keys {
             table.insert(key, ());
         }

@@ -398,11 +398,8 @@ mod tests {
     fn a_task_that_has_called_back_keeps_nothing() {
         let timers = Timers::<Abandoned>::new(Clock::system());
         let timed = Abandoned::default();
-        assert!(
-            timers
-                .reschedule(0, None, Some(Timestamp::ZERO), || timed.clone())
-                .is_ok()
-        );
+        let set = timers.reschedule(0, None, Some(Timestamp::ZERO), || timed.clone());
+        assert!(set.is_ok());
         let mut task = Box::pin(Arc::clone(&timers).run());
         // The task has called back, and lets other tasks run.
         assert!((&mut task).now_or_never().is_none());

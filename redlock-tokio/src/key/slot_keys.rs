@@ -79,20 +79,13 @@ mod tests {
         let prefix = Prefix::new(b"lock:"[..].into(), 0);
         let slots = slots(&prefix, b"exports", 12).unwrap();
         let names: Vec<_> = slots.keys.iter().map(Key::as_bytes).collect();
-        assert_eq!(
-            (names[2], names[11], names.len()),
-            (
-                &b"lock:exports:slot:2"[..],
-                &b"lock:exports:slot:11"[..],
-                12
-            )
-        );
+        assert_eq!(names.len(), 12);
+        assert_eq!(names[2], b"lock:exports:slot:2");
+        assert_eq!(names[11], b"lock:exports:slot:11");
         let last = Slot::new(11).unwrap();
         assert_eq!(slots.get(last).map(Key::as_bytes), Some(names[11]));
-        assert_eq!(
-            SlotKeys::parse(names[11]),
-            Some((&b"lock:exports"[..], last))
-        );
+        let parsed = SlotKeys::parse(names[11]);
+        assert_eq!(parsed, Some((&b"lock:exports"[..], last)));
         assert_eq!(slots.get(Slot::new(12).unwrap()), None);
     }
 
@@ -118,9 +111,7 @@ mod tests {
         let long = vec![b'k'; Key::MAX_LEN - 8];
         assert!(slots(&none, &long, 100).is_ok());
         let len = Key::MAX_LEN + 1;
-        assert_eq!(
-            slots(&none, &long, 101).err(),
-            Some(KeyError::TooLong { len })
-        );
+        let error = slots(&none, &long, 101).err();
+        assert_eq!(error, Some(KeyError::TooLong { len }));
     }
 }

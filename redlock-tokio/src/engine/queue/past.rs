@@ -297,15 +297,13 @@ mod tests {
         };
         let known_after = |pause, streak, holds| {
             let mut recent = Recent::new(&Random::system());
-            recent.note(
-                &key,
-                Past {
-                    streak,
-                    holds,
-                    owed: Micros::ZERO,
-                },
-                release,
-            );
+            let owed = Micros::ZERO;
+            let past = Past {
+                streak,
+                holds,
+                owed,
+            };
+            recent.note(&key, past, release);
             assert!(!recent.begin_turn(&key, release.saturating_add(pause), &policy));
             let known = recent.take(&key);
             (known.streak.is_some(), !known.holds.is_empty())
@@ -317,10 +315,8 @@ mod tests {
             (REMEMBERED - NANO, false, true),
             (REMEMBERED, false, false),
         ] {
-            assert_eq!(
-                known_after(pause, streak, holds),
-                (knows_streak, knows_holds)
-            );
+            let known = known_after(pause, streak, holds);
+            assert_eq!(known, (knows_streak, knows_holds));
             assert_eq!(known_after(pause, streak, none), (knows_streak, false));
             assert_eq!(known_after(pause, None, holds), (false, knows_holds));
         }

@@ -307,10 +307,8 @@ mod tests {
     #[test]
     fn there_are_as_many_turns_as_permits_and_the_next_in_line_comes_first() {
         let line = Line::new();
-        assert_eq!(
-            [1, 2, 3, 4, 5].map(|ticket| line.join(ticket, permit())),
-            [true, true, false, false, false].map(Ok)
-        );
+        let joined = [1, 2, 3, 4, 5].map(|ticket| line.join(ticket, permit()));
+        assert_eq!(joined, [true, true, false, false, false].map(Ok));
         let full = Refusal::Full {
             waiting: 3,
             limit: 3,
@@ -321,10 +319,8 @@ mod tests {
         assert_eq!(line.leave(4, permit()), [0; 0], "it gave up");
         assert_eq!(line.leave(2, permit()), [3]);
         assert_eq!(line.leave(1, permit()), [5]);
-        assert_eq!(
-            (line.leave(3, permit()), line.leave(5, permit())),
-            (vec![], vec![])
-        );
+        assert_eq!(line.leave(3, permit()), [0; 0]);
+        assert_eq!(line.leave(5, permit()), [0; 0]);
         let size = line.queue.status();
         assert_eq!((size.keys, size.waiting), (0, 0));
     }
@@ -359,15 +355,10 @@ mod tests {
     fn one_reader_asks_and_those_behind_it_join() {
         let line = Line::new();
         assert_eq!(line.join(1, Reader), Ok(true));
-        assert_eq!(
-            [2, 3].map(|ticket| line.join(ticket, Reader)),
-            [Ok(false); 2]
-        );
+        assert_eq!([2, 3].map(|it| line.join(it, Reader)), [Ok(false); 2]);
         assert_eq!(line.queue.open_turn(&line.key), None, "it has nothing yet");
-        assert_eq!(
-            [line.next_to_join(1), line.next_to_join(1)],
-            [Some(2), Some(3)]
-        );
+        assert_eq!(line.next_to_join(1), Some(2));
+        assert_eq!(line.next_to_join(1), Some(3));
         assert_eq!(line.next_to_join(1), None);
         assert!(line.note_hold(1, Reader).is_empty());
         assert_eq!(line.queue.open_turn(&line.key), Some(1));
@@ -395,19 +386,16 @@ mod tests {
         line.note_hold(1, Reader);
         assert_eq!(line.join(2, Writer), Ok(true), "beside the reader");
         assert_eq!(line.queue.open_turn(&line.key), None, "a writer asks");
-        assert_eq!(
-            [(3, Reader), (4, LoneReader), (5, Writer)].map(|(who, role)| line.join(who, role)),
-            [Ok(false); 3]
-        );
+        for (who, role) in [(3, Reader), (4, LoneReader), (5, Writer)] {
+            assert_eq!(line.join(who, role), Ok(false));
+        }
         assert!(line.join(6, Writer).is_err(), "three wait");
         assert_eq!(line.next_to_join(1), None);
         assert_eq!(line.leave(1, Reader), [0; 0]);
         assert_eq!(line.leave(5, Writer), [0; 0], "it gives up");
         assert_eq!(line.leave(2, Writer), [3, 4]);
-        assert_eq!(
-            (line.leave(3, Reader), line.leave(4, Reader)),
-            (vec![], vec![])
-        );
+        assert_eq!(line.leave(3, Reader), [0; 0]);
+        assert_eq!(line.leave(4, Reader), [0; 0]);
         let size = line.queue.status();
         assert_eq!((size.keys, size.waiting), (0, 0));
     }
@@ -420,23 +408,14 @@ mod tests {
         assert!(line.join(3, Reader).is_ok());
         assert_eq!(line.hand_over(1, Writer, MS(0)), None, "it has nothing yet");
         assert!(line.note_hold(1, Reader).is_empty());
-        assert_eq!(
-            line.hand_over(1, Writer, MS(30)),
-            None,
-            "others should have their turn"
-        );
+        let late = line.hand_over(1, Writer, MS(30));
+        assert_eq!(late, None, "others should have their turn");
         assert_eq!(line.hand_over(1, Writer, MS(29)), Some(2));
-        assert_eq!(
-            line.hand_over(1, Writer, MS(29)),
-            None,
-            "a reader is the next"
-        );
+        let again = line.hand_over(1, Writer, MS(29));
+        assert_eq!(again, None, "a reader is the next");
         assert_eq!(line.next_to_join(1), None, "it holds the lock alone");
         line.queue.note_downgrade(&line.key, Ticket::new(1));
-        assert_eq!(
-            line.next_to_join(1),
-            Some(3),
-            "beside the one that was a writer"
-        );
+        // Beside the one that was a writer.
+        assert_eq!(line.next_to_join(1), Some(3));
     }
 }

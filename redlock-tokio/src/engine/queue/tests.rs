@@ -95,6 +95,16 @@ fn turn(waiter: usize) -> FollowUp<usize> {
     FollowUp::StartTurn { waiter, backs_off }
 }
 
+/// A queue in which this many wait, and no more may.
+fn full(waiting: usize, limited_by: WaiterLimit) -> Joined {
+    let limit = waiting;
+    Err(Refusal::Full {
+        waiting,
+        limit,
+        limited_by,
+    })
+}
+
 #[test]
 fn the_memory_of_a_peak_is_given_back() {
     let queue = queue();
@@ -139,13 +149,6 @@ fn refusals_name_their_limit() {
     for who in 1..3 {
         assert_eq!(join(&queue, who, &POLICY), WAITING);
     }
-    let full = |waiting, limited_by| {
-        Err(Refusal::Full {
-            waiting,
-            limit: waiting,
-            limited_by,
-        })
-    };
     assert_eq!(join(&queue, 3, &POLICY), full(2, WaiterLimit::PerKey));
     let of_two_keys = queue.join(&keys("jk"), ticket(3), at(0), &POLICY, |_| 3);
     assert_eq!(of_two_keys, full(2, WaiterLimit::PerKey));
@@ -155,10 +158,8 @@ fn refusals_name_their_limit() {
         assert!(join(&small, who, &POLICY).is_ok());
     }
     assert!(join_at(&small, &other, 2, at(0), &POLICY).is_ok());
-    assert_eq!(
-        join_at(&small, &other, 3, at(0), &POLICY),
-        full(1, WaiterLimit::Total)
-    );
+    let joined = join_at(&small, &other, 3, at(0), &POLICY);
+    assert_eq!(joined, full(1, WaiterLimit::Total));
 }
 
 #[test]
@@ -168,11 +169,9 @@ fn a_streak_is_bounded_in_time_and_number() {
         for who in 0..3 {
             join(&queue, who, &POLICY).unwrap();
         }
-        let first = queue
-            .successor(&key(), at(1), at(0), policy, |_| true)
-            .next();
-        let second = queue.successor(&key(), now, at(1), policy, |_| true).next();
-        (first, second)
+        let key = key();
+        let successor = |now, since| queue.successor(&key, now, since, policy, |_| true).next();
+        (successor(at(1), at(0)), successor(now, at(1)))
     };
     assert_eq!(successors(&POLICY, at(9)), (Some(1), Some(2)));
     assert_eq!(successors(&POLICY, at(10)), (Some(1), None));
@@ -190,15 +189,9 @@ fn a_streak_is_bounded_in_time_and_number() {
 fn a_lease_that_follows_at_once_continues_the_streak() {
     let queue = queue();
     let go = |now: u64| {
-        let joined = join_at(&queue, &key(), now as usize, at(now), &POLICY);
-        leave_at(
-            &queue,
-            &key(),
-            now as usize,
-            at(now + 1),
-            Some(at(now)),
-            &POLICY,
-        );
+        let (who, held) = (now as usize, Some(at(now)));
+        let joined = join_at(&queue, &key(), who, at(now), &POLICY);
+        leave_at(&queue, &key(), who, at(now + 1), held, &POLICY);
         joined
     };
     for now in 0..10 {

@@ -100,9 +100,9 @@ fn in_one_of_two_slices_no_later_waiter_gets_the_key_of_one_that_waits_for_sever
     let waiting = Ok(JoinOutcome::Waiting { look_at });
     assert_eq!([joined(5, &ROOMY), joined(6, &ROOMY)], [waiting, WAITING]);
     let look_again = |now| queue.look_again(&a.clone().into(), now);
-    let look = |waiter, millis| {
-        let at = at(millis);
-        FollowUp::LookAgain { waiter, at }
+    let look = |waiter, millis| FollowUp::LookAgain {
+        waiter,
+        at: at(millis),
     };
     assert_eq!(look_again(at(200)), [look(5, 300)], "the next slice, too");
     assert_eq!(look_again(at(300)), [turn(5)]);
@@ -123,10 +123,5 @@ fn a_request_for_several_keys_is_refused_if_the_queue_of_any_is_full() {
     }
     // It would wait for the key a first, and be the third waiter for the key b.
     let joined = queue.join(&keys("ab"), ticket(4), at(0), &POLICY, |_| 4);
-    let full = Refusal::Full {
-        waiting: 2,
-        limit: 2,
-        limited_by: WaiterLimit::PerKey,
-    };
-    assert_eq!(joined, Err(full));
+    assert_eq!(joined, full(2, WaiterLimit::PerKey));
 }

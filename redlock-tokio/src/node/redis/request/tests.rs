@@ -9,38 +9,33 @@ use crate::{
     node::{CounterDefect, Vote},
 };
 
-fn set(lease: u128) -> Command {
-    let token = Nonce::new(lease).token(1);
+/// The command of a lease, which has a token and a ttl of one second.
+fn command(lease: u128, operation: impl FnOnce(Token, Ttl) -> Operation) -> Command {
     let ttl = Ttl::new(Duration::from_secs(1)).unwrap();
+    Command::new(key(lease), operation(Nonce::new(lease).token(1), ttl))
+}
+
+fn set(lease: u128) -> Command {
     let fence = None;
-    Command::new(key(lease), Operation::Acquire { token, ttl, fence })
+    command(lease, |token, ttl| Operation::Acquire { token, ttl, fence })
 }
 
 fn set_fenced(lease: u128) -> Command {
-    let set = set(lease);
-    let Operation::Acquire { token, ttl, .. } = set.operation() else {
-        panic!("{set:?}");
-    };
     let fence = Some(FencingToken::new(7));
-    let operation = Operation::Acquire { token, ttl, fence };
-    Command::new(key(lease), operation)
+    command(lease, |token, ttl| Operation::Acquire { token, ttl, fence })
 }
 
 fn fence(lease: u128) -> Command {
-    let token = Nonce::new(lease).token(1);
     let fence = FencingToken::new(8);
-    Command::new(key(lease), Operation::Fence { token, fence })
+    command(lease, |token, _| Operation::Fence { token, fence })
 }
 
 fn extend(lease: u128) -> Command {
-    let token = Nonce::new(lease).token(1);
-    let ttl = Ttl::new(Duration::from_secs(1)).unwrap();
-    Command::new(key(lease), Operation::Extend { token, ttl })
+    command(lease, |token, ttl| Operation::Extend { token, ttl })
 }
 
 fn release(lease: u128) -> Command {
-    let token = Nonce::new(lease).token(1);
-    Command::new(key(lease), Operation::Release { token })
+    command(lease, |token, _| Operation::Release { token })
 }
 
 fn key(lease: u128) -> Key {
@@ -93,6 +88,10 @@ fn error(code: &str) -> Value {
     redis::parse_redis_value(line.as_bytes()).unwrap()
 }
 
+fn text(text: &str) -> Value {
+    Value::BulkString(text.into())
+}
+
 const GRANTED: Option<Answer> = Some(Ok(Vote::Granted));
 const DENIED: Option<Answer> = Some(Ok(Vote::Denied));
 const EXTENDED: Option<Answer> = Some(Ok(Vote::Extended {
@@ -110,11 +109,8 @@ fn releases_and_extensions_share_scripts() {
         "SET k4 # NX PX 1000",
     ];
     assert_eq!(shown(&request), expected);
-    let text = |digits: &[u8]| Value::BulkString(digits.to_vec());
-    let (answers, again) = read(
-        request,
-        vec![text(b"700"), text(b"01"), Value::Okay, Value::Nil],
-    );
+    let replies = vec![text("700"), text("01"), Value::Okay, Value::Nil];
+    let (answers, again) = read(request, replies);
     assert_eq!(answers, [GRANTED, DENIED, EXTENDED, DENIED, GRANTED]);
     assert!(again.is_none());
 }
@@ -128,7 +124,6 @@ fn counters_are_raised_by_one_script_after_the_keys_were_set() {
         "SET k3 # NX PX 1000",
         "EVALSHA # 6 k1 k2 k3 redlock:fence:{k1} redlock:fence:{k2} redlock:fence:{k3} # # # 7 8 7 86400000",
     ];
-    let text = |text: &str| Value::BulkString(text.into());
     let outbid = |counter| {
         let counter = FencingToken::new(counter);
         Some(Ok(Vote::Outbid { counter }))
@@ -137,20 +132,17 @@ fn counters_are_raised_by_one_script_after_the_keys_were_set() {
         let name = format!("redlock:fence:{{k{lease}}}").into();
         Some(Err(NodeError::NotACounter { name, defect }))
     };
+    let defects = [
+        defect(1, CounterDefect::OtherType),
+        defect(2, CounterDefect::NoNumber),
+        defect(3, CounterDefect::Beyond),
+    ];
     for (set, fences, answers) in [
         (Value::Okay, "1,1,1", [GRANTED, GRANTED, GRANTED]),
         (Value::Nil, "-,-,1", [DENIED, DENIED, GRANTED]),
         (Value::Nil, "1,1,1", [DENIED, GRANTED, GRANTED]),
         (Value::Okay, "-,9,1", [DENIED, outbid(9), GRANTED]),
-        (
-            Value::Okay,
-            "type,text,beyond",
-            [
-                defect(1, CounterDefect::OtherType),
-                defect(2, CounterDefect::NoNumber),
-                defect(3, CounterDefect::Beyond),
-            ],
-        ),
+        (Value::Okay, "type,text,beyond", defects),
     ] {
         let request = request(&batch);
         assert_eq!(shown(&request), expected);
@@ -222,7 +214,7 @@ fn unknown_scripts_are_sent_in_full() {
     let mut again = again.expect("the script in full");
     let expected = format!("EVAL {} 2 k1 k3 # #", script::RELEASE.source());
     assert_eq!(shown(&again), [expected]);
-    assert!(!again.read(vec![Value::BulkString(b"10".to_vec())]));
+    assert!(!again.read(vec![text("10")]));
     assert_eq!(again.answers, [GRANTED, GRANTED, DENIED]);
 }
 
@@ -232,12 +224,9 @@ fn commands_that_share_a_script_share_its_error() {
     for (reply, expected) in [
         (error("BUSY"), "BUSY because"),
         (error("OOM"), "OOM because"),
-        (Value::BulkString(b"1".to_vec()), "unexpected answer: "),
+        (text("1"), "unexpected answer: "),
         (Value::Int(7), "unexpected answer: int(7)"),
-        (
-            Value::BulkString(b"x1".to_vec()),
-            "unexpected answer: a vote that is not 0 or 1",
-        ),
+        (text("x1"), "unexpected answer: a vote that is not 0 or 1"),
     ] {
         let (answers, again) = read(request(&batch), vec![reply]);
         assert!(again.is_none());
@@ -270,7 +259,6 @@ fn after_an_error_of_one_key_each_key_is_asked_for_on_its_own() {
         format!("EVAL {release} 1 k4 #"),
     ];
     assert_eq!(shown(&again), expected);
-    let text = |text: &str| Value::BulkString(text.into());
     let replies = vec![text("700"), error("NOPERM"), error("NOPERM"), text("1")];
     assert!(!again.read(replies), "the errors are answers");
     let answers = again.answers;

@@ -185,43 +185,25 @@ mod tests {
     async fn a_sentinel_that_does_not_tell_its_id_is_the_one_that_it_does_not_list() {
         let mut roster = Roster::default();
         let now = Instant::now();
-        assert_eq!(roster.note(now, &at("1"), &answer(None, b"bc")), None);
-        assert_eq!(
-            roster.note(now, &at("2"), &answer(None, b"ac")),
-            Some(id(b'b'))
-        );
-        assert_eq!(
-            roster.note(now, &at("1"), &answer(None, b"bc")),
-            Some(id(b'a'))
-        );
-        let forgetful = roster.note(now, &at("3"), &answer(None, b""));
-        assert_eq!(forgetful, None, "it could be any of them");
-        assert_eq!(
-            roster.note(now, &at("3"), &answer(Some(b'c'), b"")),
-            Some(id(b'c'))
-        );
+        let mut note = |host, own, others: &[u8]| roster.note(now, &at(host), &answer(own, others));
+        assert_eq!(note("1", None, b"bc"), None);
+        assert_eq!(note("2", None, b"ac"), Some(id(b'b')));
+        assert_eq!(note("1", None, b"bc"), Some(id(b'a')));
+        assert_eq!(note("3", None, b""), None, "it could be any of them");
+        assert_eq!(note("3", Some(b'c'), b""), Some(id(b'c')));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_newcomer_that_does_not_tell_its_id_is_not_taken_for_another() {
         let mut roster = Roster::default();
         let now = Instant::now();
-        roster.note(now, &at("1"), &answer(None, b"bc"));
-        assert_eq!(
-            roster.note(now, &at("2"), &answer(None, b"ac")),
-            Some(id(b'b'))
-        );
-        assert_eq!(
-            roster.note(now, &at("3"), &answer(None, b"ab")),
-            Some(id(b'c'))
-        );
-        let newcomer = answer(None, b"ab");
-        assert_eq!(roster.note(now, &at("4"), &newcomer), None, "c is at 3");
+        let mut note =
+            |now, host, others: &[u8]| roster.note(now, &at(host), &answer(None, others));
+        note(now, "1", b"bc");
+        assert_eq!(note(now, "2", b"ac"), Some(id(b'b')));
+        assert_eq!(note(now, "3", b"ab"), Some(id(b'c')));
+        assert_eq!(note(now, "4", b"ab"), None, "c is at 3");
         let later = now + FORGOTTEN_AFTER;
-        assert_eq!(
-            roster.note(later, &at("4"), &newcomer),
-            Some(id(b'c')),
-            "moved"
-        );
+        assert_eq!(note(later, "4", b"ab"), Some(id(b'c')), "moved");
     }
 }

@@ -49,10 +49,8 @@ fn shown(directory: &Directory, number: u16) -> String {
 async fn every_announced_address_is_asked_beside_the_seeds() {
     let directory = directory();
     assert_eq!(directory.endpoints(), [at("seed:1")].into());
-    assert_eq!(
-        directory.note_answer(&at("seed:1"), &layout(A, A)),
-        Standing::Own
-    );
+    let standing = directory.note_answer(&at("seed:1"), &layout(A, A));
+    assert_eq!(standing, Standing::Own);
     directory.changed().await;
     let all = ["a:6379", "b:6379", "c:6379", "seed:1"].map(at);
     assert_eq!(directory.endpoints(), all.into());
@@ -111,16 +109,13 @@ async fn an_objection_says_what_is_missing() {
     assert!(directory.newly_short(slot(0)).is_some());
     assert_eq!(directory.newly_short(slot(0)), None, "no news");
     directory.note_answer(&at("b:6379"), &layout(B, B));
-    let text = shown(&directory, 0);
-    assert!(
-        text.contains("do not agree on the owner of slot 0"),
-        "{text}"
-    );
-    let text = shown(&directory, 16_383);
-    assert!(
-        text.contains("no node of the cluster owns slot 16383"),
-        "{text}"
-    );
+    for (number, words) in [
+        (0, "do not agree on the owner of slot 0"),
+        (16_383, "no node of the cluster owns slot 16383"),
+    ] {
+        let text = shown(&directory, number);
+        assert!(text.contains(words), "{text}");
+    }
     directory.note_answer(&at("b:6379"), &layout(B, A));
     assert_eq!(directory.objection(slot(0)), None);
 }
@@ -181,10 +176,9 @@ async fn each_answer_is_translated_once() {
         Arc::new(Layout::parse(&text).unwrap())
     };
     for number in 0..COUNT {
-        let from = if number == 0 {
-            at("seed:1")
-        } else {
-            at(&format!("h{number}:6379"))
+        let from = match number {
+            0 => at("seed:1"),
+            _ => at(&format!("h{number}:6379")),
         };
         assert_eq!(directory.note_answer(&from, &answer(number)), Standing::Own);
     }

@@ -59,11 +59,9 @@ fn addresses_are_those_that_the_nodes_announce() {
         let address = layout.announced(id(member))?.endpoint(uses_tls, reached)?;
         Some(address.to_string())
     };
-    assert_eq!(
-        shown(FIRST, false, None).as_deref(),
-        Some("127.0.0.1:30001")
-    );
-    assert_eq!(shown(FIRST, true, None).as_deref(), Some("hostname1:30001"));
+    for (uses_tls, expected) in [(false, "127.0.0.1:30001"), (true, "hostname1:30001")] {
+        assert_eq!(shown(FIRST, uses_tls, None).as_deref(), Some(expected));
+    }
     let unknown = "824fe116063bc5fcf9f4ffd895bc17aee7731ac3";
     assert_eq!(shown(unknown, false, None), None);
 
@@ -135,11 +133,10 @@ fn an_answer_that_names_very_many_nodes_is_not_believed() {
     };
     let largest = Layout::parse(&text(MOST_NODES)).unwrap();
     assert_eq!(largest.members().count(), MOST_NODES);
-    let error = Layout::parse(&text(MOST_NODES + 1)).unwrap_err();
-    assert!(
-        error.to_string().contains("more than 1000 nodes"),
-        "{error}"
-    );
+    let error = Layout::parse(&text(MOST_NODES + 1))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("more than 1000 nodes"), "{error}");
 }
 
 /// Digits of an id, an epoch, flags, and how many slots a node owns behind those of the node before it.
