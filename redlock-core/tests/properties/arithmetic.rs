@@ -122,10 +122,8 @@ fn validity_is_the_ttl_less_the_drift_from_the_start_on() {
                 prop_assert!(allowance >= life, "refused only if nothing is left");
                 return Ok(());
             };
-            prop_assert!(
-                !validity.span().is_zero(),
-                "an acquisition without delay holds"
-            );
+            let is_empty = validity.span().is_zero();
+            prop_assert!(!is_empty, "an acquisition without delay holds");
             prop_assert_eq!(validity.span() + allowance, life);
             prop_assert_eq!(validity.ttl(), ttl);
             let until = u128::from(validity.until(start).as_nanos());
@@ -219,10 +217,8 @@ fn quarantine_takes_any_uptime() {
             prop_assert!(eligible_at >= now);
             prop_assert!(eligible_at <= now.saturating_add(quarantine.length()));
             let later = quarantine.eligible_at(now, uptime.saturating_add(Duration::from_secs(1)));
-            prop_assert!(
-                later <= eligible_at,
-                "who has been up for longer votes no later"
-            );
+            // A server that has been up for longer votes no later.
+            prop_assert!(later <= eligible_at);
             Ok(())
         },
     );

@@ -1,6 +1,6 @@
 //! Drives a lease with random operation sequences and logs all that goes in and comes out.
 
-use std::{iter, sync::LazyLock, time::Duration};
+use std::{iter, ops::RangeInclusive, sync::LazyLock, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*};
 use redlock_core::{
@@ -204,18 +204,21 @@ pub(crate) fn giver() -> Token {
     Nonce::new(0).token(7)
 }
 
-/// A round that no lease here gets as far as.
-static STRANGER: LazyLock<RoundId> = LazyLock::new(|| {
+/// Returns the configuration of a lease of which nothing but its attempts is of interest.
+pub(crate) fn attempting(nodes: usize, delay: RangeInclusive<Duration>) -> LeaseConfig {
     let ttl = Ttl::new(Duration::from_secs(1)).expect("a second");
-    let validity = Validity::new(ttl, Drift::default()).expect("longer than its drift");
-    let delay = Duration::from_nanos(1)..=Duration::from_nanos(1);
-    let config = LeaseConfig::new(
-        Quorum::majority(1).expect("one node"),
-        validity,
+    LeaseConfig::new(
+        Quorum::majority(nodes).expect("1 to 64"),
+        Validity::new(ttl, Drift::default()).expect("longer than its drift"),
         RetrySchedule::new(delay).expect("not empty"),
         KeepAlive::on_demand(Duration::MAX),
-    );
-    let mut lease = Lease::new(config, Nonce::new(0));
+    )
+}
+
+/// A round that no lease here gets as far as.
+static STRANGER: LazyLock<RoundId> = LazyLock::new(|| {
+    let delay = Duration::from_nanos(1);
+    let mut lease = Lease::new(attempting(1, delay..=delay), Nonce::new(0));
     lease.acquire(Timestamp::ZERO, Timestamp::MAX);
     let mut last = None;
     for _ in 0..2000 {

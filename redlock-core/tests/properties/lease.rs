@@ -42,19 +42,14 @@ fn is_held(entry: &Entry) -> bool {
 }
 
 fn events(driven: &Driven) -> impl Iterator<Item = (&Entry, Event)> {
-    let told = |entry: &Entry| entry.told.clone();
-    driven
-        .log
-        .iter()
-        .flat_map(move |entry| told(entry).into_iter().map(move |event| (entry, event)))
+    let log = driven.log.iter();
+    log.flat_map(|entry| entry.told.iter().map(move |event| (entry, *event)))
 }
 
 /// The requests, each with the time at which it was sent, and whether the lock was held then.
 fn requests(driven: &Driven) -> impl Iterator<Item = (&Entry, Operation)> {
-    driven
-        .log
-        .iter()
-        .flat_map(|entry| entry.sent.iter().map(move |sent| (entry, sent.operation)))
+    let log = driven.log.iter();
+    log.flat_map(|entry| entry.sent.iter().map(move |sent| (entry, sent.operation)))
 }
 
 #[test]
@@ -180,11 +175,8 @@ fn the_polls_and_getters_agree() {
             prop_assert_eq!(lease.clone().poll_event(), None);
             if let Some(extending) = entry.extending {
                 prop_assert!(!extending || is_held(entry));
-                let asked = entry
-                    .sent
-                    .iter()
-                    .any(|sent| matches!(sent.operation, Operation::Extend { .. }));
-                prop_assert!(!asked || extending);
+                let is_extension = |it: &Transmit| matches!(it.operation, Operation::Extend { .. });
+                prop_assert!(extending || !entry.sent.iter().any(is_extension));
             }
         }
         Ok(())
@@ -222,9 +214,8 @@ fn a_lock_that_was_left_is_released_when_its_time_has_come_and_not_extended() {
             let Some(until) = left_until else {
                 continue;
             };
-            let is_lost = entry
-                .told
-                .contains(&Event::Released(ReleaseVerdict::NotHeld));
+            let not_held = Event::Released(ReleaseVerdict::NotHeld);
+            let is_lost = entry.told.contains(&not_held);
             if entry.input != Input::Release && !is_lost {
                 prop_assert!(!is_released(entry) || until <= entry.now, "{:?}", entry);
             }
@@ -253,11 +244,8 @@ impl Answers {
         } = entry.input
             && node.index() < nodes
         {
-            self.first
-                .entry(to)
-                .or_default()
-                .entry(node.index())
-                .or_insert(said);
+            let first = self.first.entry(to).or_default();
+            first.entry(node.index()).or_insert(said);
         }
         let sent = entry.sent.iter().map(|sent| (entry.now, sent.operation));
         self.sent_at.extend(sent);
@@ -316,11 +304,8 @@ fn each_attempt_has_a_fresh_token_and_asks_every_node() {
             }
         }
         let rounds: HashSet<_> = driven.sent.iter().map(|sent| sent.round).collect();
-        prop_assert_eq!(
-            rounds.len(),
-            driven.sent.len(),
-            "each request has its own id"
-        );
+        // Each request has its own id.
+        prop_assert_eq!(rounds.len(), driven.sent.len());
         let attempts = usize::try_from(driven.lease.attempts()).expect("few");
         prop_assert_eq!(used.len(), attempts);
         Ok(())
@@ -348,21 +333,14 @@ fn every_token_is_released_last_and_once() {
                 prop_assert!(open.remove(&token.to_ascii()), "nothing to release");
                 released.insert(token);
             } else {
-                prop_assert!(
-                    !released.contains(&token),
-                    "{operation:?} after its release"
-                );
+                let is_late = released.contains(&token);
+                prop_assert!(!is_late, "{operation:?} after its release");
                 open.insert(token.to_ascii());
-                prop_assert!(
-                    open.len() == 1,
-                    "a new attempt before the old one's release"
-                );
+                prop_assert!(open.len() == 1, "an attempt before the last one's release");
             }
         }
-        prop_assert!(
-            open.is_empty() || has_left_its_keys(driven),
-            "a lease that ended owes nothing"
-        );
+        // A lease that ended owes nothing.
+        prop_assert!(open.is_empty() || has_left_its_keys(driven));
         Ok(())
     });
 }

@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redlock_core::{
-    Drift, Eligibility, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Quorum, Reply, RetrySchedule,
-    Timestamp, Ttl, Validity,
-};
+use redlock_core::{Eligibility, Lease, NodeId, Nonce, Reply, RetrySchedule, Timestamp};
 
-use crate::check;
+use crate::{check, drive::attempting};
 
 fn nanos() -> impl Strategy<Value = u64> {
     (0..64u32, any::<u64>()).prop_map(|(shift, bits)| bits >> shift)
@@ -56,15 +53,11 @@ fn delays_are_within_bounds_and_leave_room_for_an_attempt() {
             for at in [less, more] {
                 let delay = at.saturating_duration_since(now);
                 prop_assert!(shortest <= delay && delay <= longest);
-                prop_assert!(
-                    at.saturating_add(shortest) <= deadline,
-                    "room for the attempt"
-                );
+                // Room for the attempt.
+                prop_assert!(at.saturating_add(shortest) <= deadline);
             }
-            prop_assert!(
-                less <= more,
-                "monotone in the random bits, so no value is preferred"
-            );
+            // Monotone in the random bits, so no value is preferred.
+            prop_assert!(less <= more);
             Ok(())
         },
     );
@@ -104,28 +97,14 @@ fn delays_are_uniform_in_the_random_bits() {
 
 /// The first retry delays of leases that fail together, by nonce and attempt.
 fn lease_delay(nonce: u128, attempts: u32) -> Duration {
-    let ttl = Ttl::new(Duration::from_secs(1)).expect("a second");
-    let validity = Validity::new(ttl, Drift::default()).expect("longer than its drift");
     let delay = Duration::from_millis(20)..=Duration::from_millis(200);
-    let config = LeaseConfig::new(
-        Quorum::majority(1).expect("one node"),
-        validity,
-        RetrySchedule::new(delay).expect("not empty"),
-        KeepAlive::on_demand(Duration::MAX),
-    );
+    let mut lease = Lease::new(attempting(1, delay), Nonce::new(nonce));
     let node = NodeId::new(0).expect("the first");
-    let mut lease = Lease::new(config, Nonce::new(nonce));
     let mut now = Timestamp::ZERO;
     lease.acquire(now, Timestamp::MAX);
     loop {
-        let transmit = lease.poll_transmit().expect("an attempt");
-        lease.handle_reply(
-            now,
-            transmit.round,
-            node,
-            Reply::Denied,
-            Eligibility::ALWAYS,
-        );
+        let round = lease.poll_transmit().expect("an attempt").round;
+        lease.handle_reply(now, round, node, Reply::Denied, Eligibility::ALWAYS);
         lease.poll_transmit().expect("its release");
         let next = lease.poll_timeout().expect("an endless budget");
         if lease.attempts() == attempts {

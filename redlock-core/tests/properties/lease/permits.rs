@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*};
 use redlock_core::{
-    Access, AcquireFailure, Drift, Eligibility, Event, KeepAlive, Lease, LeaseConfig, NodeId,
-    Nonce, Operation, Quorum, Reply, RetrySchedule, Slot, SlotSet, Timestamp, Ttl, Validity,
+    Access, AcquireFailure, Eligibility, Event, Lease, NodeId, Nonce, Operation, Quorum, Reply,
+    Slot, SlotSet, Timestamp,
 };
 
 use super::check;
-use crate::drive::{Driven, Semaphore, lives, semaphores};
+use crate::drive::{Driven, Semaphore, attempting, lives, semaphores};
 
 const NOW: Timestamp = Timestamp::ZERO;
 
@@ -83,15 +83,8 @@ impl Look {
     /// Returns the slot that a lease asks for after these answers, or how the lease ends.
     fn through_a_lease(&self) -> Result<Slot, AcquireFailure> {
         let second = Duration::from_secs(1);
-        let ttl = Ttl::new(second).expect("a second");
-        let validity = Validity::new(ttl, Drift::default()).expect("longer than its drift");
-        let retry = RetrySchedule::new(second..=second).expect("not empty");
-        let config = LeaseConfig::new(
-            self.quorum(),
-            validity,
-            retry.with_probes(),
-            KeepAlive::on_demand(second),
-        );
+        let mut config = attempting(self.answers.len(), second..=second);
+        config.retry = config.retry.with_probes();
         let mut lease = Lease::new(config, Nonce::new(self.nonce));
         self.semaphore.set_up(&mut lease);
         lease.acquire(NOW, NOW);
@@ -111,10 +104,8 @@ impl Look {
 
     /// How many nodes have said that the slot is free, or else taken.
     fn count(&self, slot: Slot, is_free: bool) -> usize {
-        let answers = self.answers.iter().flatten();
-        answers
-            .filter(|free| free.contains(slot) == is_free)
-            .count()
+        let says_so = |free: &&SlotSet| free.contains(slot) == is_free;
+        self.answers.iter().flatten().filter(says_so).count()
     }
 }
 

@@ -37,10 +37,8 @@ fn validity_counts_from_the_start_of_the_last_round_that_succeeded() {
             for event in &entry.told {
                 match *event {
                     Event::Acquired { valid_until, .. } => {
-                        prop_assert_eq!(
-                            Some(valid_until),
-                            attempt.map(|start| validity.until(start))
-                        );
+                        let won = attempt.map(|start| validity.until(start));
+                        prop_assert_eq!(Some(valid_until), won);
                         promised = Some(valid_until);
                     }
                     Event::Extended { valid_until } => {
