@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use comfy_table::Table;
 use serde::Serialize;
 
 use crate::{
@@ -36,24 +37,6 @@ struct Spread {
 }
 
 impl Cell {
-    pub(crate) const HEADER: [&str; 15] = [
-        "contestant",
-        "tasks",
-        "entries/s",
-        "wait p50",
-        "p99",
-        "max",
-        "entries per task: min",
-        "median",
-        "max",
-        "max/min",
-        "process share, min / max",
-        "commands per entry",
-        "busy",
-        "gap p50 (round trips)",
-        "p99",
-    ];
-
     pub(crate) fn measure(
         bed: &TestBed,
         contestant: Name,
@@ -79,30 +62,39 @@ impl Cell {
         })
     }
 
-    pub(crate) fn row(&self, round_trip_us: f64) -> [String; 15] {
-        let spread = &self.entries_per_task;
-        let ProcessShare { least, most } = self.process_share;
-        [
-            self.contestant.to_string(),
-            self.workload.tasks.to_string(),
-            format!("{:.0}", self.entries_per_s),
-            table::time(self.wait.p50_us),
-            table::time(self.wait.p99_us),
-            table::time(self.wait.max_us),
-            spread.min.to_string(),
-            spread.median.to_string(),
-            spread.max.to_string(),
-            table::ratio(spread.max as f64, spread.min as f64),
-            format!("{:.0} / {:.0} %", least * 100.0, most * 100.0),
-            format!("{:.0}", self.commands_per_entry),
-            format!("{:.1} %", self.busy * 100.0),
-            format!(
-                "{} ({:.1})",
-                table::time(self.gap.p50_us),
-                self.gap.p50_us / round_trip_us
-            ),
-            table::time(self.gap.p99_us),
-        ]
+    pub(crate) fn table(cells: &[Self], round_trip_us: f64) -> Table {
+        let percent = |share: f64| format!("{:.0}", share * 100.0);
+        let columns: &[table::Column<'_, Self>] = &[
+            ("contestant", &|it| it.contestant.to_string()),
+            ("tasks", &|it| it.workload.tasks.to_string()),
+            ("entries/s", &|it| table::whole(it.entries_per_s)),
+            ("wait p50", &|it| table::time(it.wait.p50_us)),
+            ("p99", &|it| table::time(it.wait.p99_us)),
+            ("max", &|it| table::time(it.wait.max_us)),
+            ("entries per task: min", &|it| {
+                it.entries_per_task.min.to_string()
+            }),
+            ("median", &|it| it.entries_per_task.median.to_string()),
+            ("max", &|it| it.entries_per_task.max.to_string()),
+            ("max/min", &|it| {
+                let Spread { min, max, .. } = it.entries_per_task;
+                table::ratio(max as f64, min as f64)
+            }),
+            ("process share, min / max", &|it| {
+                let ProcessShare { least, most } = it.process_share;
+                format!("{} / {} %", percent(least), percent(most))
+            }),
+            ("commands per entry", &|it| {
+                table::whole(it.commands_per_entry)
+            }),
+            ("busy", &|it| table::percent(it.busy)),
+            ("gap p50 (round trips)", &|it| {
+                let round_trips = it.gap.p50_us / round_trip_us;
+                format!("{} ({round_trips:.1})", table::time(it.gap.p50_us))
+            }),
+            ("p99", &|it| table::time(it.gap.p99_us)),
+        ];
+        table::of(cells, columns)
     }
 
     /// Returns the faults of the cell, in words.

@@ -10,6 +10,18 @@ pub(crate) fn new<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
     table
 }
 
+/// The heading of a column, and what the column says of an entry.
+pub(crate) type Column<'a, T> = (&'a str, &'a dyn Fn(&T) -> String);
+
+/// Makes a Markdown table with a row for each entry.
+pub(crate) fn of<T>(entries: &[T], columns: &[Column<'_, T>]) -> Table {
+    let mut table = new(columns.iter().map(|(heading, _)| *heading));
+    for entry in entries {
+        table.add_row(columns.iter().map(|(_, cell)| cell(entry)));
+    }
+    table
+}
+
 /// Writes a time as people read it: three digits, and the unit they are in.
 pub(crate) fn time(us: f64) -> String {
     match us {
@@ -21,6 +33,16 @@ pub(crate) fn time(us: f64) -> String {
         us if us < 99_950.0 => format!("{:.1} ms", us / 1e3),
         us => format!("{:.0} ms", us / 1e3),
     }
+}
+
+/// Writes a figure without its fraction.
+pub(crate) fn whole(figure: f64) -> String {
+    format!("{figure:.0}")
+}
+
+/// Writes a share in percent.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
 }
 
 /// Writes a rate in thousands a second.

@@ -44,32 +44,27 @@ pub(crate) struct Foreign {
 /// Measures all contestants, and prints a table.
 pub(super) fn measure(bed: &TestBed, args: &Args, failures: &mut Vec<String>) -> Vec<Foreign> {
     let mut measured = Vec::new();
-    let mut table = table::new([
-        "contestant",
-        "after deletion p50 (round trips)",
-        "p99",
-        "after expiry p50 (round trips)",
-        "max",
-    ]);
     let time = |us| format!("{} ({:.1})", table::time(us), us / bed.round_trip.us);
     for &contestant in &args.contestants {
         match watch(bed, contestant) {
-            Ok(foreign) => {
-                table.add_row([
-                    contestant.to_string(),
-                    time(foreign.after_deletion.p50_us),
-                    table::time(foreign.after_deletion.p99_us),
-                    time(foreign.after_expiry.p50_us),
-                    table::time(foreign.after_expiry.max_us),
-                ]);
-                measured.push(foreign);
-            }
+            Ok(foreign) => measured.push(foreign),
             Err(error) => {
-                let failure = format!("{contestant} and a foreign holder: {error}");
-                failures.push(failure);
+                failures.push(format!("{contestant} and a foreign holder: {error}"));
             }
         }
     }
+    let columns: &[table::Column<'_, Foreign>] = &[
+        ("contestant", &|it| it.contestant.to_string()),
+        ("after deletion p50 (round trips)", &|it| {
+            time(it.after_deletion.p50_us)
+        }),
+        ("p99", &|it| table::time(it.after_deletion.p99_us)),
+        ("after expiry p50 (round trips)", &|it| {
+            time(it.after_expiry.p50_us)
+        }),
+        ("max", &|it| table::time(it.after_expiry.max_us)),
+    ];
+    let table = table::of(&measured, columns);
     println!(
         "## Foreign holder, one waits\n\n\
          A plain client has the key on all nodes, and deletes it after {} ms, {DELETIONS} times, or \

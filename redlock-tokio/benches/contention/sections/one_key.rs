@@ -1,6 +1,4 @@
-use crate::{
-    args::Args, cell::Cell, figures::Figures, table, test_bed::TestBed, workload::Workload,
-};
+use crate::{args::Args, cell::Cell, figures::Figures, test_bed::TestBed, workload::Workload};
 
 /// Many tasks, one key.
 pub(super) fn measure(bed: &TestBed, args: &Args, figures: &mut Figures) {
@@ -20,12 +18,11 @@ pub(super) fn measure(bed: &TestBed, args: &Args, figures: &mut Figures) {
 }
 
 fn measure_group(group: &[Workload], bed: &TestBed, args: &Args, figures: &mut Figures) {
-    let mut table = table::new(Cell::HEADER);
+    let first = figures.cells.len();
     for &workload in group {
         for &contestant in &args.contestants {
             match Cell::measure(bed, contestant, workload, args.time) {
                 Ok(cell) => {
-                    table.add_row(cell.row(bed.round_trip.us));
                     figures.failures.extend(cell.complaints());
                     figures.cells.push(cell);
                 }
@@ -41,6 +38,7 @@ fn measure_group(group: &[Workload], bed: &TestBed, args: &Args, figures: &mut F
     }) = group.first()
     {
         let hold = hold.as_millis();
+        let table = Cell::table(&figures.cells[first..], bed.round_trip.us);
         println!("### Processes: {processes}, hold {hold} ms\n\n{table}\n");
     }
 }

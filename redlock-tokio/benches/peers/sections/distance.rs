@@ -109,47 +109,28 @@ impl Distance {
 
 impl fmt::Display for Distance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bare: Vec<_> = self
-            .round_trips
-            .iter()
-            .map(|it| table::time(it.p50_us))
-            .collect();
-        writeln!(
-            f,
-            "## Far nodes, a key per task: bare round trips {}\n",
-            bare.join(", ")
-        )?;
-        let mut table = table::new([
-            "contestant",
-            "tasks",
-            "cycles/s",
-            "acquire p50",
-            "p99",
-            "in round trips",
-            "p99",
-            "release p50",
-            "p99",
-            "in round trips",
-            "p99",
-        ]);
-        for entry in &self.entries {
-            let times = [entry.outcome.acquire, entry.outcome.release]
-                .into_iter()
-                .flat_map(|it| {
-                    [
-                        table::time(it.p50_us),
-                        table::time(it.p99_us),
-                        table::ratio(it.p50_us, self.unit()),
-                        table::ratio(it.p99_us, self.unit()),
-                    ]
-                });
-            let start = [
-                entry.contestant.to_owned(),
-                entry.tasks.to_string(),
-                format!("{:.0}", entry.cycles_per_s),
-            ];
-            table.add_row(start.into_iter().chain(times));
-        }
+        let bare = self.round_trips.iter().map(|it| table::time(it.p50_us));
+        let bare = bare.collect::<Vec<_>>().join(", ");
+        writeln!(f, "## Far nodes, a key per task: bare round trips {bare}\n")?;
+        let round_trips = |us| table::ratio(us, self.unit());
+        let columns: &[table::Column<'_, Entry>] = &[
+            ("contestant", &|it| it.contestant.to_owned()),
+            ("tasks", &|it| it.tasks.to_string()),
+            ("cycles/s", &|it| table::whole(it.cycles_per_s)),
+            ("acquire p50", &|it| table::time(it.outcome.acquire.p50_us)),
+            ("p99", &|it| table::time(it.outcome.acquire.p99_us)),
+            ("in round trips", &|it| {
+                round_trips(it.outcome.acquire.p50_us)
+            }),
+            ("p99", &|it| round_trips(it.outcome.acquire.p99_us)),
+            ("release p50", &|it| table::time(it.outcome.release.p50_us)),
+            ("p99", &|it| table::time(it.outcome.release.p99_us)),
+            ("in round trips", &|it| {
+                round_trips(it.outcome.release.p50_us)
+            }),
+            ("p99", &|it| round_trips(it.outcome.release.p99_us)),
+        ];
+        let table = table::of(&self.entries, columns);
         writeln!(f, "{table}")?;
         for entry in &self.entries {
             entry.outcome.write_failures(f, entry.contestant)?;

@@ -84,42 +84,44 @@ impl fmt::Display for Held {
             self.guards, self.held_s, self.ttl_s
         )?;
         let half = self.guards as f64 / 2.0;
+        let seconds = |seconds: f64| format!("{seconds:.2} s");
         let mut table = table::new(["what", "redlock-tokio"]);
-        table.add_row(["lost", &self.lost.to_string()]);
-        table.add_row(["not valid at the end", &self.invalid.to_string()]);
-        table.add_row([
-            "processor time, share of one core",
-            &format!("{:.1} %", self.core_share * 100.0),
-        ]);
-        table.add_row([
-            "resident memory per guard",
-            &format!("{:.0} B", self.bytes_per_guard),
-        ]);
-        table.add_row(["extensions of each", &format!("{:.1}", self.extensions)]);
-        table.add_row([
-            "script calls per second and node",
-            &format!("{:.0}", self.script_calls_per_s),
-        ]);
-        table.add_row([
-            "commands per second and node, in scripts too",
-            &format!("{:.0}", self.commands_per_s),
-        ]);
-        table.add_row(["acquire all", &format!("{:.2} s", self.acquire_s)]);
-        table.add_row([
-            "acquire, per second",
-            &table::rate(self.guards as f64 / self.acquire_s),
-        ]);
-        table.add_row([
-            "release and wait, per second",
-            &table::rate(half / self.release_half_s),
-        ]);
-        table.add_row(["drop half of them", &format!("{:.2} s", self.drop_half_s)]);
-        table.add_row([
-            "until those are delivered",
-            &format!("{:.2} s", self.deliver_half_s),
-        ]);
-        table.add_row(["releases abandoned", &self.abandoned.to_string()]);
-        table.add_row(["keys left behind", &self.left_behind.to_string()]);
+        for (what, figure) in [
+            ("lost", self.lost.to_string()),
+            ("not valid at the end", self.invalid.to_string()),
+            (
+                "processor time, share of one core",
+                table::percent(self.core_share),
+            ),
+            (
+                "resident memory per guard",
+                format!("{:.0} B", self.bytes_per_guard),
+            ),
+            ("extensions of each", format!("{:.1}", self.extensions)),
+            (
+                "script calls per second and node",
+                table::whole(self.script_calls_per_s),
+            ),
+            (
+                "commands per second and node, in scripts too",
+                table::whole(self.commands_per_s),
+            ),
+            ("acquire all", seconds(self.acquire_s)),
+            (
+                "acquire, per second",
+                table::rate(self.guards as f64 / self.acquire_s),
+            ),
+            (
+                "release and wait, per second",
+                table::rate(half / self.release_half_s),
+            ),
+            ("drop half of them", seconds(self.drop_half_s)),
+            ("until those are delivered", seconds(self.deliver_half_s)),
+            ("releases abandoned", self.abandoned.to_string()),
+            ("keys left behind", self.left_behind.to_string()),
+        ] {
+            table.add_row([what, &figure]);
+        }
         writeln!(f, "{table}")?;
         if let Some(reason) = &self.first_loss {
             writeln!(f, "- the first loss: {reason}")?;

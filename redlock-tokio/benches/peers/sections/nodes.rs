@@ -65,27 +65,19 @@ impl fmt::Display for Nodes {
             "## More nodes: {}, {TASKS} tasks, a key per task\n",
             Ours::NAME
         )?;
-        let mut table = table::new([
-            "nodes",
-            "cycles/s",
-            "commands/s",
-            "acquire p50",
-            "p99",
-            "release p50",
-            "p99",
-        ]);
-        for entry in &self.entries {
-            table.add_row([
-                entry.nodes.to_string(),
-                table::rate(entry.cycles_per_s),
-                // One to set and one to release, on every node.
-                table::rate(entry.cycles_per_s * 2.0 * entry.nodes as f64),
-                table::time(entry.outcome.acquire.p50_us),
-                table::time(entry.outcome.acquire.p99_us),
-                table::time(entry.outcome.release.p50_us),
-                table::time(entry.outcome.release.p99_us),
-            ]);
-        }
+        let columns: &[table::Column<'_, Entry>] = &[
+            ("nodes", &|it| it.nodes.to_string()),
+            ("cycles/s", &|it| table::rate(it.cycles_per_s)),
+            // One to set and one to release, on every node.
+            ("commands/s", &|it| {
+                table::rate(it.cycles_per_s * 2.0 * it.nodes as f64)
+            }),
+            ("acquire p50", &|it| table::time(it.outcome.acquire.p50_us)),
+            ("p99", &|it| table::time(it.outcome.acquire.p99_us)),
+            ("release p50", &|it| table::time(it.outcome.release.p50_us)),
+            ("p99", &|it| table::time(it.outcome.release.p99_us)),
+        ];
+        let table = table::of(&self.entries, columns);
         writeln!(f, "{table}")?;
         for entry in &self.entries {
             let who = format!("{} nodes", entry.nodes);

@@ -113,26 +113,16 @@ impl OwnKeys {
 impl fmt::Display for OwnKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "## Own keys: five nodes, a key per task\n")?;
-        let mut table = table::new([
-            "contestant",
-            "tasks",
-            "cycles/s",
-            "acquire p50",
-            "p99",
-            "release p50",
-            "p99",
-        ]);
-        for entry in &self.entries {
-            table.add_row([
-                entry.contestant.to_owned(),
-                entry.tasks.to_string(),
-                table::rate(entry.cycles_per_s),
-                table::time(entry.outcome.acquire.p50_us),
-                table::time(entry.outcome.acquire.p99_us),
-                table::time(entry.outcome.release.p50_us),
-                table::time(entry.outcome.release.p99_us),
-            ]);
-        }
+        let columns: &[table::Column<'_, Entry>] = &[
+            ("contestant", &|it| it.contestant.to_owned()),
+            ("tasks", &|it| it.tasks.to_string()),
+            ("cycles/s", &|it| table::rate(it.cycles_per_s)),
+            ("acquire p50", &|it| table::time(it.outcome.acquire.p50_us)),
+            ("p99", &|it| table::time(it.outcome.acquire.p99_us)),
+            ("release p50", &|it| table::time(it.outcome.release.p50_us)),
+            ("p99", &|it| table::time(it.outcome.release.p99_us)),
+        ];
+        let table = table::of(&self.entries, columns);
         writeln!(f, "{table}\n")?;
         for entry in &self.entries {
             let who = format!("{} with {} tasks", entry.contestant, entry.tasks);

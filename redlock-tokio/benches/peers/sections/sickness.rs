@@ -187,34 +187,22 @@ async fn first<C: Contestant>(contestant: &C) -> Result<Duration> {
 impl fmt::Display for Sickness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "## Sick nodes: {TASKS} tasks, a key per task\n")?;
-        let mut table = table::new([
-            "of five nodes",
-            "contestant",
-            "first acquire",
-            "acquire p50",
-            "/ healthy",
-            "p99",
-            "max",
-            "release p50",
-            "p99",
-            "cycles/s",
-            "failures",
-        ]);
-        for entry in &self.entries {
-            table.add_row([
-                entry.nodes.to_string(),
-                entry.contestant.to_owned(),
-                entry.first_us.map_or("failed".into(), table::time),
-                table::time(entry.outcome.acquire.p50_us),
-                self.relative(entry),
-                table::time(entry.outcome.acquire.p99_us),
-                table::time(entry.outcome.acquire.max_us),
-                table::time(entry.outcome.release.p50_us),
-                table::time(entry.outcome.release.p99_us),
-                format!("{:.0}", entry.cycles_per_s),
-                entry.outcome.failures.to_string(),
-            ]);
-        }
+        let columns: &[table::Column<'_, Entry>] = &[
+            ("of five nodes", &|it| it.nodes.to_string()),
+            ("contestant", &|it| it.contestant.to_owned()),
+            ("first acquire", &|it| {
+                it.first_us.map_or("failed".into(), table::time)
+            }),
+            ("acquire p50", &|it| table::time(it.outcome.acquire.p50_us)),
+            ("/ healthy", &|it| self.relative(it)),
+            ("p99", &|it| table::time(it.outcome.acquire.p99_us)),
+            ("max", &|it| table::time(it.outcome.acquire.max_us)),
+            ("release p50", &|it| table::time(it.outcome.release.p50_us)),
+            ("p99", &|it| table::time(it.outcome.release.p99_us)),
+            ("cycles/s", &|it| table::whole(it.cycles_per_s)),
+            ("failures", &|it| it.outcome.failures.to_string()),
+        ];
+        let table = table::of(&self.entries, columns);
         writeln!(f, "{table}")?;
         for entry in &self.entries {
             let who = format!("{}, {}", entry.contestant, entry.nodes);

@@ -138,24 +138,15 @@ impl fmt::Display for Thrift {
             f,
             "## Allocations and wake-ups per cycle, five nodes, one thread\n"
         )?;
-        let mut table = table::new([
-            "contestant",
-            "tasks",
-            "allocations",
-            "bytes",
-            "polls of acquire",
-            "polls of release",
-        ]);
-        for entry in &self.entries {
-            table.add_row([
-                entry.contestant.to_owned(),
-                entry.tasks.to_string(),
-                format!("{:.1}", entry.allocations),
-                format!("{:.0}", entry.bytes),
-                format!("{:.2}", entry.acquire_polls),
-                format!("{:.2}", entry.release_polls),
-            ]);
-        }
+        let columns: &[table::Column<'_, Entry>] = &[
+            ("contestant", &|it| it.contestant.to_owned()),
+            ("tasks", &|it| it.tasks.to_string()),
+            ("allocations", &|it| format!("{:.1}", it.allocations)),
+            ("bytes", &|it| table::whole(it.bytes)),
+            ("polls of acquire", &|it| format!("{:.2}", it.acquire_polls)),
+            ("polls of release", &|it| format!("{:.2}", it.release_polls)),
+        ];
+        let table = table::of(&self.entries, columns);
         writeln!(f, "{table}")
     }
 }
