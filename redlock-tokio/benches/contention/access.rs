@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Access {
     Lock,
+    /// All keys of a list that is separated by commas.
+    LockAll,
     /// One of so many permits.
     Permit(usize),
     Read,
@@ -16,6 +18,7 @@ impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lock => f.pad("lock"),
+            Self::LockAll => f.pad("lock of several keys"),
             Self::Read => f.pad("read"),
             Self::Write => f.pad("write"),
             Self::Permit(1) => f.pad("1 permit"),

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::{
     in_process::InProcess,
     no_lock::NoLock,
-    ours::{Ours, OverPools, SeveralKeys, Shared},
+    ours::{Ours, OverPools},
     plain::Plain,
     polling::Polling,
     rslock::Rslock,
@@ -43,34 +43,22 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    /// The contestants that are measured alone, in the order in which they take turns.
+    /// The contestants that are measured alone, in the order in which they take turns, and what command lines call them.
+    const FLAGS: [(&'static str, Self); 3] = [
+        ("floor", Self::Floor),
+        ("rslock", Self::Rslock),
+        ("ours", Self::Ours),
+    ];
     pub(crate) const ALL: [Self; 3] = [Self::Floor, Self::Rslock, Self::Ours];
-
-    fn flag(self) -> &'static str {
-        match self {
-            Self::Floor => "floor",
-            Self::Rslock => "rslock",
-            Self::Ours => "ours",
-            Self::OursResp2 => "ours-resp2",
-            Self::OursOverPools => "ours-over-pools",
-            Self::OursSeveralKeys => "ours-several-keys",
-            Self::OursShared => "ours-shared",
-            Self::InProcess => "in-process",
-            Self::NodeRedlock => "node-redlock",
-            Self::RedisSemaphore => "redis-semaphore",
-            Self::RedisPy => "redis-py",
-            Self::NoLock => "no-lock",
-        }
-    }
 }
 
 impl FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let name = Self::ALL.into_iter().find(|it| it.flag() == text);
-        name.ok_or_else(|| {
-            let names = Self::ALL.map(Self::flag).join(", ");
+        let name = Self::FLAGS.into_iter().find(|(flag, _)| *flag == text);
+        name.map(|(_, it)| it).ok_or_else(|| {
+            let names = Self::FLAGS.map(|(flag, _)| flag).join(", ");
             format!("there is no contestant {text}; there are {names}")
         })
     }

@@ -15,7 +15,7 @@ use tokio::{
 use crate::{
     Result,
     contestant::Contestant,
-    contestants::{InProcess, Name, NoLock, Ours, OverPools, Polling, Rslock, SeveralKeys, Shared},
+    contestants::{InProcess, Name, NoLock, Ours, OverPools, Polling, Rslock},
     history::TaskHistory,
     load,
     order::Order,
@@ -36,10 +36,10 @@ pub(crate) fn run(order: &str) -> Result<()> {
         match order.contestant {
             Name::Floor => work::<Polling>(&order).await,
             Name::Rslock => work::<Rslock>(&order).await,
-            Name::Ours | Name::OursResp2 => work::<Ours>(&order).await,
+            Name::Ours | Name::OursResp2 | Name::OursSeveralKeys | Name::OursShared => {
+                work::<Ours>(&order).await
+            }
             Name::OursOverPools => work::<OverPools>(&order).await,
-            Name::OursSeveralKeys => work::<SeveralKeys>(&order).await,
-            Name::OursShared => work::<Shared>(&order).await,
             Name::InProcess => work::<InProcess>(&order).await,
             Name::NoLock => work::<NoLock>(&order).await,
             Name::NodeRedlock | Name::RedisSemaphore | Name::RedisPy => {

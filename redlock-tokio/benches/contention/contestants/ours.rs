@@ -11,32 +11,22 @@ const WAIT: Duration = Duration::from_secs(60);
 /// This crate's lock, with default settings except for how long it waits. Both `lock` and `release`
 /// wait for the majority.
 #[derive(Clone)]
-pub(crate) struct Ours(Redlock);
+pub(crate) struct Ours {
+    redlock: Redlock,
+    access: Access,
+}
 
 /// The same over pools of our own, on which no server sends messages.
 #[derive(Clone)]
 pub(crate) struct OverPools(Ours);
 
-/// The same with all keys of a list that is separated by commas.
-#[derive(Clone)]
-pub(crate) struct SeveralKeys(Ours);
-
-/// The same, for what several may hold at once.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    ours: Ours,
-    access: Access,
-}
-
 impl Ours {
     async fn build(builder: RedlockBuilder) -> Result<Self> {
-        Ok(Self(
-            builder
-                .wait(WAIT)
-                .durability(Durability::AssumedForTests)
-                .build()
-                .await?,
-        ))
+        let builder = builder.wait(WAIT).durability(Durability::AssumedForTests);
+        Ok(Self {
+            redlock: builder.build().await?,
+            access: Access::Lock,
+        })
     }
 }
 
@@ -47,8 +37,19 @@ impl Contestant for Ours {
         Self::build(Redlock::builder().nodes(urls)).await
     }
 
+    fn with_access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
     async fn acquire(&self, key: &str) -> Result<LockGuard> {
-        Ok(self.0.lock(key).await?)
+        let redlock = &self.redlock;
+        Ok(match self.access {
+            Access::Lock => redlock.lock(key).await?,
+            Access::LockAll => redlock.lock_all(key.split(',')).await?,
+            Access::Permit(permits) => redlock.semaphore(key, permits).acquire().await?,
+            Access::Read => redlock.rw_lock(key).read().await?,
+            Access::Write => redlock.rw_lock(key).write().await?,
+        })
     }
 
     async fn release(&self, _key: &str, guard: LockGuard) -> Result<()> {
@@ -79,50 +80,5 @@ impl Contestant for OverPools {
 
     async fn release(&self, key: &str, guard: LockGuard) -> Result<()> {
         self.0.release(key, guard).await
-    }
-}
-
-impl Contestant for SeveralKeys {
-    type Held = LockGuard;
-
-    async fn connect(urls: &[String]) -> Result<Self> {
-        Ok(Self(Ours::connect(urls).await?))
-    }
-
-    async fn acquire(&self, keys: &str) -> Result<LockGuard> {
-        Ok(self.0.0.lock_all(keys.split(',')).await?)
-    }
-
-    async fn release(&self, keys: &str, guard: LockGuard) -> Result<()> {
-        self.0.release(keys, guard).await
-    }
-}
-
-impl Contestant for Shared {
-    type Held = LockGuard;
-
-    async fn connect(urls: &[String]) -> Result<Self> {
-        Ok(Self {
-            ours: Ours::connect(urls).await?,
-            access: Access::Lock,
-        })
-    }
-
-    fn with_access(self, access: Access) -> Self {
-        Self { access, ..self }
-    }
-
-    async fn acquire(&self, key: &str) -> Result<LockGuard> {
-        let redlock = &self.ours.0;
-        Ok(match self.access {
-            Access::Lock => redlock.lock(key).await?,
-            Access::Permit(permits) => redlock.semaphore(key, permits).acquire().await?,
-            Access::Read => redlock.rw_lock(key).read().await?,
-            Access::Write => redlock.rw_lock(key).write().await?,
-        })
-    }
-
-    async fn release(&self, key: &str, guard: LockGuard) -> Result<()> {
-        self.ours.release(key, guard).await
     }
 }

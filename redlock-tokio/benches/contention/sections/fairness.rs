@@ -1,5 +1,6 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
+use comfy_table::Table;
 use serde::Serialize;
 
 use crate::{
@@ -148,13 +149,7 @@ pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize]) -> Vec<Fair> 
             }
         }
     }
-    let mut table = table::new(Fair::HEADER);
-    for fair in &fairness {
-        for row in fair.rows() {
-            table.add_row(row);
-        }
-    }
-    println!("{table}\n");
+    println!("{}\n", Fair::table(&fairness));
     for (index, mix) in MIXES.iter().enumerate() {
         println!("{}: {mix}", index + 1);
     }
@@ -163,21 +158,6 @@ pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize]) -> Vec<Fair> 
 }
 
 impl Fair {
-    const HEADER: [&str; 12] = [
-        "mix",
-        "entries/s",
-        "busy",
-        "commands/s",
-        "client",
-        "entries",
-        "fewest",
-        "p99",
-        "longest",
-        "in order",
-        "ratio",
-        "shut out",
-    ];
-
     fn measure(
         bed: &TestBed,
         mix: &Mix,
@@ -226,25 +206,40 @@ impl Fair {
         })
     }
 
-    fn rows(&self) -> impl Iterator<Item = [String; 12]> {
+    /// What is true of the whole mix is said in its first row only.
+    fn table(fairness: &[Self]) -> Table {
         let ms = |ms: f64| table::time(ms * 1e3);
-        self.shares.iter().enumerate().map(move |(index, share)| {
-            let of_all = |text: String| if index == 0 { text } else { String::new() };
-            [
-                of_all(self.mix.to_string()),
-                of_all(format!("{:.0}", self.entries_per_s)),
-                of_all(format!("{:.1} %", self.busy * 100.0)),
-                of_all(format!("{:.0}", self.commands_per_s)),
-                format!("{} x {} {}", share.processes, share.tasks, share.contestant),
-                share.entries.to_string(),
-                share.fewest.to_string(),
-                ms(share.p99_ms),
-                ms(share.longest_ms),
-                ms(self.in_order_ms),
-                table::ratio(share.p99_ms, self.in_order_ms),
-                ms(share.shut_out_ms),
-            ]
-        })
+        let of_all = |is_first: &bool, text: String| if *is_first { text } else { String::new() };
+        let mut rows = Vec::new();
+        for fair in fairness {
+            let shares = fair.shares.iter().enumerate();
+            rows.extend(shares.map(|(index, share)| (index == 0, fair, share)));
+        }
+        let columns: &[table::Column<'_, (bool, &Self, &Share)>] = &[
+            ("mix", &|(first, all, _)| of_all(first, all.mix.to_string())),
+            ("entries/s", &|(first, all, _)| {
+                of_all(first, table::whole(all.entries_per_s))
+            }),
+            ("busy", &|(first, all, _)| {
+                of_all(first, table::percent(all.busy))
+            }),
+            ("commands/s", &|(first, all, _)| {
+                of_all(first, table::whole(all.commands_per_s))
+            }),
+            ("client", &|(.., it)| {
+                format!("{} x {} {}", it.processes, it.tasks, it.contestant)
+            }),
+            ("entries", &|(.., it)| it.entries.to_string()),
+            ("fewest", &|(.., it)| it.fewest.to_string()),
+            ("p99", &|(.., it)| ms(it.p99_ms)),
+            ("longest", &|(.., it)| ms(it.longest_ms)),
+            ("in order", &|(_, all, _)| ms(all.in_order_ms)),
+            ("ratio", &|(_, all, it)| {
+                table::ratio(it.p99_ms, all.in_order_ms)
+            }),
+            ("shut out", &|(.., it)| ms(it.shut_out_ms)),
+        ];
+        table::of(&rows, columns)
     }
 }
 
@@ -276,17 +271,16 @@ impl Mix {
         let mut orders = Vec::new();
         for group in self.groups {
             for process in 0..group.processes {
+                let (key, access) = match group.contestant {
+                    Name::OursSeveralKeys => (keys.join(","), Access::LockAll),
+                    _ => (keys[process % self.keys].clone(), Access::Lock),
+                };
+                let urls = bed.urls[..self.nodes].iter();
                 orders.push(Order {
-                    urls: bed.urls[..self.nodes]
-                        .iter()
-                        .map(|url| group.url(url))
-                        .collect(),
+                    urls: urls.map(|url| group.url(url)).collect(),
                     contestant: group.contestant,
-                    key: match group.contestant {
-                        Name::OursSeveralKeys => keys.join(","),
-                        _ => keys[process % self.keys].clone(),
-                    },
-                    access: Access::Lock,
+                    key,
+                    access,
                     tasks: group.tasks,
                     hold: HOLD,
                     stay: Stay::Asleep,

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use comfy_table::Table;
 use serde::Serialize;
 
 use crate::{
@@ -57,22 +58,19 @@ pub(super) fn measure(bed: &TestBed, time: Duration, failures: &mut Vec<String>)
     );
     let mut crowds = Vec::new();
     let mut run = |title: &str, contestants: &[Name], groups: &[Group], holds: &[Duration]| {
-        let mut table = table::new(Crowd::HEADER);
+        let first = crowds.len();
         for &hold in holds {
             for &contestant in contestants {
                 match Crowd::measure(bed, contestant, groups, hold, time) {
                     Ok((of_groups, complaint)) => {
                         failures.extend(complaint);
-                        for crowd in of_groups {
-                            table.add_row(crowd.row());
-                            crowds.push(crowd);
-                        }
+                        crowds.extend(of_groups);
                     }
                     Err(error) => println!("NOT RUN: {contestant}: {error}\n"),
                 }
             }
         }
-        println!("### {title}\n\n{table}\n");
+        println!("### {title}\n\n{}\n", Crowd::table(&crowds[first..]));
     };
     let group = |access, processes, tasks| Group {
         access,
@@ -121,20 +119,6 @@ pub(super) fn measure(bed: &TestBed, time: Duration, failures: &mut Vec<String>)
 }
 
 impl Crowd {
-    const HEADER: [&str; 11] = [
-        "contestant",
-        "",
-        "hold",
-        "entries/s",
-        "wait p50",
-        "p99",
-        "longest gap",
-        "at once",
-        "commands per entry",
-        "attempts per entry",
-        "server time per entry",
-    ];
-
     /// Measures these groups beside each other. Also says if some were in who must not be in together, or if that would
     /// not have been noticed.
     fn measure(
@@ -201,27 +185,34 @@ impl Crowd {
         Ok((crowds, complaint))
     }
 
-    fn row(&self) -> [String; 11] {
-        [
-            self.contestant.to_string(),
-            self.access.to_string(),
-            format!("{} ms", self.hold_ms),
-            format!("{:.0}", self.entries_per_s),
-            table::time(self.wait.p50_us),
-            table::time(self.wait.p99_us),
-            table::time(self.longest_gap_ms * 1e3),
-            self.most_at_once.to_string(),
-            format!("{:.1}", self.commands_per_entry),
-            format!("{:.2}", self.attempts_per_entry),
-            format!("{:.1} us", self.server_us_per_entry),
-        ]
+    fn table(crowds: &[Self]) -> Table {
+        let columns: &[table::Column<'_, Self>] = &[
+            ("contestant", &|it| it.contestant.to_string()),
+            ("", &|it| it.access.to_string()),
+            ("hold", &|it| format!("{} ms", it.hold_ms)),
+            ("entries/s", &|it| table::whole(it.entries_per_s)),
+            ("wait p50", &|it| table::time(it.wait.p50_us)),
+            ("p99", &|it| table::time(it.wait.p99_us)),
+            ("longest gap", &|it| table::time(it.longest_gap_ms * 1e3)),
+            ("at once", &|it| it.most_at_once.to_string()),
+            ("commands per entry", &|it| {
+                format!("{:.1}", it.commands_per_entry)
+            }),
+            ("attempts per entry", &|it| {
+                format!("{:.2}", it.attempts_per_entry)
+            }),
+            ("server time per entry", &|it| {
+                format!("{:.1} us", it.server_us_per_entry)
+            }),
+        ];
+        table::of(crowds, columns)
     }
 }
 
 /// Counts the entries into a key that is taken.
 fn clashes(orders: &[Order], processes: &[Vec<TaskHistory>], all: &History) -> usize {
     let allowed = match orders[0].access {
-        Access::Lock => 1,
+        Access::Lock | Access::LockAll => 1,
         Access::Permit(permits) => permits,
         Access::Read | Access::Write => return beside_writers(orders, processes),
     };
