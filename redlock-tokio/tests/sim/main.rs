@@ -64,7 +64,7 @@ use configuration::{CONFIGURATIONS, Configuration};
 use plan::Plan;
 use reduction::Reduction;
 use report::Summary;
-use seen::{Seen, Tally};
+use seen::Seen;
 use violation::Kind;
 use world::World;
 
@@ -135,14 +135,7 @@ fn configurations() -> impl Iterator<Item = &'static Configuration> {
 /// Asserts that the runs have tested something: one seed alone need not, this many must. What worlds within the
 /// assumptions must reach, no other world can reach for them.
 fn assert_conclusive(summaries: &[Summary]) {
-    let (mut within, mut beyond) = (Tally::new(), Tally::new());
-    for summary in summaries {
-        if summary.configuration.is_safe() {
-            within += &summary.seen;
-        } else {
-            beyond += &summary.seen;
-        }
-    }
+    let (within, beyond) = report::tallies(summaries);
     for group in Seen::GROUPS {
         let seen = if group.is_beyond() { &beyond } else { &within };
         for &(what, name) in group.members {

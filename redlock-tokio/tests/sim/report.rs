@@ -93,52 +93,44 @@ fn print_total(summaries: &[Summary]) {
     );
 }
 
+/// Adds up what worlds within the assumptions have seen, and what the others have.
+pub(crate) fn tallies(summaries: &[Summary]) -> (Tally, Tally) {
+    let (mut within, mut beyond) = (Tally::new(), Tally::new());
+    for summary in summaries {
+        if summary.configuration.is_safe() {
+            within += &summary.seen;
+        } else {
+            beyond += &summary.seen;
+        }
+    }
+    (within, beyond)
+}
+
 /// Prints what was simulated, and what was seen.
 pub(crate) fn print(summaries: &[Summary]) {
-    let header = [
-        "world",
-        "what happens",
-        "seeds",
-        "virtual h",
-        "acquired",
-        "events",
-        "seeds with a violation",
-        "virtual h a second",
+    let columns: &[table::Column<'_, Summary>] = &[
+        ("world", &|it| format!("`{}`", it.configuration.name)),
+        ("what happens", &|it| it.configuration.about.to_owned()),
+        ("seeds", &|it| it.seeds.to_string()),
+        ("virtual h", &|it| format!("{:.2}", it.virtual_hours())),
+        ("acquired", &|it| it.seen.get(Seen::Acquired).to_string()),
+        ("events", &|it| it.events.to_string()),
+        ("seeds with a violation", &|it| it.violated.to_string()),
+        ("virtual h a second", &|it| format!("{:.3}", it.speed())),
     ];
-    let mut table = table::new(header);
-    for it in summaries {
-        table.add_row([
-            format!("`{}`", it.configuration.name),
-            it.configuration.about.to_owned(),
-            it.seeds.to_string(),
-            format!("{:.2}", it.virtual_hours()),
-            it.seen.get(Seen::Acquired).to_string(),
-            it.events.to_string(),
-            it.violated.to_string(),
-            format!("{:.3}", it.speed()),
-        ]);
-    }
+    let table = table::of(summaries, columns);
     println!("\n{table}\n");
     print_total(summaries);
-    let mut within = Tally::new();
-    let mut beyond = Tally::new();
-    for it in summaries {
-        if it.configuration.is_safe() {
-            within += &it.seen;
-        } else {
-            beyond += &it.seen;
-        }
-    }
+    let (within, beyond) = tallies(summaries);
     for group in Seen::GROUPS {
-        let mut table = table::new([group.title, "within", "beyond, controls"]);
-        for &(what, name) in group.members {
-            table.add_row([
-                name.to_owned(),
-                within.get(what).to_string(),
-                beyond.get(what).to_string(),
-            ]);
-        }
-        println!("{table}\n");
+        let columns: &[table::Column<'_, (Seen, &str)>] = &[
+            (group.title, &|(_, name)| (*name).to_owned()),
+            ("within", &|(what, _)| within.get(*what).to_string()),
+            ("beyond, controls", &|(what, _)| {
+                beyond.get(*what).to_string()
+            }),
+        ];
+        println!("{}\n", table::of(group.members, columns));
     }
     for it in summaries.iter().filter(|it| !it.outages.is_empty()) {
         println!("{}: outages: {}", it.configuration.name, it.outages);
@@ -146,12 +138,9 @@ pub(crate) fn print(summaries: &[Summary]) {
     for it in summaries {
         if let Some(example) = &it.example {
             let Configuration { name, about, .. } = it.configuration;
-            let kinds = it
-                .kinds
-                .iter()
-                .map(|(kind, seeds)| format!("{kind} {seeds}"));
-            let kinds: Vec<_> = kinds.collect();
-            let kinds = kinds.join(", ");
+            let kinds = it.kinds.iter();
+            let kinds = kinds.map(|(kind, seeds)| format!("{kind} {seeds}"));
+            let kinds = kinds.collect::<Vec<_>>().join(", ");
             println!(
                 "{name}: {about};\n  seeds by kind of violation: {kinds};\n  such as {example}"
             );
