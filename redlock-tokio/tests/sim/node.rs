@@ -134,16 +134,25 @@ impl SimulatedSession {
     }
 }
 
-impl Session for SimulatedSession {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        let reply = self.connection.ask(Request::Execute(batch.to_vec()));
+/// Waits for an answer of this kind, or for why there is none.
+macro_rules! answer {
+    ($reply:expr, $kind:ident) => {{
+        let reply = $reply;
         async {
             match reply.await? {
-                Response::Executed(answers) => Ok(answers),
+                Response::$kind(answer) => Ok(answer),
+                Response::Refused(error) => Err(error),
                 other => Err(unexpected(&other)),
             }
         }
         .boxed()
+    }};
+}
+
+impl Session for SimulatedSession {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        let reply = self.connection.ask(Request::Execute(batch.to_vec()));
+        answer!(reply, Executed)
     }
 
     fn server(&self) -> Server {
@@ -175,14 +184,7 @@ impl Session for SimulatedSession {
 
     fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
         let reply = self.connection.ask(Request::LookUp(key.clone()));
-        async {
-            match reply.await? {
-                Response::Found(state) => Ok(state),
-                Response::Refused(error) => Err(error),
-                other => Err(unexpected(&other)),
-            }
-        }
-        .boxed()
+        answer!(reply, Found)
     }
 
     fn line(
@@ -190,14 +192,7 @@ impl Session for SimulatedSession {
         requests: &[LineRequest],
     ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
         let reply = self.connection.ask(Request::Line(requests.to_vec()));
-        async {
-            match reply.await? {
-                Response::InLine(answers) => Ok(answers),
-                Response::Refused(error) => Err(error),
-                other => Err(unexpected(&other)),
-            }
-        }
-        .boxed()
+        answer!(reply, InLine)
     }
 
     fn watch(&mut self, freed: FreedNotifier) -> bool {
