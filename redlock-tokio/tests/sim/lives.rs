@@ -97,27 +97,21 @@ impl World {
     }
 
     /// Ends a process that has shut down, and boots it again later. Nothing of it may be left.
-    pub(crate) fn leave(&mut self, index: usize, life: u32) {
-        let Some(process) = &self.processes[index] else {
+    pub(crate) fn leave(&mut self, process: usize, life: u32) {
+        let Some(it) = &self.processes[process] else {
             return;
         };
-        if process.host.life != life || self.stage == Stage::End {
+        if it.host.life != life || self.stage == Stage::End {
             return;
         }
-        if process.stands_still {
-            return self.push(
-                TICK,
-                Event::Leave {
-                    process: index,
-                    life,
-                },
-            );
+        if it.stands_still {
+            return self.push(TICK, Event::Leave { process, life });
         }
-        self.look_for_remains(index);
+        self.look_for_remains(process);
         self.network.lock().seen.note(Seen::BootedAgain);
-        self.end_process(index);
+        self.end_process(process);
         let length = self.rng.around(self.max_ttl() / 2);
-        self.push(length, Event::Reboot { process: index });
+        self.push(length, Event::Reboot { process });
     }
 
     /// Looks for tasks and connections of a process that has shut down.

@@ -67,24 +67,18 @@ impl World {
     }
 
     /// Lets a process stand still. Returns whether it went before.
-    fn pause(&mut self, index: usize, length: u64) -> bool {
-        let Some(process) = &mut self.processes[index] else {
+    fn pause(&mut self, process: usize, length: u64) -> bool {
+        let Some(it) = &mut self.processes[process] else {
             return false;
         };
-        if process.stands_still {
+        if it.stands_still {
             return false;
         }
-        process.stands_still = true;
+        it.stands_still = true;
         let at = self.network.lock().at();
-        self.records.registry.stop(&process.host, at);
-        let life = process.host.life;
-        self.push(
-            length,
-            Event::Resume {
-                process: index,
-                life,
-            },
-        );
+        self.records.registry.stop(&it.host, at);
+        let life = it.host.life;
+        self.push(length, Event::Resume { process, life });
         true
     }
 

@@ -4,6 +4,7 @@ use crate::{
     clock::{MILLI, SECOND},
     configuration::Restarts,
     events::Event,
+    network::Network,
     seen::Seen,
     server::{Disk, Outage, Refusal, Withheld},
     world::World,
@@ -150,30 +151,30 @@ impl World {
     pub(super) fn refuse(&mut self) {
         let refusal = Refusal::draw(&mut self.rng);
         let length = self.rng.around(self.max_ttl() / 2) + MILLI;
-        for server in self.some_or_all() {
-            let mut network = self.network.lock();
-            if network.servers[server].outage.is_some() {
-                continue;
-            }
+        self.spoil(length, |network, server| {
             network.servers[server].refuse_commands(refusal);
-            drop(network);
-            self.push(length, Event::Recover { server });
-        }
+        });
     }
 
     /// Lets a server, or all of them, not say what they are.
     pub(super) fn withhold(&mut self) {
         let what = Withheld::draw(&mut self.rng);
         let length = self.rng.around(self.max_ttl()) + MILLI;
-        for server in self.some_or_all() {
-            let mut network = self.network.lock();
-            if network.servers[server].outage.is_some() {
-                continue;
-            }
+        self.spoil(length, |network, server| {
             network.servers[server].withhold(Some(what));
             network.seen.note(Seen::Reticence);
-            drop(network);
-            self.push(length, Event::Recover { server });
+        });
+    }
+
+    /// Does this to a server that is up, or to all of them, until they recover after this time.
+    fn spoil(&mut self, length: u64, spoil: impl Fn(&mut Network, usize)) {
+        for server in self.some_or_all() {
+            let mut network = self.network.lock();
+            if network.servers[server].outage.is_none() {
+                spoil(&mut network, server);
+                drop(network);
+                self.push(length, Event::Recover { server });
+            }
         }
     }
 

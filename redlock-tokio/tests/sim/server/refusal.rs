@@ -31,20 +31,21 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    const ALL: [Self; 9] = [
-        Self::Oom,
-        Self::Busy,
-        Self::Loading,
-        Self::NoPerm,
-        Self::ReadOnly,
-        Self::MisConf,
-        Self::NoAuth,
-        Self::MasterDown,
-        Self::NoReplicas,
+    /// In the order of their declaration, with the words of the server.
+    const ALL: [(Self, &'static str, Seen); 9] = [
+        (Self::Oom, "OOM", Seen::RefusedOom),
+        (Self::Busy, "BUSY", Seen::RefusedBusy),
+        (Self::Loading, "LOADING", Seen::RefusedLoading),
+        (Self::NoPerm, "NOPERM", Seen::RefusedNoPerm),
+        (Self::ReadOnly, "READONLY", Seen::RefusedReadOnly),
+        (Self::MisConf, "MISCONF", Seen::RefusedMisConf),
+        (Self::NoAuth, "NOAUTH", Seen::RefusedNoAuth),
+        (Self::MasterDown, "MASTERDOWN", Seen::RefusedMasterDown),
+        (Self::NoReplicas, "NOREPLICAS", Seen::RefusedNoReplicas),
     ];
 
     pub(crate) fn draw(rng: &mut Rng) -> Self {
-        rng.pick(&Self::ALL)
+        rng.pick(&Self::ALL).0
     }
 
     /// Returns the answer to a command, if the server refuses it.
@@ -93,17 +94,7 @@ impl Refusal {
     }
 
     pub(crate) fn seen_as(self) -> Seen {
-        match self {
-            Self::Oom => Seen::RefusedOom,
-            Self::Busy => Seen::RefusedBusy,
-            Self::Loading => Seen::RefusedLoading,
-            Self::NoPerm => Seen::RefusedNoPerm,
-            Self::ReadOnly => Seen::RefusedReadOnly,
-            Self::MisConf => Seen::RefusedMisConf,
-            Self::NoAuth => Seen::RefusedNoAuth,
-            Self::MasterDown => Seen::RefusedMasterDown,
-            Self::NoReplicas => Seen::RefusedNoReplicas,
-        }
+        Self::ALL[self as usize].2
     }
 
     fn is_of_reads(self) -> bool {
@@ -114,17 +105,6 @@ impl Refusal {
     }
 
     fn error(self) -> NodeError {
-        let code = match self {
-            Self::Oom => "OOM",
-            Self::Busy => "BUSY",
-            Self::Loading => "LOADING",
-            Self::NoPerm => "NOPERM",
-            Self::ReadOnly => "READONLY",
-            Self::MisConf => "MISCONF",
-            Self::NoAuth => "NOAUTH",
-            Self::MasterDown => "MASTERDOWN",
-            Self::NoReplicas => "NOREPLICAS",
-        };
-        refused(code, "for a while")
+        refused(Self::ALL[self as usize].1, "for a while")
     }
 }
