@@ -35,6 +35,11 @@ pub(crate) enum Kind {
 }
 
 impl Violation {
+    /// Returns a violation of this kind for each text.
+    pub(crate) fn all(kind: Kind, texts: Vec<String>) -> impl Iterator<Item = Self> {
+        texts.into_iter().map(move |it| Self::new(kind, it))
+    }
+
     pub(crate) fn new(kind: Kind, text: impl Into<String>) -> Self {
         let text = text.into();
         Self { kind, text }

@@ -76,8 +76,7 @@ impl Outcome {
     /// The outcome of a run that ended in a panic of the simulator itself.
     pub(crate) fn of_panic() -> Self {
         let mut violations = vec![Violation::new(Kind::Panic, "the simulator panicked")];
-        let panics = panics::take().into_iter();
-        violations.extend(panics.map(|it| Violation::new(Kind::Panic, it)));
+        violations.extend(Violation::all(Kind::Panic, panics::take()));
         Self {
             hash: 0,
             events: 0,
@@ -247,9 +246,8 @@ impl World {
             ..
         } = &self.records;
         registry.look(at);
-        let limits = services.check_limits().into_iter();
-        self.failures
-            .extend(limits.map(|it| Violation::new(Kind::Limit, it)));
+        let limits = services.check_limits();
+        self.failures.extend(Violation::all(Kind::Limit, limits));
         self.looks += 1;
         if self.looks.is_multiple_of(RARELY) {
             // A layer may keep a lock for a ttl after its call.
@@ -258,9 +256,7 @@ impl World {
                 is_quiet: quiet.since(at),
             };
             let sizes = services.check_sizes(registry, requests, moment);
-            let sizes = sizes.into_iter();
-            self.failures
-                .extend(sizes.map(|it| Violation::new(Kind::Remains, it)));
+            self.failures.extend(Violation::all(Kind::Remains, sizes));
         }
         self.note_departures();
     }
@@ -401,10 +397,8 @@ impl World {
         self.records.registry.clear();
         self.look_for_leaks();
         self.failures.extend(self.records.registry.violations());
-        let panics = panics::take();
-        let panics = panics.into_iter();
         self.failures
-            .extend(panics.map(|it| Violation::new(Kind::Panic, it)));
+            .extend(Violation::all(Kind::Panic, panics::take()));
         let mut network = self.network.lock();
         self.failures.append(&mut network.releases.violations);
         let at = network.at();

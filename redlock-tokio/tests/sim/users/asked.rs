@@ -78,9 +78,7 @@ impl Asked {
             LockError::Contended(attempts) if attempts.count == 0 => {
                 let reach = environment.max_ttl();
                 let since = ticket.since().saturating_sub(reach);
-                let registry = &environment.records.registry;
-                ticket.has_rival_in_process(reach)
-                    || registry.stood_still_since(&environment.host, since)
+                ticket.has_rival_in_process(reach) || environment.stood_still_since(since)
             }
             // A key outlives its holder by a ttl, and a request that is under way by less than that.
             // A later attempt may find the key of an earlier one, if the release is late. A yes may become a no.
@@ -104,11 +102,8 @@ impl Asked {
                     _ => service.house.max_waiters_total,
                 };
                 // This one is among them.
-                let alive = environment
-                    .records
-                    .requests
-                    .alive(service.id, ticket.since())
-                    .requests;
+                let requests = &environment.records.requests;
+                let alive = requests.alive(service.id, ticket.since()).requests;
                 waiting >= limit && *waiting < alive && *limit == expected
             }
             _ => false,
@@ -126,11 +121,8 @@ impl Asked {
         let environment = &self.environment;
         let since = closed_at.max(self.ticket.since());
         let is_late = environment.now() > since + PROMPT;
-        let stood_still = environment
-            .records
-            .registry
-            .stood_still_since(&environment.host, since);
-        (is_late && !stood_still).then_some("the request did not end when the shutdown began")
+        (is_late && !environment.stood_still_since(since))
+            .then_some("the request did not end when the shutdown began")
     }
 
     fn judge_attempts(&self, attempts: &Attempts) {
@@ -149,8 +141,7 @@ impl Asked {
                 terms.max_attempts
             ));
         }
-        let registry = &environment.records.registry;
-        let stood_still = registry.stood_still_since(&environment.host, self.ticket.since());
+        let stood_still = environment.stood_still_since(self.ticket.since());
         let limit = terms.wait.saturating_add(self.last_attempt() + FULL_BATCH);
         if attempts.waited > limit && !stood_still {
             environment.fail(format_args!(

@@ -83,6 +83,11 @@ impl Environment {
         self.scale.max_ttl.as_nanos() as u64
     }
 
+    /// Returns whether the process stood still after this time.
+    pub(crate) fn stood_still_since(&self, since: u64) -> bool {
+        self.records.registry.stood_still_since(&self.host, since)
+    }
+
     pub(crate) fn note(&self, what: Seen) {
         self.network.lock().seen.note(what);
     }

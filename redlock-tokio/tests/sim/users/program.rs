@@ -132,10 +132,9 @@ async fn shut_down_early(environment: &Environment, service: &Service, rng: &mut
     let report = if rng.bool() {
         let limit = around(rng, environment.scale.max_ttl / 4);
         let report = redlock.shutdown_within(limit).await;
-        let registry = &environment.records.registry;
         let passed = environment.now() - since;
         let is_late = passed > limit.as_nanos() as u64 * 101 / 100 + SLACK;
-        if is_late && !registry.stood_still_since(&environment.host, since) {
+        if is_late && !environment.stood_still_since(since) {
             environment.fail(format_args!("a shutdown within {limit:?} took {passed} ns"));
         }
         report
@@ -177,12 +176,11 @@ async fn shut_down_promptly(
     service: &Service,
     may_release_more: bool,
 ) -> ShutdownReport {
-    let registry = &environment.records.registry;
     let since = environment.now();
     let report = service.redlock.shutdown().await;
     let passed = environment.now() - since;
     let is_late = passed > environment.max_ttl() + PROMPT && !may_release_more;
-    if is_late && !registry.stood_still_since(&environment.host, since) {
+    if is_late && !environment.stood_still_since(since) {
         environment.fail(format_args!("the last shutdown took {passed} ns"));
     }
     report

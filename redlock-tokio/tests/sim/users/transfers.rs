@@ -140,8 +140,7 @@ impl User {
         };
         environment.note(seen);
         environment.tell((self.id, "adopts", format!("{seen:?}"), sent.tries));
-        let registry = &environment.records.registry;
-        if !is_possible && !registry.stood_still_since(host, sent.at) {
+        if !is_possible && !environment.stood_still_since(sent.at) {
             environment.fail(format_args!(
                 "nothing implies this of an adoption: {outcome:?}, after {} others",
                 sent.adoptions

@@ -317,11 +317,8 @@ impl User {
 
     fn note_served(&self, kind: Keys) {
         let environment = &self.environment;
-        let is_first = environment
-            .records
-            .quiet
-            .serve(self.id, kind, environment.now());
-        if is_first {
+        let quiet = &environment.records.quiet;
+        if quiet.serve(self.id, kind, environment.now()) {
             environment.note(Seen::ServedAfterFaults);
         }
     }

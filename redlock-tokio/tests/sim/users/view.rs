@@ -438,11 +438,7 @@ impl View {
         let Some(token) = self.hold.fencing_token() else {
             return;
         };
-        let write = self
-            .environment
-            .records
-            .registry
-            .write(self.id, &key, token);
+        let write = self.registry().write(self.id, &key, token);
         self.environment.tell(("writes", self.id, write));
         self.environment.note(match write {
             Write::Taken => Seen::FencedWrite,
@@ -500,8 +496,7 @@ impl View {
     }
 
     fn stood_still(&self) -> bool {
-        let registry = &self.environment.records.registry;
-        registry.stood_still_since(&self.environment.host, self.since)
+        self.environment.stood_still_since(self.since)
     }
 
     /// Returns for how long the lock is held at the most, by the clock of the process.
