@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::process::{Bed, Pid, code, end_of, is_in_any_command, text, wait_for};
+use crate::process::{Bed, Pid, end_of, is_in_any_command, text, wait_for};
 
 /// A command that ends when it is told to.
 const OBEYS: &str = "echo $$ > pid; exec sleep 60";
@@ -29,8 +29,7 @@ fn the_command_of_a_killed_program_ends_before_others_have_the_lock() {
         program.wait().unwrap();
         let killed = Instant::now();
         // `date` is taken under the lock.
-        let next = bed.run("", "true").output().unwrap();
-        assert_eq!(code(&next), 0, "{}", text(&next.stderr));
+        bed.get_lock();
         assert!(!command.runs(), "it ran on beside the next one");
         let ended = killed.elapsed();
         assert!(ended < Duration::from_secs(10), "{ended:?}");
@@ -65,8 +64,7 @@ fn the_command_of_a_stopped_program_ends_before_others_have_the_lock() {
     let mut program = bed.run("--ttl 2s --grace 500ms", DEFIES).spawn().unwrap();
     let command = bed.pid("pid");
     Pid::of(&program).signal("STOP");
-    let next = bed.run("", "true").output().unwrap();
-    assert_eq!(code(&next), 0, "{}", text(&next.stderr));
+    bed.get_lock();
     assert!(!command.runs(), "it ran on beside the next one");
     Pid::of(&program).signal("CONT");
     assert_eq!(program.wait().unwrap().code(), Some(76));
@@ -78,7 +76,7 @@ fn a_killed_command_frees_the_lock_at_once() {
     let mut program = bed.run("", OBEYS).spawn().unwrap();
     bed.pid("pid").signal("KILL");
     assert_eq!(program.wait().unwrap().code(), Some(137));
-    assert_eq!(code(&bed.redlock("run -n k -- true").output().unwrap()), 0);
+    assert_eq!(bed.code_of("run -n k -- true"), 0);
 }
 
 #[test]
@@ -161,10 +159,7 @@ fn a_leader_that_is_killed_is_replaced_and_never_works_beside_the_next() {
     assert!(!worker.runs(), "it worked on beside the next one");
     // The leadership is taken away, and won again.
     fs::remove_file(bed.path("second")).unwrap();
-    assert_eq!(
-        code(&bed.redlock("unlock leader --yes").output().unwrap()),
-        0
-    );
+    assert_eq!(bed.code_of("unlock leader --yes"), 0);
     assert!(bed.pid("second") != next && !next.runs());
     let holder = Pid::of(&second);
     let children = holder.children();

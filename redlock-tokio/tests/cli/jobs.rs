@@ -3,14 +3,14 @@
 use std::{
     fs,
     io::{Read, Write},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     sync::{Arc, Mutex},
     thread,
 };
 
-use crate::process::{Bed, PROGRAM, Pid, code, end_of, text, variables, wait_for};
+use crate::process::{Bed, PROGRAM, Pid, code, end_of, text, wait_for};
 
-/// A shell on a terminal of its own, by `script` of util-linux, with a keyboard.
+/// A shell on a terminal of its own, with a keyboard.
 struct Shell {
     process: Child,
     shown: Arc<Mutex<String>>,
@@ -18,12 +18,7 @@ struct Shell {
 
 impl Shell {
     fn start(bed: &Bed) -> Self {
-        let mut command = Command::new("script");
-        let shell = "bash --norc --noprofile --noediting -i";
-        command.args(["--quiet", "--return", "--echo", "never", "--command", shell]);
-        command.arg("/dev/null").current_dir(bed.path("."));
-        command.env("REDLOCK_NODES", bed.servers.urls().join(","));
-        command.env("REDLOCK_DURABILITY", "fsync-always");
+        let mut command = bed.on_terminal("bash --norc --noprofile --noediting -i");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("apt-get install bsdutils");
         let mut output = process.stdout.take().unwrap();
@@ -120,8 +115,7 @@ fn a_job_that_stays_stopped_ends_with_its_lock() {
     let command = bed.pid("pid");
     shell.press("\x1a");
     shell.wait_for("Stopped");
-    let next = bed.run("", "true").output().unwrap();
-    assert_eq!(code(&next), 0, "{}", text(&next.stderr));
+    bed.get_lock();
     assert!(!command.runs());
     shell.line("fg");
     shell.line("echo code=$?");
@@ -170,11 +164,9 @@ fn ignored_signals_stay_ignored() {
         ("trap '' USR1; exec", "USR1"),
     ] {
         let inner = bed.run("", script);
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("{start} \"$@\""), "sh", PROGRAM]);
-        command.args(inner.get_args()).stdin(Stdio::null());
-        command.current_dir(bed.path(".")).stdout(Stdio::null());
-        command.envs(variables(&inner));
+        let shell = format!("{start} \"$@\"");
+        let mut command = bed.by(&["sh", "-c", &shell, "sh"], &inner);
+        command.stdout(Stdio::null());
         let mut program = command.spawn().unwrap();
         let command = bed.pid("pid");
         Pid::of(&program).guardian().signal(signal);
@@ -242,7 +234,7 @@ fn a_script_can_read_after_a_shell_under_the_lock_was_killed() {
     shell.line(&format!("sh -c '{inner}; read line; echo got $line'"));
     shell.line("echo > inner");
     bed.trace("inner");
-    assert_eq!(code(&bed.redlock("unlock k --yes").output().unwrap()), 0);
+    assert_eq!(bed.code_of("unlock k --yes"), 0);
     shell.wait_for("the lock was lost");
     shell.line("a word");
     shell.wait_for("got a word");

@@ -10,7 +10,7 @@ use std::{
 
 use nix::sys::signal::{Signal, kill};
 
-use crate::process::{Bed, PROGRAM, Pid, code, end_of, text, variables, wait_for};
+use crate::process::{Bed, PROGRAM, Pid, end_of, text, wait_for};
 
 /// A command that writes its id, and does not end when it is told to.
 fn defies(name: &str) -> String {
@@ -34,8 +34,7 @@ fn no_descendant_goes_on_beside_the_next_holder() {
         let mut program = bed.run("--ttl 10s --grace 500ms", &script).spawn().unwrap();
         let commands = names.map(|it| bed.pid(it));
         Pid::of(&program).signal(signal);
-        let next = bed.run("", "true").output().unwrap();
-        assert_eq!(code(&next), 0, "{}", text(&next.stderr));
+        bed.get_lock();
         let left: Vec<_> = commands.iter().filter(|it| it.runs()).collect();
         assert!(left.is_empty(), "{signal}: {left:?} of {commands:?}");
         if signal == "STOP" {
@@ -43,9 +42,9 @@ fn no_descendant_goes_on_beside_the_next_holder() {
             assert_eq!(end_of(&mut program), Some(76));
         }
         program.wait().unwrap();
-        names
-            .iter()
-            .for_each(|it| fs::remove_file(bed.path(it)).unwrap());
+        for name in names {
+            fs::remove_file(bed.path(name)).unwrap();
+        }
     }
 }
 
@@ -66,13 +65,8 @@ fn what_the_command_leaves_in_its_session_ends_with_it_and_a_daemon_does_not() {
 fn a_child_of_the_shell_that_became_the_program_goes_on() {
     let bed = Bed::new();
     let inner = bed.run("--grace 200ms", "echo > begun; exec sleep 60");
-    let mut command = Command::new("sh");
     let shell = "sleep 60 & echo $! > other; exec \"$@\"";
-    command
-        .args(["-c", shell, "sh", PROGRAM])
-        .args(inner.get_args());
-    command.current_dir(bed.path(".")).stdin(Stdio::null());
-    command.envs(variables(&inner));
+    let mut command = bed.by(&["sh", "-c", shell, "sh"], &inner);
     for is_killed in [true, false] {
         let mut program = command.spawn().unwrap();
         bed.trace("begun");
@@ -80,8 +74,7 @@ fn a_child_of_the_shell_that_became_the_program_goes_on() {
         if is_killed {
             Pid::of(&program).guardian().signal("KILL");
         } else {
-            let unlock = bed.redlock("unlock k --yes").output().unwrap();
-            assert_eq!(code(&unlock), 0);
+            assert_eq!(bed.code_of("unlock k --yes"), 0);
         }
         assert_eq!(end_of(&mut program), Some(76));
         assert!(other.runs(), "guardian killed: {is_killed}");
@@ -108,8 +101,7 @@ fn the_program_ends_the_command_itself_if_the_guardian_is_stopped() {
                 }
             });
             if is_taken_away {
-                let unlock = bed.redlock("unlock k --yes").output().unwrap();
-                assert_eq!(code(&unlock), 0);
+                assert_eq!(bed.code_of("unlock k --yes"), 0);
             } else {
                 bed.servers.get(0).freeze();
                 bed.servers.get(1).freeze();
@@ -177,15 +169,11 @@ fn process_1_of_a_container_reaps_zombies_which_keep_no_lock() {
         "(sleep 0.2 & echo $! > early); (sleep 60 & echo $! > late); sleep 1; echo $$ > pid";
     let inner = bed.run("--max-ttl 60s --ttl 60s --grace 29s", script);
     let is_root = nix::unistd::Uid::effective().is_root();
-    let mut command = Command::new(if is_root { "unshare" } else { "sudo" });
-    if !is_root {
-        command.args(["--non-interactive", "--preserve-env", "unshare"]);
-    }
-    command.args(["--pid", "--fork", "--mount-proc", PROGRAM]);
-    command.args(inner.get_args()).stdin(Stdio::null());
-    command.current_dir(bed.path("."));
-    command.envs(variables(&inner));
-    let mut program = command.spawn().unwrap();
+    let sudo = ["sudo", "--non-interactive", "--preserve-env"];
+    let container = ["unshare", "--pid", "--fork", "--mount-proc"];
+    let rights = if is_root { &[][..] } else { &sudo };
+    let starter = [rights, &container].concat();
+    let mut program = bed.by(&starter, &inner).spawn().unwrap();
     let ended = wait_for("the end of process 1", || program.try_wait().unwrap());
     assert_eq!(ended.code(), Some(0));
 }

@@ -2,29 +2,13 @@
 
 use std::{
     fs::OpenOptions,
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    io::{BufRead, BufReader},
     process::{Output, Stdio},
 };
 
 use serde_json::Value;
 
 use crate::process::{Bed, code, program, text, wait_for};
-
-impl Bed {
-    fn output(&self, arguments: &str) -> Output {
-        self.redlock(arguments).output().unwrap()
-    }
-
-    /// Has each server carry out a command.
-    pub(crate) fn command(&self, command: &str) {
-        for url in self.servers.urls() {
-            let mut server = TcpStream::connect(url.trim_start_matches("redis://")).unwrap();
-            write!(server, "{command}\r\n").unwrap();
-            server.read_exact(&mut [0; 4]).unwrap();
-        }
-    }
-}
 
 fn value(output: &Output) -> Value {
     let both = [&output.stdout[..], &output.stderr].concat();
@@ -92,25 +76,19 @@ fn what_is_not_a_lock_is_deleted_only_if_its_value_is_named() {
         );
         let value = value(&bed.output(&format!("unlock {key} --yes --json")));
         assert_eq!(value["error"], "not_a_lock");
-        assert_eq!(code(&bed.output(&format!("run -n {key} -- true"))), 75);
+        assert_eq!(bed.code_of(&format!("run -n {key} -- true")), 75);
     }
-    assert_eq!(code(&bed.output("unlock word --yes --holder theirs")), 0);
-    assert_eq!(code(&bed.output("run -n word -- true")), 0);
+    assert_eq!(bed.code_of("unlock word --yes --holder theirs"), 0);
+    assert_eq!(bed.code_of("run -n word -- true"), 0);
 }
 
 #[test]
 fn a_word_without_an_end_on_one_node_stays_when_the_lock_is_freed() {
     let bed = Bed::new();
     bed.servers.get(2).kill();
-    assert_eq!(
-        code(&bed.output("--label web-3 run --keep-for 9s k -- true")),
-        0
-    );
+    assert_eq!(bed.code_of("--label web-3 run --keep-for 9s k -- true"), 0);
     bed.servers.get(2).restart().unwrap();
-    let url = &bed.servers.urls()[2];
-    let mut server = TcpStream::connect(url.trim_start_matches("redis://")).unwrap();
-    server.write_all(b"SET k theirs\r\n").unwrap();
-    server.read_exact(&mut [0; 5]).unwrap();
+    bed.command_at(2, "SET k theirs");
     let output = bed.output("unlock k --yes");
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let inspection = value(&bed.output("inspect k --json"));
@@ -121,7 +99,7 @@ fn a_word_without_an_end_on_one_node_stays_when_the_lock_is_freed() {
 #[test]
 fn a_lock_that_restarted_nodes_may_have_forgotten_is_not_called_free() {
     let bed = Bed::new();
-    assert_eq!(code(&bed.output("run --keep-for 9s k -- true")), 0);
+    assert_eq!(bed.code_of("run --keep-for 9s k -- true"), 0);
     for restarted in 0..2 {
         bed.servers.get(restarted).kill();
         bed.servers.get(restarted).restart().unwrap();
@@ -158,10 +136,7 @@ fn a_look_shows_the_database_and_how_many_permits_are_taken() {
             );
         }
     }
-    assert_eq!(
-        code(&bed.output("run --permits 1 --keep-for 9s jobs -- true")),
-        0
-    );
+    assert_eq!(bed.code_of("run --permits 1 --keep-for 9s jobs -- true"), 0);
     let shown = text(&bed.output("inspect jobs").stdout);
     assert!(shown.starts_with("jobs: 1 permit is taken\n"), "{shown}");
     assert_eq!(

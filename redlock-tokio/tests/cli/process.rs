@@ -4,6 +4,8 @@ use std::{
     env,
     ffi::OsStr,
     fs,
+    io::{Read, Write},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::{Arc, Once, atomic::AtomicBool},
@@ -49,6 +51,56 @@ impl Bed {
         command
     }
 
+    /// Runs the program to its end.
+    pub(crate) fn output(&self, arguments: &str) -> Output {
+        self.redlock(arguments).output().unwrap()
+    }
+
+    /// Runs the program to its end, and returns its code.
+    pub(crate) fn code_of(&self, arguments: &str) -> i32 {
+        code(&self.output(arguments))
+    }
+
+    /// Waits for the lock `k`, which must come.
+    pub(crate) fn get_lock(&self) {
+        let output = self.run("", "true").output().unwrap();
+        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    }
+
+    /// Returns a command that starts the program in another way: by these words in front of it.
+    pub(crate) fn by(&self, starter: &[&str], inner: &Command) -> Command {
+        let variables = inner.get_envs();
+        let variables = variables.filter_map(|(name, value)| Some((name, value?)));
+        let mut command = Command::new(starter[0]);
+        command.args(&starter[1..]).arg(PROGRAM);
+        command.args(inner.get_args()).envs(variables);
+        command.current_dir(&self.folder).stdin(Stdio::null());
+        command
+    }
+
+    /// Returns a line of the shell on a terminal of its own, by `script` of util-linux.
+    pub(crate) fn on_terminal(&self, line: &str) -> Command {
+        let mut command = Command::new("script");
+        command.args(["--quiet", "--return", "--echo", "never", "--command", line]);
+        command.arg("/dev/null").current_dir(&self.folder);
+        command.env("REDLOCK_NODES", self.servers.urls().join(","));
+        command.env("REDLOCK_DURABILITY", "fsync-always");
+        command
+    }
+
+    /// Has each server carry out a command.
+    pub(crate) fn command(&self, command: &str) {
+        (0..3).for_each(|server| self.command_at(server, command));
+    }
+
+    /// Has this server carry out a command.
+    pub(crate) fn command_at(&self, server: usize, command: &str) {
+        let url = &self.servers.urls()[server];
+        let mut server = TcpStream::connect(url.trim_start_matches("redis://")).unwrap();
+        write!(server, "{command}\r\n").unwrap();
+        server.read_exact(&mut [0; 4]).unwrap();
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -88,12 +140,6 @@ pub(crate) fn program<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -
     command.args(["--node-timeout", "500ms"]).args(arguments);
     command.stdin(Stdio::null());
     command
-}
-
-/// Returns the variables that a command sets, for one that starts it in another way.
-pub(crate) fn variables(command: &Command) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-    let all = command.get_envs();
-    all.filter_map(|(name, value)| Some((name, value?)))
 }
 
 fn written(path: &Path) -> Option<String> {

@@ -1,13 +1,7 @@
 //! For scripts: exit codes, the environment, signals, JSON.
 
 use std::{
-    cell::RefCell,
-    collections::BTreeSet,
-    fs,
-    io::{Read, Write},
-    net::TcpStream,
-    os::unix::process::ExitStatusExt,
-    process::Stdio,
+    cell::RefCell, collections::BTreeSet, fs, os::unix::process::ExitStatusExt, process::Stdio,
 };
 
 use serde_json::Value;
@@ -74,12 +68,7 @@ fn each_exit_code_of_the_page_is_seen_and_no_other() {
     expect("9", bed.run("-n -E 9", "true"));
     expect("0", bed.redlock("unlock k --yes"));
     let mut full = program(["man"]);
-    full.stdout(
-        fs::OpenOptions::new()
-            .write(true)
-            .open("/dev/full")
-            .unwrap(),
-    );
+    full.stdout(fs::File::options().write(true).open("/dev/full").unwrap());
     expect("70", full);
     bed.command("SET word theirs");
     expect("65", bed.redlock("unlock word --yes"));
@@ -156,11 +145,8 @@ fn the_nodes_come_from_options_variables_and_files() {
     let bed = Bed::new();
     let urls = bed.servers.urls();
     let file = bed.path("nodes");
-    fs::write(
-        &file,
-        format!("# ours\n{}\n{}\n\n{}\n", urls[0], urls[1], urls[2]),
-    )
-    .unwrap();
+    let text_of_file = format!("# ours\n{}\n{}\n\n{}\n", urls[0], urls[1], urls[2]);
+    fs::write(&file, text_of_file).unwrap();
     let list = urls.join(",");
     let from = |arguments: &[&str], variable: Option<(&str, &str)>| {
         let mut command = program(arguments.iter().chain(&["nodes", "--json"]));
@@ -174,10 +160,8 @@ fn the_nodes_come_from_options_variables_and_files() {
     assert_eq!(from(&[], Some(("REDLOCK_NODES", &list))), 3);
     assert_eq!(from(&["--nodes-file", path], None), 3);
     assert_eq!(from(&[], Some(("REDLOCK_NODES_FILE", path))), 3);
-    let missing = program(["--nodes-file", "/no/such/file", "nodes"])
-        .output()
-        .unwrap();
-    assert_eq!(code(&missing), 64);
+    let mut missing = program(["--nodes-file", "/no/such/file", "nodes"]);
+    assert_eq!(code(&missing.output().unwrap()), 64);
     let mut two = program(["--nodes-file", path, "nodes"]);
     let two = two.env("REDLOCK_NODES", &list).output().unwrap();
     assert_eq!(code(&two), 64, "it would be a guess which is meant");
@@ -193,17 +177,13 @@ fn scripts_get_json() {
     let bed = Bed::new();
     let json = |arguments: &str| -> Vec<Value> {
         let mut command = bed.redlock(arguments);
-        let output = command
-            .arg("--json")
-            .env("REDLOCK_LABEL", "web-3")
-            .output()
-            .unwrap();
-        let both = [output.stdout, output.stderr].concat();
-        let lines = text(&both);
-        lines
+        let command = command.arg("--json").env("REDLOCK_LABEL", "web-3");
+        let output = command.output().unwrap();
+        let lines = text(&[output.stdout, output.stderr].concat());
+        let values = lines
             .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+            .map(|line| serde_json::from_str(line).unwrap());
+        values.collect()
     };
     let nodes = json("nodes");
     assert_eq!(nodes.len(), 3);
@@ -219,7 +199,7 @@ fn scripts_get_json() {
     assert_eq!(inspection["holders"][0]["label"], "web-3");
     assert_eq!(inspection["holders"][0]["token"], token);
     assert_eq!(inspection["nodes"].as_array().unwrap().len(), 3);
-    let refused = bed.redlock("--json run -n k -- true").output().unwrap();
+    let refused = bed.output("--json run -n k -- true");
     let refused: Value = serde_json::from_slice(&refused.stderr).unwrap();
     assert_eq!(refused["error"], "contended");
     let refused = json("unlock k --yes --holder other");
@@ -236,11 +216,8 @@ fn scripts_get_json() {
 fn a_lock_that_looks_free_may_have_a_prefix() {
     let bed = Bed::new();
     let hint = |arguments: &str| text(&bed.redlock(arguments).output().unwrap().stderr);
-    let taken = bed
-        .redlock("--prefix app: run --keep-for 5s k -- true")
-        .output()
-        .unwrap();
-    assert_eq!(code(&taken), 0);
+    let take = "--prefix app: run --keep-for 5s k -- true";
+    assert_eq!(bed.code_of(take), 0);
     assert!(hint("inspect k").contains("--prefix"));
     assert!(hint("unlock k --yes").contains("--prefix"));
     assert_eq!(hint("inspect app:k"), "");
@@ -250,13 +227,8 @@ fn a_lock_that_looks_free_may_have_a_prefix() {
 #[test]
 fn a_holder_of_another_program_is_named_as_it_is_shown() {
     let bed = Bed::new();
-    for url in bed.servers.urls() {
-        let mut server = TcpStream::connect(url.trim_start_matches("redis://")).unwrap();
-        server.write_all(b"SET k theirs PX 60000\r\n").unwrap();
-        server.read_exact(&mut [0; 5]).unwrap();
-    }
-    let mut unlock = bed.redlock("unlock k --yes --holder theirs");
-    assert_eq!(code(&unlock.output().unwrap()), 0);
+    bed.command("SET k theirs PX 60000");
+    assert_eq!(bed.code_of("unlock k --yes --holder theirs"), 0);
     assert_eq!(code(&bed.run("-n", "true").output().unwrap()), 0);
 }
 
@@ -268,12 +240,9 @@ fn a_watch_writes_a_line_for_each_holder() {
     let mut watch = watch.stdout(Stdio::from(output)).spawn().unwrap();
     let states = || -> Vec<String> {
         let lines = fs::read_to_string(bed.path("lines")).unwrap();
-        let lines = lines
-            .lines()
-            .filter_map(|it| serde_json::from_str::<Value>(it).ok());
-        lines
-            .map(|it| it["state"].as_str().unwrap().to_owned())
-            .collect()
+        let values = lines.lines().filter_map(|it| serde_json::from_str(it).ok());
+        let state = |it: Value| it["state"].as_str().unwrap().to_owned();
+        values.map(state).collect()
     };
     let wait_for = |expected: &[&str]| {
         wait_for("the next line", || {

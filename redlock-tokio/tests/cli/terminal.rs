@@ -1,40 +1,23 @@
-//! The program on a terminal, by `script` of util-linux.
+//! The program on a terminal.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use crate::process::{Bed, PROGRAM, Pid, text};
 
 /// Runs a line of the shell on a terminal of its own.
 fn on_terminal(bed: &Bed, line: &str) -> Output {
-    let mut command = Command::new("script");
     let line = line.replace("redlock", &format!("{PROGRAM} --node-timeout 500ms"));
-    command.args([
-        "--quiet",
-        "--return",
-        "--echo",
-        "never",
-        "--command",
-        &line,
-        "/dev/null",
-    ]);
-    command.env("REDLOCK_NODES", bed.servers.urls().join(","));
-    command
-        .env("REDLOCK_DURABILITY", "fsync-always")
-        .env("REDLOCK_LABEL", "web-3");
-    command
-        .env_remove("NO_COLOR")
-        .current_dir(bed.path("."))
-        .stdin(Stdio::null());
+    let mut command = bed.on_terminal(&line);
+    command.env("REDLOCK_LABEL", "web-3").env_remove("NO_COLOR");
+    command.stdin(Stdio::null());
     command.output().expect("apt-get install bsdutils")
 }
 
 #[test]
 fn a_wait_shows_who_has_the_lock_and_leaves_no_trace() {
     let bed = Bed::new();
-    let mut holder = bed
-        .run("--label job-1", "echo > held; exec sleep 60")
-        .spawn()
-        .unwrap();
+    let mut holder = bed.run("--label job-1", "echo > held; exec sleep 60");
+    let mut holder = holder.spawn().unwrap();
     bed.trace("held");
     let output = on_terminal(&bed, "redlock run --wait 2s k -- true");
     assert_eq!(output.status.code(), Some(75));
@@ -62,10 +45,8 @@ fn colours_are_for_terminals() {
     assert!(colored(on_terminal(&bed, "redlock nodes")));
     assert!(!colored(on_terminal(&bed, "NO_COLOR=1 redlock nodes")));
     assert!(!colored(on_terminal(&bed, "redlock nodes --json")));
-    assert!(!colored(bed.redlock("nodes").output().unwrap()));
-    assert!(colored(
-        bed.redlock("nodes --color always").output().unwrap()
-    ));
+    assert!(!colored(bed.output("nodes")));
+    assert!(colored(bed.output("nodes --color always")));
 }
 
 #[test]
