@@ -164,8 +164,6 @@ impl Host {
     }
 
     fn reading(&self) -> MutexGuard<'_, Reading> {
-        self.clock
-            .lock()
-            .expect("no code panics while it holds this lock")
+        self.clock.lock().expect("no code panics under this lock")
     }
 }

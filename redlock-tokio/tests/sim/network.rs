@@ -122,9 +122,7 @@ impl SharedNetwork {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Network> {
-        self.0
-            .lock()
-            .expect("no code panics while it holds this lock")
+        self.0.lock().expect("no code panics under this lock")
     }
 }
 

@@ -99,9 +99,6 @@ impl Quiet {
     }
 
     fn users(&self) -> MutexGuard<'_, Users> {
-        self.0
-            .users
-            .lock()
-            .expect("no code panics while it holds this lock")
+        self.0.users.lock().expect("no code panics under this lock")
     }
 }

@@ -377,9 +377,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.0
-            .lock()
-            .expect("no code panics while it holds this lock")
+        self.0.lock().expect("no code panics under this lock")
     }
 }
 

@@ -192,9 +192,7 @@ impl Requests {
     }
 
     fn lock(&self) -> MutexGuard<'_, Book> {
-        self.0
-            .lock()
-            .expect("no code panics while it holds this lock")
+        self.0.lock().expect("no code panics under this lock")
     }
 }
 

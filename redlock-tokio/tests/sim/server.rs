@@ -15,13 +15,18 @@ use std::{
     time::Duration,
 };
 
+use redlock_core::Ttl;
 use redlock_tokio::{
     FencingToken, Key, NodeError, Token,
     node::{Access, Answer, Command, Operation, Server as Described, Vote},
 };
 
 pub(crate) use self::{
-    faults::Disk, foreign::Found, identity::Withheld, owned::Owned, refusal::Refusal,
+    faults::Disk,
+    foreign::Found,
+    identity::{Withheld, age_of_marker},
+    owned::Owned,
+    refusal::Refusal,
 };
 use self::{
     identity::{Identity, UP_FOR},
@@ -122,6 +127,13 @@ impl Server {
             return self.execute_for_reader(at, from, command);
         }
         let now = self.millis(at);
+        let entry = |token, ttl: Ttl| Entry {
+            token,
+            expires_at: now + ttl.as_millis(),
+            set_by: Some(from.service),
+            set_at: at,
+            ttl,
+        };
         Ok(match command.operation() {
             Operation::Acquire { token, ttl, fence } => {
                 let is_repair = command.key_count() > 1;
@@ -132,15 +144,8 @@ impl Server {
                 if command.keys().any(is_taken) {
                     return Ok(Vote::Denied);
                 }
-                let entry = Entry {
-                    token,
-                    expires_at: now + ttl.as_millis(),
-                    set_by: Some(from.service),
-                    set_at: at,
-                    ttl,
-                };
                 for key in command.keys() {
-                    self.store.set(at, key, entry);
+                    self.store.set(at, key, entry(token, ttl));
                 }
                 fence.map_or(Vote::Granted, |fence| {
                     self.raise_counters(at, command, fence)
@@ -156,14 +161,7 @@ impl Server {
                 if !self.has(now, key, giver) {
                     return Ok(Vote::Denied);
                 }
-                let entry = Entry {
-                    token,
-                    expires_at: now + ttl.as_millis(),
-                    set_by: Some(from.service),
-                    set_at: at,
-                    ttl,
-                };
-                self.store.set(at, key, entry);
+                self.store.set(at, key, entry(token, ttl));
                 fence.map_or(Vote::Granted, |fence| {
                     self.raise_counters(at, command, fence)
                 })

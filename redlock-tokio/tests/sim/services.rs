@@ -99,9 +99,7 @@ impl Services {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.0
-            .lock()
-            .expect("no code panics while it holds this lock")
+        self.0.lock().expect("no code panics under this lock")
     }
 }
 

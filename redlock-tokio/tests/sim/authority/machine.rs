@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::AgeMarker;
 use redlock_tokio::{
     NodeError, Role,
     node::{Origin, Replication, ReplicationId, Server as Described},
@@ -18,7 +17,7 @@ use super::{
     owners::Owners,
     rule::Kind,
 };
-use crate::{message::refused, rng::Rng};
+use crate::{message::refused, rng::Rng, server::age_of_marker};
 
 /// The machines and the members of a world with authorities. Empty in the other worlds.
 #[derive(Default)]
@@ -218,11 +217,6 @@ impl Machine {
 
     /// Returns the age of a marker, which is written if there is none.
     pub(super) fn age(&mut self, now: u64, mark: Mark) -> Duration {
-        let written = *self.marks.entry(mark).or_insert(now);
-        // The clock may have been set back since.
-        let passed = now.saturating_sub(written);
-        let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
-        let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));
-        marker.map(AgeMarker::age).unwrap_or_default()
+        age_of_marker(*self.marks.entry(mark).or_insert(now), now)
     }
 }

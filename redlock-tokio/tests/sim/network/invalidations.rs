@@ -38,7 +38,7 @@ impl Network {
         }
     }
 
-    pub(super) fn invalidate(&mut self, at: u64, id: ConnectionId, word: &Word) {
+    pub(super) fn invalidate(&mut self, at: u64, connection: ConnectionId, word: &Word) {
         let weather = self.weather;
         if self.rng.chance(weather.invalidation_lost) {
             return self.seen.note(Seen::InvalidationLost);
@@ -55,27 +55,19 @@ impl Network {
             } else {
                 0
             };
-            let Some(at) = self.delivery(at, id) else {
+            let Some(at) = self.delivery(at, connection) else {
                 return;
             };
             let word = word.clone();
-            self.queue.push(
-                at + late,
-                Event::Invalidate {
-                    connection: id,
-                    word,
-                },
-            );
+            let event = Event::Invalidate { connection, word };
+            self.queue.push(at + late, event);
         }
     }
 
     /// Word that a key is gone reaches the process.
     pub(crate) fn deliver_invalidation(&mut self, id: ConnectionId, word: Word) {
-        let invalidations = self
-            .connections
-            .get(&id)
-            .and_then(|it| it.invalidations.as_ref());
-        if let Some(invalidations) = invalidations {
+        let connection = self.connections.get(&id);
+        if let Some(invalidations) = connection.and_then(|it| it.invalidations.as_ref()) {
             let _ = invalidations.send(word);
         }
     }

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// How badly connections behave. Chances are per million.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
     /// The mean of the delay in one direction, on a short way.
     pub(crate) delay: u64,
@@ -42,9 +42,10 @@ pub(crate) struct Weather {
 }
 
 /// How the delays of messages are distributed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tail {
     /// None takes more than four times the mean.
+    #[default]
     Short,
     /// One of a thousand takes hundreds of times as long as the others.
     Heavy,
@@ -86,26 +87,7 @@ impl Weather {
     pub(crate) fn calm() -> Self {
         Self {
             delay: MILLI,
-            tail: Tail::Short,
-            slow: 0,
-            very_late: 0,
-            reset_before: 0,
-            reset_after: 0,
-            connect_hangs: 0,
-            connect_refused: 0,
-            connect_slow: 0,
-            half_open: 0,
-            missing: 0,
-            surplus: 0,
-            rubbish: 0,
-            out_of_step: 0,
-            invalidation_lost: 0,
-            invalidation_late: 0,
-            invalidation_doubled: 0,
-            invalidation_invented: 0,
-            mark_lost: 0,
-            mark_late: 0,
-            mark_repeated: 0,
+            ..Self::default()
         }
     }
 

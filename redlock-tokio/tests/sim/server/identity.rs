@@ -139,17 +139,22 @@ impl Identity {
 
     /// Returns for how long the history exists by its marker, which is written if there is none.
     pub(crate) fn history_age(&mut self, millis: u64) -> Duration {
-        // The clock may have been set back since.
-        let passed = millis.saturating_sub(*self.marked_at.get_or_insert(millis));
-        let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
-        let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));
-        marker.map(AgeMarker::age).unwrap_or_default()
+        age_of_marker(*self.marked_at.get_or_insert(millis), millis)
     }
 
     fn name(&mut self) -> u32 {
         self.names += 1;
         self.names
     }
+}
+
+/// Returns the age that a marker tells which was written at this time.
+pub(crate) fn age_of_marker(written: u64, now: u64) -> Duration {
+    // The clock may have been set back since.
+    let passed = now.saturating_sub(written);
+    let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
+    let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));
+    marker.map(AgeMarker::age).unwrap_or_default()
 }
 
 /// Forty digits that tell this number from all others.

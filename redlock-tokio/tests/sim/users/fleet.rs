@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -22,21 +22,17 @@ pub(crate) struct Runs(Arc<Mutex<BTreeMap<u32, Duration>>>);
 impl Runs {
     /// Notes a run. Returns whether there was one before by a clock that was not too far ahead of this one.
     fn begin(&self, number: u32, ahead: Duration, tolerance: Duration) -> bool {
-        let mut runs = self
-            .0
-            .lock()
-            .expect("no code panics while it holds this lock");
-        let before = runs.insert(number, ahead);
+        let before = self.lock().insert(number, ahead);
         before.is_some_and(|before| before <= ahead + tolerance)
     }
 
     /// Forgets a run whose lock was lost, or whose clock was set meanwhile.
     fn forget(&self, number: u32) {
-        let mut runs = self
-            .0
-            .lock()
-            .expect("no code panics while it holds this lock");
-        runs.remove(&number);
+        self.lock().remove(&number);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Duration>> {
+        self.0.lock().expect("no code panics under this lock")
     }
 }
 

@@ -96,8 +96,6 @@ impl Outliving {
     }
 
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.0
-            .lock()
-            .expect("no code panics while it holds this lock")
+        self.0.lock().expect("no code panics under this lock")
     }
 }

@@ -30,9 +30,7 @@ struct Sent {
 
 impl Tickets {
     fn lock(&self) -> MutexGuard<'_, Vec<Sent>> {
-        self.0
-            .lock()
-            .expect("no code panics while it holds this lock")
+        self.0.lock().expect("no code panics under this lock")
     }
 
     fn send(&self, sent: Sent) {
