@@ -44,7 +44,7 @@ impl Crew {
                 ..order.clone()
             };
             let mut program = Command::new(env::current_exe()?);
-            program.args(order.arguments());
+            program.args(order.arguments()?);
             workers.push(Member::start(Source::Worker(number), program, inbox)?);
         }
         Ok(Self {

@@ -1,7 +1,9 @@
+use serde::{Deserialize, Serialize};
+
 use crate::{Result, settings::Breakage, topology::Topology};
 
 /// The task of a worker process, as arguments of its command line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) seed: u64,
     pub(crate) topology: Topology,
@@ -15,32 +17,13 @@ impl Order {
 
     /// Returns the order in these arguments, if they are those of a worker.
     pub(crate) fn parse(arguments: &[String]) -> Option<Result<Self>> {
-        let (flag, rest) = arguments.split_first()?;
-        (flag == Self::FLAG).then(|| Self::read(rest))
-    }
-
-    fn read(arguments: &[String]) -> Result<Self> {
-        let [seed, topology, breakage, store, nodes @ ..] = arguments else {
-            return Err("a worker needs a seed, a topology, a breakage, a store and nodes".into());
+        let [flag, order] = arguments else {
+            return None;
         };
-        Ok(Self {
-            seed: seed.parse()?,
-            topology: Topology::named(topology).ok_or("an unknown topology")?,
-            breakage: Breakage::named(breakage),
-            store: store.clone(),
-            nodes: nodes.to_vec(),
-        })
+        (flag == Self::FLAG).then(|| Ok(serde_json::from_str(order)?))
     }
 
-    pub(crate) fn arguments(&self) -> Vec<String> {
-        let breakage = self.breakage.map_or("none", Breakage::name);
-        let own = [
-            Self::FLAG.into(),
-            self.seed.to_string(),
-            self.topology.name().into(),
-            breakage.into(),
-            self.store.clone(),
-        ];
-        own.into_iter().chain(self.nodes.iter().cloned()).collect()
+    pub(crate) fn arguments(&self) -> Result<[String; 2]> {
+        Ok([Self::FLAG.into(), serde_json::to_string(self)?])
     }
 }

@@ -1,5 +1,7 @@
 use std::{env, fmt, sync::LazyLock, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Result, fault::Kind, topology::Topology};
 
 /// The settings in the environment.
@@ -14,7 +16,7 @@ pub(crate) struct Settings {
 }
 
 /// A deliberate breakage, which the run must find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Breakage {
     /// Workers enter the critical section without the lock. They make up fencing tokens and the news of losses.
     NoLock,
@@ -50,10 +52,6 @@ impl Breakage {
             Self::Deaf => "deaf",
             Self::Foreign => "foreign",
         }
-    }
-
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
     /// Returns whether the breakage can be tried over this topology.
@@ -107,20 +105,10 @@ impl Settings {
             _ => Ok(None),
         };
         let length = number(Self::LENGTH)?;
-        let breakage = match env::var("SOAK_BREAK") {
-            Ok(name) if !name.is_empty() => {
-                let known = Breakage::named(&name);
-                Some(known.ok_or_else(|| {
-                    format!(
-                        "SOAK_BREAK={name} is none of {:?}",
-                        Breakage::ALL.map(Breakage::name)
-                    )
-                })?)
-            }
-            _ if length.is_none() => Some(Breakage::NoLock),
-            _ => None,
-        };
-        let topology = topology()?;
+        let breakage = chosen("SOAK_BREAK", &Breakage::ALL, Breakage::name)?;
+        let breakage = breakage.or(length.is_none().then_some(Breakage::NoLock));
+        let topology = chosen("SOAK_TOPOLOGY", &Topology::ALL, Topology::name)?;
+        let topology = topology.unwrap_or(Topology::Masters);
         if let Some(breakage) = breakage.filter(|it| !it.is_for(topology)) {
             let (breakage, topology) = (breakage.name(), topology.name());
             return Err(format!("SOAK_BREAK={breakage} is not for {topology}").into());
@@ -158,14 +146,15 @@ impl Settings {
     }
 }
 
-fn topology() -> Result<Topology> {
-    match env::var("SOAK_TOPOLOGY") {
-        Ok(name) if !name.is_empty() => Topology::named(&name).ok_or_else(|| {
-            let all = Topology::ALL.map(Topology::name);
-            format!("SOAK_TOPOLOGY={name} is none of {all:?}").into()
-        }),
-        _ => Ok(Topology::Masters),
-    }
+/// Returns the one of these that a variable names, if it names any.
+fn chosen<T: Copy>(variable: &str, all: &[T], name: fn(T) -> &'static str) -> Result<Option<T>> {
+    let Some(text) = env::var(variable).ok().filter(|it| !it.is_empty()) else {
+        return Ok(None);
+    };
+    let named = all.iter().copied().find(|it| name(*it) == text);
+    let names = || all.iter().copied().map(name).collect::<Vec<_>>();
+    let unknown = || format!("{variable}={text} is none of {:?}", names());
+    Ok(Some(named.ok_or_else(unknown)?))
 }
 
 fn only(topology: Topology) -> Result<Option<Vec<Kind>>> {

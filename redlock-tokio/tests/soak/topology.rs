@@ -1,12 +1,14 @@
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::support::MS;
 
 /// The longest ttl of any lock, which is about the uptime that a node needs before it votes.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(2);
 
 /// What the locks are over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Topology {
     /// Five independent servers.
     Masters,
@@ -31,10 +33,6 @@ impl Topology {
             Self::Sentinel => "sentinel",
             Self::Cluster => "cluster",
         }
-    }
-
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
     /// Returns the ttls that tasks use.
