@@ -48,6 +48,12 @@ impl Scene {
         }
     }
 
+    /// Locks a key, which must succeed.
+    async fn lock(&self, key: &str) {
+        let guard = self.redlock.lock(key).await;
+        drop(guard.unwrap_or_else(|error| panic!("{}: {error}", self.name)));
+    }
+
     fn odd_answers(&self) -> usize {
         self.fakes.iter().map(Fake::odd_answers).sum()
     }
@@ -95,25 +101,18 @@ async fn a_minority_that_answers_rubbish_costs_nothing_and_recovers() {
         .iter()
         .map(|(name, acts)| Scene::with_timeout(name, 2, acts, LONG_TIMEOUT));
     let scenes = join_all(scenes).await;
-    for Scene {
-        name,
-        redlock,
-        fakes,
-    } in &scenes
-    {
+    for scene in &scenes {
+        let (name, fakes) = (&scene.name, &scene.fakes);
         let before = Instant::now();
         for number in 0..10 {
             let key = format!("k{number}");
-            let guard = redlock.try_lock(key).await;
+            let guard = scene.redlock.try_lock(key).await;
             let guard = guard.unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(guard.is_valid());
         }
         // No lock has waited for the two.
-        assert!(
-            before.elapsed() < LONG_TIMEOUT,
-            "{name}: {:?}",
-            before.elapsed()
-        );
+        let taken = before.elapsed();
+        assert!(taken < LONG_TIMEOUT, "{name}: {taken:?}");
         eventually(name, || fakes.iter().all(|it| it.odd_answers() > 0)).await;
     }
     for fake in scenes.iter().flat_map(|it| &it.fakes) {
@@ -123,18 +122,11 @@ async fn a_minority_that_answers_rubbish_costs_nothing_and_recovers() {
     nothing_panicked();
 }
 
-async fn used_again(
-    Scene {
-        name,
-        fakes,
-        redlock,
-    }: &Scene,
-) {
+async fn used_again(scene: &Scene) {
     let until = Instant::now() + Duration::from_secs(60);
-    while fakes.iter().any(|it| it.grants() == 0) {
-        assert!(Instant::now() < until, "{name}: not used again");
-        let guard = redlock.lock("again").await;
-        drop(guard.unwrap_or_else(|error| panic!("{name}: {error}")));
+    while scene.fakes.iter().any(|it| it.grants() == 0) {
+        assert!(Instant::now() < until, "{}: not used again", scene.name);
+        scene.lock("again").await;
         tokio::time::sleep(MS(10)).await;
     }
 }
@@ -145,15 +137,11 @@ async fn a_majority_that_answers_rubbish_gives_no_lock_and_an_error_in_time() {
     let scenes = cases.iter().map(|(name, acts)| Scene::new(name, 3, acts));
     let scenes = join_all(scenes).await;
     join_all(scenes.iter().map(async |scene| {
-        let Scene {
-            name,
-            redlock,
-            fakes,
-        } = scene;
+        let (name, fakes) = (&scene.name, &scene.fakes);
         // On a busy machine the connections may break before the first command.
         for _ in 0..20 {
             let before = Instant::now();
-            let outcome = redlock.lock("k").wait(WAIT).await;
+            let outcome = scene.redlock.lock("k").wait(WAIT).await;
             let taken = before.elapsed();
             let error = outcome.map(drop).expect_err(name);
             // The last attempt may begin at the end of the wait, and takes a node's timeout.
@@ -192,10 +180,8 @@ async fn rubbish_while_connecting_names_the_node_or_costs_nothing() {
     let cases = rubbish::all();
     let mut runs = Vec::new();
     for (name, acts) in &cases {
-        runs.push((
-            format!("{name}, at once"),
-            [0, 1].map(|_| Fake::at_once(acts)),
-        ));
+        let fakes = [0, 1].map(|_| Fake::at_once(acts));
+        runs.push((format!("{name}, at once"), fakes));
         for commands in CONNECTING {
             let fakes = [0, 1].map(|_| Fake::at(commands, acts));
             runs.push((format!("{name}, at {commands:?}"), fakes));
@@ -203,20 +189,12 @@ async fn rubbish_while_connecting_names_the_node_or_costs_nothing() {
     }
     // All at once would exceed the time that each client has to connect.
     for some in runs.chunks(64) {
-        join_all(
-            some.iter()
-                .map(async |(name, fakes)| connect_to(name, fakes).await),
-        )
-        .await;
+        join_all(some.iter().map(|(name, fakes)| connect_to(name, fakes))).await;
     }
     // On a busy machine some clients give up before the rubbish arrives.
     let tested = |(_, fakes): &&(String, [Fake; 2])| fakes.iter().any(|it| it.odd_answers() > 0);
-    let tested = runs.iter().filter(tested).count();
-    assert!(
-        tested > runs.len() * 3 / 4,
-        "{tested} of {} were tested",
-        runs.len()
-    );
+    let (tested, all) = (runs.iter().filter(tested).count(), runs.len());
+    assert!(tested > all * 3 / 4, "{tested} of {all} were tested");
     nothing_panicked();
 }
 
@@ -226,11 +204,8 @@ async fn connect_to(name: &str, fakes: &[Fake]) {
         .iter()
         .map(|it| format!("{}?protocol=resp3", it.url()));
     let built = among_five_at(urls).build().await;
-    assert!(
-        before.elapsed() < Duration::from_secs(5),
-        "{name}: {:?}",
-        before.elapsed()
-    );
+    let taken = before.elapsed();
+    assert!(taken < Duration::from_secs(5), "{name}: {taken:?}");
     match built {
         // The client takes the nodes for unavailable, or it does not need the answer.
         Ok(redlock) => {
@@ -260,21 +235,12 @@ async fn a_node_that_turns_odd_on_reconnection_costs_nothing_and_recovers() {
         }
     }
     join_all(scenes.iter().map(async |scene| {
-        let Scene {
-            name,
-            redlock,
-            fakes,
-        } = scene;
+        let Scene { name, fakes, .. } = scene;
         let is_tested = || fakes.iter().all(|it| it.odd_answers() > 0);
         let until = Instant::now() + Duration::from_secs(60);
         while !is_tested() {
             assert!(Instant::now() < until, "{name}: it was not tested");
-            drop(
-                redlock
-                    .lock("k")
-                    .await
-                    .unwrap_or_else(|error| panic!("{name}: {error}")),
-            );
+            scene.lock("k").await;
             tokio::time::sleep(MS(10)).await;
         }
         fakes.iter().for_each(Fake::turn_sane);
