@@ -84,11 +84,7 @@ impl History {
 
     /// The longest time in which nobody entered.
     pub(crate) fn longest_without_entry(&self) -> Duration {
-        let Range { start, end } = self.window;
-        let entered = self.holds.iter().map(|hold| hold.entered.clamp(start, end));
-        let times: Vec<_> = [start].into_iter().chain(entered).chain([end]).collect();
-        let gaps = times.windows(2).map(|pair| time(pair[0]..pair[1]));
-        gaps.max().unwrap_or_default()
+        self.longest_gap(&self.holds)
     }
 
     pub(crate) fn entries(&self) -> usize {
@@ -136,15 +132,8 @@ impl History {
 
     /// The longest time in which a process did not get in once, for the one to which that happened.
     pub(crate) fn longest_shut_out(&self) -> Duration {
-        let of_one = |tasks: &Vec<TaskHistory>| {
-            let Range { start, end } = self.window;
-            let entered = tasks.iter().flat_map(|task| &task.holds);
-            let mut entered: Vec<_> = entered.map(|hold| hold.entered.clamp(start, end)).collect();
-            entered.extend([start, end]);
-            entered.sort_unstable();
-            let gaps = entered.windows(2).map(|pair| time(pair[0]..pair[1]));
-            gaps.max().unwrap_or_default()
-        };
+        let of_one =
+            |tasks: &Vec<TaskHistory>| self.longest_gap(tasks.iter().flat_map(|it| &it.holds));
         self.processes.iter().map(of_one).max().unwrap_or_default()
     }
 
@@ -172,6 +161,16 @@ impl History {
         let tasks = || self.processes.iter().flatten();
         let first = tasks().find_map(|task| task.first_failure.clone());
         (tasks().map(|task| task.failures).sum(), first)
+    }
+
+    /// The longest time in which none of these began.
+    fn longest_gap<'a>(&self, holds: impl IntoIterator<Item = &'a Hold>) -> Duration {
+        let Range { start, end } = self.window;
+        let entered = holds.into_iter().map(|hold| hold.entered.clamp(start, end));
+        let mut times: Vec<_> = entered.chain([start, end]).collect();
+        times.sort_unstable();
+        let gaps = times.windows(2).map(|pair| time(pair[0]..pair[1]));
+        gaps.max().unwrap_or_default()
     }
 
     fn entries_of(&self, holds: &[Hold]) -> usize {
