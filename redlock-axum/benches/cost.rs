@@ -25,7 +25,7 @@ use redlock_core::{
     Drift, Eligibility, KeepAlive, Lease, LeaseConfig, Nonce, Quorum, Reply, RetrySchedule,
     Timestamp, Ttl, Validity,
 };
-use redlock_tokio::{Durability, LockGuard, Redlock, test_util::RedisServers};
+use redlock_tokio::{Durability, Redlock, test_util::RedisServers};
 use serde::{Deserialize, Serialize};
 use tokio::{
     runtime::{Builder, Runtime},
@@ -60,60 +60,25 @@ const URLS: &str = "REDLOCK_BENCH_URLS";
 /// Locks of a batch.
 const BATCH: u32 = 64;
 
+const fn part(name: &'static str, run: fn(&World, u32)) -> Part {
+    Part { name, run }
+}
+
 /// The first is the yardstick of the others.
 const PARTS: [Part; 13] = [
-    Part {
-        name: "tokio::sync::Mutex, lock and unlock",
-        run: mutex,
-    },
-    Part {
-        name: "core: a lease of five nodes, acquired and released",
-        run: lease,
-    },
-    Part {
-        name: "a lock without contention, five nodes in memory",
-        run: lone,
-    },
-    Part {
-        name: "the same, two keys",
-        run: two_keys,
-    },
-    Part {
-        name: "a handover to the next task",
-        run: handover,
-    },
-    Part {
-        name: "joining a queue and leaving it",
-        run: give_up,
-    },
-    Part {
-        name: "a lock over five Redis servers",
-        run: over_redis,
-    },
-    Part {
-        name: "each of 64 locks in a batch over them",
-        run: batches,
-    },
-    Part {
-        name: "tokio::sync::RwLock, read and unlock",
-        run: rw_lock,
-    },
-    Part {
-        name: "a reader that joins another",
-        run: joined,
-    },
-    Part {
-        name: "a reader over five Redis servers",
-        run: reader_over_redis,
-    },
-    Part {
-        name: "axum: a handler alone",
-        run: handler,
-    },
-    Part {
-        name: "axum: a handler behind a layer",
-        run: layer,
-    },
+    part("tokio::sync::Mutex, lock and unlock", mutex),
+    part("core: a lease of five nodes, acquired and released", lease),
+    part("a lock without contention, five nodes in memory", lone),
+    part("the same, two keys", two_keys),
+    part("a handover to the next task", handover),
+    part("joining a queue and leaving it", give_up),
+    part("a lock over five Redis servers", over_redis),
+    part("each of 64 locks in a batch over them", batches),
+    part("tokio::sync::RwLock, read and unlock", rw_lock),
+    part("a reader that joins another", joined),
+    part("a reader over five Redis servers", reader_over_redis),
+    part("axum: a handler alone", handler),
+    part("axum: a handler behind a layer", layer),
 ];
 
 /// What one run of a part takes.
@@ -156,14 +121,8 @@ fn main() -> ExitCode {
 fn compare(costs: &[(&str, Cost)], earlier: &BTreeMap<String, Cost>) -> ExitCode {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header([
-        "",
-        "instructions",
-        "of the mutex",
-        "before",
-        "allocations",
-        "before",
-    ]);
+    let columns = "|instructions|of the mutex|before|allocations|before";
+    table.set_header(columns.split('|'));
     let mutex = costs[0].1.instructions;
     let mut grown = Vec::new();
     for (name, cost) in costs {
@@ -300,13 +259,8 @@ fn lease(_: &World, times: u32) {
 fn answer(lease: &mut Lease, now: Timestamp) {
     while let Some(transmit) = lease.poll_transmit() {
         for node in transmit.nodes.iter() {
-            lease.handle_reply(
-                now,
-                transmit.round,
-                node,
-                Reply::Granted,
-                Eligibility::ALWAYS,
-            );
+            let always = Eligibility::ALWAYS;
+            lease.handle_reply(now, transmit.round, node, Reply::Granted, always);
         }
     }
     while lease.poll_event().is_some() {}
@@ -314,12 +268,15 @@ fn answer(lease: &mut Lease, now: Timestamp) {
 
 fn lone(world: &World, times: u32) {
     world.run(async move {
-        let redlock = client().await;
-        for _ in 0..times {
-            let guard = redlock.lock("k").await.expect("a free lock");
-            guard.release().await;
-        }
+        one_after_the_other(client().await, times).await;
     });
+}
+
+async fn one_after_the_other(redlock: Redlock, times: u32) {
+    for _ in 0..times {
+        let guard = redlock.lock("k").await.expect("a free lock");
+        guard.release().await;
+    }
 }
 
 fn two_keys(world: &World, times: u32) {
@@ -402,11 +359,7 @@ fn reader_over_redis(world: &World, times: u32) {
 fn over_redis(world: &World, times: u32) {
     let client = world.client_of_servers();
     world.run(async move {
-        let redlock = client.await;
-        for _ in 0..times {
-            let guard = redlock.lock("k").await.expect("a free lock");
-            guard.release().await;
-        }
+        one_after_the_other(client.await, times).await;
     });
 }
 
@@ -416,12 +369,9 @@ fn batches(world: &World, times: u32) {
         let redlock = client.await;
         let keys: Vec<_> = (0..BATCH).map(|key| format!("k{key}")).collect();
         for _ in 0..times / BATCH {
-            let guards = join_all(keys.iter().map(|key| redlock.lock(key).into_future()));
-            let guards = guards
-                .await
-                .into_iter()
-                .map(|guard| guard.expect("a free lock"));
-            join_all(guards.map(LockGuard::release)).await;
+            let locks = keys.iter().map(|key| redlock.lock(key).into_future());
+            let guards = join_all(locks).await.into_iter();
+            join_all(guards.map(|it| it.expect("a free lock").release())).await;
         }
     });
 }

@@ -30,13 +30,10 @@ struct Contestant {
 }
 
 fn main() {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let redlock = runtime
-        .block_on(Redlock::embedded())
-        .expect("five nodes in memory");
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_all().build().expect("a runtime");
+    let redlock = runtime.block_on(Redlock::embedded());
+    let redlock = redlock.expect("five nodes in memory");
     let guarded = {
         let redlock = redlock.clone();
         async move || {
@@ -52,21 +49,15 @@ fn main() {
         app: app.with_state(()),
         times: Vec::new(),
     };
+    let guarded = Router::new().route("/", post(guarded));
+    let cancels = plain().route_layer(layer().cancel_on_disconnect());
+    let lasts = plain().route_layer(layer().hold_until_body_end(Duration::from_secs(1)));
     let mut all = [
         contestant("handler alone", plain()),
-        contestant(
-            "a guard in the handler",
-            Router::new().route("/", post(guarded)),
-        ),
+        contestant("a guard in the handler", guarded),
         contestant("layer", plain().route_layer(layer())),
-        contestant(
-            "layer, cancel_on_disconnect",
-            plain().route_layer(layer().cancel_on_disconnect()),
-        ),
-        contestant(
-            "layer, hold_until_body_end",
-            plain().route_layer(layer().hold_until_body_end(Duration::from_secs(1))),
-        ),
+        contestant("layer, cancel_on_disconnect", cancels),
+        contestant("layer, hold_until_body_end", lasts),
     ];
     for _ in 0..=TURNS {
         for it in &mut all {
@@ -77,12 +68,8 @@ fn main() {
     }
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header([
-        "",
-        "per request, median",
-        "more than a guard",
-        "allocations",
-    ]);
+    let columns = "|per request, median|more than a guard|allocations";
+    table.set_header(columns.split('|'));
     let guard = median(&mut all[1].times);
     for it in &mut all {
         let time = median(&mut it.times);
