@@ -3,24 +3,19 @@
 use std::{
     convert::Infallible,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
 };
 
-use redlock_tokio::{Hold, OptionsError, Redlock, test_util::TestNodes};
+use futures::future::{BoxFuture, FutureExt, try_join_all};
+use redlock_tokio::{Hold, OptionsError};
 use redlock_tower::{CallError, KeyRejection, LockLayer, LockRequest, Locked};
-use tokio::{task::JoinSet, time::sleep};
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tokio::time::sleep;
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::ServiceFn};
 
-const MS: fn(u64) -> Duration = Duration::from_millis;
-
-async fn paused() -> (TestNodes, Redlock) {
-    let nodes = TestNodes::new();
-    let redlock = nodes.connect().await.unwrap();
-    (nodes, redlock)
-}
+use crate::support::{Done, MS, assert_refused, idle, paused, share};
 
 /// Counts how many calls are inside at once, now and at most.
 #[derive(Clone, Default)]
@@ -32,6 +27,12 @@ impl Gauge {
         most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
         sleep(MS(10)).await;
         now.fetch_sub(1, SeqCst);
+    }
+
+    /// Returns an inner service whose calls are counted.
+    fn service<T>(&self) -> ServiceFn<impl Fn(T) -> BoxFuture<'static, Done> + Clone + use<T>> {
+        let gauge = self.clone();
+        service_fn(move |_| gauge.clone().work().map(Ok).boxed())
     }
 
     fn now(&self) -> usize {
@@ -47,22 +48,10 @@ impl Gauge {
 async fn crowd(locked: bool, keys: impl Iterator<Item = String>) -> usize {
     let (_, redlock) = paused().await;
     let gauge = Gauge::default();
-    let work = gauge.clone();
     let layer = LockLayer::new(redlock, move |key: &String| locked.then(|| key.clone()));
-    let service = layer.wait(MS(60_000)).layer(service_fn(move |_: String| {
-        let work = work.clone();
-        async move {
-            work.work().await;
-            Ok::<_, Infallible>(())
-        }
-    }));
-    let mut calls = JoinSet::new();
-    for key in keys {
-        calls.spawn(service.clone().oneshot(key));
-    }
-    while let Some(outcome) = calls.join_next().await {
-        outcome.unwrap().unwrap();
-    }
+    let service = layer.wait(MS(60_000)).layer(gauge.service());
+    let calls = keys.map(|key| service.clone().oneshot(key));
+    try_join_all(calls).await.unwrap();
     gauge.most()
 }
 
@@ -77,30 +66,15 @@ async fn as_many_calls_run_at_once_as_there_are_permits() {
     ] {
         let (_, redlock) = paused().await;
         let gauge = Gauge::default();
-        let work = gauge.clone();
         let layer = LockLayer::new(redlock, move |_: &u32| {
             let request = LockRequest::new("k");
-            match of_request {
-                Some(permits) => request.permits(permits),
-                None => request,
-            }
+            of_request.map_or(request.clone(), |permits| request.permits(permits))
         });
-        let layer = match of_layer {
-            Some(permits) => layer.permits(permits),
-            None => layer,
-        };
+        let layer = of_layer.map_or(layer.clone(), |permits| layer.permits(permits));
         layer.check().unwrap();
-        let service = layer.wait(MS(60_000)).layer(service_fn(move |_: u32| {
-            let work = work.clone();
-            async move {
-                work.work().await;
-                Ok::<_, Infallible>(())
-            }
-        }));
+        let service = layer.wait(MS(60_000)).layer(gauge.service());
         let calls = (0..12).map(|number| service.clone().oneshot(number));
-        for outcome in futures::future::join_all(calls).await {
-            outcome.unwrap();
-        }
+        try_join_all(calls).await.unwrap();
         assert_eq!(gauge.most(), expected, "{of_layer:?}, {of_request:?}");
     }
 }
@@ -110,18 +84,13 @@ async fn permits_of_several_keys_and_a_wrong_number_are_refused() {
     let (_, redlock) = paused().await;
     let two = |_: &u32| LockRequest::all(["a", "b"]);
     let layer = LockLayer::new(redlock.clone(), two).permits(2);
-    let service = layer.layer(service_fn(async |_: u32| Ok::<_, Infallible>(())));
-    let error = service.oneshot(1).await.unwrap_err();
-    assert!(
-        matches!(&error, CallError::Key(KeyRejection::Layer(_))),
-        "{error}"
-    );
+    let call = layer.layer(idle()).oneshot(1);
+    assert_refused!(call, CallError::Key(KeyRejection::Layer(_)));
     for permits in [0, 129] {
         let layer = LockLayer::new(redlock.clone(), |_: &u32| "k").permits(permits);
         assert!(layer.check().is_err());
-        let service = layer.layer(service_fn(async |_: u32| Ok::<_, Infallible>(())));
-        let error = service.oneshot(1).await.unwrap_err();
-        assert!(matches!(&error, CallError::Misconfigured(_)), "{error}");
+        let call = layer.layer(idle()).oneshot(1);
+        assert_refused!(call, CallError::Misconfigured(_));
     }
 }
 
@@ -138,10 +107,9 @@ impl Job {
 
     fn key(&self) -> LockRequest {
         let catalogue = LockRequest::new("catalogue");
-        if self.writes {
-            catalogue.write()
-        } else {
-            catalogue.read()
+        match self.writes {
+            true => catalogue.write(),
+            false => catalogue.read(),
         }
     }
 }
@@ -169,9 +137,7 @@ async fn readers_and_writers(key: fn(&Job) -> LockRequest) -> (usize, bool) {
     }));
     let jobs = [false, false, true, false, false, true, true, false];
     let calls = jobs.map(|writes| service.clone().oneshot(Job::new(writes)));
-    for outcome in futures::future::join_all(calls).await {
-        outcome.unwrap();
-    }
+    try_join_all(calls).await.unwrap();
     (readers.most(), beside_a_writer.load(SeqCst) > 0)
 }
 
@@ -193,15 +159,14 @@ async fn calls_that_read_run_together_and_calls_that_write_run_alone() {
 async fn readers_of_other_processes_keep_out_writers_only() {
     let (nodes, redlock) = paused().await;
     let layer = LockLayer::new(redlock, Job::key).prefix("shop:");
-    let inner = service_fn(async |_: Job| Ok::<_, Infallible>(()));
-    let service = layer.wait(MS(500)).layer(inner);
+    let service = layer.wait(MS(500)).layer(idle());
     let call = async |writes| service.clone().oneshot(Job::new(writes)).await;
-    let by_whom = |outcome: Result<(), CallError<Infallible>>| match outcome.unwrap_err() {
-        CallError::Contended(refusal) => {
-            let attempts = refusal.error.attempts().unwrap();
-            (attempts.by_reader(), attempts.by_writer())
-        }
-        error => panic!("{error}"),
+    let by_whom = |outcome: Result<(), CallError<Infallible>>| {
+        let Err(CallError::Contended(refusal)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        let attempts = refusal.error.attempts().unwrap();
+        (attempts.by_reader(), attempts.by_writer())
     };
     let reader = nodes.contend_as_reader("shop:catalogue").await.unwrap();
     call(false).await.unwrap();
@@ -232,24 +197,17 @@ async fn a_fenced_layer_gives_tokens_to_calls_that_write() {
 
     let asks_for_a_token = |job: &Job| job.key().fenced();
     let service = LockLayer::new(redlock, asks_for_a_token).layer(inner);
-    let error = service.oneshot(Job::new(false)).await.unwrap_err();
-    assert!(
-        matches!(error, CallError::Misconfigured(OptionsError::FencedReader)),
-        "{error}"
-    );
+    let call = service.oneshot(Job::new(false));
+    assert_refused!(call, CallError::Misconfigured(OptionsError::FencedReader));
 }
 
 #[tokio::test(start_paused = true)]
 async fn reading_several_keys_and_reading_with_permits_are_refused() {
     let (nodes, redlock) = paused().await;
-    let inner = service_fn(async |_: Job| Ok::<_, Infallible>(()));
     let refused = async |key: fn(&Job) -> LockRequest, permits: Option<usize>, writes| {
         let layer = LockLayer::new(redlock.clone(), key).wait(MS(0));
-        let layer = match permits {
-            Some(permits) => layer.permits(permits),
-            None => layer,
-        };
-        match layer.layer(inner).oneshot(Job::new(writes)).await {
+        let layer = permits.map_or(layer.clone(), |permits| layer.permits(permits));
+        match layer.layer(idle()).oneshot(Job::new(writes)).await {
             Err(CallError::Key(KeyRejection::Layer(error))) => error,
             outcome => panic!("{outcome:?}"),
         }
@@ -270,10 +228,10 @@ async fn reading_several_keys_and_reading_with_permits_are_refused() {
 
     // A call that writes may have several keys, and none of them may be read meanwhile.
     let layer = LockLayer::new(redlock.clone(), two).wait(MS(0));
-    let service = layer.layer(inner);
+    let service = layer.layer(idle());
     let reader = nodes.contend_as_reader("catalogue").await.unwrap();
-    let error = service.clone().oneshot(Job::new(true)).await.unwrap_err();
-    assert!(matches!(error, CallError::Contended(_)), "{error}");
+    let call = service.clone().oneshot(Job::new(true));
+    assert_refused!(call, CallError::Contended(_));
     reader.release().await;
     service.oneshot(Job::new(true)).await.unwrap();
 }
@@ -282,19 +240,14 @@ async fn reading_several_keys_and_reading_with_permits_are_refused() {
 async fn calls_with_one_key_run_one_at_a_time() {
     let same = || (0..10).map(|_| "k".to_owned());
     assert_eq!(crowd(true, same()).await, 1);
-    assert_eq!(
-        crowd(false, same()).await,
-        10,
-        "without a key nothing holds them back"
-    );
+    let without_keys = crowd(false, same()).await;
+    assert_eq!(without_keys, 10, "nothing holds them back");
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_with_different_keys_do_not_wait_for_each_other() {
-    assert_eq!(
-        crowd(true, (0..10).map(|number| number.to_string())).await,
-        10
-    );
+    let different = (0..10).map(|number| number.to_string());
+    assert_eq!(crowd(true, different).await, 10);
 }
 
 #[tokio::test(start_paused = true)]
@@ -308,16 +261,13 @@ async fn a_call_without_a_lock_fails_and_the_service_is_not_called() {
             async { Ok::<_, Infallible>(()) }
         }
     });
-    let service = LockLayer::new(redlock.clone(), |(): &()| "k")
-        .wait(MS(50))
-        .layer(inner);
+    let layer = LockLayer::new(redlock.clone(), |(): &()| "k");
+    let service = layer.wait(MS(50)).layer(inner);
     let guard = redlock.lock("k").await.unwrap();
-    let error = service.clone().oneshot(()).await.unwrap_err();
-    assert!(matches!(error, CallError::Contended(_)), "{error}");
+    assert_refused!(service.clone().oneshot(()), CallError::Contended(_));
     drop(guard);
     nodes.go_down();
-    let error = service.clone().oneshot(()).await.unwrap_err();
-    assert!(matches!(error, CallError::Unavailable(_)), "{error}");
+    assert_refused!(service.clone().oneshot(()), CallError::Unavailable(_));
     assert_eq!(called.load(SeqCst), 0);
     nodes.come_up();
     sleep(MS(3000)).await;
@@ -328,32 +278,19 @@ async fn a_call_without_a_lock_fails_and_the_service_is_not_called() {
 #[tokio::test(start_paused = true)]
 async fn invalid_keys_and_options_are_errors() {
     let (_, redlock) = paused().await;
-    let inner = service_fn(async |_: &str| Ok::<_, Infallible>(()));
     let layer = LockLayer::new(redlock, |key: &&'static str| match *key {
         "missing" => Err(KeyRejection::request("no account given")),
         "wrong" => Err(KeyRejection::layer("no such part")),
         key => Ok(key),
     });
-    let service = layer.clone().layer(inner);
-    let error = service.clone().oneshot("missing").await.unwrap_err();
-    assert!(
-        matches!(error, CallError::Key(KeyRejection::Request(_))),
-        "{error}"
-    );
-    let error = service.clone().oneshot("wrong").await.unwrap_err();
-    assert!(
-        matches!(error, CallError::Key(KeyRejection::Layer(_))),
-        "{error}"
-    );
-    let error = service.oneshot("").await.unwrap_err();
+    let service = layer.clone().layer(idle());
+    let call = |key| service.clone().oneshot(key);
+    assert_refused!(call("missing"), CallError::Key(KeyRejection::Request(_)));
+    assert_refused!(call("wrong"), CallError::Key(KeyRejection::Layer(_)));
+    let error = call("").await.unwrap_err();
     assert!(error.to_string().contains("the key is empty"), "{error}");
-    let error = layer
-        .ttl(Duration::ZERO)
-        .layer(inner)
-        .oneshot("k")
-        .await
-        .unwrap_err();
-    assert!(matches!(error, CallError::Misconfigured(_)), "{error}");
+    let call = layer.ttl(Duration::ZERO).layer(idle()).oneshot("k");
+    assert_refused!(call, CallError::Misconfigured(_));
 }
 
 #[tokio::test(start_paused = true)]
@@ -372,28 +309,17 @@ async fn a_lock_is_released_when_the_inner_service_responds_or_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn the_inner_service_gets_a_view_of_its_lock() {
-    #[derive(Default)]
-    struct Job {
-        hold: Option<Hold>,
-    }
     let (_, redlock) = paused().await;
-    let seen = Arc::new(Mutex::new(None));
-    let layer = LockLayer::new(redlock, |_: &Job| "k")
-        .share_hold(|job: &mut Job, lock: Locked| job.hold = Some(lock.hold().clone()));
-    let service = layer.layer(service_fn({
-        let seen = Arc::clone(&seen);
-        move |job: Job| {
-            let seen = Arc::clone(&seen);
-            async move {
-                let hold = job.hold.expect("it was shared");
-                assert!(hold.is_valid());
-                *seen.lock().unwrap() = Some(hold);
-                Ok::<_, Infallible>(())
-            }
-        }
+    let layer = LockLayer::new(redlock, |_: &Option<Hold>| "k");
+    let layer = layer.share_hold(|request: &mut Option<Hold>, lock: Locked| {
+        *request = Some(lock.hold().clone());
+    });
+    let service = layer.layer(service_fn(async |hold: Option<Hold>| {
+        let hold = hold.expect("it was shared");
+        assert!(hold.is_valid());
+        Ok::<_, Infallible>(hold)
     }));
-    service.oneshot(Job::default()).await.unwrap();
-    let hold = seen.lock().unwrap().take().unwrap();
+    let hold = service.oneshot(None).await.unwrap();
     assert!(!hold.is_valid(), "a view does not keep the lock");
 }
 
@@ -418,9 +344,7 @@ async fn a_dropped_call_drops_the_inner_call_and_releases_its_lock() {
 /// lock. Otherwise a holder that needs a permit and a waiter that has it would block each other.
 async fn permits(readied_first: bool) -> bool {
     let (_, redlock) = paused().await;
-    let inner = ServiceBuilder::new()
-        .concurrency_limit(1)
-        .service_fn(async |_: &'static str| Ok::<_, Infallible>(()));
+    let inner = ServiceBuilder::new().concurrency_limit(1).service(idle());
     let layer = LockLayer::new(redlock.clone(), |key: &&'static str| *key);
     let mut service = layer.wait(MS(60_000)).layer(inner);
     let guard = redlock.lock("taken").await.unwrap();
@@ -441,10 +365,8 @@ async fn permits(readied_first: bool) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_waiting_call_holds_no_permit_of_the_inner_service() {
     assert!(permits(false).await);
-    assert!(
-        !permits(true).await,
-        "a reserved permit blocks calls with free locks"
-    );
+    let free_call_is_served = permits(true).await;
+    assert!(!free_call_is_served, "a reserved permit blocks it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -467,9 +389,7 @@ async fn the_layer_fits_between_layers_that_box_their_errors() {
 #[tokio::test(start_paused = true)]
 async fn the_service_is_always_ready() {
     let (_, redlock) = paused().await;
-    let inner = ServiceBuilder::new()
-        .concurrency_limit(1)
-        .service_fn(async |(): ()| Ok::<_, Infallible>(()));
+    let inner = ServiceBuilder::new().concurrency_limit(1).service(idle());
     let mut service = LockLayer::new(redlock, |(): &()| "k").layer(inner);
     let first = service.call(());
     let second = service.call(());
@@ -480,7 +400,6 @@ async fn the_service_is_always_ready() {
 #[tokio::test(start_paused = true)]
 async fn a_fenced_layer_gives_tokens_also_for_several_keys() {
     let (_, redlock) = paused().await;
-    let share = |request: &mut Option<Locked>, lock| *request = Some(lock);
     let token = service_fn(async |lock: Option<Locked>| {
         let token = lock.and_then(|lock| lock.fencing_token());
         Ok::<_, Infallible>(token)

@@ -7,5 +7,6 @@ mod grpc;
 mod layer;
 mod modes;
 mod overload;
+mod support;
 #[cfg(all(feature = "http", feature = "metrics"))]
 mod telemetry;

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{LockOptions, Redlock, test_util::TestNodes};
+use redlock_tokio::LockOptions;
 use redlock_tower::{
     CallError, KeyRejection, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker,
 };
@@ -22,13 +22,7 @@ use tokio::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-const MS: fn(u64) -> Duration = Duration::from_millis;
-
-async fn paused() -> (TestNodes, Redlock) {
-    let nodes = TestNodes::new();
-    let redlock = nodes.connect().await.unwrap();
-    (nodes, redlock)
-}
+use crate::support::{MS, assert_refused, idle, paused, share};
 
 #[tokio::test(start_paused = true)]
 async fn a_detached_call_runs_to_its_end_without_its_caller() {
@@ -62,10 +56,8 @@ async fn a_detached_call_runs_to_its_end_without_its_caller() {
         assert!(caller.await.unwrap_err().is_cancelled());
     }
     assert_eq!((redlock.queue().keys, redlock.queue().waiting), (1, 0));
-    assert!(
-        redlock.try_lock("k").await.is_err(),
-        "the lock is still held"
-    );
+    let again = redlock.try_lock("k").await;
+    assert!(again.is_err(), "the lock is still held");
     go_on.notify_one();
     tasks.close();
     tasks.wait().await;
@@ -98,20 +90,17 @@ async fn a_detached_call_releases_its_lock_when_its_work_ends_and_not_when_its_c
 async fn cancel(on_cancel: OnCancel, panics: bool) -> Duration {
     let (nodes, redlock) = paused().await;
     let layer = LockLayer::new(redlock, |(): &()| "k").ttl(MS(6000));
-    let service = layer
-        .on_cancel(on_cancel)
-        .layer(service_fn(move |()| async move {
-            sleep(MS(1000)).await;
-            assert!(!panics, "this call panics on purpose");
-            sleep(MS(60_000)).await;
-            Ok::<_, Infallible>(())
-        }));
+    let inner = service_fn(move |()| async move {
+        sleep(MS(1000)).await;
+        assert!(!panics, "this call panics on purpose");
+        sleep(MS(60_000)).await;
+        Ok::<_, Infallible>(())
+    });
+    let service = layer.on_cancel(on_cancel).layer(inner);
     let call = tokio::spawn(service.oneshot(()));
     sleep(MS(1001)).await;
-    assert_eq!(
-        nodes.is_locked("k"),
-        !panics || on_cancel == OnCancel::Expire
-    );
+    let is_kept = !panics || on_cancel == OnCancel::Expire;
+    assert_eq!(nodes.is_locked("k"), is_kept);
     call.abort();
     let cancelled = Instant::now();
     assert!(call.await.is_err());
@@ -157,8 +146,7 @@ async fn the_inner_future_is_dropped_under_its_lock() {
     for panics in [false, true] {
         let (_, redlock) = paused().await;
         let was_held = Arc::new(AtomicUsize::new(0));
-        let layer = LockLayer::new(redlock, |_: &Option<Locked>| "k")
-            .share_hold(|request: &mut Option<Locked>, lock| *request = Some(lock));
+        let layer = LockLayer::new(redlock, |_: &Option<Locked>| "k").share_hold(share);
         let inner = service_fn({
             let was_held = was_held.clone();
             move |lock: Option<Locked>| Transaction {
@@ -179,14 +167,12 @@ async fn the_inner_future_is_dropped_under_its_lock() {
 async fn a_lock_that_was_taken_over_is_not_lost_for_the_layer() {
     for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
         let (nodes, redlock) = paused().await;
-        let layer = LockLayer::new(redlock, |_: &Option<Locked>| "k")
-            .share_hold(|request: &mut Option<Locked>, lock| *request = Some(lock))
-            .on_lost(on_lost);
+        let layer = LockLayer::new(redlock, |_: &Option<Locked>| "k").share_hold(share);
         nodes.lose_next("k");
+        let layer = layer.on_lost(on_lost);
         let service = layer.layer(service_fn(async |lock: Option<Locked>| {
-            let guard = lock
-                .and_then(Locked::into_owned)
-                .expect("the call has its lock");
+            let guard = lock.and_then(Locked::into_owned);
+            let guard = guard.expect("the call has its lock");
             guard.lost().await;
             sleep(MS(10)).await;
             Ok::<_, Infallible>("done")
@@ -260,12 +246,11 @@ async fn a_request_can_want_several_keys_and_set_options() {
     assert_eq!(both.unwrap(), [true, true]);
     let guard = redlock.lock("p:b").await.unwrap();
     let started = Instant::now();
-    let error = service.clone().oneshot(vec!["a", "b"]).await.unwrap_err();
-    assert!(matches!(error, CallError::Contended(_)) && !error.was_called());
+    let call = service.clone().oneshot(vec!["a", "b"]);
+    assert!(!assert_refused!(call, CallError::Contended(_)).was_called());
     assert!(started.elapsed() < MS(110), "{:?}", started.elapsed());
     drop(guard);
-    let error = service.oneshot(vec![]).await.unwrap_err();
-    assert!(matches!(error, CallError::Key(_)), "{error}");
+    assert_refused!(service.oneshot(vec![]), CallError::Key(_));
 }
 
 #[tokio::test(start_paused = true)]
@@ -273,20 +258,20 @@ async fn a_layer_limits_the_keys_of_a_call() {
     let (_, redlock) = paused().await;
     let key = |keys: &Vec<u32>| LockRequest::all(keys.iter().map(u32::to_string));
     let layer = LockLayer::new(redlock, key);
-    let inner = || service_fn(async |_: Vec<u32>| Ok::<_, Infallible>(()));
-    let service = layer.clone().layer(inner());
+    let service = layer.clone().layer(idle());
     let repeated = (0..16).chain(0..16).collect();
     for few in [(0..16).collect(), repeated] {
         assert!(service.clone().oneshot(few).await.is_ok());
     }
     let repeated = std::iter::repeat_n(0, 1000).chain(0..17).collect();
     for many in [(0..17).collect(), (0..2000).collect(), repeated] {
-        let error = service.clone().oneshot(many).await.unwrap_err();
-        let CallError::Key(KeyRejection::TooManyKeys { limit: 16 }) = error else {
-            panic!("{error}");
-        };
+        let too_many = service.clone().oneshot(many);
+        assert_refused!(
+            too_many,
+            CallError::Key(KeyRejection::TooManyKeys { limit: 16 })
+        );
     }
-    let service = layer.max_keys(17).layer(inner());
+    let service = layer.max_keys(17).layer(idle());
     assert!(service.oneshot((0..17).collect()).await.is_ok());
 }
 
@@ -294,11 +279,9 @@ async fn a_layer_limits_the_keys_of_a_call() {
 async fn without_a_quorum_calls_fail_or_run_without_a_lock() {
     let (nodes, redlock) = paused().await;
     nodes.go_down();
-    let inner = || service_fn(async |()| Ok::<_, Infallible>(()));
     let layer = LockLayer::new(redlock, |(): &()| "k").wait(MS(100));
-    let error = layer.layer(inner()).oneshot(()).await.unwrap_err();
-    assert!(matches!(error, CallError::Unavailable(_)), "{error}");
-    assert!(layer.fail_open().layer(inner()).oneshot(()).await.is_ok());
+    assert_refused!(layer.layer(idle()).oneshot(()), CallError::Unavailable(_));
+    assert!(layer.fail_open().layer(idle()).oneshot(()).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -309,11 +292,10 @@ async fn a_layer_limits_the_calls_behind_other_calls() {
         redlock.lock("b").await.unwrap(),
     ];
     let layer = LockLayer::new(redlock.clone(), |key: &&'static str| *key).max_waiters_total(2);
-    let service = layer.layer(service_fn(async |_: &'static str| Ok::<_, Infallible>(())));
+    let service = layer.layer(idle());
     let waiting = ["a", "b"].map(|key| tokio::spawn(service.clone().oneshot(key)));
     sleep(MS(10)).await;
-    let error = service.clone().oneshot("a").await.unwrap_err();
-    assert!(matches!(error, CallError::QueueFull(_)), "{error}");
+    let error = assert_refused!(service.clone().oneshot("a"), CallError::QueueFull(_));
     assert!(error.to_string().contains("max_waiters_total"), "{error}");
     assert_eq!(redlock.queue().waiting, 2, "the refused call has left");
     assert!(service.clone().oneshot("c").await.is_ok(), "a free key");
@@ -346,31 +328,27 @@ async fn calls_for_free_keys_do_not_count_as_waiters() {
 
 #[tokio::test(start_paused = true)]
 async fn the_inner_service_can_take_the_lock_over_or_release_it_early() {
-    #[derive(Default)]
-    struct Job(Option<Locked>);
     let (_, redlock) = paused().await;
-    let layer = LockLayer::new(redlock.clone(), |_: &Job| "k")
-        .share_hold(|job: &mut Job, lock: Locked| job.0 = Some(lock));
-    let takes = layer.clone().layer(service_fn(async |job: Job| {
-        Ok::<_, Infallible>(job.0.and_then(Locked::into_owned))
-    }));
-    let guard = takes
-        .oneshot(Job::default())
-        .await
-        .unwrap()
-        .expect("the call has its lock");
+    let layer = LockLayer::new(redlock.clone(), |_: &Option<Locked>| "k").share_hold(share);
+    let takes = layer
+        .clone()
+        .layer(service_fn(async |lock: Option<Locked>| {
+            Ok::<_, Infallible>(lock.and_then(Locked::into_owned))
+        }));
+    let guard = takes.oneshot(None).await.unwrap();
+    let guard = guard.expect("the call has its lock");
     assert!(guard.is_valid() && redlock.try_lock("k").await.is_err());
     drop(guard);
     let other = redlock.clone();
-    let lets_go = layer.layer(service_fn(move |job: Job| {
+    let lets_go = layer.layer(service_fn(move |lock: Option<Locked>| {
         let other = other.clone();
         async move {
-            let lock = job.0.expect("it was shared");
+            let lock = lock.expect("it was shared");
             assert!(lock.release_early().await.is_some());
             assert!(lock.release_early().await.is_none(), "only once");
             let guard = other.try_lock("k").await;
             Ok::<_, Infallible>(guard.is_ok())
         }
     }));
-    assert!(lets_go.oneshot(Job::default()).await.unwrap());
+    assert!(lets_go.oneshot(None).await.unwrap());
 }

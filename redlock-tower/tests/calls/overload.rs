@@ -1,14 +1,14 @@
 //! Calls whose nodes are overloaded.
 
-use std::{convert::Infallible, time::Duration};
-
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    self as redlock, Clock, MemoryNode, NodeError, Redlock,
+    Clock, LockError, MemoryNode, NodeError, Redlock,
     node::{Answer, Command, Node, Session},
 };
 use redlock_tower::{CallError, LockLayer};
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, ServiceExt};
+
+use crate::support::{MS, assert_refused, idle};
 
 /// A node that is asked for more than it can do.
 #[derive(Clone)]
@@ -38,11 +38,8 @@ async fn calls_do_not_run_without_a_lock_while_their_nodes_are_overloaded() {
     let nodes = [(); 3].map(|()| Overloaded(MemoryNode::new()));
     let builder = Redlock::builder().custom_nodes(nodes).clock(Clock::tokio());
     let layer = LockLayer::new(builder.build().await.unwrap(), |(): &()| "k")
-        .wait(Duration::from_millis(300))
+        .wait(MS(300))
         .fail_open();
-    let service = layer.layer(service_fn(async |()| Ok::<_, Infallible>(())));
-    let error = service.oneshot(()).await.unwrap_err();
-    let CallError::Unavailable(redlock::LockError::Overloaded(_)) = error else {
-        panic!("{error}");
-    };
+    let call = layer.layer(idle()).oneshot(());
+    assert_refused!(call, CallError::Unavailable(LockError::Overloaded(_)));
 }

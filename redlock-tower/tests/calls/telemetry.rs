@@ -7,11 +7,14 @@ use futures::FutureExt;
 use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use metrics::LocalRecorderGuard;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use redlock_tokio::{Redlock, test_util::TestNodes};
 use redlock_tower::{LockLayer, LockRequest, OnLost, TaskTracker};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::idle;
 
 /// Returns what was counted since the last call: names with their labels, and values. The value of a histogram is its
 /// number of entries.
@@ -22,31 +25,29 @@ fn look(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
         DebugValue::Gauge(value) => value.into_inner(),
         DebugValue::Histogram(values) => values.len() as f64,
     };
-    all.into_iter()
-        .map(|(key, _, _, value)| {
-            let labels = key.key().labels();
-            let labels: Vec<_> = labels
-                .map(|it| format!("{}={}", it.key(), it.value()))
-                .collect();
-            (
-                format!("{} {}", key.key().name(), labels.join(" ")),
-                read(value),
-            )
-        })
-        .collect()
+    let entries = all.into_iter().map(|(key, _, _, value)| {
+        let labels = key.key().labels();
+        let labels = labels.map(|it| format!(" {}={}", it.key(), it.value()));
+        let name = key.key().name().to_owned() + &labels.collect::<String>();
+        (name, read(value))
+    });
+    entries.collect()
 }
 
-/// Reads what is counted on this thread, for as long as the recorder lives.
+/// Reads what is counted on this thread, for as long as it lives.
 struct Bed {
     nodes: TestNodes,
     snapshotter: Snapshotter,
+    _local: LocalRecorderGuard<'static>,
 }
 
 impl Bed {
-    fn new(recorder: &DebuggingRecorder) -> Self {
+    fn new() -> Self {
+        let recorder = &*Box::leak(Box::new(DebuggingRecorder::new()));
         Self {
             nodes: TestNodes::new(),
             snapshotter: recorder.snapshotter(),
+            _local: metrics::set_default_local_recorder(recorder),
         }
     }
 
@@ -69,11 +70,8 @@ impl Bed {
         assert!(seen.keys().all(|name| !name.contains("secret")), "{seen:?}");
         names.map(|name| {
             let (name, labels) = name.split_once(' ').unwrap_or((name, ""));
-            let share = if labels.contains("share=") {
-                ""
-            } else {
-                " share=exclusive"
-            };
+            let says_how = labels.contains("share=");
+            let share = if says_how { "" } else { " share=exclusive" };
             let name = format!("redlock_layer_{name} label=orders {labels}{share}");
             seen.get(&name.replace("  ", " ")).copied()
         })
@@ -82,11 +80,9 @@ impl Bed {
 
 #[tokio::test(start_paused = true)]
 async fn requests_waits_and_holds_are_counted_without_keys() {
-    let recorder = DebuggingRecorder::new();
-    let _local = metrics::set_default_local_recorder(&recorder);
-    let it = Bed::new(&recorder);
+    let it = Bed::new();
     let service = it.layer().await;
-    let service = service.layer(service_fn(async |_: &'static str| Ok::<_, Infallible>(())));
+    let service = service.layer(idle());
     service.clone().oneshot("secret").await.unwrap();
     let guard = it.nodes.contend("secret").await.unwrap();
     assert!(service.clone().oneshot("secret").await.is_err());
@@ -112,9 +108,7 @@ async fn requests_waits_and_holds_are_counted_without_keys() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_writers_and_permits_are_counted_apart() {
-    let recorder = DebuggingRecorder::new();
-    let _local = metrics::set_default_local_recorder(&recorder);
-    let it = Bed::new(&recorder);
+    let it = Bed::new();
     let reader = it.nodes.contend_as_reader("secret").await.unwrap();
     let layer = it.layer().await.with_key(|share: &&'static str| {
         let secret = LockRequest::new("secret");
@@ -125,8 +119,7 @@ async fn readers_writers_and_permits_are_counted_apart() {
             _ => secret,
         }
     });
-    let inner = service_fn(async |_: &'static str| Ok::<_, Infallible>(()));
-    let service = layer.layer(inner);
+    let service = layer.layer(idle());
     for (share, is_acquired) in [
         ("reader", true),
         ("writer", false),
@@ -150,37 +143,21 @@ async fn readers_writers_and_permits_are_counted_apart() {
 
 #[tokio::test(start_paused = true)]
 async fn refused_calls_and_calls_without_a_lock_are_counted() {
-    let recorder = DebuggingRecorder::new();
-    let _local = metrics::set_default_local_recorder(&recorder);
-    let it = Bed::new(&recorder);
+    let it = Bed::new();
     let redlock = it.nodes.connect().await.unwrap();
     let layer = Bed::layer_over(&redlock);
-    let inner = || service_fn(async |_: &'static str| Ok::<_, Infallible>(()));
     let guard = redlock.lock("secret").await.unwrap();
-    let full = layer.clone().max_waiters_total(0).layer(inner());
+    let full = layer.clone().max_waiters_total(0).layer(idle());
     assert!(full.oneshot("secret").await.is_err());
     guard.release().await;
-    let none = layer
-        .clone()
-        .with_key(|_: &&'static str| Err::<String, _>("no key"));
-    assert!(none.layer(inner()).oneshot("secret").await.is_err());
+    let no_key = |_: &&'static str| Err::<String, _>("no key");
+    let none = layer.clone().with_key(no_key).layer(idle());
+    assert!(none.oneshot("secret").await.is_err());
     it.nodes.go_down();
-    assert!(
-        layer
-            .clone()
-            .layer(inner())
-            .oneshot("secret")
-            .await
-            .is_err()
-    );
-    assert!(
-        layer
-            .fail_open()
-            .layer(inner())
-            .oneshot("secret")
-            .await
-            .is_ok()
-    );
+    let closed = layer.clone().layer(idle());
+    assert!(closed.oneshot("secret").await.is_err());
+    let open = layer.fail_open().layer(idle());
+    assert!(open.oneshot("secret").await.is_ok());
     let counts = it.counts([
         "requests_total result=queue_full",
         "requests_total result=invalid share=none",
@@ -193,11 +170,9 @@ async fn refused_calls_and_calls_without_a_lock_are_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_counted_once_in_the_call_and_in_the_body() {
-    let recorder = DebuggingRecorder::new();
-    let _local = metrics::set_default_local_recorder(&recorder);
     for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
         for in_body in [false, true] {
-            let it = Bed::new(&recorder);
+            let it = Bed::new();
             let layer = it.layer().await.on_lost(on_lost);
             let long = Duration::from_secs(30);
             let inner = service_fn(move |_: &'static str| async move {
@@ -210,8 +185,7 @@ async fn a_loss_is_counted_once_in_the_call_and_in_the_body() {
             });
             it.nodes.lose_next("secret");
             let held = layer.hold_until_body_end(2 * long).layer(inner);
-            let response = held.oneshot("secret").await;
-            let body = match response {
+            let body = match held.oneshot("secret").await {
                 Ok(response) => response.into_body().collect().await.map(|_| ()),
                 Err(error) => Err(error),
             };
@@ -225,10 +199,8 @@ async fn a_loss_is_counted_once_in_the_call_and_in_the_body() {
 
 #[tokio::test(start_paused = true)]
 async fn the_loss_of_a_call_that_hangs_is_counted_when_it_happens() {
-    let recorder = DebuggingRecorder::new();
-    let _local = metrics::set_default_local_recorder(&recorder);
     for on_lost in [OnLost::Signal, OnLost::Fail] {
-        let it = Bed::new(&recorder);
+        let it = Bed::new();
         let layer = it.layer().await.on_lost(on_lost);
         let layer = layer.max_hold(Duration::from_secs(1)).detached();
         let inner = service_fn(|_: &'static str| pending::<Result<(), Infallible>>());
@@ -242,9 +214,7 @@ async fn the_loss_of_a_call_that_hangs_is_counted_when_it_happens() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_held_until_the_body_has_ended() {
-    let recorder = DebuggingRecorder::new();
-    let _local = metrics::set_default_local_recorder(&recorder);
-    let it = Bed::new(&recorder);
+    let it = Bed::new();
     let inner = service_fn(async |_: &'static str| {
         let body = futures::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from("row")))]);
         Ok::<_, Infallible>(Response::new(StreamBody::new(body)))
@@ -257,10 +227,8 @@ async fn a_lock_is_held_until_the_body_has_ended() {
         .tasks(tasks.clone());
     let response = layer.layer(inner).oneshot("secret").await.unwrap();
     tasks.close();
-    assert!(
-        tasks.wait().now_or_never().is_none(),
-        "it still has its lock"
-    );
+    let ended = tasks.wait().now_or_never();
+    assert!(ended.is_none(), "it still has its lock");
     assert_eq!(it.counts(["hold_seconds"]), [None]);
     response.into_body().collect().await.unwrap();
     tasks.wait().now_or_never().unwrap();
