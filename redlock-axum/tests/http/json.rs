@@ -1,11 +1,8 @@
 //! Keys from JSON bodies: the values of fields, and the limits for reading a body.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
 use axum::{
@@ -15,7 +12,7 @@ use axum::{
     http::{StatusCode, header},
     routing::any,
 };
-use futures::{StreamExt, stream};
+use futures::stream;
 use redlock_axum::{BodyLimit, LockLayer, Locked, json_field, key};
 use redlock_tokio::test_util::TestNodes;
 use serde_json::{Value, json};
@@ -25,7 +22,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::support::{self, MS, problem, refused, say_key, send, server, terms, text};
+use crate::support::{
+    self, MS, assert_detail, may_retry, problem, refused, say_key, send, server, text, that_stops,
+};
+
+const NEITHER: &str = "neither a string nor a number";
 
 /// A route whose handler returns its JSON.
 async fn echo(field: &str, limit: impl Into<BodyLimit>) -> (Router, Arc<AtomicUsize>) {
@@ -68,11 +69,8 @@ async fn a_field_of_the_body_is_the_key_and_the_handler_still_reads_the_body() {
         (r#"{"order": 1}"#, "no field `order.id`"),
         (r#"{"order.id": 1}"#, "no field `order.id`"),
         (r#"[{"order": {"id": 1}}]"#, "no field `order.id`"),
-        (
-            r#"{"order": {"id": null}}"#,
-            "neither a string nor a number",
-        ),
-        (r#"{"order": {"id": {}}}"#, "neither a string nor a number"),
+        (r#"{"order": {"id": null}}"#, NEITHER),
+        (r#"{"order": {"id": {}}}"#, NEITHER),
     ] {
         refused(&app, posted(body), 400, reason).await;
     }
@@ -107,6 +105,7 @@ async fn key_of(app: &Router, id: &str) -> Result<String, String> {
 #[tokio::test(start_paused = true)]
 async fn whole_numbers_and_strings_are_keys_as_they_are_written() {
     let (app, _) = echo("id", 1000).await;
+    let long = "123456789012345678901234567890";
     for (written, value) in [
         ("0", "0"),
         ("42", "42"),
@@ -116,10 +115,7 @@ async fn whole_numbers_and_strings_are_keys_as_they_are_written() {
         (r#""42.10""#, "42.10"),
         (r#""1e2""#, "1e2"),
         (r#""-0""#, "-0"),
-        (
-            r#""123456789012345678901234567890""#,
-            "123456789012345678901234567890",
-        ),
+        (r#""123456789012345678901234567890""#, long),
         (r#""\u0061\u00fc""#, "aü"),
     ] {
         assert_eq!(key_of(&app, written).await, Ok(format!("id:{value}")));
@@ -142,14 +138,12 @@ async fn numbers_that_can_be_written_in_several_ways_are_refused() {
         "123456789012345678901234567891",
     ] {
         let reason = key_of(&app, written).await.unwrap_err();
-        assert!(
-            reason.contains("send it as a string"),
-            "{written}: {reason}"
-        );
+        let says_how = reason.contains("send it as a string");
+        assert!(says_how, "{written}: {reason}");
     }
     for (written, expected) in [
-        ("true", "neither a string nor a number"),
-        ("[7]", "neither a string nor a number"),
+        ("true", NEITHER),
+        ("[7]", NEITHER),
         (r#""\ud800""#, "not JSON"),
         (r#""""#, "the field `id` is empty"),
     ] {
@@ -176,12 +170,6 @@ async fn a_field_that_occurs_twice_is_refused() {
     assert_eq!(send(&app, posted(others)).await.status(), StatusCode::OK);
 }
 
-/// A body that stops after its first byte.
-fn that_stops() -> Body {
-    let first = stream::iter([Ok::<_, io::Error>("{")]);
-    Body::from_stream(first.chain(stream::pending()))
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_in_time_is_408() {
     let shorter = BodyLimit::new(1000).time(MS(300));
@@ -191,10 +179,8 @@ async fn a_body_that_does_not_arrive_in_time_is_408() {
         let body = problem(send(&app, posted(that_stops())).await, 408, "too-slow").await;
         let waited = asked.elapsed();
         assert!((waits..waits + MS(2)).contains(&waited), "{waited:?}");
-        let (handler_ran, retry_after) = terms(&body);
-        assert!(!handler_ran && retry_after.is_some(), "{body}");
-        let detail = body["detail"].as_str().unwrap();
-        assert!(detail.contains(&format!("{waits:?}")), "{detail}");
+        assert!(may_retry(&body), "{body}");
+        assert_detail(&body, &format!("{waits:?}"));
         assert_eq!(ran.load(SeqCst), 0);
     }
 }
@@ -204,11 +190,8 @@ async fn a_body_that_does_not_arrive_in_time_is_408() {
 async fn a_server_answers_a_client_whose_body_stops_and_closes_the_connection() {
     let (app, ran) = echo("id", BodyLimit::new(1000).time(MS(50))).await;
     let mut client = TcpStream::connect(server::serve(app).await).await.unwrap();
-    let head = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n";
-    client
-        .write_all(format!("{head}{{").as_bytes())
-        .await
-        .unwrap();
+    let sent = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{";
+    client.write_all(sent).await.unwrap();
     let mut response = String::new();
     let read = client.read_to_string(&mut response);
     timeout(server::LIMIT, read).await.unwrap().unwrap();

@@ -14,10 +14,10 @@ use redlock_axum::{
 };
 use redlock_tokio::{Key, Redlock, test_util::TestNodes};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::support::{self, MS, misconfigured, problem, refused, say_key, send};
+use crate::support::{self, MS, keys_of, misconfigured, problem, refused, say_key, send};
 
 /// Use on a paused runtime.
 async fn redlock() -> Redlock {
@@ -31,17 +31,11 @@ async fn app<K: RequestKey>(key: K) -> Router {
 
 fn layered<K: RequestKey>(layer: LockLayer<K>) -> Router {
     let handler = async |locked: Option<Locked>| match locked {
-        Some(locked) => {
-            let keys = locked
-                .keys()
-                .map(|key| String::from_utf8_lossy(key.as_bytes()));
-            keys.collect::<Vec<_>>().join(" and ")
-        }
+        Some(locked) => keys_of(&locked),
         None => "no lock".to_owned(),
     };
-    Router::new()
-        .route("/orders/{order}", any(handler))
-        .layer(layer)
+    let route = Router::new().route("/orders/{order}", any(handler));
+    route.layer(layer)
 }
 
 fn post(uri: &str) -> request::Builder {
@@ -117,13 +111,8 @@ async fn a_parameter_of_the_query_is_a_key() {
         assert_eq!(text(&app, request).await, key);
     }
     for missing in ["/orders/42", "/orders/42?", "/orders/42?accounts=7"] {
-        refused(
-            &app,
-            empty(post(missing)),
-            400,
-            "the query has no `account`",
-        )
-        .await;
+        let missing = empty(post(missing));
+        refused(&app, missing, 400, "the query has no `account`").await;
     }
     let blank = empty(post("/orders/42?account="));
     refused(&app, blank, 400, "is empty").await;
@@ -186,25 +175,15 @@ async fn different_parts_never_make_the_same_key() {
     assert_eq!(text(&app, request("a", "b")).await, "order:a:b");
     assert_eq!(text(&app, request("a:b", "c")).await, r"order:a\:b:c");
     assert_eq!(text(&app, request("a", "b:c")).await, r"order:a:b\:c");
-    refused(
-        &app,
-        empty(post("/orders/42")),
-        400,
-        "`x-tenant` is missing",
-    )
-    .await;
+    let none = empty(post("/orders/42"));
+    refused(&app, none, 400, "`x-tenant` is missing").await;
     let of_nothing = self::app(key("order", [])).await;
     misconfigured(&of_nothing, request("a", "b"), "no parts").await;
     let unscoped = self::app(key("", path("order"))).await;
     misconfigured(&unscoped, request("a", "b"), "empty scope").await;
     let by_query = self::app(key("order", [query("tenant"), path("order")])).await;
-    refused(
-        &by_query,
-        empty(post("/orders/42?tenant=")),
-        400,
-        "`tenant` of the query is empty",
-    )
-    .await;
+    let blank = empty(post("/orders/42?tenant="));
+    refused(&by_query, blank, 400, "`tenant` of the query is empty").await;
     let wrong = self::app(key("order", [header("x-tenant"), path("ordre")])).await;
     misconfigured(&wrong, request("a", "b"), "no path parameter `ordre`").await;
 }
@@ -216,30 +195,23 @@ async fn a_tuple_locks_all_of_its_keys() {
     let keys = (account("from"), account("to"), key("order", path("order")));
     let layer = LockLayer::new(nodes.connect().await.unwrap(), keys).wait(MS(50));
     let app = layered(layer);
-    let transfer = |from: u32, to: u32| {
-        let body = json!({ "from": from, "to": to }).to_string();
-        post("/orders/1").body(Body::from(body)).unwrap()
+    let with = |body: Value| {
+        let body = Body::from(body.to_string());
+        post("/orders/1").body(body).unwrap()
     };
-    assert_eq!(
-        text(&app, transfer(7, 3)).await,
-        "account:3 and account:7 and order:1"
-    );
-    assert_eq!(
-        text(&app, transfer(7, 7)).await,
-        "account:7 and order:1",
-        "no key is locked twice"
-    );
+    let transfer = |from: u32, to: u32| with(json!({ "from": from, "to": to }));
+    let several = text(&app, transfer(7, 3)).await;
+    assert_eq!(several, "account:3 and account:7 and order:1");
+    let fewer = text(&app, transfer(7, 7)).await;
+    assert_eq!(fewer, "account:7 and order:1", "no key is locked twice");
     let _other = nodes.contend("account:3").await.unwrap();
     for contended in [transfer(3, 5), transfer(5, 3)] {
         problem(send(&app, contended).await, 423, "locked").await;
     }
-    assert_eq!(
-        text(&app, transfer(5, 7)).await,
-        "account:5 and account:7 and order:1"
-    );
-    let body = json!({ "from": 1 }).to_string();
-    let request = post("/orders/1").body(Body::from(body)).unwrap();
-    refused(&app, request, 400, "no field `to`").await;
+    let several = text(&app, transfer(5, 7)).await;
+    assert_eq!(several, "account:5 and account:7 and order:1");
+    let incomplete = with(json!({ "from": 1 }));
+    refused(&app, incomplete, 400, "no field `to`").await;
 }
 
 /// The shared scope makes `from` and `to` the same kind of resource.
@@ -271,11 +243,8 @@ async fn closures_choose_several_keys_one_or_none() {
         Some(keys) => Ok(Some(LockRequest::all(keys.split('&')))),
     };
     let redlock = redlock().await;
-    let app = layered(
-        LockLayer::new(redlock.clone(), key)
-            .prefix("app/")
-            .wait(MS(50)),
-    );
+    let layer = LockLayer::new(redlock.clone(), key).prefix("app/");
+    let app = layered(layer.wait(MS(50)));
     assert_eq!(text(&app, empty(post("/orders/42"))).await, "no lock");
     assert_eq!(text(&app, empty(post("/orders/42?b"))).await, "app/b");
     let both = text(&app, empty(post("/orders/42?b&a&b"))).await;
@@ -293,11 +262,8 @@ async fn closures_choose_several_keys_one_or_none() {
 async fn resources_of_two_kinds_are_independent_and_routes_of_one_kind_are_not() {
     let redlock = redlock().await;
     let handler = async |locked: Locked| {
-        locked
-            .into_owned()
-            .map(std::mem::forget)
-            .is_some()
-            .to_string()
+        let taken = locked.into_owned().map(std::mem::forget);
+        taken.is_some().to_string()
     };
     let on = |route: &str, scope: &str| {
         let layer = LockLayer::new(redlock.clone(), key(scope, path("id"))).wait(MS(50));
@@ -324,19 +290,16 @@ async fn one_key_of_a_header_and_a_json_field_locks_one_order_and_not_the_tenant
     let redlock = redlock().await;
     let parts = [header("x-tenant"), json_field("order", 1024)];
     let layer = LockLayer::new(redlock.clone(), key("order", parts)).wait(MS(50));
-    let app = Router::new()
-        .route("/orders", any(say_key))
-        .route_layer(layer);
+    let route = Router::new().route("/orders", any(say_key));
+    let app = route.route_layer(layer);
     let by_hand = Key::parts(["order", "acme", "7"]).unwrap();
     let guard = redlock.lock(&by_hand).await.unwrap();
     problem(send(&app, order("acme", 7)).await, 423, "locked").await;
     assert_eq!(text(&app, order("acme", 8)).await, "order:acme:8");
     assert_eq!(text(&app, order("apex", 7)).await, "order:apex:7");
     guard.release().await;
-    assert_eq!(
-        text(&app, order("acme", 7)).await.as_bytes(),
-        by_hand.as_bytes()
-    );
+    let said = text(&app, order("acme", 7)).await;
+    assert_eq!(said.as_bytes(), by_hand.as_bytes());
 }
 
 #[tokio::test(start_paused = true)]
@@ -344,31 +307,18 @@ async fn a_handler_behind_a_layer_excludes_locks_by_hand_with_the_same_parts() {
     let redlock = redlock().await;
     let inner = redlock.clone();
     let handler = async move |_: Locked| {
-        let by_hand = |order: &str| Key::parts(["order", "acme", order]);
-        let same = by_hand("7").unwrap();
-        let one = inner.try_lock(&same).await.is_ok();
-        let with = inner
-            .lock(&same)
-            .wait(MS(50))
-            .with(async |_| ())
-            .await
-            .is_ok();
-        let all = inner
-            .lock_all([same, by_hand("8").unwrap()])
-            .wait(MS(50))
-            .await
-            .is_ok();
-        let other = inner
-            .with_lock(by_hand("8").unwrap(), async |_| ())
-            .await
-            .is_ok();
+        let [same, other] = ["7", "8"].map(|it| Key::parts(["order", "acme", it]).unwrap());
+        let one = inner.try_lock(&same).await;
+        let with = inner.lock(&same).wait(MS(50)).with(async |_| ()).await;
+        let all = inner.lock_all([same, other.clone()]).wait(MS(50)).await;
+        let [one, with, all] = [one.is_ok(), with.is_ok(), all.is_ok()];
+        let other = inner.with_lock(other, async |_| ()).await.is_ok();
         format!("{one} {with} {all} {other}")
     };
     let parts = [header("x-tenant"), json_field("order", 1024)];
     let layer = LockLayer::new(redlock.clone(), key("order", parts));
-    let app = Router::new()
-        .route("/orders", any(handler))
-        .route_layer(layer);
+    let route = Router::new().route("/orders", any(handler));
+    let app = route.route_layer(layer);
     assert_eq!(text(&app, order("acme", 7)).await, "false false false true");
 }
 
@@ -385,17 +335,14 @@ async fn parts_of_all_sources_make_one_key() {
         typed(|method: Method| method),
         json_field("note", 1024),
     ];
-    let app = app(key("all", parts))
-        .await
-        .layer(Extension(User { name: "ada" }));
+    let app = app(key("all", parts)).await;
+    let app = app.layer(Extension(User { name: "ada" }));
     let request = post("/orders/42?shop=a:b")
         .header("x-tenant", "acme")
         .header("idempotency-key", r#""8e03""#)
         .body(Body::from(r#"{"order": {"id": -7}, "note": "n"}"#));
-    assert_eq!(
-        text(&app, request.unwrap()).await,
-        r"all:-7:ada:42:a\:b:/orders/{order}:acme:8e03:POST:n"
-    );
+    let said = text(&app, request.unwrap()).await;
+    assert_eq!(said, r"all:-7:ada:42:a\:b:/orders/{order}:acme:8e03:POST:n");
 }
 
 #[tokio::test(start_paused = true)]

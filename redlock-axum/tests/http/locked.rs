@@ -83,9 +83,7 @@ async fn a_handler_can_take_its_lock_over_for_work_after_the_response() {
     let (done, is_done) = tokio::sync::oneshot::channel::<()>();
     let is_done = std::sync::Arc::new(std::sync::Mutex::new(Some(is_done)));
     let handler = async move |locked: Locked| {
-        let guard = locked
-            .into_owned()
-            .expect("the lock was not taken over before");
+        let guard = locked.into_owned().expect("it was not taken over before");
         let is_done = is_done.lock().unwrap().take().unwrap();
         tokio::spawn(async move {
             is_done.await.unwrap();

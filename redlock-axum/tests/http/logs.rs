@@ -17,12 +17,8 @@ fn layer(it: &Bed) -> LockLayer<CompositeKey> {
 async fn contention_is_logged_at_debug_and_no_key_is_logged() {
     let (log, _listening) = Log::listen();
     let it = Bed::new().await;
-    let app = it.app(
-        layer(&it)
-            .wait(MS(300))
-            .max_waiters_per_key(1)
-            .max_waiters_total(8),
-    );
+    let one_waits = layer(&it).max_waiters_per_key(1).max_waiters_total(8);
+    let app = it.app(one_waits.wait(MS(300)));
     text(post(&app, "/events/secret").await).await;
     let guard = it.redlock.lock("event:secret").await.unwrap();
     let (one, other) = tokio::join!(post(&app, "/events/secret"), post(&app, "/events/secret"));
@@ -35,10 +31,8 @@ async fn contention_is_logged_at_debug_and_no_key_is_logged() {
     assert!(log.has(Level::DEBUG, "result=\"contended\""));
     assert!(log.has(Level::DEBUG, "result=\"queue_full\""));
     for span in ["lock_wait", "lock_held"] {
-        assert!(
-            log.has(Level::DEBUG, &format!("{span} label=\"sales\"")),
-            "{span}"
-        );
+        let line = format!("{span} label=\"sales\"");
+        assert!(log.has(Level::DEBUG, &line), "{span}");
     }
     assert!(!log.mentions("secret"));
 }
@@ -61,10 +55,8 @@ async fn losses_misconfigurations_and_outages_are_logged_as_warnings_or_errors()
 
     let wrong = it.app(layer(&it).ttl(Duration::ZERO));
     problem(post(&wrong, "/events/secret").await, 500, "misconfigured").await;
-    assert!(log.has(
-        Level::ERROR,
-        r#"label="sales" error=the lock layer is misconfigured"#
-    ));
+    let error = r#"label="sales" error=the lock layer is misconfigured"#;
+    assert!(log.has(Level::ERROR, error));
 
     it.nodes.go_down();
     let closed = it.app(layer(&it).wait(MS(100)));
@@ -73,11 +65,8 @@ async fn losses_misconfigurations_and_outages_are_logged_as_warnings_or_errors()
     }
     let warnings = log.louder_than(Level::INFO);
     let of_outage = |it: &&String| it.contains("no lock can be acquired");
-    assert_eq!(
-        warnings.iter().filter(of_outage).count(),
-        1,
-        "{warnings:#?}"
-    );
+    let of_outage = warnings.iter().filter(of_outage).count();
+    assert_eq!(of_outage, 1, "{warnings:#?}");
     assert!(log.has(Level::DEBUG, "request gets no lock"));
     let open = it.app(layer(&it).wait(MS(100)).fail_open());
     text(post(&open, "/events/secret").await).await;
@@ -126,9 +115,7 @@ async fn a_request_that_matches_no_route_is_a_warning_once() {
     for _ in 0..3 {
         assert_eq!(text(post(&app, "/nowhere").await).await, "fallback");
     }
-    let [warning] = &log.louder_than(Level::INFO)[..] else {
-        panic!("not one warning: {:#?}", log.louder_than(Level::INFO));
-    };
+    let warning = log.only_warning();
     assert!(warning.contains("matched no route"), "{warning}");
     assert!(warning.contains("scope=\"event\""), "{warning}");
 }
@@ -141,9 +128,7 @@ async fn two_layers_with_one_key_are_a_warning_once_and_no_error() {
     for _ in 0..3 {
         text(post(&app, "/events/secret").await).await;
     }
-    let [warning] = &log.louder_than(Level::INFO)[..] else {
-        panic!("not one warning: {:#?}", log.louder_than(Level::INFO));
-    };
+    let warning = log.only_warning();
     assert!(warning.contains("two lock layers"), "{warning}");
     assert!(warning.contains("label=\"sales\""), "{warning}");
     assert!(!warning.contains("secret"), "{warning}");

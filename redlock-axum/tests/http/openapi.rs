@@ -35,10 +35,8 @@ fn the_document_has_the_responses_of_the_lock() {
         let response = &responses[status];
         let text = response["description"].as_str().unwrap();
         assert!(text.contains("a retry is safe"), "{text}");
-        assert_eq!(
-            response["headers"]["Retry-After"]["schema"]["type"],
-            "integer"
-        );
+        let retry_after = &response["headers"]["Retry-After"]["schema"];
+        assert_eq!(retry_after["type"], "integer");
         assert!(response["content"]["application/problem+json"]["schema"].is_object());
     }
 }
@@ -54,16 +52,9 @@ async fn the_responses_of_a_service_match_its_document() {
     let response = app.oneshot(request).await.unwrap();
     let status = response.status().as_str().to_owned();
     let described = responses(&Shop::openapi())[&status].clone();
-    let headers = described["headers"].as_object().unwrap();
-    assert!(
-        headers
-            .keys()
-            .all(|name| response.headers().contains_key(name))
-    );
-    let kind = response.headers()["content-type"]
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let mut headers = described["headers"].as_object().unwrap().keys();
+    assert!(headers.all(|name| response.headers().contains_key(name)));
+    let kind = response.headers()["content-type"].to_str().unwrap();
     let schema = &described["content"][kind]["schema"];
     let body = response.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
@@ -76,17 +67,13 @@ async fn the_responses_of_a_service_match_its_document() {
             other => panic!("{other}"),
         };
         let described = &properties[name]["type"];
-        let is_it = *described == kind
-            || described
-                .as_array()
-                .is_some_and(|it| it.contains(&kind.into()));
+        let of_several = described.as_array();
+        let is_it = *described == kind || of_several.is_some_and(|it| it.contains(&kind.into()));
         assert!(is_it, "{name}: {value}, but {described}");
     }
     let required = schema["required"].as_array().unwrap();
-    assert!(
-        !required.contains(&"handler_ran".into()) && properties.contains_key("handler_ran"),
-        "what a handler answers that locks by hand has none"
-    );
+    // What a handler answers that locks by hand has none.
+    assert!(!required.contains(&"handler_ran".into()) && properties.contains_key("handler_ran"));
     for name in required {
         assert!(body.get(name.as_str().unwrap()).is_some(), "{name}");
     }
@@ -95,8 +82,8 @@ async fn the_responses_of_a_service_match_its_document() {
 #[tokio::test]
 async fn a_layer_describes_its_own_contended_status() {
     let redlock = TestNodes::new().connect().await.unwrap();
-    let layer =
-        LockLayer::new(redlock, key("order", path("order"))).contended_status(StatusCode::CONFLICT);
+    let layer = LockLayer::new(redlock, key("order", path("order")));
+    let layer = layer.contended_status(StatusCode::CONFLICT);
     let statuses: Vec<_> = layer.openapi_responses().into_keys().collect();
     assert_eq!(statuses, ["409", "429", "503"]);
     let both = layer.contended_status(StatusCode::TOO_MANY_REQUESTS);

@@ -4,12 +4,13 @@ use axum::{
     Router,
     extract::Request,
     http::{Method, StatusCode},
-    routing::any,
 };
 use redlock_axum::{LockLayer, LockLost, LockRequest, Locked, RequestKey, key, path};
 use redlock_tokio::OptionsError;
 
-use crate::support::{Bed, MS, event_route, post, problem, request, send, terms, text};
+use crate::support::{
+    Bed, MS, assert_detail, event_route, may_retry, post, problem, request, rock, send, text,
+};
 
 const CUSTOM: &[u8] = b"SETTLE";
 
@@ -28,7 +29,7 @@ const WRITES: StatusCode = StatusCode::CREATED;
 const PASSES: StatusCode = StatusCode::NO_CONTENT;
 
 async fn status(app: &Router, method: Method) -> StatusCode {
-    send(app, request(method, "/events/rock")).await.status()
+    send(app, rock(method)).await.status()
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,19 +60,17 @@ async fn safe_methods_read_and_others_write() {
 async fn a_request_that_is_kept_out_is_told_by_whom() {
     let it = Bed::new().await;
     let app = it.app(it.layer().read_write().wait(MS(500)));
-    let get = async || send(&app, request(Method::GET, "/events/rock")).await;
+    let get = async || send(&app, rock(Method::GET)).await;
     let kept_out = async |response, by: &str| {
         let body = problem(response, 423, "locked").await;
-        let (handler_ran, retry_after) = terms(&body);
-        assert!(!handler_ran && retry_after.is_some());
-        let detail = body["detail"].as_str().unwrap();
-        assert!(detail.contains(by), "{detail}");
+        assert!(may_retry(&body), "{body}");
+        assert_detail(&body, by);
     };
     let reader = it.nodes.contend_as_reader("event:rock").await.unwrap();
     text(get().await).await;
     kept_out(post(&app, "/events/rock").await, "are reading").await;
     let exclusive = it.app(it.layer().all_methods().wait(MS(50)));
-    let plain = send(&exclusive, request(Method::GET, "/events/rock")).await;
+    let plain = send(&exclusive, rock(Method::GET)).await;
     kept_out(plain, "is working on").await;
     reader.release().await;
 
@@ -82,13 +81,10 @@ async fn a_request_that_is_kept_out_is_told_by_whom() {
     text(get().await).await;
     text(post(&app, "/events/rock").await).await;
     assert_eq!(it.ran(), 3);
-    let conflict = it
-        .layer()
-        .contended_status(StatusCode::CONFLICT)
-        .wait(MS(0));
-    let app = it.app(conflict.read_write());
+    let conflict = it.layer().contended_status(StatusCode::CONFLICT);
+    let app = it.app(conflict.wait(MS(0)).read_write());
     let _writer = it.redlock.rw_lock("event:rock").try_write().await.unwrap();
-    let response = send(&app, request(Method::GET, "/events/rock")).await;
+    let response = send(&app, rock(Method::GET)).await;
     problem(response, 409, "locked").await;
 }
 
@@ -107,12 +103,7 @@ async fn a_handler_that_reads_has_no_token_and_notices_a_loss() {
     };
     let app = event_route(handler, it.layer().read_write().fenced());
     for method in [Method::GET, Method::PUT] {
-        problem(
-            send(&app, request(method, "/events/rock")).await,
-            500,
-            "lost",
-        )
-        .await;
+        problem(send(&app, rock(method)).await, 500, "lost").await;
     }
 }
 
@@ -143,23 +134,18 @@ async fn a_key_closure_decides_for_its_request() {
 #[tokio::test(start_paused = true)]
 async fn permits_of_readers_and_readers_of_several_keys_are_a_500() {
     let it = Bed::new().await;
-    for layer in [
-        it.layer().permits(2).read_write(),
-        it.layer().read_write().permits(2),
-    ] {
+    let permits_first = it.layer().permits(2).read_write();
+    let permits_last = it.layer().read_write().permits(2);
+    for layer in [permits_first, permits_last] {
         assert_eq!(layer.check(), Err(OptionsError::PermitsAndReaders));
-        problem(
-            post(&it.app(layer), "/events/rock").await,
-            500,
-            "misconfigured",
-        )
-        .await;
+        let response = post(&it.app(layer), "/events/rock").await;
+        problem(response, 500, "misconfigured").await;
     }
     let event = |scope: &str| key(scope, path("event"));
     let two = LockLayer::new(it.redlock.clone(), (event("event"), event("venue"))).read_write();
     assert_eq!(two.check(), Ok(()));
     let app = it.app(two);
-    let response = send(&app, request(Method::GET, "/events/rock")).await;
+    let response = send(&app, rock(Method::GET)).await;
     problem(response, 500, "misconfigured").await;
     text(post(&app, "/events/rock").await).await;
 }
@@ -169,34 +155,22 @@ async fn in_an_outage_a_request_that_reads_fails_as_others_do() {
     let it = Bed::new().await;
     it.nodes.go_down();
     let layer = it.layer().read_write().wait(MS(200));
-    let response = send(&it.app(layer.clone()), request(Method::GET, "/events/rock")).await;
+    let response = send(&it.app(layer.clone()), rock(Method::GET)).await;
     problem(response, 503, "unavailable").await;
     assert_eq!(status(&app(layer.fail_open()), Method::GET).await, PASSES);
 }
 
-/// A route with two layers for one key.
-fn nested(
-    handler: Router,
-    inner: LockLayer<impl RequestKey>,
-    outer: LockLayer<impl RequestKey>,
-) -> Router {
-    handler.route_layer(inner).route_layer(outer)
-}
-
-/// Returns the slot, or whether the innermost lock is that of a reader.
-fn innermost() -> Router {
+/// A route with two layers for one key. Its handler says which slot the innermost lock has, and whether it reads.
+fn nested(inner: LockLayer<impl RequestKey>, outer: LockLayer<impl RequestKey>) -> Router {
     let handler = async |locked: Locked| format!("{:?}, {}", locked.slot(), locked.is_reader());
-    Router::new().route("/events/{event}", any(handler))
+    event_route(handler, inner).route_layer(outer)
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_inner_layer_relies_on_a_lock_of_the_same_kind_only() {
     let it = Bed::new().await;
     let layer = || it.layer().all_methods().wait(MS(50));
-    let get = async |inner, outer| {
-        let app = nested(innermost(), inner, outer);
-        send(&app, request(Method::GET, "/events/rock")).await
-    };
+    let get = async |inner, outer| send(&nested(inner, outer), rock(Method::GET)).await;
     for (inner, outer, said) in [
         (layer().read_write(), layer(), "None, false"),
         (layer().read_write(), layer().read_write(), "None, true"),

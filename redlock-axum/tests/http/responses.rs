@@ -10,13 +10,16 @@ use axum::{
     response::Response,
     routing::post as routed_post,
 };
-use redlock_axum::{KeyRejection, LockLayer, Locked, OnLost, Problem, extension, key, path};
+use redlock_axum::{
+    CallerDeadline, KeyRejection, LockLayer, Locked, OnLost, Problem, extension, key, path,
+};
 use redlock_tokio::LockOptions;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{
-    Bed, MS, event_route, misconfigured, post, problem, request, send, terms, text,
+    Bed, MS, When, assert_detail, event_route, misconfigured, post, problem, rock, send, terms,
+    text,
 };
 
 #[tokio::test(start_paused = true)]
@@ -97,10 +100,7 @@ async fn no_quorum_is_503() {
     let body = problem(post(&app, "/events/rock").await, 503, "unavailable").await;
     assert_eq!(terms(&body).1, Some(u64::MAX));
     it.nodes.come_up();
-    assert_eq!(
-        post(&it.app(it.layer()), "/events/rock").await.status(),
-        200
-    );
+    text(post(&it.app(it.layer()), "/events/rock").await).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,6 +147,13 @@ async fn with_fail_open_a_request_tries_for_its_whole_wait_even_with_fail_fast()
     }
 }
 
+fn with(header: &'static str, value: &str) -> Request {
+    let mut request = rock(Method::POST);
+    let headers = request.headers_mut();
+    headers.insert(header, value.parse().unwrap());
+    request
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_without_its_key_is_400() {
     let it = Bed::new().await;
@@ -157,19 +164,11 @@ async fn a_request_without_its_key_is_400() {
     };
     let app = it.app(LockLayer::new(it.redlock.clone(), key));
     let body = problem(post(&app, "/events/rock").await, 400, "key").await;
-    let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains("no `account` header"), "{detail}");
+    assert_detail(&body, "no `account` header");
     assert_eq!(terms(&body), (false, None));
-    let with = |account: &str| {
-        let mut request = request(Method::POST, "/events/rock");
-        request
-            .headers_mut()
-            .insert("account", account.parse().unwrap());
-        request
-    };
-    problem(send(&app, with("")).await, 400, "key").await;
+    problem(send(&app, with("account", "")).await, 400, "key").await;
     assert_eq!(it.ran(), 0);
-    text(send(&app, with("7")).await).await;
+    text(send(&app, with("account", "7")).await).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,10 +177,9 @@ async fn a_key_that_the_route_cannot_have_is_a_500_that_names_the_layer() {
     let wrong = LockLayer::new(it.redlock.clone(), key("event", path("evnet")));
     let app = it.app(wrong.label("events"));
     let reason = "`/events/{event}` has no path parameter `evnet`";
-    misconfigured(&app, request(Method::POST, "/events/rock"), reason).await;
+    misconfigured(&app, rock(Method::POST), reason).await;
     let body = problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
-    let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains("The lock layer `events`"), "{detail}");
+    assert_detail(&body, "The lock layer `events`");
     let app = it.app(it.layer().ttl(Duration::ZERO));
     problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
     assert_eq!(it.ran(), 0);
@@ -191,14 +189,11 @@ async fn a_key_that_the_route_cannot_have_is_a_500_that_names_the_layer() {
 async fn check_finds_invalid_options_before_the_first_request() {
     let it = Bed::new().await;
     assert!(it.layer().check().is_ok());
+    let rarely = LockOptions::new().renew_every(MS(10_000));
     for (layer, reason) in [
         (it.layer().ttl(Duration::ZERO), "ttl"),
         (it.layer().ttl(MS(11_000)), "max_ttl"),
-        (
-            it.layer()
-                .options(LockOptions::new().renew_every(MS(10_000))),
-            "extending every 10s",
-        ),
+        (it.layer().options(rarely), "extending every 10s"),
     ] {
         let error = layer.check().unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
@@ -223,16 +218,12 @@ async fn the_problem_of_a_lock_by_hand_is_not_retryable() {
         let response = post(app, "/").await;
         assert!(!response.headers().contains_key(header::RETRY_AFTER));
         let body = problem(response, status, kind).await;
-        assert!(
-            body.get("handler_ran").is_none(),
-            "the handler is unknown: {body}"
-        );
+        let handler_ran = body.get("handler_ran");
+        assert_eq!(handler_ran, None, "the handler is unknown");
         assert_eq!(body["retryable"], false);
         let detail = body["detail"].as_str().unwrap();
-        assert!(
-            !detail.contains("Try again") && !detail.contains("LockLayer"),
-            "{detail}"
-        );
+        let invites = detail.contains("Try again") || detail.contains("LockLayer");
+        assert!(!invites, "{detail}");
     };
     let (wait, ttl) = (MS(100), MS(10_000));
     assert_eq!(text(post(&app(wait, ttl), "/").await).await, "done");
@@ -259,8 +250,7 @@ async fn a_handler_can_mark_its_problem_as_retryable() {
     assert_eq!(body["retry_after_ms"], 1500);
     assert_eq!(body["retryable"], true);
     assert!(body.get("handler_ran").is_none(), "{body}");
-    let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains("has done nothing"), "{detail}");
+    assert_detail(&body, "has done nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,10 +270,7 @@ async fn on_lost_decides_what_happens_to_the_response() {
                 "committed"
             };
             let layer = it.layer().on_lost(on_lost);
-            let layer = match cancels {
-                true => layer.cancel_on_disconnect(),
-                false => layer,
-            };
+            let layer = layer.when(cancels, LockLayer::cancel_on_disconnect);
             it.nodes.lose_next("event:rock");
             let response = post(&event_route(handler, layer), "/events/rock").await;
             assert_eq!(has_ended.try_recv().is_ok(), ends);
@@ -292,8 +279,8 @@ async fn on_lost_decides_what_happens_to_the_response() {
                 assert_eq!(text(response).await, "committed");
             } else {
                 let body = problem(response, 500, "lost").await;
-                let terms = terms(&body);
-                assert_eq!(terms, (true, None), "no retry: the outcome is unknown");
+                // No retry: the outcome is unknown.
+                assert_eq!(terms(&body), (true, None));
             }
         }
     }
@@ -302,41 +289,30 @@ async fn on_lost_decides_what_happens_to_the_response() {
 #[tokio::test(start_paused = true)]
 async fn a_layer_can_replace_the_problem_by_its_own_response() {
     let it = Bed::new().await;
-    let layer = it
-        .layer()
-        .wait(Duration::ZERO)
-        .rejection(|problem: Problem| {
-            let (kind, retry) = (problem.kind(), problem.retry_after_ms().is_some());
-            let runs = (problem.has_handler_run(), problem.is_retryable());
-            (
-                StatusCode::IM_A_TEAPOT,
-                Json((problem.status().as_u16(), kind, retry, runs)),
-            )
-        });
+    let layer = it.layer().wait(Duration::ZERO);
+    let layer = layer.rejection(|problem: Problem| {
+        let (kind, retry) = (problem.kind(), problem.retry_after_ms().is_some());
+        let runs = (problem.has_handler_run(), problem.is_retryable());
+        let shown = Json((problem.status().as_u16(), kind, retry, runs));
+        (StatusCode::IM_A_TEAPOT, shown)
+    });
     let seen = async |response: Response| -> Value {
         assert_eq!(response.status(), StatusCode::IM_A_TEAPOT);
-        assert!(
-            !response.headers().contains_key(header::RETRY_AFTER),
-            "nothing is added"
-        );
+        let retry_after = response.headers().get(header::RETRY_AFTER);
+        assert_eq!(retry_after, None, "nothing is added");
         let body = to_bytes(response.into_body(), 1000).await.unwrap();
         serde_json::from_slice(&body).unwrap()
     };
     let app = it.app(layer.clone());
     let guard = it.nodes.contend("event:rock").await.unwrap();
     let held = seen(post(&app, "/events/rock").await).await;
-    let expected = serde_json::json!([423, "urn:redlock:problem:locked", true, [false, true]]);
+    let expected = json!([423, "urn:redlock:problem:locked", true, [false, true]]);
     assert_eq!(held, expected);
     drop(guard);
     let wrong = it.app(layer.ttl(Duration::ZERO));
     let wrong = seen(post(&wrong, "/events/rock").await).await;
-    let expected = serde_json::json!([
-        500,
-        "urn:redlock:problem:misconfigured",
-        false,
-        [false, false]
-    ]);
-    assert_eq!(wrong, expected);
+    let kind = "urn:redlock:problem:misconfigured";
+    assert_eq!(wrong, json!([500, kind, false, [false, false]]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -350,18 +326,14 @@ async fn a_request_waits_no_longer_than_its_caller() {
         ("grpc-timeout", "9S", MS(5000)),
         ("grpc-timeout", "soon", MS(5000)),
     ] {
-        let mut request = request(Method::POST, "/events/rock");
-        request.headers_mut().insert(name, value.parse().unwrap());
         let asked = Instant::now();
-        problem(send(&app, request).await, 423, "locked").await;
+        problem(send(&app, with(name, value)).await, 423, "locked").await;
         let waited = asked.elapsed();
-        assert!(
-            (waits - MS(200)..=waits + MS(1)).contains(&waited),
-            "{value}: {waited:?}"
-        );
+        let expected = waits - MS(200)..=waits + MS(1);
+        assert!(expected.contains(&waited), "{value}: {waited:?}");
     }
-    let mut known = request(Method::POST, "/events/rock");
-    let deadline = redlock_axum::CallerDeadline::after(MS(300)).unwrap();
+    let mut known = rock(Method::POST);
+    let deadline = CallerDeadline::after(MS(300)).unwrap();
     known.extensions_mut().insert(deadline);
     let asked = Instant::now();
     problem(send(&app, known).await, 423, "locked").await;
@@ -376,11 +348,8 @@ async fn the_body_of_a_500_names_no_types() {
     let extension = key("absent", extension(|_: &Absent| 7));
     let extension = LockLayer::new(it.redlock.clone(), extension);
     let no_layer = Router::new().route("/events/{event}", routed_post(async |_: Locked| ()));
-    for app in [
-        it.app(it.layer().ttl(Duration::ZERO)),
-        it.app(extension),
-        no_layer,
-    ] {
+    let wrong = it.app(it.layer().ttl(Duration::ZERO));
+    for app in [wrong, it.app(extension), no_layer] {
         let body = problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
         let detail = body["detail"].as_str().unwrap();
         for internal in ["::", "Locked", "Layer", "Absent", "ttl", "redlock"] {

@@ -7,12 +7,14 @@ use axum::{
     extract::{Path, Request},
     http::{Method, StatusCode},
     response::IntoResponse,
-    routing::{any, post as routed_post},
+    routing::post as routed_post,
 };
 use redlock_axum::{LockLayer, Locked, key, matched_path, path};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{Bed, MS, log::Log, misconfigured, post, problem, request, send, text};
+use crate::support::{
+    Bed, MS, event_route, log::Log, misconfigured, post, problem, request, rock, send, text,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_free_lock_is_held_for_the_handler_and_released_after_it() {
@@ -28,7 +30,7 @@ async fn safe_methods_pass_without_a_lock_by_default() {
     let it = Bed::new().await;
     let layer = it.layer().wait(MS(50));
     let _guard = it.nodes.contend("event:rock").await.unwrap();
-    let get = || request(Method::GET, "/events/rock");
+    let get = || rock(Method::GET);
     let response = send(&it.app(layer.clone()), get()).await;
     assert_eq!(text(response).await, "rock under None");
     let response = send(&it.app(layer.all_methods()), get()).await;
@@ -60,14 +62,13 @@ async fn nested_services_and_fallbacks_have_the_parameters_of_their_path() {
     let inner = || Router::new().fallback(async || "ran");
     let opaque = service_fn(async |_: Request| Ok::<_, Infallible>("ran".into_response()));
     let layer = it.layer().wait(MS(50));
+    // A fallback is not a route.
+    let on_fallback = Router::new().nest("/events/{event}", inner());
     let on_service = Router::new().nest_service("/events/{event}", inner());
     let on_opaque = Router::new().nest_service("/events/{event}", opaque);
     let on_route = Router::new().route_service("/events/{event}/x", opaque);
     for app in [
-        // A fallback is not a route.
-        Router::new()
-            .nest("/events/{event}", inner())
-            .layer(layer.clone()),
+        on_fallback.layer(layer.clone()),
         on_service.clone().layer(layer.clone()),
         on_service.route_layer(layer.clone()),
         on_opaque.route_layer(layer.clone()),
@@ -91,7 +92,7 @@ async fn a_layer_around_the_whole_router_says_that_it_is_in_the_wrong_place() {
     let it = Bed::new().await;
     let around = it.layer().layer(it.router());
     let (log, _listening) = Log::listen();
-    let response = around.oneshot(request(Method::POST, "/events/rock")).await;
+    let response = around.oneshot(rock(Method::POST)).await;
     problem(response.unwrap(), 500, "misconfigured").await;
     assert!(log.mentions("around the whole router"));
     assert_eq!(it.ran(), 0);
@@ -99,7 +100,7 @@ async fn a_layer_around_the_whole_router_says_that_it_is_in_the_wrong_place() {
     // A key that needs no route works there.
     let layer = LockLayer::new(it.redlock.clone(), |_: &Request| "k");
     let around = layer.layer(it.router());
-    let response = around.oneshot(request(Method::POST, "/events/rock")).await;
+    let response = around.oneshot(rock(Method::POST)).await;
     assert_eq!(text(response.unwrap()).await, r#"rock under Some("k")"#);
 }
 
@@ -113,12 +114,8 @@ async fn the_layer_works_on_routers_nested_routers_and_method_routers() {
     let on_router = it.router().layer(layer.clone());
     let nested = Router::new().nest("/v1", it.app(layer.clone()));
     let on_outer = Router::new().route("/x", routed_post(async || "ran"));
-    let on_outer = Router::new()
-        .nest("/{tenant}", on_outer)
-        .layer(LockLayer::new(
-            it.redlock.clone(),
-            key("tenant", path("tenant")),
-        ));
+    let by_tenant = LockLayer::new(it.redlock.clone(), key("tenant", path("tenant")));
+    let on_outer = Router::new().nest("/{tenant}", on_outer).layer(by_tenant);
     let on_method = Router::new().route("/events/{event}", routed_post(handler).layer(layer));
     for (app, prefix) in [(&on_router, ""), (&nested, "/v1"), (&on_method, "")] {
         let held = post(app, &format!("{prefix}/events/rock")).await;
@@ -140,10 +137,6 @@ async fn a_connect_or_a_head_needs_a_lock_just_as_a_get_does() {
         Some(_) => StatusCode::ACCEPTED,
         None => StatusCode::OK,
     };
-    let app = |layer| {
-        let route = Router::new().route("/events/{event}", any(handler));
-        route.route_layer(layer)
-    };
     for (layer, status) in [
         (it.layer(), StatusCode::OK),
         (it.layer().all_methods(), StatusCode::ACCEPTED),
@@ -152,10 +145,10 @@ async fn a_connect_or_a_head_needs_a_lock_just_as_a_get_does() {
         (it.layer().methods([Method::HEAD]), StatusCode::ACCEPTED),
         (it.layer().methods([Method::POST]), StatusCode::OK),
     ] {
-        let app = app(layer);
+        let app = event_route(handler, layer);
         for method in [Method::GET, Method::CONNECT, Method::HEAD] {
-            let request = request(method.clone(), "/events/rock");
-            assert_eq!(send(&app, request).await.status(), status, "{method}");
+            let response = send(&app, rock(method.clone())).await;
+            assert_eq!(response.status(), status, "{method}");
         }
     }
 }

@@ -9,13 +9,13 @@ use axum::{
     routing::post,
 };
 use futures::FutureExt;
-use redlock_axum::{Locked, OnLost, TaskTracker};
+use redlock_axum::{LockLayer, Locked, OnLost, TaskTracker};
 use reqwest::StatusCode;
 use tokio::{net::TcpListener, time::timeout};
 use tower::util::MapFutureLayer;
 
 use crate::support::{
-    event_route,
+    When, event_route,
     server::{
         Fixture, LIMIT, MS, ROCK, VERSIONS, Work, answer, clients, problem, send, serve, until,
     },
@@ -76,11 +76,7 @@ async fn cancel_on_disconnect_drops_the_handler_with_its_client() {
         for lasts in [false, true] {
             let it = Fixture::new().await;
             let layer = it.layer().cancel_on_disconnect();
-            let layer = if lasts {
-                layer.hold_until_body_end(LIMIT)
-            } else {
-                layer
-            };
+            let layer = layer.when(lasts, |it| it.hold_until_body_end(LIMIT));
             let at = it.serve(layer).await;
             let caller = send(&client, at, "/events/rock");
             it.work.until_entered(1).await;
@@ -157,19 +153,11 @@ async fn the_lock_of_a_handler_that_panics_is_released_and_not_handed_over() {
                         work.run(Some(locked)).await;
                         assert!(!panics || work.ended() > 1, "the first, by intent");
                     };
-                    let layer = it.layer();
-                    let layer = if cancels {
-                        layer.cancel_on_disconnect()
-                    } else {
-                        layer
-                    };
+                    let layer = it.layer().when(cancels, LockLayer::cancel_on_disconnect);
                     let app = Router::new().route("/events/{event}", post(handler));
                     let app = app.with_state(it.work.clone()).route_layer(layer);
-                    let app = if catches {
-                        app.layer(MapFutureLayer::new(catch_panic))
-                    } else {
-                        app
-                    };
+                    let catch = MapFutureLayer::new(catch_panic);
+                    let app = app.when(catches, |app| app.layer(catch));
                     let at = serve(app).await;
 
                     let first = send(&client(), at, "/events/rock");
@@ -207,11 +195,8 @@ async fn a_handler_that_hangs_holds_its_lock_for_max_hold_at_most() {
         it.work.until_entered(1).await;
         let next = send(&client(), at, "/events/rock");
         it.work.until_entered(2).await;
-        assert_eq!(
-            (it.work.ended(), it.work.dropped()),
-            (0, 0),
-            "the first is still there"
-        );
+        // The first is still there.
+        assert_eq!((it.work.ended(), it.work.dropped()), (0, 0));
         assert!(!hangs.is_finished());
         it.work.let_end();
         it.work.let_end();
@@ -219,12 +204,9 @@ async fn a_handler_that_hangs_holds_its_lock_for_max_hold_at_most() {
         assert_eq!(answer(next).await.status(), StatusCode::OK);
 
         let handler = async || pending::<()>().await;
-        let layer = it
-            .layer()
-            .ttl(MS(400))
-            .max_hold(MS(100))
-            .on_lost(OnLost::Cancel);
-        let at = serve(event_route(handler, layer)).await;
+        let layer = it.layer().ttl(MS(400)).max_hold(MS(100));
+        let app = event_route(handler, layer.on_lost(OnLost::Cancel));
+        let at = serve(app).await;
         let body = problem(send(&client(), at, "/events/rock"), 500, "lost").await;
         assert_eq!(body["handler_ran"], true);
         it.until_free(ROCK).await;

@@ -4,13 +4,14 @@ use axum::{
     Router,
     body::Body,
     extract::{Path, Request},
+    http::Method,
     routing::post as routed_post,
 };
 use redlock_axum::{
     KeyPart, LockLayer, Locked, header, idempotency_key, json_field, key, path, query,
 };
 
-use crate::support::{Bed, MS, post, problem, refused, say_key, send, text};
+use crate::support::{self, Bed, MS, post, problem, refused, say_key, send, text};
 
 /// Each of these is the order 7 to a handler with `Path<u64>`.
 #[tokio::test(start_paused = true)]
@@ -32,15 +33,9 @@ async fn all_spellings_of_a_number_exclude_each_other() {
     }
     assert_eq!(text(post(&app, "/orders/08").await).await, "paid 8");
     for nonsense in ["-7", "7.0", "0x7", "%207", "seven"] {
-        let request = Request::post(format!("/orders/{nonsense}"));
-        let request = request.body(Body::empty()).unwrap();
-        refused(
-            &app,
-            request,
-            400,
-            "the path parameter `order` is not valid",
-        )
-        .await;
+        let request = support::request(Method::POST, &format!("/orders/{nonsense}"));
+        let reason = "the path parameter `order` is not valid";
+        refused(&app, request, 400, reason).await;
     }
 }
 

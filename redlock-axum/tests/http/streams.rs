@@ -11,12 +11,12 @@ use axum::{
     body::{Body, Bytes},
     extract::WebSocketUpgrade,
 };
-use futures::{SinkExt, StreamExt, channel::mpsc, stream};
+use futures::{SinkExt, Stream, StreamExt, channel::mpsc, stream};
 use redlock_axum::{CompositeKey, LockLayer, Locked, OnLost};
 use tokio::time::timeout;
 
 use crate::support::{
-    event_route,
+    When, event_route,
     server::{Fixture, LIMIT, MS, ROCK, VERSIONS, answer, clients, send, serve, until},
 };
 
@@ -36,14 +36,26 @@ async fn a_body_that_is_not_sent_does_not_keep_the_lock() {
     }
 }
 
+/// The chunks that the test sends, for the body of one response.
+#[derive(Clone)]
+struct Chunks(Arc<Mutex<Option<mpsc::UnboundedReceiver<Bytes>>>>);
+
+impl Chunks {
+    fn take(&self) -> impl Stream<Item = Result<Bytes, Infallible>> + use<> {
+        let chunks = self.0.lock().unwrap().take();
+        chunks.expect("one request").map(Ok)
+    }
+}
+
+fn body() -> (mpsc::UnboundedSender<Bytes>, Chunks) {
+    let (chunks, body) = mpsc::unbounded();
+    (chunks, Chunks(Arc::new(Mutex::new(Some(body)))))
+}
+
 /// A route whose body consists of the chunks that the test sends.
 fn streaming(layer: LockLayer<CompositeKey>) -> (Router, mpsc::UnboundedSender<Bytes>) {
-    let (chunks, body) = mpsc::unbounded::<Bytes>();
-    let body = Arc::new(Mutex::new(Some(body)));
-    let handler = async move || {
-        let body = body.lock().unwrap().take().expect("one request");
-        Body::from_stream(body.map(Ok::<_, Infallible>))
-    };
+    let (chunks, body) = body();
+    let handler = async move || Body::from_stream(body.take());
     (event_route(handler, layer), chunks)
 }
 
@@ -53,11 +65,7 @@ async fn a_stream_holds_its_lock_until_it_has_ended() {
         for cancels in [false, true] {
             let it = Fixture::new().await;
             let layer = it.layer().hold_until_body_end(3 * LIMIT);
-            let layer = if cancels {
-                layer.cancel_on_disconnect()
-            } else {
-                layer
-            };
+            let layer = layer.when(cancels, LockLayer::cancel_on_disconnect);
             let (app, chunks) = streaming(layer);
             let at = serve(app).await;
             let mut response = answer(send(&client, at, "/events/rock")).await;
@@ -133,19 +141,14 @@ async fn a_stream_whose_lock_is_lost_goes_on_or_is_cut_off() {
             for cancels in [false, true] {
                 let it = Fixture::new().await;
                 let layer = it.layer().hold_until_body_end(3 * LIMIT).on_lost(on_lost);
-                let layer = if cancels {
-                    layer.cancel_on_disconnect()
-                } else {
-                    layer
-                };
-                let (chunks, body) = mpsc::unbounded::<Bytes>();
-                let (hold, body) = (Arc::new(OnceLock::new()), Mutex::new(Some(body)));
+                let layer = layer.when(cancels, LockLayer::cancel_on_disconnect);
+                let (chunks, body) = body();
+                let hold = Arc::new(OnceLock::new());
                 let handler = {
-                    let (hold, body) = (Arc::clone(&hold), Arc::new(body));
+                    let hold = Arc::clone(&hold);
                     async move |locked: Locked| {
                         hold.set(locked.into_inner()).expect("one request");
-                        let body = body.lock().unwrap().take().expect("one request");
-                        Body::from_stream(body.map(Ok::<_, Infallible>))
+                        Body::from_stream(body.take())
                     }
                 };
                 let at = serve(event_route(handler, layer)).await;
@@ -187,14 +190,11 @@ async fn a_stream_keeps_the_lock_that_it_took_until_it_is_dropped() {
     for client in VERSIONS {
         for ends in [true, false] {
             let it = Fixture::new().await;
-            let (chunks, body) = mpsc::unbounded::<Bytes>();
-            let body = Arc::new(Mutex::new(Some(body)));
+            let (chunks, body) = body();
             let handler = async move |locked: Locked| {
                 let guard = locked.into_owned();
-                let body = body.lock().unwrap().take().expect("one request");
-                Body::from_stream(body.map(move |chunk| {
+                Body::from_stream(body.take().inspect(move |_| {
                     let _held = &guard;
-                    Ok::<_, Infallible>(chunk)
                 }))
             };
             let at = serve(event_route(handler, it.layer())).await;

@@ -39,11 +39,16 @@ impl Log {
         loud.map(|(_, text)| text.clone()).collect()
     }
 
+    pub(crate) fn only_warning(&self) -> String {
+        let warnings = self.louder_than(Level::INFO);
+        assert_eq!(warnings.len(), 1, "{warnings:#?}");
+        warnings.concat()
+    }
+
     pub(crate) fn has(&self, level: Level, part: &str) -> bool {
         let lines = self.0.lock().unwrap();
-        lines
-            .iter()
-            .any(|(of, text)| *of == level && text.contains(part))
+        let is_it = |(of, text): &(Level, String)| *of == level && text.contains(part);
+        lines.iter().any(is_it)
     }
 
     pub(crate) fn mentions(&self, part: &str) -> bool {

@@ -6,6 +6,7 @@ pub(crate) mod log;
 pub(crate) mod server;
 
 use std::{
+    io,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -22,6 +23,7 @@ use axum::{
     response::Response,
     routing::{any, get},
 };
+use futures::{StreamExt, stream};
 use http_body_util::BodyExt;
 use redlock_axum::{CompositeKey, LockLayer, Locked, RequestKey, key, path};
 use redlock_tokio::{Redlock, test_util::TestNodes};
@@ -32,6 +34,15 @@ use tracing::Level;
 use self::log::Log;
 
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// Lets a row of a table decide on an option.
+pub(crate) trait When: Sized {
+    fn when(self, is_so: bool, change: impl FnOnce(Self) -> Self) -> Self {
+        if is_so { change(self) } else { self }
+    }
+}
+
+impl<T> When for T {}
 
 /// Use on a paused runtime.
 pub(crate) struct Bed {
@@ -97,9 +108,26 @@ pub(crate) fn key_of(locked: &Locked) -> String {
     String::from_utf8_lossy(locked.key().as_bytes()).into_owned()
 }
 
+/// Returns all keys of a lock.
+pub(crate) fn keys_of(locked: &Locked) -> String {
+    let keys = locked.keys().map(|key| key.as_bytes().to_vec());
+    String::from_utf8(keys.collect::<Vec<_>>().join(&b" and "[..])).unwrap()
+}
+
 pub(crate) fn request(method: Method, uri: &str) -> Request {
     let request = Request::builder().method(method).uri(uri);
     request.body(Body::empty()).unwrap()
+}
+
+/// Returns a request to `/events/rock`.
+pub(crate) fn rock(method: Method) -> Request {
+    request(method, "/events/rock")
+}
+
+/// Returns a body that stops after its first byte.
+pub(crate) fn that_stops() -> Body {
+    let first = stream::iter([Ok::<_, io::Error>("{")]);
+    Body::from_stream(first.chain(stream::pending()))
 }
 
 pub(crate) async fn send(app: &Router, request: Request) -> Response {
@@ -147,13 +175,23 @@ pub(crate) fn terms(body: &Value) -> (bool, Option<u64>) {
     (handler_ran, body["retry_after_ms"].as_u64())
 }
 
+/// Returns whether the handler did not run and the client is told when to retry, both according to a problem.
+pub(crate) fn may_retry(body: &Value) -> bool {
+    matches!(terms(body), (false, Some(_)))
+}
+
+/// Asserts that the detail of a problem contains this text.
+pub(crate) fn assert_detail(body: &Value, text: &str) {
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains(text), "{detail}");
+}
+
 /// Asserts that a request has no key, that its handler does not run, and that the problem contains the reason.
 pub(crate) async fn refused(app: &Router, request: Request, status: u16, reason: &str) {
     let kind = if status == 413 { "too-large" } else { "key" };
     let body = problem(send(app, request).await, status, kind).await;
     assert_eq!(terms(&body), (false, None));
-    let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains(reason), "{detail}");
+    assert_detail(&body, reason);
 }
 
 /// Asserts that a request gets a 500 because of its layer, and that the log has the reason, but not the response.

@@ -27,7 +27,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
+pub(crate) use super::MS;
 
 /// A limit that no step of a test reaches, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -116,11 +116,8 @@ impl Default for Counts {
 impl Work {
     pub(crate) async fn run(&self, locked: Option<Locked>) -> String {
         let had = if locked.is_some() { "a" } else { "no" };
-        self.0
-            .holds
-            .lock()
-            .unwrap()
-            .extend(locked.map(Locked::into_inner));
+        let hold = locked.map(Locked::into_inner);
+        self.0.holds.lock().unwrap().extend(hold);
         self.0.entered.fetch_add(1, SeqCst);
         let mut end = CountDrop(Some(&self.0.dropped));
         self.0.may_end.acquire().await.unwrap().forget();
