@@ -89,10 +89,8 @@ fn another_process_leads_after_a_leader_that_was_killed_or_stopped() {
     stopped.signal("-CONT");
     let (late, reporters) = wait_for("leads no more", &lines);
     assert_eq!(late, second);
-    assert!(
-        reporters.iter().all(|it| *it == third),
-        "{second} in {reporters:?}"
-    );
+    let is_third = reporters.iter().all(|it| *it == third);
+    assert!(is_third, "{second} in {reporters:?}");
     thread::sleep(Duration::from_millis(500)); // several reports
     stopped.signal("-TERM");
     let (ended, reporters) = wait_for("ends", &lines);

@@ -35,21 +35,11 @@ fn rediss_urls_are_encrypted_and_the_certificate_is_checked() {
     let certificate = write("cert.pem", signed.cert.pem());
     let key = write("key.pem", signed.signing_key.serialize_pem());
     let [certificate_arg, key_arg] = [&certificate, &key].map(|it| it.to_str().unwrap());
-    let tls = [
-        "--port",
-        "0",
-        "--tls-port",
-        "{port}",
-        "--tls-auth-clients",
-        "no",
-    ];
-    let files = [
-        "--tls-cert-file",
-        certificate_arg,
-        "--tls-key-file",
-        key_arg,
-    ];
-    let servers = RedisServers::spawn_with(3, &[&tls[..], &files].concat()).unwrap();
+    let tls = "--port 0 --tls-port {port} --tls-auth-clients no".split(' ');
+    let mut arguments: Vec<_> = tls.collect();
+    arguments.extend(["--tls-cert-file", certificate_arg]);
+    arguments.extend(["--tls-key-file", key_arg]);
+    let servers = RedisServers::spawn_with(3, &arguments).unwrap();
 
     let trusting = quickstart(&servers, &certificate);
     let errors = String::from_utf8_lossy(&trusting.stderr);
@@ -60,8 +50,6 @@ fn rediss_urls_are_encrypted_and_the_certificate_is_checked() {
     let doubting = quickstart(&servers, &another);
     let errors = String::from_utf8_lossy(&doubting.stderr);
     assert!(!doubting.status.success());
-    assert!(
-        errors.contains("misconfigured: invalid peer certificate"),
-        "{errors}"
-    );
+    let reason = "misconfigured: invalid peer certificate";
+    assert!(errors.contains(reason), "{errors}");
 }

@@ -15,11 +15,8 @@ async fn pay(url: &str, key: Option<&str>, amount: u64) -> Response {
         Some(key) => request.header("Idempotency-Key", key),
         None => request,
     };
-    request
-        .json(&json!({ "amount": amount }))
-        .send()
-        .await
-        .unwrap()
+    let request = request.json(&json!({ "amount": amount }));
+    request.send().await.unwrap()
 }
 
 async fn payments_charge_once(nodes: Option<&RedisServers>) {
@@ -51,8 +48,7 @@ async fn payments_charge_once(nodes: Option<&RedisServers>) {
 
     let charges = reqwest::get(format!("{url}/charges")).await.unwrap();
     assert_eq!(charges.text().await.unwrap(), "2");
-    let (status, _) = server.stop();
-    assert!(status.success(), "{status}");
+    server.end();
 }
 
 #[tokio::test]
@@ -77,10 +73,8 @@ async fn a_payment_completes_without_its_client() {
     assert!(impatient.send().await.unwrap_err().is_timeout());
 
     // The same request comes again during the first charge. It waits, and finds the receipt.
-    assert_eq!(
-        pay(&server.url, Some("a"), 5).await.status(),
-        StatusCode::OK
-    );
+    let again = pay(&server.url, Some("a"), 5).await;
+    assert_eq!(again.status(), StatusCode::OK);
     let charges = reqwest::get(format!("{}/charges", server.url)).await;
     assert_eq!(charges.unwrap().text().await.unwrap(), "1");
 }
@@ -140,25 +134,27 @@ async fn an_export_that_takes_too_long_is_cut_off() {
     export.text().await.unwrap_err();
 }
 
-/// Lets the server begin with an order, and disconnects the client.
-async fn abandoned_order(server: &mut Server) {
+/// Starts the server, lets it begin with an order, and disconnects the client.
+async fn abandoned_order(arguments: &[&str], nodes: Option<&RedisServers>) -> Server {
+    let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), arguments, nodes);
     let order = format!("{}/orders/7", server.url);
     let client = tokio::spawn(async move { insert(&order).await });
     // The runtime runs on, so that the request is sent.
     tokio::task::block_in_place(|| server.wait_for("order 7: begun"));
     client.abort();
     assert!(client.await.unwrap_err().is_cancelled());
+    server
+}
+
+fn assert_has(lines: &[String], line: &str) {
+    assert!(lines.iter().any(|it| it == line), "{lines:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn graceful_waits_for_handlers_without_clients() {
     let nodes = RedisServers::spawn(5).unwrap();
     for nodes in [None, Some(&nodes)] {
-        let arguments = ["--work", "2s"];
-        let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, nodes);
-        abandoned_order(&mut server).await;
-        let (status, lines) = server.stop();
-        assert!(status.success(), "{status}");
+        let server = abandoned_order(&["--work", "2s"], nodes).await;
         let expected = [
             "stopping",
             "all connections are closed",
@@ -167,32 +163,22 @@ async fn graceful_waits_for_handlers_without_clients() {
             "abandoned locks: 0",
             "abandoned releases: 0",
         ];
-        assert_eq!(lines, expected);
+        assert_eq!(server.end(), expected);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn graceful_prints_the_abandoned_handlers() {
     let arguments = ["--work", "1000s", "--patience", "500ms"];
-    let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, None);
-    abandoned_order(&mut server).await;
-    let (status, lines) = server.stop();
-    assert!(status.success(), "{status}");
-    assert!(
-        lines.contains(&"abandoned handlers: 1".to_owned()),
-        "{lines:?}"
-    );
-    assert!(
-        lines.contains(&"abandoned locks: 1".to_owned()),
-        "{lines:?}"
-    );
+    let lines = abandoned_order(&arguments, None).await.end();
+    assert_has(&lines, "abandoned handlers: 1");
+    assert_has(&lines, "abandoned locks: 1");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn graceful_stops_at_once_after_a_second_signal() {
     let arguments = ["--work", "1000s", "--patience", "20s"];
-    let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, None);
-    abandoned_order(&mut server).await;
+    let mut server = abandoned_order(&arguments, None).await;
     server.ask_to_stop();
     server.wait_for("stopping");
     sleep(Duration::from_millis(1500)).await; // signals that come at once are one
@@ -204,20 +190,16 @@ async fn graceful_stops_at_once_after_a_second_signal() {
 async fn graceful_prints_the_abandoned_releases() {
     let nodes = RedisServers::spawn(5).unwrap();
     let arguments = ["--work", "1s", "--releases", "500ms"];
-    let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, Some(&nodes));
-    abandoned_order(&mut server).await;
+    let server = abandoned_order(&arguments, Some(&nodes)).await;
     nodes.get(0).kill(); // one of five: the lock is still held, and this node's release is owed
-    let (status, lines) = server.stop();
-    assert!(status.success(), "{status}");
-    assert!(lines.contains(&"order 7: done".to_owned()), "{lines:?}");
-    assert!(
-        lines.contains(&"abandoned locks: 0".to_owned()),
-        "{lines:?}"
-    );
-    assert!(
-        lines.contains(&"abandoned releases: 1".to_owned()),
-        "{lines:?}"
-    );
+    let lines = server.end();
+    for line in [
+        "order 7: done",
+        "abandoned locks: 0",
+        "abandoned releases: 1",
+    ] {
+        assert_has(&lines, line);
+    }
 }
 
 /// The servers are fresh, so the locks are not ready before `max_ttl` (10 s) is over.
@@ -250,8 +232,7 @@ async fn the_service_is_alive_before_its_locks_are_ready_and_in_an_outage() {
     (0..3).for_each(|node| nodes.get(node).kill());
     becomes(StatusCode::SERVICE_UNAVAILABLE).await;
     assert_eq!(pay("7").await, StatusCode::SERVICE_UNAVAILABLE);
-    let (status, _) = server.stop();
-    assert!(status.success(), "{status}");
+    server.end();
 }
 
 #[test]

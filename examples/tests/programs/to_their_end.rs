@@ -8,23 +8,34 @@ use std::{
 
 use redlock_tokio::test_util::{Cluster, RedisServers, Sentinels};
 
-/// The environment variable that names the nodes of a program, with its value. Without any, the nodes are embedded.
-type Nodes = Option<(&'static str, String)>;
+/// The URLs of the nodes of a program. Without any, the nodes are embedded.
+type Nodes = Option<String>;
 
 fn masters(servers: &RedisServers) -> Nodes {
-    Some(("REDLOCK_NODES", servers.urls().join(",")))
+    Some(servers.urls().join(","))
 }
 
 fn run(program: &str, arguments: &[&str], nodes: Nodes) -> Output {
     let mut command = Command::new(program);
-    command.args(arguments);
-    command.env_remove("REDLOCK_NODES");
-    if let Some((variable, urls)) = nodes {
-        command
-            .env("REDLOCK_TRUST_FRESH_NODES", "1")
-            .env(variable, urls);
+    command.args(arguments).env_remove("REDLOCK_NODES");
+    if let Some(urls) = nodes {
+        command.env("REDLOCK_TRUST_FRESH_NODES", "1");
+        command.env("REDLOCK_NODES", urls);
     }
     command.output().expect("the program starts")
+}
+
+/// Runs a program over embedded nodes that must fail for this reason, and returns its output.
+fn fails(program: &str, arguments: &[&str], reason: &str) -> String {
+    let output = run(program, arguments, None);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "no failure: {reason}");
+    assert!(errors.contains(reason), "{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn assert_says(output: &str, text: &str) {
+    assert!(output.contains(text), "no `{text}` in {output}");
 }
 
 /// Returns the output of a program, which must succeed and log nothing.
@@ -46,28 +57,21 @@ fn output(program: &str, arguments: &[&str], nodes: Nodes) -> String {
 fn quickstart(nodes: Nodes) -> String {
     let output = output(env!("CARGO_BIN_EXE_quickstart"), &[], nodes);
     for task in 1..=10 {
-        assert!(
-            output.contains(&format!("task {task:>2} holds it")),
-            "{output}"
-        );
+        assert_says(&output, &format!("task {task:>2} holds it"));
     }
     // No other task prints a line between "holds it" and "is done" of one task.
-    let lines: Vec<_> = output
-        .lines()
-        .filter(|line| line.contains(" ms  task"))
-        .collect();
+    let lines = output.lines().filter(|line| line.contains(" ms  task"));
+    let lines: Vec<_> = lines.collect();
     assert_eq!(lines.len(), 20);
     for pair in lines.chunks(2) {
         let task = |line: &str| line.split("task").nth(1).unwrap()[..3].to_owned();
         assert_eq!(task(pair[0]), task(pair[1]), "{output}");
     }
     assert!(output.matches("<- extended").count() >= 2, "{output}");
-    assert!(
-        output.contains("the lock is taken: another task of this process holds it"),
-        "{output}"
-    );
-    assert!(output.contains("release: Released"), "{output}");
-    assert!(output.contains("0 releases abandoned"), "{output}");
+    let taken = "the lock is taken: another task of this process holds it";
+    for text in [taken, "release: Released", "0 releases abandoned"] {
+        assert_says(&output, text);
+    }
     output
 }
 
@@ -85,35 +89,36 @@ fn quickstart_on_real_nodes() {
 #[test]
 fn quickstart_on_a_sentinel_group() {
     let group = Sentinels::spawn().unwrap();
-    let nodes = Some(("REDLOCK_NODES", group.url()));
-    assert!(quickstart(nodes).contains("1 Redis node"));
+    assert!(quickstart(Some(group.url())).contains("1 Redis node"));
 }
 
 #[test]
 fn quickstart_on_a_cluster() {
     let cluster = Cluster::spawn().unwrap();
     let seeds = cluster.urls().join(",").replace("redis://", "");
-    let nodes = Some(("REDLOCK_NODES", format!("redis+cluster://{seeds}")));
+    let nodes = Some(format!("redis+cluster://{seeds}"));
     assert!(quickstart(nodes).contains("3 Redis nodes"));
+}
+
+fn jobs(nodes: Nodes) {
+    let output = output(env!("CARGO_BIN_EXE_jobs"), &[], nodes);
+    assert_says(&output, "no deposit was lost");
 }
 
 #[test]
 fn jobs_on_embedded_nodes() {
-    let output = output(env!("CARGO_BIN_EXE_jobs"), &[], None);
-    assert!(output.contains("no deposit was lost"), "{output}");
+    jobs(None);
 }
 
 #[test]
 fn jobs_on_real_nodes() {
-    let servers = RedisServers::spawn(5).unwrap();
-    let output = output(env!("CARGO_BIN_EXE_jobs"), &[], masters(&servers));
-    assert!(output.contains("no deposit was lost"), "{output}");
+    jobs(masters(&RedisServers::spawn(5).unwrap()));
 }
 
 /// Asserts that the sum is the same after the transfers. The program checks the sum, too.
 fn transfer(nodes: Nodes) {
     let output = output(env!("CARGO_BIN_EXE_transfer"), &[], nodes);
-    assert!(output.contains("160 transfers took"), "{output}");
+    assert_says(&output, "160 transfers took");
     let sums = output.matches("8 accounts have 800\n").count();
     assert_eq!(sums, 2, "{output}");
 }
@@ -148,10 +153,7 @@ fn transfer_in_processes_that_share_a_database() {
 #[test]
 fn transfers_without_locks_lose_money() {
     let arguments = ["--no-lock", "--tellers", "64"];
-    let output = run(env!("CARGO_BIN_EXE_transfer"), &arguments, None);
-    assert!(!output.status.success(), "the sum stayed the same");
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("800 became"), "{errors}");
+    fails(env!("CARGO_BIN_EXE_transfer"), &arguments, "800 became");
 }
 
 /// The lock of one holder is lost on purpose, and its layer logs the loss.
@@ -159,10 +161,7 @@ fn fenced(nodes: Nodes) {
     let output = run(env!("CARGO_BIN_EXE_fenced"), &[], nodes);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{errors}");
-    assert!(
-        errors.contains("a call lost its lock while it ran"),
-        "{errors}"
-    );
+    assert_says(&errors, "a call lost its lock while it ran");
     let output = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<_> = output.lines().collect();
     let at = |line: &str| lines.iter().position(|it| *it == line);
@@ -170,7 +169,7 @@ fn fenced(nodes: Nodes) {
     let refused = at("Ada: the write of 110 is refused").expect(&output);
     let repeated = at("Ada: writes 160").expect(&output);
     assert!(written < refused && refused < repeated, "{output}");
-    assert!(output.contains("the account has 160\n"), "{output}");
+    assert_says(&output, "the account has 160\n");
 }
 
 #[test]
@@ -185,23 +184,18 @@ fn a_late_write_is_refused_on_real_nodes() {
 
 #[test]
 fn a_late_write_without_a_fence_wins() {
-    let output = run(env!("CARGO_BIN_EXE_fenced"), &["--no-fence"], None);
-    assert!(!output.status.success(), "no deposit was lost");
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("100 + 10 + 50 became 110"), "{errors}");
-    let output = String::from_utf8(output.stdout).unwrap();
-    assert!(output.contains("Ada: writes 110\n"), "{output}");
+    let reason = "100 + 10 + 50 became 110";
+    let output = fails(env!("CARGO_BIN_EXE_fenced"), &["--no-fence"], reason);
+    assert_says(&output, "Ada: writes 110\n");
 }
 
 fn exports(nodes: Nodes) {
     let output = output(env!("CARGO_BIN_EXE_exports"), &[], nodes);
     for tenant in ["acme", "globex"] {
         for permit in 0..2 {
-            let line = format!("{tenant}: exported with permit {permit}");
-            assert!(output.contains(&line), "{output}");
+            assert_says(&output, &format!("{tenant}: exported with permit {permit}"));
         }
-        let most = format!("{tenant}: at most 2 exports ran at once");
-        assert!(output.contains(&most), "{output}");
+        assert_says(&output, &format!("{tenant}: at most 2 exports ran at once"));
     }
 }
 
@@ -218,17 +212,14 @@ fn two_exports_of_a_tenant_run_at_once_on_real_nodes() {
 #[test]
 fn without_the_layer_all_exports_run_at_once() {
     let arguments = ["--no-limit", "--requests", "3"];
-    let output = run(env!("CARGO_BIN_EXE_exports"), &arguments, None);
-    assert!(!output.status.success(), "there was a limit");
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("3 exports of acme ran at once"), "{errors}");
+    let reason = "3 exports of acme ran at once";
+    fails(env!("CARGO_BIN_EXE_exports"), &arguments, reason);
 }
 
 fn catalogue(nodes: Nodes) {
     let output = output(env!("CARGO_BIN_EXE_catalogue"), &[], nodes);
     for edition in 1..=3 {
-        let line = format!("rebuilt as edition {edition}\n");
-        assert!(output.contains(&line), "{output}");
+        assert_says(&output, &format!("rebuilt as edition {edition}\n"));
     }
     let (_, end) = output.split_once(" reads, at most ").unwrap();
     let (most, torn) = end.split_once(" at once, ").unwrap();
@@ -248,10 +239,8 @@ fn readers_share_a_catalogue_and_see_it_whole_on_real_nodes() {
 
 #[test]
 fn without_the_layer_readers_see_a_catalogue_half_rebuilt() {
-    let output = run(env!("CARGO_BIN_EXE_catalogue"), &["--no-lock"], None);
-    assert!(!output.status.success(), "no read was torn");
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("reads were torn"), "{errors}");
+    let reason = "reads were torn";
+    fails(env!("CARGO_BIN_EXE_catalogue"), &["--no-lock"], reason);
 }
 
 const EVERY_SECOND: [&str; 4] = ["--every", "1s", "--runs", "3"];
@@ -260,9 +249,8 @@ const EVERY_SECOND: [&str; 4] = ["--every", "1s", "--runs", "3"];
 fn runs_by_slot(outputs: &[String]) -> BTreeMap<String, usize> {
     let mut slots = BTreeMap::new();
     for line in outputs.iter().flat_map(|output| output.lines()) {
-        if let Some((slot, outcome)) = line
-            .strip_prefix("slot ")
-            .and_then(|line| line.split_once(", "))
+        if let Some(slot_and_outcome) = line.strip_prefix("slot ")
+            && let Some((slot, outcome)) = slot_and_outcome.split_once(", ")
         {
             let has_run = outcome.ends_with(": runs");
             *slots.entry(slot.to_owned()).or_default() += usize::from(has_run);
@@ -305,11 +293,7 @@ fn bad_nodes_are_named_and_secrets_are_not() {
         ("", "no nodes given"),
         ("redis://:hunter2@a,redis://:hunter2@a", "both a:6379"),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_quickstart"))
-            .env("REDLOCK_TRUST_FRESH_NODES", "1")
-            .env("REDLOCK_NODES", nodes)
-            .output()
-            .unwrap();
+        let output = run(env!("CARGO_BIN_EXE_quickstart"), &[], Some(nodes.into()));
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success());
         assert!(errors.contains(complaint), "{errors}");

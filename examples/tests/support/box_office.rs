@@ -1,7 +1,7 @@
 use redlock_tokio::test_util::RedisServers;
-use reqwest::{Client, Method, Response};
+use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::{task::JoinHandle, time::timeout};
 
 use super::{SOON, Server};
 
@@ -37,6 +37,12 @@ pub(crate) async fn buy(url: &str, seat: usize, buyer: &str) -> Response {
     ask(Method::POST, url, seat, buyer).await
 }
 
+/// A client that buys seat 7 in a task. It disconnects when the task is aborted.
+pub(crate) fn buying(url: &str, buyer: &'static str) -> JoinHandle<Response> {
+    let url = url.to_owned();
+    tokio::spawn(async move { buy(&url, 7, buyer).await })
+}
+
 pub(crate) async fn give_back(url: &str, seat: usize, buyer: &str) -> Response {
     ask(Method::DELETE, url, seat, buyer).await
 }
@@ -47,6 +53,12 @@ async fn ask(method: Method, url: &str, seat: usize, buyer: &str) -> Response {
         .header("buyer", buyer);
     let answer = timeout(SOON, request.send()).await;
     answer.expect("it does not hang").expect("an answer")
+}
+
+/// Asserts that a request was refused with this status, and that the client is told when to retry.
+pub(crate) fn assert_refused(response: &Response, status: StatusCode) {
+    assert_eq!(response.status(), status);
+    assert!(response.headers().contains_key("retry-after"));
 }
 
 /// Returns the state of the event.

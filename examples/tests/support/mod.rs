@@ -78,6 +78,13 @@ impl Server {
         let lines = self.output.by_ref().map_while(Result::ok).collect();
         (self.process.wait().expect("it ends"), lines)
     }
+
+    /// Sends SIGTERM to a server that must end well, and returns the rest of the output.
+    pub(crate) fn end(self) -> Vec<String> {
+        let (status, lines) = self.stop();
+        assert!(status.success(), "{status}: {lines:?}");
+        lines
+    }
 }
 
 impl Drop for Server {

@@ -4,14 +4,11 @@
 use redlock_tokio::test_util::RedisServer;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use tokio::{
-    task::{JoinHandle, spawn_blocking},
-    time::timeout,
-};
+use tokio::{task::spawn_blocking, time::timeout};
 
 use crate::support::{
     SOON, Server,
-    box_office::{Fleet, buy, give_back, state},
+    box_office::{Fleet, assert_refused, buy, buying, give_back, state},
     eventually,
     live::Live,
 };
@@ -21,18 +18,11 @@ const TICKETS: &str = env!("CARGO_BIN_EXE_tickets");
 /// A payment that lasts as long as the test.
 const LOOK: &[&str] = &["--payment", "1000s", "--wait", "1000s"];
 
-/// A client that wants seat 7.
-fn buyer(url: &str, name: &'static str) -> JoinHandle<StatusCode> {
-    let url = url.to_owned();
-    tokio::spawn(async move { buy(&url, 7, name).await.status() })
-}
-
 /// Each page gets the changes since its own last state.
 #[tokio::test]
 async fn a_page_that_opens_while_a_buyer_leaves_is_corrected() {
     let server = Server::start(TICKETS, &["--payment", "1000s", "--wait", "20ms"], None);
-    let url = server.url.clone();
-    let ada = tokio::spawn(async move { buy(&url, 7, "Ada").await });
+    let ada = buying(&server.url, "Ada");
     let mut first = Live::open(&server.url).await;
     first.shows_line(7, &["Ada"], &[]).await;
     for _ in 0..20 {
@@ -55,11 +45,11 @@ async fn every_process_shows_the_people_in_line() {
     let mut live = Live::open(there).await;
     live.shows_line(7, &[], &[]).await;
 
-    let ada = buyer(here, "Ada");
+    let ada = buying(here, "Ada");
     live.shows_line(7, &["Ada"], &[]).await;
-    let bob = buyer(here, "Bob");
+    let bob = buying(here, "Bob");
     live.shows_line(7, &["Ada"], &["Bob"]).await;
-    let zoe = buyer(there, "Zo%C3%AB");
+    let zoe = buying(there, "Zo%C3%AB");
     live.shows_line(7, &["Ada"], &["Bob", "Zo\u{eb}"]).await;
     // Both processes show them in the order of their arrival.
     let mut elsewhere = Live::open(here).await;
@@ -81,7 +71,7 @@ async fn every_process_shows_the_people_in_line() {
 async fn a_buyer_that_disconnects_while_paying_gets_the_seat() {
     let fleet = Fleet::start(TICKETS, &["--payment", "2s"]);
     let mut live = Live::open(fleet.url(1)).await;
-    let ada = buyer(fleet.url(0), "Ada");
+    let ada = buying(fleet.url(0), "Ada");
     live.shows_line(7, &["Ada"], &[]).await;
     ada.abort();
     live.shows_owner(7, Some("Ada")).await;
@@ -91,9 +81,9 @@ async fn a_buyer_that_disconnects_while_paying_gets_the_seat() {
 async fn the_people_of_a_killed_process_are_forgotten() {
     let mut fleet = Fleet::start(TICKETS, LOOK);
     let mut live = Live::open(fleet.url(1)).await;
-    let ada = buyer(fleet.url(0), "Ada");
+    let ada = buying(fleet.url(0), "Ada");
     live.shows_line(7, &["Ada"], &[]).await;
-    let bob = buyer(fleet.url(0), "Bob");
+    let bob = buying(fleet.url(0), "Bob");
     live.shows_line(7, &["Ada"], &["Bob"]).await;
     ada.abort(); // before their connections break
     bob.abort();
@@ -132,8 +122,7 @@ async fn the_service_survives_an_outage_of_the_store() {
         let mut opened = Live::open(url).await;
         opened.shows("that the store is away", is_away).await;
         let refused = buy(url, 8, "Ada").await;
-        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert!(refused.headers().contains_key("retry-after"));
+        assert_refused(&refused, StatusCode::SERVICE_UNAVAILABLE);
         let problem: Value = refused.json().await.unwrap();
         assert_eq!(problem["type"], "urn:tickets:problem:store");
         let unknown = reqwest::get(format!("{url}/events/rock/seats")).await;
@@ -153,17 +142,15 @@ async fn the_service_survives_an_outage_of_the_store() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_pages_do_not_delay_the_stop() {
-    let nodes = None;
-    let server = Server::start(TICKETS, &["--wait", "1000s"], nodes);
+    let server = Server::start(TICKETS, &["--wait", "1000s"], None);
     let mut pages = Vec::new();
     for _ in 0..3 {
         let mut live = Live::open(&server.url).await;
         live.next().await.expect("a first state");
         pages.push(live);
     }
-    let stopped = timeout(SOON, spawn_blocking(|| server.stop())).await;
-    let (status, _) = stopped.expect("it stops while pages are open").unwrap();
-    assert!(status.success(), "{status}");
+    let stopped = timeout(SOON, spawn_blocking(|| server.end())).await;
+    stopped.expect("it stops while pages are open").unwrap();
     for mut page in pages {
         assert_eq!(page.next().await, None, "ended, and not broken off");
     }
@@ -173,10 +160,9 @@ async fn open_pages_do_not_delay_the_stop() {
 async fn a_sale_is_finished_before_the_server_stops() {
     let server = Server::start(TICKETS, &["--payment", "2s"], None);
     let mut live = Live::open(&server.url).await;
-    let ada = buyer(&server.url, "Ada");
+    let ada = buying(&server.url, "Ada");
     live.shows_line(7, &["Ada"], &[]).await;
-    let stopped = spawn_blocking(|| server.stop());
-    assert_eq!(ada.await.unwrap(), StatusCode::CREATED);
-    let (status, _) = stopped.await.unwrap();
-    assert!(status.success(), "{status}");
+    let stopped = spawn_blocking(|| server.end());
+    assert_eq!(ada.await.unwrap().status(), StatusCode::CREATED);
+    stopped.await.unwrap();
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Server,
-    box_office::{Fleet, state},
+    box_office::{Fleet, assert_refused, state},
     live::Live,
 };
 
@@ -21,11 +21,8 @@ const WITHOUT_LOCK: &str = "demo:without-lock";
 /// Sends twenty buyers, with the lock or without.
 async fn send(url: &str, hall: &str) -> Response {
     let request = Client::new().post(format!("{url}/rushes/{hall}"));
-    request
-        .header("buyer", "Eve")
-        .send()
-        .await
-        .expect("an answer")
+    let answer = request.header("buyer", "Eve").send().await;
+    answer.expect("an answer")
 }
 
 /// Sends them, and returns the outcome and the number of buyers with each answer.
@@ -109,15 +106,11 @@ async fn every_page_shows_the_buyers_of_one_rush_at_a_time() {
         })
         .await;
         for url in [here, there] {
-            let refused = send(url, hall).await;
-            assert_eq!(refused.status(), StatusCode::LOCKED);
-            assert!(refused.headers().contains_key("retry-after"));
+            assert_refused(&send(url, hall).await, StatusCode::LOCKED);
         }
         assert_eq!(sent.await.unwrap(), StatusCode::OK);
-        assert!(
-            since.elapsed() >= Duration::from_millis(1500),
-            "no load tool"
-        );
+        let least = Duration::from_millis(1500);
+        assert!(since.elapsed() >= least, "no load tool");
         live.shows("that they are gone", |state| {
             let seat = &state["taken"]["1"];
             count(&seat["paying"]) + count(&seat["waiting"]) == 0
@@ -130,17 +123,12 @@ async fn every_page_shows_the_buyers_of_one_rush_at_a_time() {
 async fn the_demonstration_cannot_sell_real_seats() {
     let server = Server::start(TICKETS, &[], None);
     let ask = |path: &str| Client::new().post(format!("{}{path}", server.url));
+    let seat = |hall: &str| ask(&format!("/events/{hall}/seats/1")).header("buyer", "Eve");
     for (request, status) in [
         (ask("/rushes/with-lock"), StatusCode::BAD_REQUEST), // does not say who asks
         (ask("/rushes/polka"), StatusCode::NOT_FOUND),
-        (
-            ask("/events/demo:with-lock/seats/1").header("buyer", "Eve"),
-            StatusCode::NOT_FOUND,
-        ),
-        (
-            ask("/events/demo:without-lock/seats/1").header("buyer", "Eve"),
-            StatusCode::NOT_FOUND,
-        ),
+        (seat(WITH_LOCK), StatusCode::NOT_FOUND),
+        (seat(WITHOUT_LOCK), StatusCode::NOT_FOUND),
     ] {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), status, "{}", response.url());
