@@ -20,12 +20,34 @@ use support::{
     box_office::{Fleet, buy},
     eventually,
 };
-use tokio::{sync::Mutex, task::JoinSet};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    task::JoinSet,
+};
 
 const TICKETS: &str = env!("CARGO_BIN_EXE_tickets");
 
-/// One test at a time runs browsers, because they are heavy.
-static BROWSERS: Mutex<()> = Mutex::const_new(());
+/// The browsers of one test. One test at a time runs them, because they are heavy.
+struct Browsers {
+    driver: Driver,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Browsers {
+    async fn start() -> Self {
+        static TURN: Mutex<()> = Mutex::const_new(());
+        let turn = TURN.lock().await;
+        Self {
+            driver: Driver::start(),
+            _turn: turn,
+        }
+    }
+
+    /// Opens the page of a buyer in a browser of its own.
+    async fn open(&self, url: &str, name: &'static str) -> Page {
+        Page::open(self.driver.browser().await, url, name).await
+    }
+}
 
 /// Lets two people press a seat at the same moment, and returns the notices on their pages.
 async fn race(people: [&Page; 2], seat: usize) -> [Outcome; 2] {
@@ -37,12 +59,11 @@ async fn race(people: [&Page; 2], seat: usize) -> [Outcome; 2] {
 /// Opens the pages of two people at different server processes, and the page of an onlooker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_people_one_gets_the_seat() {
-    let _browsers = BROWSERS.lock().await;
+    let browsers = Browsers::start().await;
     let fleet = Fleet::start(TICKETS, &["--payment", "1500ms"]);
-    let driver = Driver::start();
-    let ada = Page::open(driver.browser().await, fleet.url(0), "Ada").await;
-    let bob = Page::open(driver.browser().await, fleet.url(1), "Bob").await;
-    let eve = Page::open(driver.browser().await, fleet.url(1), "Eve").await;
+    let ada = browsers.open(fleet.url(0), "Ada").await;
+    let bob = browsers.open(fleet.url(1), "Bob").await;
+    let eve = browsers.open(fleet.url(1), "Eve").await;
 
     for seat in 1..=5 {
         let looking_on = eventually("that one pays and one waits", async || {
@@ -55,16 +76,10 @@ async fn of_two_people_one_gets_the_seat() {
         });
         let (outcomes, (paid, waited)) = join(race([&ada, &bob], seat), looking_on).await;
 
-        let (winner, loser) = if paid == "Ada" {
-            (&ada, &bob)
-        } else {
-            (&bob, &ada)
-        };
         let lost = Outcome::SoldTo(paid.to_owned());
-        let expected = if paid == "Ada" {
-            [Outcome::Bought, lost]
-        } else {
-            [lost, Outcome::Bought]
+        let (winner, loser, expected) = match paid {
+            "Ada" => (&ada, &bob, [Outcome::Bought, lost]),
+            _ => (&bob, &ada, [lost, Outcome::Bought]),
         };
         assert_eq!(outcomes, expected, "{paid} paid, and {waited} waited");
         let yours = winner.until(seat, "yours").await;
@@ -80,11 +95,10 @@ async fn of_two_people_one_gets_the_seat() {
 /// The control: the check above notices a seat that is sold twice, and the page shows it, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_lock_both_get_the_seat() {
-    let _browsers = BROWSERS.lock().await;
+    let browsers = Browsers::start().await;
     let fleet = Fleet::start(TICKETS, &["--payment", "1500ms", "--no-lock"]);
-    let driver = Driver::start();
-    let ada = Page::open(driver.browser().await, fleet.url(0), "Ada").await;
-    let bob = Page::open(driver.browser().await, fleet.url(1), "Bob").await;
+    let ada = browsers.open(fleet.url(0), "Ada").await;
+    let bob = browsers.open(fleet.url(1), "Bob").await;
 
     let outcomes = race([&ada, &bob], 7).await;
     assert_eq!(outcomes, [Outcome::Bought, Outcome::Bought]);
@@ -99,11 +113,9 @@ async fn without_the_lock_both_get_the_seat() {
 /// One embedded process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_tabs_are_two_people() {
-    let _browsers = BROWSERS.lock().await;
-    let nodes = None;
-    let server = Server::start(TICKETS, &["--payment", "100ms"], nodes);
-    let driver = Driver::start();
-    let ada = Page::open(driver.browser().await, &server.url, "Ada").await;
+    let browsers = Browsers::start().await;
+    let server = Server::start(TICKETS, &["--payment", "100ms"], None);
+    let ada = browsers.open(&server.url, "Ada").await;
     ada.press(7).await;
     assert_eq!(ada.outcome(7).await, Outcome::Bought);
     ada.until(7, "yours").await;
@@ -119,23 +131,17 @@ async fn two_tabs_are_two_people() {
     tab.until(8, "yours").await;
 
     // The first tab still belongs to Ada.
-    let windows = ada.browser.windows().await.unwrap();
-    ada.browser
-        .switch_to_window(windows[0].clone())
-        .await
-        .unwrap();
+    let first = ada.browser.windows().await.unwrap().swap_remove(0);
+    ada.browser.switch_to_window(first).await.unwrap();
     assert_eq!(ada.until(8, "sold").await.text, mallory);
     assert_eq!(ada.text("#me").await, "Ada");
     ada.press(7).await;
     ada.says("You gave seat 7 back.").await;
-    assert_eq!(
-        ada.until(7, "free").await.label,
-        "Seat 7, free. Press to buy it."
-    );
+    let free = ada.until(7, "free").await;
+    assert_eq!(free.label, "Seat 7, free. Press to buy it.");
 
     // The server stops although pages are open, and they show it.
-    let (status, _) = tokio::task::spawn_blocking(|| server.stop()).await.unwrap();
-    assert!(status.success(), "{status}");
+    tokio::task::spawn_blocking(|| server.end()).await.unwrap();
     ada.find("#connection[data-state=lost]").await;
     ada.shows("#quorum", "Not known while the connection is lost.")
         .await;
@@ -147,10 +153,9 @@ async fn two_tabs_are_two_people() {
 /// The page shows the place in line and the remaining time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_buyer_sees_the_place_in_line_and_the_time() {
-    let _browsers = BROWSERS.lock().await;
+    let browsers = Browsers::start().await;
     let server = Server::start(TICKETS, &["--payment", "1000s", "--wait", "1000s"], None);
-    let driver = Driver::start();
-    let eve = Page::open(driver.browser().await, &server.url, "Eve").await;
+    let eve = browsers.open(&server.url, "Eve").await;
     let mut others = JoinSet::new();
     let mut joins = async |name: &'static str, shown: &str| {
         let url = server.url.clone();
@@ -160,11 +165,8 @@ async fn a_waiting_buyer_sees_the_place_in_line_and_the_time() {
     joins("Ada", "Ada is paying").await;
     joins("Bob", "In line: Bob").await;
     eve.press(7).await;
-    eve.shows(
-        "#place",
-        "You are second in line for seat 7: Ada is paying.",
-    )
-    .await;
+    let place = "You are second in line for seat 7: Ada is paying.";
+    eve.shows("#place", place).await;
     eve.shows("#clock", "You will know in about 99").await;
     eve.shows("#lines", "In line: Bob, you").await;
 }
@@ -172,30 +174,28 @@ async fn a_waiting_buyer_sees_the_place_in_line_and_the_time() {
 /// The demonstration needs one page and one press of a button.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_button_sends_twenty_buyers() {
-    let _browsers = BROWSERS.lock().await;
+    let browsers = Browsers::start().await;
     let server = Server::start(TICKETS, &[], None);
-    let driver = Driver::start();
-    let eve = Page::open(driver.browser().await, &server.url, "Eve").await;
+    let eve = browsers.open(&server.url, "Eve").await;
     let lights = eve.texts("#nodes li").await;
     assert_eq!(lights.len(), 5);
     assert!(lights.iter().all(|it| it.ends_with("votes")), "{lights:?}");
 
     eve.click("#with-lock button").await;
     eve.click("#without-lock button").await;
-    eve.shows("#with-lock .headline", "is paying. 19 people wait.")
-        .await;
-    eve.shows(
-        "#without-lock .headline",
-        "20 people are paying for the same seat.",
-    )
-    .await;
-    eve.shows("#with-lock .headline", "Sold once, to ").await;
-    eve.shows("#with-lock .tally", "\u{d7} 19 were told that it is sold")
-        .await;
-    eve.shows("#without-lock .headline", "Sold 20 times! Only ")
-        .await;
-    eve.shows("#without-lock .tally", "! 19 paid for nothing")
-        .await;
+    for (selector, words) in [
+        ("#with-lock .headline", "is paying. 19 people wait."),
+        (
+            "#without-lock .headline",
+            "20 people are paying for the same seat.",
+        ),
+        ("#with-lock .headline", "Sold once, to "),
+        ("#with-lock .tally", "\u{d7} 19 were told that it is sold"),
+        ("#without-lock .headline", "Sold 20 times! Only "),
+        ("#without-lock .tally", "! 19 paid for nothing"),
+    ] {
+        eve.shows(selector, words).await;
+    }
     for (panel, state, count) in [
         ("#with-lock", "owner", 1),
         ("#with-lock", "sold", 19),
@@ -206,10 +206,8 @@ async fn a_button_sends_twenty_buyers() {
         assert_eq!(eve.texts(&selector).await.len(), count, "{selector}");
     }
     // No seat of the real hall was sold.
-    assert_eq!(
-        eve.text("#totals").await,
-        "40 of 40 seats are left, 0 are yours."
-    );
+    let totals = eve.text("#totals").await;
+    assert_eq!(totals, "40 of 40 seats are left, 0 are yours.");
     eve.find("#warning[hidden]").await;
 
     // A page that is opened afterwards shows the outcome, and says that it is an earlier one.
@@ -225,11 +223,10 @@ async fn a_button_sends_twenty_buyers() {
 /// The page can be used at once: a new buyer has a name, and no dialog is in the way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_page_asks_nothing() {
-    let _browsers = BROWSERS.lock().await;
+    let browsers = Browsers::start().await;
     let server = Server::start(TICKETS, &["--payment", "0ms"], None);
-    let driver = Driver::start();
     let page = Page {
-        browser: driver.browser().await,
+        browser: browsers.driver.browser().await,
         name: "a new buyer",
     };
     page.browser.goto(&server.url).await.unwrap();
@@ -250,10 +247,9 @@ async fn the_keyboard_is_enough() {
     const ENTER: &str = "\u{e007}";
     const RIGHT: &str = "\u{e014}";
     const DOWN: &str = "\u{e015}";
-    let _browsers = BROWSERS.lock().await;
+    let browsers = Browsers::start().await;
     let server = Server::start(TICKETS, &["--payment", "0ms"], None);
-    let driver = Driver::start();
-    let eve = Page::open(driver.browser().await, &server.url, "Eve").await;
+    let eve = browsers.open(&server.url, "Eve").await;
     // One seat is reached with the tab key, and the others from there.
     let reached = eve.texts("#seats [tabindex='0'] .number").await;
     assert_eq!(reached, ["1"]);
@@ -276,15 +272,14 @@ async fn the_keyboard_is_enough() {
 /// The whole hall is in view, on a laptop and on a phone, and nothing is cut off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_seats_are_in_one_view() {
-    let _browsers = BROWSERS.lock().await;
-    let driver = Driver::start();
+    let browsers = Browsers::start().await;
     for (seats, screens) in [
         ("40", &[(1280, 720), (1366, 768), (500, 844)][..]),
         ("400", &[(1280, 720), (500, 1000)]),
         ("2000", &[(1280, 720)]),
     ] {
         let server = Server::start(TICKETS, &["--seats", seats], None);
-        let page = Page::open(driver.browser().await, &server.url, "Eve").await;
+        let page = browsers.open(&server.url, "Eve").await;
         page.until(1, "free").await;
         for &(width, height) in screens {
             page.browser.set_window_size(width, height).await.unwrap();
@@ -306,14 +301,13 @@ async fn all_seats_are_in_one_view() {
 /// The page reports each failure in words, until it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failures_are_shown() {
-    let _browsers = BROWSERS.lock().await;
+    let browsers = Browsers::start().await;
     let fleet = Fleet::start(TICKETS, &["--payment", "10s", "--wait", "3s"]);
     let address = fleet.url(1).strip_prefix("http://").unwrap();
     let proxy = Proxy::spawn(address).unwrap();
     let url = format!("http://{}", proxy.address());
-    let driver = Driver::start();
-    let ada = Page::open(driver.browser().await, fleet.url(0), "Ada").await;
-    let bob = Page::open(driver.browser().await, &url, "Bob").await;
+    let ada = browsers.open(fleet.url(0), "Ada").await;
+    let bob = browsers.open(&url, "Bob").await;
 
     // Another buyer pays for longer than Bob may wait.
     ada.press(1).await;
@@ -357,11 +351,8 @@ async fn failures_are_shown() {
     (0..3).for_each(|node| fleet.nodes.get(node).kill());
     bob.press(5).await;
     bob.says("No lock available for seat 5").await;
-    bob.shows(
-        "#warning",
-        "No lock available: 2 of 5 lock nodes vote, and 3 are needed.",
-    )
-    .await;
+    let warning = "No lock available: 2 of 5 lock nodes vote, and 3 are needed.";
+    bob.shows("#warning", warning).await;
     let lights = bob.texts("#nodes li").await;
     let down = |it: &&String| it.ends_with("no connection");
     assert_eq!(lights.iter().filter(down).count(), 3, "{lights:?}");

@@ -5,13 +5,18 @@ use redlock_tokio::test_util::RedisServers;
 use serde_json::{Value, json};
 
 use crate::{
-    BROWSERS,
-    driver::Driver,
+    Browsers,
     page::Page,
     support::{Server, eventually},
 };
 
 const OBSERVATORY: &str = env!("CARGO_BIN_EXE_observatory");
+
+/// What the page says when too few nodes vote.
+const TOO_FEW: &str = "2 of 5 vote, 3 are needed: nobody can get a lock.";
+
+/// What the page says while no two clients overlap.
+const NO_OVERLAP: &str = "No two clients have worked under one key at once.";
 
 /// How often a client has got the key, as the log says.
 async fn grants(page: &Page) -> usize {
@@ -19,9 +24,9 @@ async fn grants(page: &Page) -> usize {
     log.iter().filter(|it| it.contains("got order:42")).count()
 }
 
-async fn open(driver: &Driver, server: &Server) -> Page {
+async fn open(browsers: &Browsers, server: &Server) -> Page {
     let page = Page {
-        browser: driver.browser().await,
+        browser: browsers.driver.browser().await,
         name: "the observer",
     };
     page.browser.goto(&server.url).await.expect("the page");
@@ -46,10 +51,9 @@ async fn wait_for_grants(page: &Page) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_of_nodes_are_shown_with_what_the_lock_does_about_them() {
-    let _browsers = BROWSERS.lock().await;
+    let browsers = Browsers::start().await;
     let server = Server::start(OBSERVATORY, &[], None);
-    let driver = Driver::start();
-    let page = open(&driver, &server).await;
+    let page = open(&browsers, &server).await;
     page.shows("#quorum", "5 of 5 vote, 3 are needed.").await;
     page.shows("#holders", " holds order:42, with 5 of 5 tokens")
         .await;
@@ -85,11 +89,7 @@ async fn faults_of_nodes_are_shown_with_what_the_lock_does_about_them() {
         .await;
     press(&page, 3, "stop").await;
     page.shows("#advice", "Now too few nodes vote").await;
-    page.shows(
-        "#quorum",
-        "2 of 5 vote, 3 are needed: nobody can get a lock.",
-    )
-    .await;
+    page.shows("#quorum", TOO_FEW).await;
     page.shows("#holders", "Nobody holds order:42; ann, ben and cleo wait.")
         .await;
     for (node, act) in [(0, "hang"), (1, "slow"), (2, "stop"), (3, "stop")] {
@@ -97,11 +97,7 @@ async fn faults_of_nodes_are_shown_with_what_the_lock_does_about_them() {
     }
     page.shows("#quorum", "5 of 5 vote").await;
     wait_for_grants(&page).await;
-    page.shows(
-        "#overlaps",
-        "No two clients have worked under one key at once.",
-    )
-    .await;
+    page.shows("#overlaps", NO_OVERLAP).await;
 }
 
 /// Restarts three nodes while the lock is held.
@@ -115,23 +111,14 @@ async fn restart_three(page: &Page) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_that_restart_let_nobody_in() {
-    let _browsers = BROWSERS.lock().await;
+    let browsers = Browsers::start().await;
     let server = Server::start(OBSERVATORY, &[], None);
-    let driver = Driver::start();
-    let page = open(&driver, &server).await;
+    let page = open(&browsers, &server).await;
     restart_three(&page).await;
-    page.shows(
-        "#quorum",
-        "2 of 5 vote, 3 are needed: nobody can get a lock.",
-    )
-    .await;
+    page.shows("#quorum", TOO_FEW).await;
     page.shows("#quorum", "5 of 5 vote").await;
     wait_for_grants(&page).await;
-    page.shows(
-        "#overlaps",
-        "No two clients have worked under one key at once.",
-    )
-    .await;
+    page.shows("#overlaps", NO_OVERLAP).await;
 
     // A stop during a restart is the last word.
     press(&page, 0, "restart").await;
@@ -146,10 +133,9 @@ async fn three_nodes_that_restart_let_nobody_in() {
 /// The control: nodes that vote at once after a restart give the lock away a second time, and the page notices.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fresh_nodes_that_are_trusted_let_a_second_client_in() {
-    let _browsers = BROWSERS.lock().await;
+    let browsers = Browsers::start().await;
     let server = Server::start(OBSERVATORY, &["--trust-fresh-nodes"], None);
-    let driver = Driver::start();
-    let page = open(&driver, &server).await;
+    let page = open(&browsers, &server).await;
     eventually("two clients are at work under one key", async || {
         restart_three(&page).await;
         let overlaps = page.text("#overlaps[data-mood=bad]");
@@ -161,20 +147,14 @@ async fn fresh_nodes_that_are_trusted_let_a_second_client_in() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_come_and_die() {
-    let _browsers = BROWSERS.lock().await;
+    let browsers = Browsers::start().await;
     let server = Server::start(OBSERVATORY, &[], None);
-    let driver = Driver::start();
-    let page = open(&driver, &server).await;
+    let page = open(&browsers, &server).await;
 
     // With the keyboard alone.
     let name = page.find("#client [name=name]").await;
-    page.browser
-        .execute(
-            "document.querySelector('#client [name=key]').value = ''",
-            Vec::new(),
-        )
-        .await
-        .unwrap();
+    let script = "document.querySelector('#client [name=key]').value = ''";
+    page.browser.execute(script, Vec::new()).await.unwrap();
     name.send_keys("eve").await.unwrap();
     let key = page.find("#client [name=key]").await;
     let enter = Key::Enter.to_string();
@@ -230,20 +210,11 @@ async fn clients_come_and_die() {
 async fn bad_requests_are_refused_in_words() {
     let server = Server::start(OBSERVATORY, &[], None);
     let client = reqwest::Client::new();
+    let act = |act: &str| json!({ "act": act });
     let plan = |tasks: u32, hold_ms: u64| json!({ "key": "k", "tasks": tasks, "hold_ms": hold_ms });
     for (path, body, status, words) in [
-        (
-            "nodes/5",
-            json!({ "act": "stop" }),
-            404,
-            "numbered from 0 to 4",
-        ),
-        (
-            "nodes/0",
-            json!({ "act": "burn" }),
-            422,
-            "unknown variant `burn`",
-        ),
+        ("nodes/5", act("stop"), 404, "numbered from 0 to 4"),
+        ("nodes/0", act("burn"), 422, "unknown variant `burn`"),
         (
             "clients/a%20b",
             plan(1, 1),
@@ -267,11 +238,10 @@ async fn bad_requests_are_refused_in_words() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn real_nodes_are_only_looked_at() {
-    let _browsers = BROWSERS.lock().await;
+    let browsers = Browsers::start().await;
     let nodes = RedisServers::spawn(3).unwrap();
     let server = Server::start(OBSERVATORY, &["--key", "order:42"], Some(&nodes));
-    let driver = Driver::start();
-    let page = open(&driver, &server).await;
+    let page = open(&browsers, &server).await;
     page.shows("#holders", "order:42: free.").await;
     let holder = nodes.builder().client_label("web-3").build().await.unwrap();
     let guard = holder.lock("order:42").await.unwrap();
@@ -285,18 +255,12 @@ async fn real_nodes_are_only_looked_at() {
     let buttons = page.browser.find_all(Locator::Css("#nodes button")).await;
     assert!(buttons.unwrap().is_empty());
 
-    page.find("#key [name=key]")
-        .await
-        .send_keys(&format!("invoice:7{}", Key::Enter))
-        .await
-        .unwrap();
+    let keys = format!("invoice:7{}", Key::Enter);
+    let key = page.find("#key [name=key]").await;
+    key.send_keys(&keys).await.unwrap();
     page.shows("#holders", "invoice:7: free.").await;
-    let refused = reqwest::Client::new()
-        .put(format!("{}/nodes/0", server.url))
-        .json(&json!({ "act": "stop" }))
-        .send()
-        .await
-        .unwrap();
+    let stop = reqwest::Client::new().put(format!("{}/nodes/0", server.url));
+    let refused = stop.json(&json!({ "act": "stop" })).send().await.unwrap();
     assert_eq!(refused.status().as_u16(), 409);
 
     // Without the server, nothing is known of the nodes.

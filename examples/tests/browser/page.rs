@@ -43,11 +43,7 @@ impl Page {
         let input = self.find("dialog[open] #name").await;
         input.clear().await.unwrap();
         input.send_keys(self.name).await.unwrap();
-        self.find("dialog[open] button")
-            .await
-            .click()
-            .await
-            .unwrap();
+        self.click("dialog[open] button").await;
         self.find("#connection[data-state=live]").await;
     }
 
