@@ -101,10 +101,12 @@ impl User {
             _ => Seen::InspectedWithoutMajority,
         });
         let mut lasting = before.iter().filter(|(id, _)| after.contains_key(id));
-        // That nobody has the key is said by nodes that cannot have forgotten a lock. A foreign client may take the key from a
-        // node that answers later, after it was restored on one that has answered before.
+        // That nobody has the key is said by nodes that cannot have forgotten a lock. A node that answers later may have lost
+        // the key, by a foreign client or without extensions, after it was restored on one that has answered before.
         let is_taken = environment.network.lock().foreign_delete_at >= since;
-        if environment.keeps_keys && inspection.verdict() == Verdict::Free && !is_taken {
+        let took = environment.now() - since;
+        let is_soon = took < environment.max_ttl() / 4 && !is_taken;
+        if environment.keeps_keys && inspection.verdict() == Verdict::Free && is_soon {
             let registry = &environment.records.registry;
             let held = lasting.clone().find(|it| !registry.was_forced(*it.1));
             if let Some(held) = held {
