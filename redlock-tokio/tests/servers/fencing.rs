@@ -96,8 +96,8 @@ async fn tokens_grow_in_memory_even_when_a_minority_forgets() {
     assert!(is_growing(&all), "{all:?}");
 }
 
-/// One token fences all keys of a lock: it is larger than the tokens of earlier locks of each key, and smaller than those
-/// of later ones.
+/// One token fences all keys of a lock: it is larger than the tokens of earlier locks of each key, and smaller than the
+/// tokens of the locks that follow.
 #[tokio::test]
 async fn one_token_is_ordered_for_each_of_several_keys() {
     let (servers, [redlock]) = fleet(3).await;
