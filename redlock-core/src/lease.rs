@@ -493,13 +493,13 @@ impl Lease {
         if let State::Held(held) = &self.state
             && held.is_left()
         {
-            // No holder is there to learn of a loss.
-            if reason == LossReason::KeysLost {
-                self.release_in_passing();
-                return self.conclude_release(ReleaseVerdict::NotHeld);
-            }
-            // The keys that are left are to block other clients.
-            return self.conclude_release(ReleaseVerdict::Unconfirmed);
+            // No holder is there to learn of a loss. The keys that are left are to block other clients, also when a
+            // majority has lost its own: one that restarted empty may not vote yet.
+            return self.conclude_release(if reason == LossReason::KeysLost {
+                ReleaseVerdict::NotHeld
+            } else {
+                ReleaseVerdict::Unconfirmed
+            });
         }
         self.state = State::Closed;
         self.release_in_passing();

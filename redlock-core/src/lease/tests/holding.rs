@@ -286,8 +286,7 @@ fn a_lock_that_is_left_ends_when_a_majority_has_lost_its_keys() {
         let mut reported = left(renews);
         reported.key_changed(at(200), 0..3);
         reported.reply(at(201), &[Denied; 3]);
-        let token = reported.lease.token();
-        assert_eq!(reported.operations()[1..], [release_of(token)]);
+        assert_eq!(reported.sent.len(), 1, "the other keys still block others");
         let ended = Event::Released(ReleaseVerdict::NotHeld);
         assert_eq!(reported.told, [ended], "nobody is there to lose it");
         assert!(reported.lease.is_closed());
