@@ -15,7 +15,7 @@ use tokio::{
 use crate::{
     Result,
     contestant::Contestant,
-    contestants::{InProcess, Name, NoLock, Ours, OverPools, Polling, Rslock},
+    contestants::{InProcess, Name, Newcomers, NoLock, Ours, OverPools, Poller, Polling, Rslock},
     history::TaskHistory,
     load,
     order::Order,
@@ -40,6 +40,8 @@ pub(crate) fn run(order: &str) -> Result<()> {
                 work::<Ours>(&order).await
             }
             Name::OursOverPools => work::<OverPools>(&order).await,
+            Name::OursPoller => work::<Poller>(&order).await,
+            Name::OursNewcomers => work::<Newcomers>(&order).await,
             Name::InProcess => work::<InProcess>(&order).await,
             Name::NoLock => work::<NoLock>(&order).await,
             Name::NodeRedlock | Name::RedisSemaphore | Name::RedisPy => {

@@ -32,6 +32,8 @@ pub(crate) struct QueuePolicy {
     pub(crate) streak: Duration,
     /// How long it took to get the lock from the nodes.
     pub(crate) attempt: Duration,
+    /// Whether other processes were seen in the line of the key.
+    pub(crate) others_wait: bool,
     /// In percent.
     pub(crate) poller_share: u8,
     /// How many requests may wait for a key.

@@ -61,6 +61,7 @@ impl LockOptions {
             hands_over: self.handover != Some(Switch::Off),
             streak,
             attempt: streak / 10,
+            others_wait: false,
             poller_share: common.poller_share,
             max_waiters_per_key: self.max_waiters_per_key.unwrap_or(MAX_WAITERS_PER_KEY),
             wait: self.wait_or_default(),

@@ -1,7 +1,7 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use deadpool_redis::{Config, Runtime};
-use redlock_tokio::{Durability, LockGuard, Redlock, RedlockBuilder, ReleaseOutcome};
+use redlock_tokio::{Durability, LockError, LockGuard, Redlock, RedlockBuilder, ReleaseOutcome};
 
 use crate::{Result, access::Access, contestant::Contestant};
 
@@ -15,6 +15,14 @@ pub(crate) struct Ours {
     redlock: Redlock,
     access: Access,
 }
+
+/// The same, but it stands in no line: it tries again as soon as it is refused.
+#[derive(Clone)]
+pub(crate) struct Poller(Ours);
+
+/// The same, with a client of its own for each lock, as by programs that need it once. To connect is part of the wait.
+#[derive(Clone)]
+pub(crate) struct Newcomers(Arc<[String]>);
 
 /// The same over pools of our own, on which no server sends messages.
 #[derive(Clone)]
@@ -58,6 +66,45 @@ impl Contestant for Ours {
             ReleaseOutcome::Released | ReleaseOutcome::HandedOver => Ok(()),
             _ => Err(format!("{report:?}").into()),
         }
+    }
+}
+
+impl Contestant for Poller {
+    type Held = LockGuard;
+
+    async fn connect(urls: &[String]) -> Result<Self> {
+        Ok(Self(Ours::connect(urls).await?))
+    }
+
+    async fn acquire(&self, key: &str) -> Result<LockGuard> {
+        loop {
+            match self.0.redlock.try_lock(key).await {
+                Err(LockError::Contended(_)) => {}
+                answer => return Ok(answer?),
+            }
+        }
+    }
+
+    async fn release(&self, key: &str, guard: LockGuard) -> Result<()> {
+        self.0.release(key, guard).await
+    }
+}
+
+impl Contestant for Newcomers {
+    type Held = (Ours, LockGuard);
+
+    async fn connect(urls: &[String]) -> Result<Self> {
+        Ok(Self(urls.into()))
+    }
+
+    async fn acquire(&self, key: &str) -> Result<Self::Held> {
+        let ours = Ours::connect(&self.0).await?;
+        let guard = ours.acquire(key).await?;
+        Ok((ours, guard))
+    }
+
+    async fn release(&self, key: &str, (ours, guard): Self::Held) -> Result<()> {
+        ours.release(key, guard).await
     }
 }
 

@@ -55,7 +55,7 @@ const fn mix(groups: &'static [Group]) -> Mix {
 const BUSY: Group = group(Name::Ours, 1, 8);
 const BUSY_FLEET: Group = group(Name::Ours, 4, 8);
 
-const MIXES: [Mix; 24] = [
+const MIXES: [Mix; 26] = [
     mix(&[BUSY_FLEET]),
     mix(&[group(Name::OursResp2, 3, 8)]),
     mix(&[BUSY, group(Name::OursResp2, 1, 1)]),
@@ -95,6 +95,8 @@ const MIXES: [Mix; 24] = [
     },
     mix(&[group(Name::Ours, 32, 1)]),
     mix(&[group(Name::Ours, 64, 1)]),
+    mix(&[group(Name::Ours, 8, 1), group(Name::OursPoller, 1, 1)]),
+    mix(&[group(Name::Ours, 8, 1), group(Name::OursNewcomers, 1, 8)]),
 ];
 
 /// The outcome for the clients of one kind.
@@ -275,7 +277,12 @@ impl Mix {
                     Name::OursSeveralKeys => (keys.join(","), Access::LockAll),
                     _ => (keys[process % self.keys].clone(), Access::Lock),
                 };
-                let urls = bed.urls[..self.nodes].iter();
+                let urls = match group.contestant {
+                    // However far away the nodes are for the others.
+                    Name::OursPoller | Name::OursNewcomers => bed.servers.urls(),
+                    _ => bed.urls.clone(),
+                };
+                let urls = urls[..self.nodes].iter();
                 orders.push(Order {
                     urls: urls.map(|url| group.url(url)).collect(),
                     contestant: group.contestant,

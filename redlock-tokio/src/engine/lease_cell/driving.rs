@@ -174,10 +174,16 @@ impl LeaseCell {
                     let lasts = validity.until(Timestamp::ZERO);
                     let lasts = lasts.saturating_duration_since(Timestamp::ZERO);
                     let began = valid_until.saturating_sub(lasts);
+                    let has_waited = state.placed.as_ref().is_some_and(|it| it.has_waited());
                     let held = Held {
                         since: now,
                         attempt: now.saturating_duration_since(began).into(),
-                        others: Others::Unknown,
+                        // Those that were before it come again behind it, and those behind it are still there.
+                        others: if has_waited {
+                            Others::Wait
+                        } else {
+                            Others::Unknown
+                        },
                     };
                     state.hold(held, fence, granted_by);
                 }
@@ -329,6 +335,7 @@ impl LeaseCell {
         let policy = self.terms.policy;
         QueuePolicy {
             attempt: held.map_or(policy.attempt, |held| held.attempt.into()),
+            others_wait: held.is_some_and(|held| held.others == Others::Wait),
             ..policy
         }
     }

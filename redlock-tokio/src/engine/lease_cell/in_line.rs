@@ -349,6 +349,10 @@ impl Placed {
         self.places.iter().any(|(_, place)| !place.is_active())
     }
 
+    pub(super) fn has_waited(&self) -> bool {
+        self.has_waited
+    }
+
     pub(super) fn timeout(&self) -> Option<Timestamp> {
         self.places
             .iter()

@@ -13,6 +13,10 @@ use crate::{
 /// A turn lasts at least so many times as long as it took to get the lock. So somebody has it most of the time.
 const ATTEMPTS: u32 = 10;
 
+/// The same if other processes wait: the next of the line is called, takes its place and looks at the key, and then makes its
+/// attempt. A turn that is shorter than these four round trips would leave the lock free for some of them.
+const ATTEMPTS_BESIDE_OTHERS: u32 = 4;
+
 /// For how long a lock is left free at a time for clients that poll: some of them come in it.
 const POLLER_PAUSE: Duration = Duration::from_millis(8);
 
@@ -65,6 +69,8 @@ struct Streak {
     last: u32,
     /// How long it took to get the lock from the nodes. Others had the time to get it if it was free for as long.
     attempt: Micros,
+    /// Whether other processes were seen in the line. Then the next turn begins behind them, whenever that is.
+    others_wait: bool,
 }
 
 impl Streak {
@@ -73,6 +79,7 @@ impl Streak {
             since,
             last: last.map_or(0, low),
             attempt: policy.attempt.into(),
+            others_wait: policy.others_wait,
         }
     }
 
@@ -86,7 +93,12 @@ impl Streak {
     }
 
     fn least(&self) -> Duration {
-        Duration::from(self.attempt).saturating_mul(ATTEMPTS)
+        let attempts = if self.others_wait {
+            ATTEMPTS_BESIDE_OTHERS
+        } else {
+            ATTEMPTS
+        };
+        Duration::from(self.attempt).saturating_mul(attempts)
     }
 }
 
@@ -113,11 +125,11 @@ impl Recent {
         };
         let pause = now.saturating_duration_since(*at);
         if pause >= REMEMBERED {
-            past.holds = HoldTimes::default();
+            (past.holds, past.streak) = (HoldTimes::default(), None);
         }
         let streak = past
             .streak
-            .filter(|streak| pause <= Duration::from(streak.attempt));
+            .filter(|streak| streak.others_wait || pause <= Duration::from(streak.attempt));
         past.streak = streak.filter(|streak| streak.goes_on(now, None, policy));
         streak.is_some() && past.streak.is_none() && !policy.wait.is_zero()
     }
@@ -282,6 +294,7 @@ mod tests {
             since: release,
             last: 0,
             attempt: IN_A_ROW.into(),
+            others_wait: false,
         });
         let none = HoldTimes::default();
         let mut holds = none;
@@ -291,6 +304,7 @@ mod tests {
             hands_over: true,
             streak: REMEMBERED,
             attempt: IN_A_ROW,
+            others_wait: false,
             poller_share: 0,
             max_waiters_per_key: 1,
             wait: REMEMBERED,

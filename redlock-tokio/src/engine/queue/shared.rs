@@ -238,6 +238,7 @@ mod tests {
             hands_over: true,
             streak: MS(30),
             attempt: MS(3),
+            others_wait: false,
             poller_share: 0,
             max_waiters_per_key: 3,
             wait: MS(1000),

@@ -14,6 +14,7 @@ const POLICY: QueuePolicy = QueuePolicy {
     hands_over: true,
     streak: Duration::from_millis(10),
     attempt: Duration::from_millis(1),
+    others_wait: false,
     poller_share: 0,
     max_waiters_per_key: 2,
     wait: Duration::from_secs(1),
@@ -202,4 +203,26 @@ fn a_lease_that_follows_at_once_continues_the_streak() {
     for now in (20..60).step_by(4) {
         assert_eq!(go(now), TURN, "{now}: after a pause");
     }
+}
+
+#[test]
+fn a_process_that_has_seen_others_has_a_short_turn_and_then_stands_behind_them() {
+    let queue = queue();
+    let beside_others = QueuePolicy {
+        others_wait: true,
+        ..POLICY
+    };
+    let go = |now: u64| {
+        let (who, held) = (now as usize, Some(at(now)));
+        let joined = join_at(&queue, &key(), who, at(now), &POLICY);
+        leave_at(&queue, &key(), who, at(now + 1), held, &beside_others);
+        joined
+    };
+    let behind = Ok(JoinOutcome::Turn { backs_off: true });
+    for now in 0..4 {
+        assert_eq!(go(now), TURN, "{now}");
+    }
+    assert_eq!(go(4), behind);
+    assert_eq!(go(50_000), behind, "however long the pause");
+    assert_eq!(go(120_000), TURN, "nobody remembers the others");
 }
