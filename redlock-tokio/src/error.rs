@@ -236,6 +236,7 @@ fn taken_by(attempts: &Attempts) -> String {
         };
     }
     let whom = match (attempts.share, attempts.count) {
+        (_, 0) if attempts.ahead.is_some() => "other processes come first",
         (Share::Reader, 0) => "a writer of this process holds it or waits for it",
         (Share::Reader, _) => "a writer or another client holds it, or a writer waits for it",
         (Share::Writer, 1..) => "readers or another client hold it, or several wanted it at once",

@@ -29,7 +29,7 @@ impl RedlockBuilder {
     /// Sets how long holders within this process may pass the lock on before it is released for other processes.
     /// The default is 30 ms. A value above half the ttl counts as half the ttl.
     ///
-    /// Within it, a process serves those that waited when it got the lock, and goes on for at least ten times as long as it
+    /// Within it, a process serves those that waited when it got the lock, and goes on for four to ten times as long as it
     /// took to get it. If no other process waits then, it goes on without a release, for as long as that is so.
     ///
     /// The next holder must already wait, with the same ttl, renewal and longest hold, and both locks must be without

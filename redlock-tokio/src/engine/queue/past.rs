@@ -69,7 +69,7 @@ struct Streak {
     last: u32,
     /// How long it took to get the lock from the nodes. Others had the time to get it if it was free for as long.
     attempt: Micros,
-    /// Whether other processes were seen in the line. Then the next turn begins behind them, whenever that is.
+    /// Whether other processes were seen in the line.
     others_wait: bool,
 }
 
@@ -90,6 +90,15 @@ impl Streak {
         let was_there = |next| self.last.wrapping_sub(low(next)) <= u32::MAX / 2;
         let was_there = next.is_some_and(was_there);
         lasted < policy.streak && (was_there || lasted < self.least())
+    }
+
+    /// Returns for how long after a release others had no time to get the lock.
+    fn remembered(&self) -> Duration {
+        if self.others_wait {
+            // The next of the line is on its way.
+            return self.least();
+        }
+        self.attempt.into()
     }
 
     fn least(&self) -> Duration {
@@ -125,11 +134,9 @@ impl Recent {
         };
         let pause = now.saturating_duration_since(*at);
         if pause >= REMEMBERED {
-            (past.holds, past.streak) = (HoldTimes::default(), None);
+            past.holds = HoldTimes::default();
         }
-        let streak = past
-            .streak
-            .filter(|streak| streak.others_wait || pause <= Duration::from(streak.attempt));
+        let streak = past.streak.filter(|it| pause <= it.remembered());
         past.streak = streak.filter(|streak| streak.goes_on(now, None, policy));
         streak.is_some() && past.streak.is_none() && !policy.wait.is_zero()
     }

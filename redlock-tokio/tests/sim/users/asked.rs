@@ -78,7 +78,11 @@ impl Asked {
             LockError::Contended(attempts) if attempts.count == 0 => {
                 let reach = environment.max_ttl();
                 let since = ticket.since().saturating_sub(reach);
-                ticket.has_rival_in_process(reach) || environment.stood_still_since(since)
+                let has_rival = match attempts.ahead {
+                    Some(_) => ticket.has_rival(reach),
+                    None => ticket.has_rival_in_process(reach),
+                };
+                has_rival || environment.stood_still_since(since)
             }
             // A key outlives its holder by a ttl, and a request that is under way by less than that.
             // A later attempt may find the key of an earlier one, if the release is late. A yes may become a no.
