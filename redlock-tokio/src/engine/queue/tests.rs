@@ -224,6 +224,6 @@ fn a_process_that_has_seen_others_has_a_short_turn_and_then_stands_behind_them()
     }
     assert_eq!(go(4), behind);
     assert_eq!(go(5), TURN, "another turn");
-    assert_eq!(go(10), behind, "after a pause in which others could not come yet");
+    assert_eq!(go(10), behind, "others are on their way");
     assert_eq!(go(20), TURN, "they had the time to come");
 }
