@@ -301,8 +301,8 @@ impl Lease {
     /// renewal would be due, and one when nodes [report](Self::handle_key_changed) that no majority can have the keys. Each
     /// costs one round, and so does the release at `at`.
     ///
-    /// The answer is [`Event::Released`]. It comes early if a majority has lost the keys, which releases the others, and
-    /// early and unconfirmed after a lost vote or if the driver ends.
+    /// The answer is [`Event::Released`]. It comes early if a majority has lost the keys, and early and unconfirmed after a
+    /// lost vote or if the driver ends. The keys that are left then are not released: they block others until they expire.
     pub fn release_at(&mut self, now: Timestamp, at: Timestamp) -> bool {
         self.expire(now);
         let has_left = self

@@ -1,7 +1,10 @@
 //! Servers that say less of themselves than Redis does, and lack some of its commands. Each product is
 //! imitated, as its documents describe it, by a proxy in front of a real server.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use redlock_tokio::{
     BuildError, Check, NodeState, Redlock, RedlockBuilder, ReleaseOutcome,
@@ -218,6 +221,29 @@ async fn dragonfly_is_refused_until_its_unknown_promotions_are_allowed() {
     assert!(is_quarantined(&redlock, 0), "{:?}", redlock.nodes());
     all_vote(&redlock).await;
     assert_all_features_work(&bed, &redlock).await;
+}
+
+/// Clients that know the name of a server and clients that do not would stand in two lines.
+#[tokio::test]
+async fn a_server_that_tells_its_name_later_is_known_by_it() {
+    static TELLS: AtomicBool = AtomicBool::new(false);
+    let bed = Bed::new(Shape {
+        info: |text| match TELLS.load(Ordering::Relaxed) {
+            true => text.to_owned(),
+            false => text.replace("run_id", "walk_id"),
+        },
+        answers: &[],
+        queues_them: false,
+    });
+    let redlock = built(bed.builder()).await;
+    let named = || {
+        let nodes = redlock.nodes().into_iter();
+        let servers = nodes.filter_map(|it| it.server);
+        servers.filter(|it| it.run_id.is_some()).count()
+    };
+    assert_eq!(named(), 0);
+    TELLS.store(true, Ordering::Relaxed);
+    eventually("all names are known", || named() == 3).await;
 }
 
 #[tokio::test]

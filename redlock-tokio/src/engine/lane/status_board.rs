@@ -120,6 +120,14 @@ impl StatusBoard {
         (self.on_no_vote)();
     }
 
+    /// Notes what the server says of itself on the same connection, if it kept its name to itself before.
+    pub(super) fn introduced(&self, server: &ServerInfo) {
+        let mut entry = self.entry.lock();
+        if entry.server.as_ref().is_none_or(|it| it.run_id.is_none()) {
+            entry.server = Some(server.clone());
+        }
+    }
+
     /// Notes that the connection was lost, and why.
     pub(super) fn connecting(&self, cause: NodeError) {
         self.enter(Condition::Connecting(cause));

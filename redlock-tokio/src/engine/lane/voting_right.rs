@@ -100,6 +100,10 @@ impl VotingRight {
         if statement.server.may_tell_later() {
             return Ok(());
         }
+        if let Server::Known(info) = &statement.server {
+            // Otherwise this process would look for lines at another node than those that know the name.
+            self.status.introduced(info);
+        }
         let before = self.eligibility;
         let now = self.clock.now();
         let decision = self
