@@ -5,9 +5,9 @@ use redlock_core::{Eligibility, NodeId, Operation, Timestamp};
 use super::{
     batch::{Batch, Purpose},
     counters::Counters,
+    handle::{OnRelease, ReplyTo},
     in_flight::Completed,
     owed_releases::OwedReleases,
-    requester::{OnRelease, ReplyTo},
 };
 use crate::{
     Clock, NodeError, foreign,
@@ -137,10 +137,6 @@ impl Answers {
                 requester.handle_answer(now, *round, self.node, late, Eligibility::ALWAYS);
             });
         }
-    }
-
-    pub(super) fn now(&self) -> Timestamp {
-        self.clock.now()
     }
 
     /// Forgets the owed releases whose keys have expired by themselves.

@@ -1,6 +1,6 @@
 use std::{collections::VecDeque, mem};
 
-use super::{limits::SMALL, requester::ReplyTo};
+use super::{handle::ReplyTo, limits::SMALL};
 use crate::{engine::shrink, node::Command};
 
 /// The requests that a lane has taken from its inbox and not sent yet.

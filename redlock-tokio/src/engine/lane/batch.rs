@@ -3,8 +3,8 @@ use std::sync::Arc;
 use redlock_core::Operation;
 
 use super::{
+    handle::{ReplyTo, Requester},
     owed_releases::Owed,
-    requester::{ReplyTo, Requester},
 };
 use crate::node::Command;
 
@@ -31,7 +31,7 @@ impl Purpose {
     pub(super) fn requester(&self) -> &Arc<dyn Requester> {
         match self {
             Self::Request(reply_to) => &reply_to.requester,
-            Self::OwedRelease(owed) => owed.requester(),
+            Self::OwedRelease(owed) => &owed.requester,
         }
     }
 }

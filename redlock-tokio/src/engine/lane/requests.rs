@@ -15,9 +15,8 @@ use super::{
     backlog::Backlog,
     batch::{Batch, Purpose},
     counters::Counters,
-    handle::{LineQuestion, LookUp, Message},
+    handle::{LineQuestion, LookUp, Message, OnRelease},
     limits::MAX_BATCH,
-    requester::OnRelease,
 };
 use crate::{Clock, NodeError, foreign, node::Session, sync::mpsc};
 

@@ -127,22 +127,12 @@ impl StatusBoard {
 
     /// Notes that an attempt to connect has failed, and why. Requests that began later have it tried again.
     pub(super) fn disconnected(&self, now: Timestamp, cause: NodeError) {
-        self.enter(Condition::Disconnected {
-            cause,
-            at: now,
-            is_hanging: false,
-        });
-        (self.on_no_vote)();
+        self.enter_disconnected(now, cause, false);
     }
 
     /// Notes that the attempt to connect takes longer than a node may take to answer.
     pub(super) fn hanging(&self, now: Timestamp, cause: NodeError) {
-        self.enter(Condition::Disconnected {
-            cause,
-            at: now,
-            is_hanging: true,
-        });
-        (self.on_no_vote)();
+        self.enter_disconnected(now, cause, true);
     }
 
     /// Ends the pause before the next attempt to connect, unless it would be refused again.
@@ -203,11 +193,6 @@ impl StatusBoard {
         self.round_trip.store(nanos.max(1), Ordering::Relaxed);
     }
 
-    fn round_trip(&self) -> Option<Duration> {
-        let nanos = self.round_trip.load(Ordering::Relaxed);
-        (nanos > 0).then(|| Duration::from_nanos(nanos))
-    }
-
     /// Returns whether the node can vote, and if not, why.
     pub(super) fn state(&self, now: Timestamp) -> NodeState {
         self.entry.lock().state(now)
@@ -216,12 +201,13 @@ impl StatusBoard {
     /// Returns how the node is.
     pub(super) fn status(&self, address: &Arc<str>, now: Timestamp) -> NodeStatus {
         let entry = self.entry.lock();
+        let nanos = self.round_trip.load(Ordering::Relaxed);
         NodeStatus {
             address: Arc::clone(address),
             state: entry.state(now),
             server: entry.server.clone(),
             unmet: entry.unmet,
-            round_trip: self.round_trip(),
+            round_trip: (nanos > 0).then(|| Duration::from_nanos(nanos)),
         }
     }
 
@@ -270,6 +256,15 @@ impl StatusBoard {
     /// Resolves at the next change of the state. A quarantine that ends by itself is no such change.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
+    }
+
+    fn enter_disconnected(&self, at: Timestamp, cause: NodeError, is_hanging: bool) {
+        self.enter(Condition::Disconnected {
+            cause,
+            at,
+            is_hanging,
+        });
+        (self.on_no_vote)();
     }
 
     fn enter(&self, condition: Condition) {
