@@ -13,7 +13,7 @@ use std::mem;
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
 use redlock_core::Operation;
 
-pub(super) use self::read::{failure, time_left};
+pub(super) use self::read::{failure, number, time_left};
 use self::{
     encode::Encoder,
     groups::Groups,
@@ -38,7 +38,6 @@ pub(super) struct Request {
     batch: Vec<Command>,
     /// The answers so far, in the order of the batch.
     answers: Vec<Option<Answer>>,
-    /// The commands that are sent next.
     pipeline: Pipeline,
     /// One part for each command of the pipeline.
     parts: Vec<Part>,
@@ -46,26 +45,30 @@ pub(super) struct Request {
 
 impl Request {
     /// Encodes a batch. `is_tracking` says whether the server reports when somebody else changes keys that were
-    /// probed or extended.
-    pub(super) fn new(tag: &KeyTag, batch: &[Command], is_tracking: bool) -> Self {
+    /// probed or extended. A command with a `refusal` is answered by that and not sent.
+    pub(super) fn new(
+        tag: &KeyTag,
+        batch: &[Command],
+        is_tracking: bool,
+        refusal: impl Fn(&Command) -> Option<NodeError>,
+    ) -> Self {
         // A `PING` comes behind the commands.
         let parts = batch.len() + 1;
         let mut request = Self {
             encoder: Encoder::new(tag),
             is_tracking,
             batch: batch.to_vec(),
-            answers: vec![None; batch.len()],
+            answers: batch.iter().map(|it| refusal(it).map(Err)).collect(),
             pipeline: Pipeline::with_capacity(parts),
             parts: Vec::with_capacity(batch.len()),
         };
-        match batch {
-            [command] => request.push_command(0, command),
+        match &request.answers[..] {
+            [None] => request.push_command(0),
             _ => request.push_in_groups(batch),
         }
         request
     }
 
-    /// Returns the commands to send.
     pub(super) fn pipeline_mut(&mut self) -> &mut Pipeline {
         &mut self.pipeline
     }
@@ -130,8 +133,7 @@ impl Request {
             }
             Fallback::Alone(sharing) => {
                 for &position in positions {
-                    let command = self.batch[position].clone();
-                    self.push_sharing(sharing, Call::InFull, position, &command);
+                    self.push_sharing(sharing, Call::InFull, position);
                 }
             }
         }
@@ -141,6 +143,9 @@ impl Request {
     fn push_in_groups(&mut self, batch: &[Command]) {
         let mut groups = Groups::default();
         for (position, command) in batch.iter().enumerate() {
+            if self.answers[position].is_some() {
+                continue;
+            }
             if !groups.admits(command) {
                 self.push_groups(mem::take(&mut groups));
             }
@@ -153,8 +158,7 @@ impl Request {
         self.push_in_chunks(Shared::Extensions, groups.extensions);
         self.push_in_chunks(Shared::Releases, groups.releases);
         for position in groups.rest {
-            let command = self.batch[position].clone();
-            self.push_unshared(position, &command);
+            self.push_unshared(position);
         }
         self.push_in_chunks(Shared::Fences, groups.fences);
     }
@@ -193,25 +197,27 @@ impl Request {
     }
 
     /// Encodes one command that shares no script with others.
-    fn push_command(&mut self, position: usize, command: &Command) {
+    fn push_command(&mut self, position: usize) {
+        let command = &self.batch[position];
         let is_fenced = command.fence().is_some() && !command.has_several_keys();
         if !(is_fenced && matches!(command.operation(), Operation::Fence { .. })) {
-            self.push_unshared(position, command);
+            self.push_unshared(position);
         }
         if is_fenced {
             self.push_shared(Shared::Fences, Call::ByHash, position);
         }
     }
 
-    fn push_sharing(&mut self, sharing: Sharing, by: Call, position: usize, command: &Command) {
-        let cmd = sharing.encode(&self.encoder, command, by);
+    fn push_sharing(&mut self, sharing: Sharing, by: Call, position: usize) {
+        let cmd = sharing.encode(&self.encoder, &self.batch[position], by);
         self.push(Ask::Sharing(sharing, by), cmd, position);
     }
 
     /// Encodes one command, but not the raising of the counter of a single key.
-    fn push_unshared(&mut self, position: usize, command: &Command) {
+    fn push_unshared(&mut self, position: usize) {
+        let command = &self.batch[position].clone();
         if let Some(sharing) = Sharing::of(command) {
-            return self.push_sharing(sharing, Call::ByHash, position, command);
+            return self.push_sharing(sharing, Call::ByHash, position);
         }
         let has_several = command.has_several_keys();
         match command.operation() {
@@ -248,7 +254,6 @@ impl Request {
         }
     }
 
-    /// Encodes a command for several keys, which a script of its own carries out.
     fn push_all_keys(&mut self, ask: Ask, script: &Script, position: usize, command: &Command) {
         let cmd = self.encoder.all_keys(command, script);
         self.push(ask, cmd, position);

@@ -6,7 +6,6 @@ use deadpool_redis::redis::{RedisError, ServerError};
 
 use crate::node::NodeError;
 
-/// Returns the error that a server answered with.
 pub(super) fn refusal(error: &ServerError) -> NodeError {
     NodeError::Refused {
         code: shorten(error.code().to_owned()).into(),

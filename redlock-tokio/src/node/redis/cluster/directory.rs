@@ -39,11 +39,9 @@ pub(super) struct Directory {
     changed: Notify,
 }
 
-/// The owners of some slots.
 pub(super) struct Owners {
     /// In the order of the slots.
     pub(super) members: Vec<MemberId>,
-    /// How many nodes own slots.
     pub(super) shards: usize,
 }
 
@@ -96,7 +94,6 @@ struct Answered {
 #[derive(Default, PartialEq, Eq)]
 struct Places {
     endpoints: BTreeSet<Endpoint>,
-    /// Why an address was not translated.
     failure: Option<NodeError>,
 }
 
@@ -118,17 +115,14 @@ impl Directory {
         seeds.chain(&heard.announced).cloned().collect()
     }
 
-    /// Returns the addresses that were configured.
     pub(super) fn seeds(&self) -> &[Endpoint] {
         &self.seeds
     }
 
-    /// Returns whether an address must be asked.
     pub(super) fn has(&self, endpoint: &Endpoint) -> bool {
         self.seeds.contains(endpoint) || self.heard.lock().announced.contains(endpoint)
     }
 
-    /// Waits until there may be other addresses to ask.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }

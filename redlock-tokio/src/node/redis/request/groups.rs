@@ -18,13 +18,11 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Returns whether the command may join.
     pub(super) fn admits(&self, command: &Command) -> bool {
         let is_moved = Shared::of(command).is_some() || raises_counter(command);
         !is_moved || !self.tokens.contains(&command.operation().token())
     }
 
-    /// Adds the command with this position in the batch.
     pub(super) fn push(&mut self, position: usize, command: &Command) {
         let operation = command.operation();
         match Shared::of(command) {

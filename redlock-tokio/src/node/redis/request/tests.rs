@@ -43,7 +43,7 @@ fn key(lease: u128) -> Key {
 }
 
 fn request(batch: &[Command]) -> Request {
-    Request::new(&KeyTag::NONE, batch, false)
+    Request::new(&KeyTag::NONE, batch, false, |_| None)
 }
 
 /// Shows what is sent, with `#` for hashes and tokens.

@@ -25,7 +25,6 @@ pub(super) struct SentinelAnswer {
     pub(super) tenure: Option<Tenure>,
     /// For how long the sentinel has known the master, at least.
     pub(super) age: Duration,
-    /// The other sentinels that it knows.
     pub(super) others: Vec<Other>,
 }
 
@@ -33,13 +32,11 @@ pub(super) struct SentinelAnswer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Other {
     pub(super) id: MemberId,
-    /// The address that the sentinel announces.
     pub(super) address: String,
 }
 
 type Fields = HashMap<String, String>;
 
-/// Returns the question about a group.
 pub(super) fn question(group: &str) -> Pipeline {
     let mut pipeline = Pipeline::new();
     pipeline.cmd("SENTINEL").arg("MYID");
