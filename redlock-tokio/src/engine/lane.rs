@@ -89,7 +89,6 @@ impl Drop for End {
     }
 }
 
-/// The callbacks by which a lane informs the leases.
 pub(crate) struct Listeners {
     pub(crate) freed_notifier: FreedNotifier,
     pub(crate) on_release: OnRelease,
@@ -108,7 +107,6 @@ pub(crate) struct LaneNode {
     pub(crate) node: Arc<dyn Node>,
     /// The authority that names the server of the node, if the node has no address of its own.
     pub(crate) discovery: Option<Discovery>,
-    /// The prefix of all locks.
     pub(crate) prefix: Prefix,
 }
 

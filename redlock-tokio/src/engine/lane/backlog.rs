@@ -48,7 +48,6 @@ impl Backlog {
         }
     }
 
-    /// Takes all requests.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Request> + use<> {
         let Self { small, large, .. } = mem::replace(self, Self::new());
         small.0.into_iter().chain(large.0)

@@ -52,7 +52,6 @@ impl Batch {
         self.purposes.push(purpose);
     }
 
-    /// Returns how many keys the commands have together.
     pub(super) fn keys(&self) -> usize {
         self.keys
     }
@@ -61,7 +60,6 @@ impl Batch {
         self.commands.is_empty()
     }
 
-    /// Returns how many of the commands are releases.
     pub(super) fn releases(&self) -> usize {
         let is_release = |it: &&Command| matches!(it.operation(), Operation::Release { .. });
         self.commands.iter().filter(is_release).count()

@@ -51,7 +51,6 @@ impl Connector {
         is_named.then(|| self.vetting.tenures(self.node.id))
     }
 
-    /// Creates the inspector of a session.
     pub(super) fn inspector(&self, statement: &Statement, tenure: Option<Tenure>) -> Inspector {
         Inspector::new(
             self.clock.clone(),
@@ -208,7 +207,6 @@ impl Connector {
         }
     }
 
-    /// Returns the error of an attempt that took too long.
     fn too_late(&self) -> NodeError {
         let limit = self.limit;
         let text = match (self.named_by(), self.tenure()) {
@@ -258,7 +256,6 @@ impl Backoff {
         }
     }
 
-    /// Starts over with the shortest delay.
     pub(super) fn reset(&mut self) {
         self.next = Self::FIRST;
         self.random.reseed();

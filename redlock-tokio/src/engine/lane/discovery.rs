@@ -26,7 +26,6 @@ pub(crate) struct Discovery {
 /// A task that passes on what one authority reports. The task ends when this is dropped.
 struct WatchTask(AbortHandle);
 
-/// The nodes of one authority.
 struct NamedNodes {
     authority: Arc<dyn Authority>,
     nodes: Vec<(NodeId, NamedBy)>,
@@ -153,12 +152,10 @@ impl Tenures {
         }
     }
 
-    /// Returns the tenure that was confirmed last.
     pub(super) fn current(&self) -> Option<Tenure> {
         self.0.borrow().clone()
     }
 
-    /// Returns whether this tenure was the last that was confirmed.
     pub(super) fn is_current(&self, tenure: Option<&Tenure>) -> bool {
         self.0.borrow().as_ref() == tenure
     }
@@ -185,7 +182,6 @@ fn groups<'a>(nodes: impl IntoIterator<Item = (NodeId, &'a Arc<dyn Node>)>) -> V
     groups
 }
 
-/// Returns the error of a node that two authorities report on.
 pub(super) fn two_authorities(authority: &dyn Authority, rivals: Rivals) -> NodeError {
     let Rivals { member, other, .. } = rivals;
     NodeError::TwoAuthorities {

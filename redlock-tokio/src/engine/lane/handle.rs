@@ -204,7 +204,6 @@ impl LaneHandle {
         }
     }
 
-    /// Returns how the node is.
     pub(crate) fn status(&self, now: Timestamp) -> NodeStatus {
         if self.is_closed() {
             self.board.disconnected(now, runtime_ended());
@@ -212,7 +211,6 @@ impl LaneHandle {
         self.board.status(&self.address, now)
     }
 
-    /// Returns whether the lane's runtime has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.inbox.is_closed()
     }

@@ -41,7 +41,6 @@ struct SentBatch {
     releases: usize,
     answers: MaybeDone<Unconstrained<BoxFuture<'static, Answers>>>,
     sent_at: Instant,
-    /// When its answers are late.
     deadline: Instant,
     timed_out: bool,
 }
@@ -52,7 +51,6 @@ pub(super) struct Completed {
     pub(super) answers: Answers,
     /// The answers came after the requesters were told that there are none in time.
     pub(super) was_late: bool,
-    /// How long the answers took.
     pub(super) round_trip: Duration,
 }
 
@@ -176,14 +174,12 @@ impl InFlight {
         self.queue.front().is_some_and(|oldest| oldest.timed_out)
     }
 
-    /// Returns whether the oldest answers have been late for this long.
     pub(super) fn is_silent_for(&self, limit: Duration) -> bool {
         self.queue
             .front()
             .is_some_and(|oldest| oldest.timed_out && oldest.deadline + limit <= Instant::now())
     }
 
-    /// Returns whether another batch may be sent.
     pub(super) fn has_room(&self) -> bool {
         self.queue.len() < MAX_BATCHES_IN_FLIGHT && self.keys() < MAX_KEYS_IN_FLIGHT
     }
@@ -212,7 +208,6 @@ pub(super) fn panicked() -> NodeError {
     NodeError::Disconnected("the code of the session panicked".into())
 }
 
-/// Returns how long a node may take for so many keys in flight.
 fn time_for(limit: Duration, keys: usize) -> Duration {
     let times = keys.div_ceil(KEYS_PER_TIMEOUT).max(1);
     limit * u32::try_from(times).unwrap_or(u32::MAX)

@@ -141,7 +141,6 @@ impl OwedReleases {
         self.note_length();
     }
 
-    /// Counts a release that was never delivered.
     fn note_abandoned(&self) {
         self.counters.abandoned.fetch_add(1, Ordering::Relaxed);
     }

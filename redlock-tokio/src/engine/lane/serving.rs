@@ -54,7 +54,6 @@ pub(super) struct NamedServer {
     pub(super) tenures: Tenures,
 }
 
-/// Something that the lane waits for.
 enum Event {
     Completed(Completed),
     Closed(NodeError),

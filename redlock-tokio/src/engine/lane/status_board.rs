@@ -120,7 +120,6 @@ impl StatusBoard {
         (self.on_no_vote)();
     }
 
-    /// Notes that the connection was lost, and why.
     pub(super) fn connecting(&self, cause: NodeError) {
         self.enter(Condition::Connecting(cause));
     }
@@ -150,7 +149,6 @@ impl StatusBoard {
         self.wanted.notified().await;
     }
 
-    /// Notes that the node has stopped answering.
     pub(super) fn silent(&self) {
         self.enter(Condition::Silent);
     }
@@ -187,18 +185,15 @@ impl StatusBoard {
         }
     }
 
-    /// Notes how long the last answers took.
     pub(super) fn answered_in(&self, round_trip: Duration) {
         let nanos = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
         self.round_trip.store(nanos.max(1), Ordering::Relaxed);
     }
 
-    /// Returns whether the node can vote, and if not, why.
     pub(super) fn state(&self, now: Timestamp) -> NodeState {
         self.entry.lock().state(now)
     }
 
-    /// Returns how the node is.
     pub(super) fn status(&self, address: &Arc<str>, now: Timestamp) -> NodeStatus {
         let entry = self.entry.lock();
         let nanos = self.round_trip.load(Ordering::Relaxed);

@@ -84,7 +84,6 @@ pub(super) struct Decision {
     pub(super) outcome: Result<Eligibility, NodeError>,
     /// The votes that all leases must give up.
     pub(super) withdrawal: Option<Withdrawal>,
-    /// The checks that are unmet.
     pub(super) unmet: Checks,
 }
 
@@ -113,7 +112,6 @@ impl Vetting {
         }
     }
 
-    /// Sets how the server of a node is found.
     pub(crate) fn set_kind(&self, node: NodeId, kind: NodeKind) {
         self.electorate.lock().set_kind(node, kind);
     }
