@@ -75,13 +75,8 @@ impl Batch {
             Purpose::OwedRelease(_) => None,
         })
     }
-}
 
-impl IntoIterator for Batch {
-    type Item = (Command, Purpose);
-    type IntoIter = std::iter::Zip<std::vec::IntoIter<Command>, std::vec::IntoIter<Purpose>>;
-
-    fn into_iter(self) -> Self::IntoIter {
+    pub(super) fn into_commands(self) -> impl Iterator<Item = (Command, Purpose)> {
         self.commands.into_iter().zip(self.purposes)
     }
 }

@@ -126,12 +126,7 @@ impl Connector {
         let asked_at = self.clock.now();
         let connection = match owner {
             None => self.node.node.connect(),
-            Some((
-                NamedBy {
-                    authority, index, ..
-                },
-                tenure,
-            )) => authority.connect(*index, tenure),
+            Some((by, tenure)) => by.authority.connect(by.index, tenure),
         };
         let mut session = connection.await?;
         let refusal = match session.refusal() {
@@ -214,22 +209,14 @@ impl Connector {
             (Some(_), Some(Tenure { owner, .. })) => {
                 format!("no connection to the master {owner} within {limit:?}")
             }
-            (
-                Some(NamedBy {
-                    authority,
-                    index,
-                    kind,
-                    ..
-                }),
-                None,
-            ) => {
+            (Some(by), None) => {
                 if let Some(rivals) = self.vetting.rivals(self.node.id) {
-                    return two_authorities(&**authority, rivals);
+                    return two_authorities(&*by.authority, rivals);
                 }
-                if let Some(objection) = authority.objection(*index) {
+                if let Some(objection) = by.authority.objection(by.index) {
                     return objection;
                 }
-                format!("no majority of its {} names a master", kind.members())
+                format!("no majority of its {} names a master", by.kind.members())
             }
         };
         NodeError::Unreachable(text.into())

@@ -48,14 +48,10 @@ impl Discovery {
             let reports = group.reports(clock, vetting, rule);
             let watch = WatchTask::spawn(runtime, Arc::clone(&group.authority), reports);
             let watch = Arc::new(watch);
-            discoveries.extend(group.nodes.into_iter().map(|(id, named_by)| {
-                let watch = Arc::clone(&watch);
-                let discovery = Self {
-                    named_by,
-                    _watch: watch,
-                };
-                (id, discovery)
-            }));
+            for (id, named_by) in group.nodes {
+                let _watch = Arc::clone(&watch);
+                discoveries.insert(id, Self { named_by, _watch });
+            }
         }
         discoveries
     }

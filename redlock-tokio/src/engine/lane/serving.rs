@@ -17,7 +17,6 @@ use super::{
     in_flight::{Completed, InFlight, panicked},
     inspector::Inspector,
     limits::SILENCE_LIMIT,
-    vetting::Statement,
 };
 use crate::{NodeError, foreign, node::Session};
 
@@ -52,16 +51,6 @@ pub(super) struct NamedServer {
     /// The tenure in which the server was connected to.
     pub(super) tenure: Tenure,
     pub(super) tenures: Tenures,
-}
-
-enum Event {
-    Completed(Completed),
-    Closed(NodeError),
-    Reported,
-    Inspected(Result<Statement, NodeError>),
-    LookedUp,
-    TimerFired,
-    Received,
 }
 
 /// The fate of the requests that come now.
@@ -125,8 +114,7 @@ impl<'a> Serving<'a> {
             let intake = self.intake();
             self.arm_timer(&intake);
             self.lane.observe();
-            let event = self.next_event(&intake).await;
-            if let ControlFlow::Break(error) = self.handle(event, &intake).await {
+            if let ControlFlow::Break(error) = self.handle_next(&intake).await {
                 return Err(error);
             }
         }
@@ -151,33 +139,20 @@ impl<'a> Serving<'a> {
         }
     }
 
-    async fn next_event(&mut self, intake: &Intake) -> Event {
+    /// Waits for an event and handles it. Breaks if the session must not be used any more.
+    async fn handle_next(&mut self, intake: &Intake) -> ControlFlow<NodeError> {
         tokio::select! {
             biased;
-            completed = self.in_flight.next_completed() => Event::Completed(completed),
-            error = &mut self.closed => Event::Closed(error),
-            () = reported(&mut self.owner), if self.owner.is_some() => Event::Reported,
-            statement = self.inspector.next(&mut *self.session) => Event::Inspected(statement),
-            Some(()) = self.look_ups.next() => Event::LookedUp,
-            () = self.timer.fired() => Event::TimerFired,
-            () = self.lane.requests.receive(), if !matches!(intake, Intake::Wait) => Event::Received,
-        }
-    }
-
-    /// Breaks if the session must not be used any more.
-    async fn handle(&mut self, event: Event, intake: &Intake) -> ControlFlow<NodeError> {
-        match event {
-            Event::Completed(completed) => self.handle_completed(completed),
-            Event::Closed(error) => ControlFlow::Break(error),
-            Event::Reported => self.handle_report(),
-            Event::Inspected(statement) => {
-                let outcome =
-                    statement.and_then(|statement| self.lane.right.handle_inspection(&statement));
+            completed = self.in_flight.next_completed() => self.handle_completed(completed),
+            error = &mut self.closed => ControlFlow::Break(error),
+            () = reported(&mut self.owner), if self.owner.is_some() => self.handle_report(),
+            statement = self.inspector.next(&mut *self.session) => {
+                let outcome = statement.and_then(|it| self.lane.right.handle_inspection(&it));
                 outcome.map_or_else(ControlFlow::Break, ControlFlow::Continue)
             }
-            Event::LookedUp => ControlFlow::Continue(()),
-            Event::TimerFired => self.handle_timer().await,
-            Event::Received => {
+            Some(()) = self.look_ups.next() => ControlFlow::Continue(()),
+            () = self.timer.fired() => self.handle_timer().await,
+            () = self.lane.requests.receive(), if !matches!(intake, Intake::Wait) => {
                 self.handle_requests(intake).await;
                 ControlFlow::Continue(())
             }
@@ -212,44 +187,42 @@ impl<'a> Serving<'a> {
     }
 
     async fn handle_requests(&mut self, intake: &Intake) {
-        match intake {
-            Intake::Refuse(cause) => self.lane.requests.refuse(cause),
-            Intake::Send | Intake::Wait => {
-                self.lane.requests.receive_from_ready_tasks().await;
-                let eligibility = self.lane.right.eligibility();
-                for LookUp { key, mut answer } in self.lane.requests.look_ups.drain(..) {
-                    let found = self.session.look_up(&key);
-                    let look_up = async move {
-                        let found = tokio::select! {
-                            biased; // An answer that is here is delivered even if nobody waits any more.
-                            found = found => found,
-                            // Nobody waits any more. A node that is silent must not delay a shutdown.
-                            () = answer.closed() => return,
-                        };
-                        let found = found.map(|state| LookedUp {
-                            state: Box::new(state),
-                            eligibility,
-                        });
-                        // An error means that nobody waits for the answer.
-                        foreign::call(|| _ = answer.send(found));
-                    };
-                    self.look_ups.push(look_up.boxed());
-                }
-                let asked = self.lane.requests.ask_lines(&mut *self.session);
-                if let Some(asked) = asked {
-                    let limit = self.lane.limits.answer;
-                    // The lease that asks is told when this is dropped.
-                    self.look_ups.push(timeout(limit, asked).map(drop).boxed());
-                }
-                // Each batch may fill what is left of the room.
-                while self.in_flight.has_room() {
-                    let batch = self.lane.requests.take_batch();
-                    if batch.is_empty() {
-                        break;
-                    }
-                    self.in_flight.send(&mut *self.session, batch);
-                }
+        if let Intake::Refuse(cause) = intake {
+            return self.lane.requests.refuse(cause);
+        }
+        self.lane.requests.receive_from_ready_tasks().await;
+        let eligibility = self.lane.right.eligibility();
+        for LookUp { key, mut answer } in self.lane.requests.look_ups.drain(..) {
+            let found = self.session.look_up(&key);
+            let look_up = async move {
+                let found = tokio::select! {
+                    biased; // An answer that is here is delivered even if nobody waits any more.
+                    found = found => found,
+                    // Nobody waits any more. A node that is silent must not delay a shutdown.
+                    () = answer.closed() => return,
+                };
+                let found = found.map(|state| LookedUp {
+                    state: Box::new(state),
+                    eligibility,
+                });
+                // An error means that nobody waits for the answer.
+                foreign::call(|| _ = answer.send(found));
+            };
+            self.look_ups.push(look_up.boxed());
+        }
+        let asked = self.lane.requests.ask_lines(&mut *self.session);
+        if let Some(asked) = asked {
+            let limit = self.lane.limits.answer;
+            // The lease that asks is told when this is dropped.
+            self.look_ups.push(timeout(limit, asked).map(drop).boxed());
+        }
+        // Each batch may fill what is left of the room.
+        while self.in_flight.has_room() {
+            let batch = self.lane.requests.take_batch();
+            if batch.is_empty() {
+                break;
             }
+            self.in_flight.send(&mut *self.session, batch);
         }
     }
 

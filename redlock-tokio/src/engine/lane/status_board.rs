@@ -211,32 +211,22 @@ impl StatusBoard {
     pub(crate) fn prospect(&self, now: Timestamp, by: Timestamp, since: Timestamp) -> Prospect {
         let entry = self.entry.lock();
         let refusal = entry.refusal.as_ref();
-        let votes = match &entry.condition {
+        let refuses = refusal.is_some_and(|it| it.age(now) < REFUSAL_IS_KNOWN_FOR);
+        match &entry.condition {
             Condition::Disconnected {
                 cause,
                 at,
-                is_hanging,
-            } => {
-                if *at <= since && !is_hanging && !cause.is_refusal() {
-                    return Prospect::InDoubt;
-                }
-                false
-            }
-            Condition::Connected { .. }
-                if refusal.is_some_and(|refusal| refusal.age(now) < REFUSAL_IS_KNOWN_FOR) =>
+                is_hanging: false,
+            } if *at <= since && !cause.is_refusal() => Prospect::InDoubt,
+            Condition::Connected { eligibility }
+                if !refuses
+                    && (eligibility.is_unconfirmed(now) || eligibility.starts_at() <= by) =>
             {
-                false
+                Prospect::MayVote
             }
-            Condition::Connected { eligibility } => {
-                eligibility.is_unconfirmed(now) || eligibility.starts_at() <= by
-            }
+            Condition::Disconnected { .. } | Condition::Connected { .. } => Prospect::NoVote,
             // It may be back in a moment.
-            Condition::Silent | Condition::Connecting(_) => true,
-        };
-        if votes {
-            Prospect::MayVote
-        } else {
-            Prospect::NoVote
+            Condition::Silent | Condition::Connecting(_) => Prospect::MayVote,
         }
     }
 
@@ -284,28 +274,29 @@ impl fmt::Debug for StatusBoard {
 impl Entry {
     fn state(&self, now: Timestamp) -> NodeState {
         match &self.condition {
-            Condition::Connected { eligibility } => {
-                if eligibility.covers(now) {
-                    match &self.refusal {
-                        Some(refusal) if refusal.age(now) < REFUSAL_COUNTS_FOR => {
-                            NodeState::Refused(refusal.cause.clone())
-                        }
-                        _ => NodeState::Voting,
+            Condition::Connected { eligibility } if eligibility.covers(now) => {
+                match &self.refusal {
+                    Some(refusal) if refusal.age(now) < REFUSAL_COUNTS_FOR => {
+                        NodeState::Refused(refusal.cause.clone())
                     }
-                } else if eligibility.is_unconfirmed(now) {
-                    NodeState::Unconfirmed
-                } else {
-                    let remaining = eligibility.remaining(now);
-                    NodeState::Quarantined { remaining }
+                    _ => NodeState::Voting,
                 }
             }
+            Condition::Connected { eligibility } if eligibility.is_unconfirmed(now) => {
+                NodeState::Unconfirmed
+            }
+            Condition::Connected { eligibility } => {
+                let remaining = eligibility.remaining(now);
+                NodeState::Quarantined { remaining }
+            }
             Condition::Silent => NodeState::Silent,
+            Condition::Connecting(cause) | Condition::Disconnected { cause, .. }
+                if cause.is_refusal() =>
+            {
+                NodeState::Refused(cause.clone())
+            }
             Condition::Connecting(cause) | Condition::Disconnected { cause, .. } => {
-                if cause.is_refusal() {
-                    NodeState::Refused(cause.clone())
-                } else {
-                    NodeState::Reconnecting(cause.clone())
-                }
+                NodeState::Reconnecting(cause.clone())
             }
         }
     }

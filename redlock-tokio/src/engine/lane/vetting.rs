@@ -240,19 +240,16 @@ impl Vetting {
         refusal: Option<&NodeError>,
         named_by: Option<AuthorityKind>,
     ) -> Decision {
-        let outcome = match (admission.outcome, refusal) {
+        let is_wrong_node = matches!(
+            admission.outcome,
+            Err(Exclusion::SameServer { .. } | Exclusion::Replica | Exclusion::ClusterMaster)
+        );
+        let outcome = match refusal {
             // A mistake in the list of nodes comes before one in their configuration.
-            (
-                Err(
-                    exclusion @ (Exclusion::SameServer { .. }
-                    | Exclusion::Replica
-                    | Exclusion::ClusterMaster),
-                ),
-                _,
-            ) => Err(self.explain(exclusion, server, named_by)),
-            (_, Some(refusal)) => Err(refusal.clone()),
-            (outcome, None) => {
-                outcome.map_err(|exclusion| self.explain(exclusion, server, named_by))
+            Some(refusal) if !is_wrong_node => Err(refusal.clone()),
+            _ => {
+                let explain = |exclusion| self.explain(exclusion, server, named_by);
+                admission.outcome.map_err(explain)
             }
         };
         Decision {
