@@ -1,7 +1,6 @@
 //! How a batch travels: which commands share a request, and which reply answers which command.
 
 mod encode;
-mod groups;
 mod part;
 mod read;
 mod sharing;
@@ -11,12 +10,11 @@ mod tests;
 use std::mem;
 
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
-use redlock_core::Operation;
+use redlock_core::{Operation, Token};
 
 pub(super) use self::read::{failure, number, time_left};
 use self::{
     encode::Encoder,
-    groups::Groups,
     part::{Ask, Call, Fallback, Part, Positions, Shared},
     sharing::Sharing,
 };
@@ -199,11 +197,11 @@ impl Request {
     /// Encodes one command that shares no script with others.
     fn push_command(&mut self, position: usize) {
         let command = &self.batch[position];
-        let is_fenced = command.fence().is_some() && !command.has_several_keys();
-        if !(is_fenced && matches!(command.operation(), Operation::Fence { .. })) {
+        let (operation, raises_counter) = (command.operation(), raises_counter(command));
+        if !(raises_counter && matches!(operation, Operation::Fence { .. })) {
             self.push_unshared(position);
         }
-        if is_fenced {
+        if raises_counter {
             self.push_shared(Shared::Fences, Call::ByHash, position);
         }
     }
@@ -300,4 +298,50 @@ impl Request {
         self.pipeline.add_command(cmd);
         self.parts.push(Part { ask, positions });
     }
+}
+
+/// Commands in groups, so that the extensions share a script, the releases share another, and so does the raising of
+/// fencing counters. Extensions and releases are sent before the rest, so a command may join them only if it overtakes none
+/// with its own token. Counters are raised after the rest, by a script that reads all of them first, so each token is there
+/// once.
+#[derive(Default)]
+struct Groups {
+    extensions: Vec<usize>,
+    releases: Vec<usize>,
+    rest: Vec<usize>,
+    fences: Vec<usize>,
+    /// The tokens of the rest and of the fences. A batch has few, so a search is faster than a hash.
+    tokens: Vec<Token>,
+}
+
+impl Groups {
+    fn admits(&self, command: &Command) -> bool {
+        let is_moved = Shared::of(command).is_some() || raises_counter(command);
+        !is_moved || !self.tokens.contains(&command.operation().token())
+    }
+
+    fn push(&mut self, position: usize, command: &Command) {
+        let operation = command.operation();
+        match Shared::of(command) {
+            Some(Shared::Extensions) => return self.extensions.push(position),
+            Some(Shared::Releases) => return self.releases.push(position),
+            _ => {}
+        }
+        // A probe changes nothing, so its order does not matter.
+        if !matches!(operation, Operation::Probe { .. }) {
+            self.tokens.push(operation.token());
+        }
+        let raises_counter = raises_counter(command);
+        if raises_counter {
+            self.fences.push(position);
+        }
+        if !(raises_counter && matches!(operation, Operation::Fence { .. })) {
+            self.rest.push(position);
+        }
+    }
+}
+
+/// Returns whether the command joins the script that raises counters.
+fn raises_counter(command: &Command) -> bool {
+    !command.has_several_keys() && command.fence().is_some()
 }

@@ -31,12 +31,12 @@ const MOST_NAMED: usize = 10;
 
 /// Where the nodes of a cluster are, and what they said last.
 pub(super) struct Directory {
-    seeds: Vec<Endpoint>,
+    pub(super) seeds: Vec<Endpoint>,
     uses_tls: bool,
     map: Option<AddressMap>,
     heard: Mutex<Heard>,
     /// Notified when there may be other addresses to ask.
-    changed: Notify,
+    pub(super) changed: Notify,
 }
 
 pub(super) struct Owners {
@@ -115,16 +115,8 @@ impl Directory {
         seeds.chain(&heard.announced).cloned().collect()
     }
 
-    pub(super) fn seeds(&self) -> &[Endpoint] {
-        &self.seeds
-    }
-
     pub(super) fn has(&self, endpoint: &Endpoint) -> bool {
         self.seeds.contains(endpoint) || self.heard.lock().announced.contains(endpoint)
-    }
-
-    pub(super) async fn changed(&self) {
-        self.changed.notified().await;
     }
 
     /// Notes an answer. Returns what it is worth: an address may lead to a node of another cluster by now.

@@ -74,7 +74,7 @@ pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<SentinelAnswer, N
     Ok(SentinelAnswer {
         id: text(&id).and_then(|id| member_id(&id)),
         tenure: tenure(&master),
-        age: age(&master),
+        age: age(&master).unwrap_or_default(),
         others: others.iter().filter_map(other).collect(),
     })
 }
@@ -105,16 +105,10 @@ fn tenure(master: &Fields) -> Option<Tenure> {
 }
 
 /// Returns the time since the sentinel saw the switch to this master. Zero after a restart of the sentinel.
-fn age(master: &Fields) -> Duration {
-    let is_master = master
-        .get("role-reported")
-        .is_some_and(|role| role == "master");
-    let millis = master
-        .get("role-reported-time")
-        .and_then(|text| text.parse().ok());
-    millis
-        .filter(|_| is_master)
-        .map_or(Duration::ZERO, Duration::from_millis)
+fn age(master: &Fields) -> Option<Duration> {
+    let is_master = master.get("role-reported")? == "master";
+    let millis = master.get("role-reported-time")?.parse().ok()?;
+    is_master.then(|| Duration::from_millis(millis))
 }
 
 fn other(reply: &Value) -> Option<Other> {
