@@ -1,4 +1,9 @@
-use std::{any::Any, fmt::Debug, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    fmt::{self, Debug},
+    sync::Arc,
+    time::Duration,
+};
 
 use redlock_core::{Eligibility, NodeId, RoundId, Timestamp, Ttl};
 use tokio::{sync::oneshot, time::timeout};
@@ -43,6 +48,7 @@ pub(crate) struct ReplyTo {
 }
 
 /// A message to a lane from its handle.
+#[derive(Debug)]
 pub(super) enum Message {
     /// A command for the node.
     Request(Command, ReplyTo),
@@ -55,6 +61,7 @@ pub(super) enum Message {
 }
 
 /// A question about a key, and where the answer goes.
+#[derive(Debug)]
 pub(super) struct LookUp {
     pub(super) key: Key,
     pub(super) answer: oneshot::Sender<Result<LookedUp, NodeError>>,
@@ -64,6 +71,12 @@ pub(super) struct LookUp {
 pub(super) struct LineQuestion {
     pub(super) request: LineRequest,
     pub(super) answer: LineReply,
+}
+
+impl Debug for LineQuestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.request.fmt(f)
+    }
 }
 
 type OnLineAnswer = Box<dyn FnOnce(Result<LineAnswer, NodeError>) + Send>;
@@ -104,6 +117,7 @@ impl Drop for LineReply {
 }
 
 /// What a node has for a key, and whether it had a vote when it was asked.
+#[derive(Debug)]
 pub(crate) struct LookedUp {
     pub(crate) state: Box<KeyState>,
     pub(crate) eligibility: Eligibility,
