@@ -295,7 +295,6 @@ impl Vote {
         })
     }
 
-    /// Adds one slot to an answer to a probe of slots.
     pub(crate) fn with_slot(mut self, slot: Slot, left: Option<Duration>) -> Self {
         if let Self::Slots {
             free,

@@ -58,7 +58,6 @@ impl Discovery {
 }
 
 impl NamedNodes {
-    /// Returns what takes the reports on the nodes of the group.
     fn reports(&self, clock: &Clock, vetting: &Arc<Vetting>, rule: OwnerRule) -> Reports {
         let (now, vetting) = (clock.clone(), Arc::clone(vetting));
         let nodes: Vec<_> = self.nodes.iter().map(|(id, by)| (*id, by.index)).collect();

@@ -83,7 +83,6 @@ impl Requests {
         self.receive_waiting();
     }
 
-    /// Takes all messages that wait in the inbox.
     fn receive_waiting(&mut self) {
         // No more than there are now: others may send all the time.
         for _ in 0..self.inbox.len() {

@@ -101,7 +101,6 @@ pub(crate) struct Vetting {
 }
 
 impl Vetting {
-    /// Prepares to vet the nodes with these addresses.
     pub(crate) fn new(rules: VettingRules, addresses: impl IntoIterator<Item = Arc<str>>) -> Self {
         let addresses: Box<[_]> = addresses.into_iter().collect();
         Self {

@@ -86,7 +86,6 @@ impl Lines {
         }
     }
 
-    /// Returns the labels of the clients that stand in a line.
     pub(super) fn labels(
         &self,
         now: Timestamp,

@@ -18,7 +18,6 @@ pub(super) fn disconnected(error: &RedisError) -> NodeError {
     NodeError::Disconnected(shorten(error.to_string()).into())
 }
 
-/// Returns the error of a server that answers only clients with a password.
 pub(super) fn needs_password() -> NodeError {
     NodeError::Misconfigured("the server asks for a password".into())
 }

@@ -320,7 +320,6 @@ impl Directory {
 }
 
 impl Owners {
-    /// Returns two voters that are on one server.
     pub(super) fn shared(&self) -> Option<SharedServer> {
         let members = self.members.iter().enumerate();
         let mut pairs = members.filter_map(|(second, member)| {
@@ -379,7 +378,6 @@ impl Heard {
             .collect()
     }
 
-    /// Returns how many nodes are more than half of all.
     fn majority(&self) -> usize {
         self.all().len() / 2 + 1
     }

@@ -106,7 +106,6 @@ impl Layout {
         nodes.filter(|node| !node.slots.is_empty()).count()
     }
 
-    /// Returns where a node can be reached.
     pub(super) fn announced(&self, member: MemberId) -> Option<&Announced> {
         self.nodes.get(&member)?.announced.as_ref()
     }
