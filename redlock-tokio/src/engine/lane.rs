@@ -9,7 +9,6 @@
 
 mod answers;
 mod backlog;
-mod backoff;
 mod batch;
 mod connecting;
 mod counters;
@@ -20,16 +19,12 @@ mod inspector;
 mod limits;
 mod observed_node;
 mod owed_releases;
-mod requester;
 mod requests;
 mod serving;
 mod set_requests;
 #[cfg(all(test, redlock_shuttle))]
 pub(crate) mod stand_in;
 mod status_board;
-mod tenures;
-mod timer;
-mod unmet;
 pub(crate) mod vetting;
 mod voting_right;
 
@@ -42,10 +37,8 @@ use tokio::{
 };
 
 use self::{
-    backoff::Backoff,
-    connecting::{Connector, NewSession},
+    connecting::{Backoff, Connector, NewSession},
     counters::Counters,
-    in_flight::InFlight,
     limits::SILENCE_LIMIT,
     observed_node::ObservedNode,
     requests::Requests,
@@ -56,9 +49,8 @@ use self::{
 };
 pub(crate) use self::{
     discovery::Discovery,
-    handle::{LaneHandle, LineReply, runtime_ended},
+    handle::{LaneHandle, LineReply, OnRelease, ReplyTo, Requester, runtime_ended},
     limits::LaneLimits,
-    requester::{OnRelease, ReplyTo, Requester},
     set_requests::SetRequests,
     status_board::Prospect,
     voting_right::OnWithdrawal,
@@ -73,7 +65,6 @@ use crate::{
     sync::mpsc,
 };
 
-/// The actor.
 pub(crate) struct Lane {
     connector: Connector,
     limits: LaneLimits,
@@ -98,7 +89,6 @@ impl Drop for End {
     }
 }
 
-/// The callbacks by which a lane informs the leases.
 pub(crate) struct Listeners {
     pub(crate) freed_notifier: FreedNotifier,
     pub(crate) on_release: OnRelease,
@@ -117,7 +107,6 @@ pub(crate) struct LaneNode {
     pub(crate) node: Arc<dyn Node>,
     /// The authority that names the server of the node, if the node has no address of its own.
     pub(crate) discovery: Option<Discovery>,
-    /// The prefix of all locks.
     pub(crate) prefix: Prefix,
 }
 
@@ -131,17 +120,12 @@ impl Lane {
         listeners: Listeners,
         observers: Observers,
     ) -> (LaneHandle, Self) {
-        let LaneNode {
-            id,
-            node,
-            discovery,
-            prefix,
-        } = node;
+        let id = node.id;
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
         let status = Arc::new(StatusBoard::new(connecting(), listeners.on_no_vote));
         let handle = LaneHandle::new(
-            node.address(),
+            node.node.address(),
             sender,
             Arc::clone(&counters),
             Arc::clone(&status),
@@ -151,15 +135,12 @@ impl Lane {
             Arc::clone(&handle.address),
             clock.clone(),
             Arc::clone(&vetting),
-            discovery.as_ref().map(|discovery| discovery.named_by.kind),
+            node.discovery.as_ref().map(|it| it.named_by.kind),
             listeners.on_withdrawal,
             Arc::clone(&status),
         );
         let connector = Connector {
-            id,
             node,
-            discovery,
-            prefix,
             clock: clock.clone(),
             limit: limits.connect,
             vetting,
@@ -187,7 +168,7 @@ impl Lane {
         while let Some(connected) = self.connect(&mut first_outcome, cause).await {
             let since = Instant::now();
             let tried = connected.owner.as_ref().map(|owner| owner.tenure.clone());
-            let Err(error) = self.serve(connected).await else {
+            let Err(error) = Serving::new(&mut self, connected).run().await else {
                 return;
             };
             let node = self.connector.address();
@@ -294,21 +275,6 @@ impl Lane {
             inspector,
             owner,
         })
-    }
-
-    /// Serves requests until the lane has ended, or the session is broken.
-    async fn serve(&mut self, connected: Connected) -> Result<(), NodeError> {
-        let counters = Arc::clone(&self.requests.counters);
-        let serving = Serving::new(
-            connected,
-            InFlight::new(self.limits.answer, counters),
-            &mut self.requests,
-            &mut self.right,
-            &self.status,
-            &mut self.observed,
-            self.limits,
-        );
-        serving.run().await
     }
 
     fn observe(&mut self) {

@@ -34,7 +34,6 @@ pub struct Command(Arc<Content>);
 struct Content {
     keys: KeySet,
     operation: Operation,
-    /// The value of each key.
     value: Value,
     /// The value that the key must have for an adoption.
     giver: Option<Holder>,
@@ -140,7 +139,6 @@ impl Command {
         self.0.keys.count()
     }
 
-    /// Returns whether there is more than one key.
     pub(crate) fn has_several_keys(&self) -> bool {
         self.0.keys.has_several()
     }
@@ -166,7 +164,6 @@ impl Command {
         self.0.access
     }
 
-    /// Returns whether a reader sends this command.
     pub(crate) fn is_readers(&self) -> bool {
         matches!(self.0.access, Access::Reader { .. })
     }
@@ -298,7 +295,6 @@ impl Vote {
         })
     }
 
-    /// Adds one slot to an answer to a probe of slots.
     pub(crate) fn with_slot(mut self, slot: Slot, left: Option<Duration>) -> Self {
         if let Self::Slots {
             free,

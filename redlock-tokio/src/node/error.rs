@@ -89,27 +89,24 @@ pub enum CounterDefect {
 impl NodeError {
     /// Returns whether the node has changed its role since it was connected to.
     pub(crate) fn is_change_of_role(&self) -> bool {
-        match self {
-            Self::Refused { code, .. } => matches!(&**code, "READONLY" | "MOVED" | "NOAUTH"),
-            _ => false,
-        }
+        matches!(self.code(), Some("READONLY" | "MOVED" | "NOAUTH"))
     }
 
     /// Returns whether the client lacks the right to a command or a key, or the server lacks the command.
     pub(crate) fn is_missing_right(&self) -> bool {
-        match self {
-            Self::Refused { code, .. } => matches!(&**code, "NOPERM" | "ERR"),
-            _ => false,
-        }
+        matches!(self.code(), Some("NOPERM" | "ERR"))
     }
 
     /// Returns whether the node would refuse other keys for the same reason.
     pub(crate) fn is_of_the_node(&self) -> bool {
+        self.code()
+            .is_some_and(|code| !matches!(code, "WRONGTYPE" | "CROSSSLOT" | "UNSUPPORTED"))
+    }
+
+    fn code(&self) -> Option<&str> {
         match self {
-            Self::Refused { code, .. } => {
-                !matches!(&**code, "WRONGTYPE" | "CROSSSLOT" | "UNSUPPORTED")
-            }
-            _ => false,
+            Self::Refused { code, .. } => Some(code),
+            _ => None,
         }
     }
 

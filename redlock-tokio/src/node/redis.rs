@@ -4,7 +4,6 @@ mod callback;
 mod cluster;
 mod connect;
 mod credentials;
-mod error;
 mod info;
 mod invalidations;
 mod key_slot;
@@ -30,10 +29,9 @@ use futures::{FutureExt, future::BoxFuture};
 
 pub(crate) use self::cluster::ClusterAuthority;
 pub use self::{
-    builder::RedisNodeBuilder,
+    builder::{RedisNodeBuilder, RedisNodeError},
     cluster::{ClusterError, ClusterNodes},
     credentials::Credentials,
-    error::RedisNodeError,
     pool::PoolMessages,
     sentinel::SentinelNodeBuilder,
     tls::{TlsError, TlsOptions},
@@ -69,7 +67,6 @@ pub struct RedisNode {
     source: Source,
 }
 
-/// The source of a node's connections.
 enum Source {
     Url(Box<NodeUrl>),
     Pool(OwnPool),
@@ -160,7 +157,7 @@ impl RedisNode {
     /// no free locks, so waiters ask from time to time. [`from_pool_with`](Self::from_pool_with) wakes them.
     #[must_use]
     pub fn from_pool(address: impl Into<String>, pool: Pool) -> Self {
-        Self::of_pool(address.into(), OwnPool::new(pool, None))
+        Self::of_pool(address.into(), pool, None)
     }
 
     /// Likewise, from a pool whose manager was created with the [settings](PoolMessages::config) of these messages. They
@@ -181,13 +178,13 @@ impl RedisNode {
     /// ```
     #[must_use]
     pub fn from_pool_with(address: impl Into<String>, pool: Pool, messages: PoolMessages) -> Self {
-        Self::of_pool(address.into(), OwnPool::new(pool, Some(messages)))
+        Self::of_pool(address.into(), pool, Some(messages))
     }
 
-    fn of_pool(address: String, pool: OwnPool) -> Self {
+    fn of_pool(address: String, pool: Pool, messages: Option<PoolMessages>) -> Self {
         Self {
             address: address.into(),
-            source: Source::Pool(pool),
+            source: Source::Pool(OwnPool { pool, messages }),
         }
     }
 

@@ -99,7 +99,6 @@ pub(crate) fn quorum_in(nodes: &[NodeStatus], quorum: Quorum) -> Option<Duration
     waits.get(quorum.votes() - 1).copied()
 }
 
-/// Returns the nodes that have no vote now, with their reasons.
 pub(crate) fn objections(nodes: Vec<NodeStatus>) -> NodeReports {
     let report = |node: NodeStatus| {
         let objection = match node.state {

@@ -5,9 +5,9 @@ use redlock_core::{Eligibility, NodeId, Operation, Timestamp};
 use super::{
     batch::{Batch, Purpose},
     counters::Counters,
+    handle::{OnRelease, ReplyTo},
     in_flight::Completed,
     owed_releases::OwedReleases,
-    requester::{OnRelease, ReplyTo},
 };
 use crate::{
     Clock, NodeError, foreign,
@@ -62,7 +62,7 @@ impl Answers {
     /// Answers for a batch on a broken session.
     pub(super) fn deliver_error(&mut self, batch: Batch, error: &NodeError) {
         let now = self.clock.now();
-        for (command, purpose) in batch {
+        for (command, purpose) in batch.into_commands() {
             if command.operation().sets_key()
                 && let Purpose::Request(reply_to) = &purpose
             {
@@ -85,7 +85,7 @@ impl Answers {
         let now = self.clock.now();
         let mut answers = answers.into_iter();
         let mut flow = ControlFlow::Continue(());
-        for (command, purpose) in batch {
+        for (command, purpose) in batch.into_commands() {
             let answer = answers.next().unwrap_or_else(|| {
                 Err(NodeError::Unexpected("fewer answers than commands".into()))
             });
@@ -137,10 +137,6 @@ impl Answers {
                 requester.handle_answer(now, *round, self.node, late, Eligibility::ALWAYS);
             });
         }
-    }
-
-    pub(super) fn now(&self) -> Timestamp {
-        self.clock.now()
     }
 
     /// Forgets the owed releases whose keys have expired by themselves.

@@ -1,6 +1,6 @@
 use std::{collections::VecDeque, mem};
 
-use super::{limits::SMALL, requester::ReplyTo};
+use super::{handle::ReplyTo, limits::SMALL};
 use crate::{engine::shrink, node::Command};
 
 /// The requests that a lane has taken from its inbox and not sent yet.
@@ -48,7 +48,6 @@ impl Backlog {
         }
     }
 
-    /// Takes all requests.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Request> + use<> {
         let Self { small, large, .. } = mem::replace(self, Self::new());
         small.0.into_iter().chain(large.0)

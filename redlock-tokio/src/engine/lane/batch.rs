@@ -3,8 +3,8 @@ use std::sync::Arc;
 use redlock_core::Operation;
 
 use super::{
+    handle::{ReplyTo, Requester},
     owed_releases::Owed,
-    requester::{ReplyTo, Requester},
 };
 use crate::node::Command;
 
@@ -31,7 +31,7 @@ impl Purpose {
     pub(super) fn requester(&self) -> &Arc<dyn Requester> {
         match self {
             Self::Request(reply_to) => &reply_to.requester,
-            Self::OwedRelease(owed) => owed.requester(),
+            Self::OwedRelease(owed) => &owed.requester,
         }
     }
 }
@@ -52,7 +52,6 @@ impl Batch {
         self.purposes.push(purpose);
     }
 
-    /// Returns how many keys the commands have together.
     pub(super) fn keys(&self) -> usize {
         self.keys
     }
@@ -61,7 +60,6 @@ impl Batch {
         self.commands.is_empty()
     }
 
-    /// Returns how many of the commands are releases.
     pub(super) fn releases(&self) -> usize {
         let is_release = |it: &&Command| matches!(it.operation(), Operation::Release { .. });
         self.commands.iter().filter(is_release).count()
@@ -77,13 +75,8 @@ impl Batch {
             Purpose::OwedRelease(_) => None,
         })
     }
-}
 
-impl IntoIterator for Batch {
-    type Item = (Command, Purpose);
-    type IntoIter = std::iter::Zip<std::vec::IntoIter<Command>, std::vec::IntoIter<Purpose>>;
-
-    fn into_iter(self) -> Self::IntoIter {
+    pub(super) fn into_commands(self) -> impl Iterator<Item = (Command, Purpose)> {
         self.commands.into_iter().zip(self.purposes)
     }
 }

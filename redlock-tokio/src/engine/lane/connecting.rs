@@ -1,30 +1,24 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use redlock_core::{NodeId, Tenure, Timestamp};
+use redlock_core::{Tenure, Timestamp};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    discovery::{Discovery, two_authorities},
+    LaneNode,
+    discovery::{Tenures, two_authorities},
     inspector::Inspector,
-    tenures::Tenures,
     vetting::{Statement, Vetting},
 };
 use crate::{
-    Clock, NodeError,
-    key::Prefix,
-    log,
-    node::{AuthorityKind, NamedBy, Node, Session},
+    Clock, NodeError, log,
+    node::{AuthorityKind, NamedBy, Session},
+    random::Random,
 };
 
 /// Opens sessions with one node.
-#[derive(Clone)]
 pub(super) struct Connector {
-    pub(super) id: NodeId,
-    pub(super) node: Arc<dyn Node>,
-    pub(super) discovery: Option<Discovery>,
-    /// The prefix of all locks.
-    pub(super) prefix: Prefix,
+    pub(super) node: LaneNode,
     pub(super) clock: Clock,
     /// How long one attempt may take.
     pub(super) limit: Duration,
@@ -44,7 +38,7 @@ pub(super) struct NewSession {
 impl Connector {
     /// Returns what logs call the node.
     pub(super) fn address(&self) -> &str {
-        self.node.address()
+        self.node.node.address()
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -53,11 +47,10 @@ impl Connector {
 
     /// Returns the tenures of the node, if an authority names its server.
     pub(super) fn tenures(&self) -> Option<Tenures> {
-        let is_named = self.discovery.is_some();
-        is_named.then(|| self.vetting.tenures(self.id))
+        let is_named = self.node.discovery.is_some();
+        is_named.then(|| self.vetting.tenures(self.node.id))
     }
 
-    /// Creates the inspector of a session.
     pub(super) fn inspector(&self, statement: &Statement, tenure: Option<Tenure>) -> Inspector {
         Inspector::new(
             self.clock.clone(),
@@ -70,47 +63,32 @@ impl Connector {
 
     /// Opens a session, and finds out what must be known before the node's first vote. If an authority names the
     /// server, waits until it does.
-    pub(super) fn connect(&self) -> impl Future<Output = Result<NewSession, NodeError>> + use<> {
-        let connector = self.clone();
-        async move {
-            let attempt = async {
-                match &connector.discovery {
-                    None => connector.open(None).await,
-                    Some(it) => connector.open_with_owner(&it.named_by).await,
-                }
-            };
-            let attempt = async {
-                let in_time = timeout(connector.limit, attempt).await;
-                in_time.unwrap_or_else(|_| Err(connector.too_late()))
-            };
-            // The code of the user may panic, and must not end the lane.
-            let attempt = AssertUnwindSafe(attempt).catch_unwind();
-            let panicked = || NodeError::Unreachable("the code of the node panicked".into());
-            attempt.await.unwrap_or_else(|_| Err(panicked()))
-        }
+    pub(super) async fn connect(&self) -> Result<NewSession, NodeError> {
+        let attempt = async {
+            match self.named_by() {
+                None => self.open(None).await,
+                Some(named_by) => self.open_with_owner(named_by).await,
+            }
+        };
+        let attempt = async {
+            let in_time = timeout(self.limit, attempt).await;
+            in_time.unwrap_or_else(|_| Err(self.too_late()))
+        };
+        // The code of the user may panic, and must not end the lane.
+        let attempt = AssertUnwindSafe(attempt).catch_unwind();
+        let panicked = || NodeError::Unreachable("the code of the node panicked".into());
+        attempt.await.unwrap_or_else(|_| Err(panicked()))
     }
 
     /// Waits before the next attempt to connect, or until an authority names another server.
-    pub(super) fn pause(
-        &self,
-        pause: Duration,
-        tried: Option<Tenure>,
-    ) -> impl Future<Output = ()> + use<> {
-        let tenures = self.tenures();
-        async move {
-            match (tenures, tried) {
-                (None, _) => sleep(pause).await,
-                (Some(mut tenures), None) => tokio::select! {
-                    biased; // Any order would do: either ends the pause.
-                    _ = tenures.first() => {}
-                    () = sleep(pause) => {}
-                },
-                (Some(mut tenures), Some(tried)) => tokio::select! {
-                    biased;
-                    () = tenures.other_than(&tried) => {}
-                    () = sleep(pause) => {}
-                },
-            }
+    pub(super) async fn pause(&self, pause: Duration, tried: Option<Tenure>) {
+        let Some(mut tenures) = self.tenures() else {
+            return sleep(pause).await;
+        };
+        tokio::select! {
+            biased; // Any order would do: either ends the pause.
+            () = tenures.other_than(tried.as_ref()) => {}
+            () = sleep(pause) => {}
         }
     }
 
@@ -127,17 +105,18 @@ impl Connector {
     }
 
     fn named_by(&self) -> Option<&NamedBy> {
-        self.discovery.as_ref().map(|discovery| &discovery.named_by)
+        let discovery = self.node.discovery.as_ref()?;
+        Some(&discovery.named_by)
     }
 
     /// Opens a session with the server that the authority names. Begins anew if the authority names another.
     async fn open_with_owner(&self, named_by: &NamedBy) -> Result<NewSession, NodeError> {
-        let mut tenures = self.vetting.tenures(self.id);
+        let mut tenures = self.vetting.tenures(self.node.id);
         loop {
             let tenure = tenures.first().await;
             tokio::select! {
                 biased; // A session that opens at the moment of a failover is with the old master.
-                () = tenures.other_than(&tenure) => {}
+                () = tenures.other_than(Some(&tenure)) => {}
                 outcome = self.open(Some((named_by, &tenure))) => return outcome,
             }
         }
@@ -146,13 +125,8 @@ impl Connector {
     async fn open(&self, owner: Option<(&NamedBy, &Tenure)>) -> Result<NewSession, NodeError> {
         let asked_at = self.clock.now();
         let connection = match owner {
-            None => self.node.connect(),
-            Some((
-                NamedBy {
-                    authority, index, ..
-                },
-                tenure,
-            )) => authority.connect(*index, tenure),
+            None => self.node.node.connect(),
+            Some((by, tenure)) => by.authority.connect(by.index, tenure),
         };
         let mut session = connection.await?;
         let refusal = match session.refusal() {
@@ -175,7 +149,8 @@ impl Connector {
             let age = self.age_of("owner", session.tenure_age(tenure)).await?;
             let age = age.unwrap_or_default();
             let now = self.clock.now();
-            self.vetting.handle_tenure_age(self.id, now, tenure, age);
+            self.vetting
+                .handle_tenure_age(self.node.id, now, tenure, age);
         }
         Ok(NewSession {
             session,
@@ -190,10 +165,11 @@ impl Connector {
         &self,
         session: &mut dyn Session,
     ) -> Result<Option<NodeError>, NodeError> {
-        if self.prefix.as_bytes().is_empty() {
+        let prefix = self.node.prefix.as_bytes();
+        if prefix.is_empty() {
             return Ok(None);
         }
-        match session.check_prefix(self.prefix.as_bytes()).await {
+        match session.check_prefix(prefix).await {
             Ok(()) => Ok(None),
             Err(error) if error.is_refusal() => Ok(Some(error)),
             Err(error) => Err(error),
@@ -226,7 +202,6 @@ impl Connector {
         }
     }
 
-    /// Returns the error of an attempt that took too long.
     fn too_late(&self) -> NodeError {
         let limit = self.limit;
         let text = match (self.named_by(), self.tenure()) {
@@ -234,24 +209,68 @@ impl Connector {
             (Some(_), Some(Tenure { owner, .. })) => {
                 format!("no connection to the master {owner} within {limit:?}")
             }
-            (
-                Some(NamedBy {
-                    authority,
-                    index,
-                    kind,
-                    ..
-                }),
-                None,
-            ) => {
-                if let Some(rivals) = self.vetting.rivals(self.id) {
-                    return two_authorities(&**authority, rivals);
+            (Some(by), None) => {
+                if let Some(rivals) = self.vetting.rivals(self.node.id) {
+                    return two_authorities(&*by.authority, rivals);
                 }
-                if let Some(objection) = authority.objection(*index) {
+                if let Some(objection) = by.authority.objection(by.index) {
                     return objection;
                 }
-                format!("no majority of its {} names a master", kind.members())
+                format!("no majority of its {} names a master", by.kind.members())
             }
         };
         NodeError::Unreachable(text.into())
+    }
+}
+
+/// The delays between attempts to connect.
+///
+/// Each delay is twice the one before, up to a second. Half of it is random, so that the clients of a
+/// node that comes back do not all connect at once.
+pub(super) struct Backoff {
+    next: Duration,
+    random: Random,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(20);
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    pub(super) fn new(random: Random) -> Self {
+        Self {
+            next: Self::FIRST,
+            random,
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.next = Self::FIRST;
+        self.random.reseed();
+    }
+
+    pub(super) fn next(&mut self) -> Duration {
+        let half = self.next / 2;
+        self.next = (self.next * 2).min(Self::LONGEST);
+        self.random.reseed();
+        // Without randomness the delays are not spread, which is no reason to fail.
+        let random = self.random.u32().unwrap_or(u32::MAX);
+        half + half.mul_f64(f64::from(random) / f64::from(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_the_longest() {
+        let mut backoff = Backoff::new(Random::system());
+        let mut most = Backoff::FIRST;
+        for _ in 0..20 {
+            let delay = backoff.next();
+            assert!(delay >= most / 2 && delay <= most, "{delay:?} of {most:?}");
+            most = (most * 2).min(Backoff::LONGEST);
+        }
+        assert_eq!(most, Backoff::LONGEST);
     }
 }

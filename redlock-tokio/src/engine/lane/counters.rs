@@ -42,23 +42,17 @@ impl Counters {
 
     /// Returns whether too much waits to give the lane the request if other nodes are enough.
     pub(crate) fn is_behind(&self, command: &Command) -> bool {
-        matches!(
-            command.operation(),
-            Operation::Acquire { .. } | Operation::Probe { .. }
-        ) && self.waiting.load(Ordering::Relaxed) >= MAX_BEHIND
+        may_be_left_out(command) && self.waiting.load(Ordering::Relaxed) >= MAX_BEHIND
     }
 
-    /// Returns whether too much waits already to give the lane the request. What keeps a lock or ends it
-    /// is never too much.
+    /// Returns whether too much waits already to give the lane the request.
     pub(crate) fn is_too_much(&self, command: &Command) -> bool {
-        let limit = match command.operation() {
-            Operation::Acquire { .. } | Operation::Probe { .. } if command.key_count() > SMALL => {
-                MAX_WAITING_LARGE
-            }
-            Operation::Acquire { .. } | Operation::Probe { .. } => MAX_WAITING,
-            _ => return false,
+        let limit = if command.key_count() > SMALL {
+            MAX_WAITING_LARGE
+        } else {
+            MAX_WAITING
         };
-        self.waiting.load(Ordering::Relaxed) >= limit
+        may_be_left_out(command) && self.waiting.load(Ordering::Relaxed) >= limit
     }
 
     /// Returns how many releases were not delivered yet, or never will be. A release counts even if the request to set its
@@ -87,6 +81,15 @@ impl Counters {
     pub(crate) fn under_way(&self) -> usize {
         self.queued.load(Ordering::Relaxed) + self.in_flight.load(Ordering::Relaxed)
     }
+}
+
+/// What keeps a lock or ends it is never too much.
+fn may_be_left_out(command: &Command) -> bool {
+    let operation = command.operation();
+    matches!(
+        operation,
+        Operation::Acquire { .. } | Operation::Probe { .. }
+    )
 }
 
 fn is_release(command: &Command) -> bool {

@@ -1,8 +1,10 @@
-use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration,
+};
 
 use futures::FutureExt;
-use redlock_core::{NodeId, NodeKind, OwnerRule, Rivals};
-use tokio::{runtime::Handle, task::AbortHandle, time::sleep};
+use redlock_core::{NodeId, NodeKind, OwnerRule, Rivals, Tenure};
+use tokio::{runtime::Handle, sync::watch, task::AbortHandle, time::sleep};
 
 use super::vetting::Vetting;
 use crate::{
@@ -24,7 +26,6 @@ pub(crate) struct Discovery {
 /// A task that passes on what one authority reports. The task ends when this is dropped.
 struct WatchTask(AbortHandle);
 
-/// The nodes of one authority.
 struct NamedNodes {
     authority: Arc<dyn Authority>,
     nodes: Vec<(NodeId, NamedBy)>,
@@ -47,21 +48,16 @@ impl Discovery {
             let reports = group.reports(clock, vetting, rule);
             let watch = WatchTask::spawn(runtime, Arc::clone(&group.authority), reports);
             let watch = Arc::new(watch);
-            discoveries.extend(group.nodes.into_iter().map(|(id, named_by)| {
-                let watch = Arc::clone(&watch);
-                let discovery = Self {
-                    named_by,
-                    _watch: watch,
-                };
-                (id, discovery)
-            }));
+            for (id, named_by) in group.nodes {
+                let _watch = Arc::clone(&watch);
+                discoveries.insert(id, Self { named_by, _watch });
+            }
         }
         discoveries
     }
 }
 
 impl NamedNodes {
-    /// Returns what takes the reports on the nodes of the group.
     fn reports(&self, clock: &Clock, vetting: &Arc<Vetting>, rule: OwnerRule) -> Reports {
         let (now, vetting) = (clock.clone(), Arc::clone(vetting));
         let nodes: Vec<_> = self.nodes.iter().map(|(id, by)| (*id, by.index)).collect();
@@ -114,6 +110,52 @@ impl Drop for WatchTask {
     }
 }
 
+/// A lane's view of the server that the authority of its node has confirmed last.
+pub(super) struct Tenures(watch::Receiver<Option<Tenure>>);
+
+impl Tenures {
+    pub(super) const fn new(reported: watch::Receiver<Option<Tenure>>) -> Self {
+        Self(reported)
+    }
+
+    /// Waits until any server is confirmed.
+    pub(super) async fn first(&mut self) -> Tenure {
+        loop {
+            match self.current() {
+                Some(tenure) => return tenure,
+                None => self.reported().await,
+            }
+        }
+    }
+
+    /// Waits until another tenure than this one is confirmed.
+    pub(super) async fn other_than(&mut self, tenure: Option<&Tenure>) {
+        while self.is_current(tenure) {
+            self.reported().await;
+        }
+    }
+
+    /// Waits for the next report of any member. The tenure may be the same as before.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no report.
+    pub(super) async fn reported(&mut self) {
+        // Without the authority there will be no report.
+        if self.0.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    }
+
+    pub(super) fn current(&self) -> Option<Tenure> {
+        self.0.borrow().clone()
+    }
+
+    pub(super) fn is_current(&self, tenure: Option<&Tenure>) -> bool {
+        self.0.borrow().as_ref() == tenure
+    }
+}
+
 /// Returns the nodes whose servers an authority names, by authority.
 fn groups<'a>(nodes: impl IntoIterator<Item = (NodeId, &'a Arc<dyn Node>)>) -> Vec<NamedNodes> {
     let mut groups: Vec<NamedNodes> = Vec::new();
@@ -135,7 +177,6 @@ fn groups<'a>(nodes: impl IntoIterator<Item = (NodeId, &'a Arc<dyn Node>)>) -> V
     groups
 }
 
-/// Returns the error of a node that two authorities report on.
 pub(super) fn two_authorities(authority: &dyn Authority, rivals: Rivals) -> NodeError {
     let Rivals { member, other, .. } = rivals;
     NodeError::TwoAuthorities {

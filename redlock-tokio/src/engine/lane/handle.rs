@@ -1,16 +1,51 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    fmt::{self, Debug},
+    sync::Arc,
+    time::Duration,
+};
 
-use redlock_core::{Eligibility, Timestamp};
+use redlock_core::{Eligibility, NodeId, RoundId, Timestamp, Ttl};
 use tokio::{sync::oneshot, time::timeout};
 
-use super::{counters::Counters, requester::ReplyTo, status_board::StatusBoard};
+use super::{counters::Counters, set_requests::SetRequests, status_board::StatusBoard};
 use crate::{
     Key, NodeError, NodeStatus,
     engine::warning::Warning,
     foreign,
-    node::{Command, KeyState, LineAnswer, LineRequest},
+    node::{Answer, Command, KeyState, LineAnswer, LineRequest},
     sync::mpsc,
 };
+
+/// A lease, as far as the lanes know it: it sends requests and gets the answers.
+pub(crate) trait Requester: Any + Debug + Send + Sync {
+    /// Takes a node's answer, or the reason why there is none, and what the node's votes are worth.
+    fn handle_answer(
+        self: Arc<Self>,
+        now: Timestamp,
+        round: RoundId,
+        node: NodeId,
+        answer: Answer,
+        eligibility: Eligibility,
+    );
+
+    /// Returns where lanes note the requests to set the key that they sent.
+    fn set_requests(&self) -> &SetRequests;
+
+    /// Returns the longest time that a key lives after a node has set or extended it.
+    fn ttl(&self) -> Ttl;
+}
+
+/// Called when a node has carried out a release, for whomever it was. A server does not notify the connection that has made
+/// a change, so the lane does.
+pub(crate) type OnRelease = Box<dyn Fn(&Command, &dyn Requester) + Send>;
+
+/// Where the answer to a command goes.
+#[derive(Debug)]
+pub(crate) struct ReplyTo {
+    pub(crate) requester: Arc<dyn Requester>,
+    pub(crate) round: RoundId,
+}
 
 /// A message to a lane from its handle.
 #[derive(Debug)]
@@ -38,7 +73,7 @@ pub(super) struct LineQuestion {
     pub(super) answer: LineReply,
 }
 
-impl fmt::Debug for LineQuestion {
+impl Debug for LineQuestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.request.fmt(f)
     }
@@ -169,7 +204,6 @@ impl LaneHandle {
         }
     }
 
-    /// Returns how the node is.
     pub(crate) fn status(&self, now: Timestamp) -> NodeStatus {
         if self.is_closed() {
             self.board.disconnected(now, runtime_ended());
@@ -177,7 +211,6 @@ impl LaneHandle {
         self.board.status(&self.address, now)
     }
 
-    /// Returns whether the lane's runtime has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.inbox.is_closed()
     }

@@ -1,7 +1,6 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
     task::{self, Poll},
@@ -10,7 +9,7 @@ use std::{
 
 use futures::{
     FutureExt,
-    future::{BoxFuture, CatchUnwind, MaybeDone, maybe_done, ready},
+    future::{BoxFuture, MaybeDone, maybe_done},
 };
 use tokio::{
     task::coop::{Unconstrained, unconstrained},
@@ -37,15 +36,11 @@ pub(super) struct InFlight {
 
 type Answers = Result<Vec<Answer>, NodeError>;
 
-/// The answers of a session, whose code may panic.
-type PendingAnswers = CatchUnwind<AssertUnwindSafe<BoxFuture<'static, Answers>>>;
-
 struct SentBatch {
     batch: Batch,
     releases: usize,
-    answers: MaybeDone<Unconstrained<PendingAnswers>>,
+    answers: MaybeDone<Unconstrained<BoxFuture<'static, Answers>>>,
     sent_at: Instant,
-    /// When its answers are late.
     deadline: Instant,
     timed_out: bool,
 }
@@ -56,7 +51,6 @@ pub(super) struct Completed {
     pub(super) answers: Answers,
     /// The answers came after the requesters were told that there are none in time.
     pub(super) was_late: bool,
-    /// How long the answers took.
     pub(super) round_trip: Duration,
 }
 
@@ -89,12 +83,13 @@ impl InFlight {
         }
         // The first poll hands the batch to the session. This must happen before the next batch is
         // sent, so the runtime's budget for this task must not postpone it. The lane polls again as
-        // soon as it waits, so the waker of this poll does not matter.
-        let answers = foreign::call(|| session.execute(batch.commands()))
-            .unwrap_or_else(|| ready(Err(panicked())).boxed());
-        let answers = AssertUnwindSafe(answers).catch_unwind();
-        let mut answers = maybe_done(unconstrained(answers));
-        let _ = (&mut answers).now_or_never();
+        // soon as it waits, so the waker of this poll does not matter. The code of the session may panic, and the batch
+        // must be answered all the same.
+        let answers = foreign::call(|| {
+            let mut answers = maybe_done(unconstrained(session.execute(batch.commands())));
+            let _ = (&mut answers).now_or_never();
+            answers
+        });
         let sent_at = Instant::now();
         let releases = batch.releases();
         self.counters
@@ -104,7 +99,7 @@ impl InFlight {
         self.queue.push_back(SentBatch {
             batch,
             releases,
-            answers,
+            answers: answers.unwrap_or_else(|| MaybeDone::Done(Err(panicked()))),
             sent_at,
             deadline: sent_at + limit,
             timed_out: false,
@@ -125,7 +120,6 @@ impl InFlight {
             let answers = Pin::new(&mut oldest.answers).take_output();
             match (answers, self.queue.pop_front()) {
                 (Some(answers), Some(sent)) => {
-                    let answers = answers.unwrap_or_else(|_| Err(panicked()));
                     self.extend_deadlines();
                     let in_flight = &self.counters.in_flight;
                     in_flight.fetch_sub(sent.releases, Ordering::Relaxed);
@@ -180,14 +174,12 @@ impl InFlight {
         self.queue.front().is_some_and(|oldest| oldest.timed_out)
     }
 
-    /// Returns whether the oldest answers have been late for this long.
     pub(super) fn is_silent_for(&self, limit: Duration) -> bool {
         self.queue
             .front()
             .is_some_and(|oldest| oldest.timed_out && oldest.deadline + limit <= Instant::now())
     }
 
-    /// Returns whether another batch may be sent.
     pub(super) fn has_room(&self) -> bool {
         self.queue.len() < MAX_BATCHES_IN_FLIGHT && self.keys() < MAX_KEYS_IN_FLIGHT
     }
@@ -212,11 +204,10 @@ impl InFlight {
     }
 }
 
-fn panicked() -> NodeError {
+pub(super) fn panicked() -> NodeError {
     NodeError::Disconnected("the code of the session panicked".into())
 }
 
-/// Returns how long a node may take for so many keys in flight.
 fn time_for(limit: Duration, keys: usize) -> Duration {
     let times = keys.div_ceil(KEYS_PER_TIMEOUT).max(1);
     limit * u32::try_from(times).unwrap_or(u32::MAX)

@@ -6,9 +6,9 @@ use tokio::time::Instant;
 use super::{
     batch::{Batch, Purpose},
     counters::Counters,
+    handle::Requester,
     in_flight::InFlight,
     limits::MAX_BATCH,
-    requester::Requester,
 };
 use crate::{
     engine::shrink,
@@ -29,7 +29,7 @@ const MAX_OWED: usize = 100_000;
 /// forgotten.
 pub(super) struct OwedReleases {
     node: NodeId,
-    queue: VecDeque<Entry>,
+    queue: VecDeque<(Command, Owed)>,
     next_try: Option<Instant>,
     counters: Arc<Counters>,
 }
@@ -40,18 +40,7 @@ pub(super) struct Owed {
     /// Until when, and after which replies.
     release: OwedRelease,
     /// Knows the requests to set the key that were sent.
-    requester: Arc<dyn Requester>,
-}
-
-impl Owed {
-    pub(super) fn requester(&self) -> &Arc<dyn Requester> {
-        &self.requester
-    }
-}
-
-struct Entry {
-    command: Command,
-    owed: Owed,
+    pub(super) requester: Arc<dyn Requester>,
 }
 
 impl OwedReleases {
@@ -82,10 +71,7 @@ impl OwedReleases {
         };
         let Some(release) = release else { return };
         let requester = Arc::clone(requester);
-        self.push(Entry {
-            command,
-            owed: Owed { release, requester },
-        });
+        self.push(command, Owed { release, requester });
         let later = Instant::now() + RETRY_AFTER;
         match purpose {
             // The last attempt failed, so the other releases wait too: a node that refuses releases
@@ -100,10 +86,10 @@ impl OwedReleases {
     /// Forgets releases whose keys have expired by themselves. (A release with a long ttl can stand
     /// before releases with short ttls. Those are then sent although their keys have expired.)
     pub(super) fn forget_expired(&mut self, now: Timestamp) {
-        while let Some(oldest) = self.queue.front()
-            && oldest.owed.release.has_expired(now)
+        while let Some((_, oldest)) = self.queue.front()
+            && oldest.release.has_expired(now)
         {
-            if !oldest.owed.release.was_delivered() {
+            if !oldest.release.was_delivered() {
                 self.note_abandoned();
             }
             self.queue.pop_front();
@@ -124,7 +110,7 @@ impl OwedReleases {
         let mut batch = Batch::default();
         while is_due
             && batch.keys() < MAX_BATCH
-            && let Some(Entry { command, owed }) = self.queue.pop_front()
+            && let Some((command, owed)) = self.queue.pop_front()
         {
             batch.push(command, Purpose::OwedRelease(owed));
         }
@@ -146,16 +132,15 @@ impl OwedReleases {
         self.queue.is_empty()
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, command: Command, owed: Owed) {
         if self.queue.len() == MAX_OWED {
             self.queue.pop_front();
             self.note_abandoned();
         }
-        self.queue.push_back(entry);
+        self.queue.push_back((command, owed));
         self.note_length();
     }
 
-    /// Counts a release that was never delivered.
     fn note_abandoned(&self) {
         self.counters.abandoned.fetch_add(1, Ordering::Relaxed);
     }

@@ -15,9 +15,8 @@ use super::{
     backlog::Backlog,
     batch::{Batch, Purpose},
     counters::Counters,
-    handle::{LineQuestion, LookUp, Message},
+    handle::{LineQuestion, LookUp, Message, OnRelease},
     limits::MAX_BATCH,
-    requester::OnRelease,
 };
 use crate::{Clock, NodeError, foreign, node::Session, sync::mpsc};
 
@@ -84,7 +83,6 @@ impl Requests {
         self.receive_waiting();
     }
 
-    /// Takes all messages that wait in the inbox.
     fn receive_waiting(&mut self) {
         // No more than there are now: others may send all the time.
         for _ in 0..self.inbox.len() {

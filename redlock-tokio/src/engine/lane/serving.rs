@@ -1,35 +1,32 @@
-use std::{future::pending, ops::ControlFlow, panic::AssertUnwindSafe};
+use std::{
+    future::pending, mem, ops::ControlFlow, panic::AssertUnwindSafe, pin::Pin, sync::Arc,
+    time::Duration,
+};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use redlock_core::Tenure;
-use tokio::{task::yield_now, time::timeout};
+use tokio::{
+    task::yield_now,
+    time::{Instant, Sleep, sleep, timeout},
+};
 
 use super::{
+    Lane,
+    discovery::Tenures,
     handle::{LookUp, LookedUp},
-    in_flight::{Completed, InFlight},
+    in_flight::{Completed, InFlight, panicked},
     inspector::Inspector,
-    limits::{LaneLimits, SILENCE_LIMIT},
-    observed_node::ObservedNode,
-    requests::Requests,
-    status_board::StatusBoard,
-    tenures::Tenures,
-    timer::Timer,
-    vetting::Statement,
-    voting_right::VotingRight,
+    limits::SILENCE_LIMIT,
 };
 use crate::{NodeError, foreign, node::Session};
 
 /// A lane while it has a session: it sends requests, delivers answers, and answers for a node that
 /// stays silent.
 pub(super) struct Serving<'a> {
+    lane: &'a mut Lane,
     session: Box<dyn Session>,
     /// Resolves when the session is found to be broken.
     closed: BoxFuture<'static, NodeError>,
-    requests: &'a mut Requests,
-    right: &'a mut VotingRight,
-    status: &'a StatusBoard,
-    observed: &'a mut ObservedNode,
-    limits: LaneLimits,
     in_flight: InFlight,
     inspector: Inspector,
     /// The questions about keys and about lines that were not answered yet.
@@ -56,17 +53,6 @@ pub(super) struct NamedServer {
     pub(super) tenures: Tenures,
 }
 
-/// Something that the lane waits for.
-enum Event {
-    Completed(Completed),
-    Closed(NodeError),
-    Reported,
-    Inspected(Result<Statement, NodeError>),
-    LookedUp,
-    TimerFired,
-    Received,
-}
-
 /// The fate of the requests that come now.
 enum Intake {
     /// They are sent.
@@ -78,29 +64,18 @@ enum Intake {
 }
 
 impl<'a> Serving<'a> {
-    pub(super) fn new(
-        connected: Connected,
-        in_flight: InFlight,
-        requests: &'a mut Requests,
-        right: &'a mut VotingRight,
-        status: &'a StatusBoard,
-        observed: &'a mut ObservedNode,
-        limits: LaneLimits,
-    ) -> Self {
+    pub(super) fn new(lane: &'a mut Lane, connected: Connected) -> Self {
         let Connected {
             mut session,
             inspector,
             owner,
         } = connected;
+        let counters = Arc::clone(&lane.requests.counters);
         Self {
+            in_flight: InFlight::new(lane.limits.answer, counters),
+            lane,
             closed: session.closed(),
             session,
-            requests,
-            right,
-            status,
-            observed,
-            limits,
-            in_flight,
             inspector,
             owner,
             timer: Timer::new(),
@@ -117,12 +92,7 @@ impl<'a> Serving<'a> {
     /// then.
     pub(super) async fn run(mut self) -> Result<(), NodeError> {
         let served = AssertUnwindSafe(self.serve()).catch_unwind().await;
-        let panicked = |_| {
-            Err(NodeError::Disconnected(
-                "the code of the session panicked".into(),
-            ))
-        };
-        let outcome = served.unwrap_or_else(panicked);
+        let outcome = served.unwrap_or_else(|_| Err(panicked()));
         if let Err(error) = &outcome {
             self.give_up(error);
         }
@@ -130,22 +100,21 @@ impl<'a> Serving<'a> {
     }
 
     async fn serve(&mut self) -> Result<(), NodeError> {
-        self.requests.answers.owed_releases.become_due();
+        self.lane.requests.answers.owed_releases.become_due();
         loop {
-            let answers = &mut self.requests.answers;
+            let answers = &mut self.lane.requests.answers;
             answers.forget_expired();
             answers
                 .owed_releases
                 .send_due(&mut self.in_flight, &mut *self.session);
             let is_idle = self.in_flight.is_empty() && self.look_ups.is_empty();
-            if is_idle && self.requests.has_ended() {
+            if is_idle && self.lane.requests.has_ended() {
                 return Ok(());
             }
             let intake = self.intake();
             self.arm_timer(&intake);
-            self.observed.look(self.status, &self.requests.counters);
-            let event = self.next_event(&intake).await;
-            if let ControlFlow::Break(error) = self.handle(event, &intake).await {
+            self.lane.observe();
+            if let ControlFlow::Break(error) = self.handle_next(&intake).await {
                 return Err(error);
             }
         }
@@ -163,40 +132,27 @@ impl<'a> Serving<'a> {
 
     fn arm_timer(&mut self, intake: &Intake) {
         self.timer.arm_for(self.in_flight.next_timeout());
-        self.timer.arm_for(self.right.log_change());
+        self.timer.arm_for(self.lane.right.log_change());
         if matches!(intake, Intake::Send) {
-            let owed_releases = &self.requests.answers.owed_releases;
+            let owed_releases = &self.lane.requests.answers.owed_releases;
             self.timer.arm_for(owed_releases.next_try());
         }
     }
 
-    async fn next_event(&mut self, intake: &Intake) -> Event {
+    /// Waits for an event and handles it. Breaks if the session must not be used any more.
+    async fn handle_next(&mut self, intake: &Intake) -> ControlFlow<NodeError> {
         tokio::select! {
             biased;
-            completed = self.in_flight.next_completed() => Event::Completed(completed),
-            error = &mut self.closed => Event::Closed(error),
-            () = reported(&mut self.owner), if self.owner.is_some() => Event::Reported,
-            statement = self.inspector.next(&mut *self.session) => Event::Inspected(statement),
-            Some(()) = self.look_ups.next() => Event::LookedUp,
-            () = self.timer.fired() => Event::TimerFired,
-            () = self.requests.receive(), if !matches!(intake, Intake::Wait) => Event::Received,
-        }
-    }
-
-    /// Breaks if the session must not be used any more.
-    async fn handle(&mut self, event: Event, intake: &Intake) -> ControlFlow<NodeError> {
-        match event {
-            Event::Completed(completed) => self.handle_completed(completed),
-            Event::Closed(error) => ControlFlow::Break(error),
-            Event::Reported => self.handle_report(),
-            Event::Inspected(statement) => {
-                let outcome =
-                    statement.and_then(|statement| self.right.handle_inspection(&statement));
+            completed = self.in_flight.next_completed() => self.handle_completed(completed),
+            error = &mut self.closed => ControlFlow::Break(error),
+            () = reported(&mut self.owner), if self.owner.is_some() => self.handle_report(),
+            statement = self.inspector.next(&mut *self.session) => {
+                let outcome = statement.and_then(|it| self.lane.right.handle_inspection(&it));
                 outcome.map_or_else(ControlFlow::Break, ControlFlow::Continue)
             }
-            Event::LookedUp => ControlFlow::Continue(()),
-            Event::TimerFired => self.handle_timer().await,
-            Event::Received => {
+            Some(()) = self.look_ups.next() => ControlFlow::Continue(()),
+            () = self.timer.fired() => self.handle_timer().await,
+            () = self.lane.requests.receive(), if !matches!(intake, Intake::Wait) => {
                 self.handle_requests(intake).await;
                 ControlFlow::Continue(())
             }
@@ -204,71 +160,69 @@ impl<'a> Serving<'a> {
     }
 
     fn handle_completed(&mut self, completed: Completed) -> ControlFlow<NodeError> {
-        self.status.answered_in(completed.round_trip);
-        self.observed.note_answer(completed.round_trip);
+        self.lane.status.answered_in(completed.round_trip);
+        self.lane.observed.note_answer(completed.round_trip);
         if let Some(answer) = completed.last_set_answer() {
-            let now = self.requests.answers.now();
+            let now = self.lane.connector.now();
             let cause = answer.as_ref().err().filter(|error| error.is_of_the_node());
-            self.status.asked_to_set_key(now, cause);
+            self.lane.status.asked_to_set_key(now, cause);
         }
         self.note_silence();
-        let eligibility = self.right.eligibility();
-        self.requests.answers.deliver(completed, eligibility)
+        let eligibility = self.lane.right.eligibility();
+        self.lane.requests.answers.deliver(completed, eligibility)
     }
 
     /// Breaks if another server is the master now.
     fn handle_report(&self) -> ControlFlow<NodeError> {
         if let Some(NamedServer { tenure, tenures }) = &self.owner
-            && !tenures.is_current(tenure)
+            && !tenures.is_current(Some(tenure))
         {
             let text = format!("{} is no longer the master", tenure.owner);
             return ControlFlow::Break(NodeError::Unreachable(text.into()));
         }
         if !self.is_silent {
-            self.right.handle_report();
+            self.lane.right.handle_report();
         }
         ControlFlow::Continue(())
     }
 
     async fn handle_requests(&mut self, intake: &Intake) {
-        match intake {
-            Intake::Refuse(cause) => self.requests.refuse(cause),
-            Intake::Send | Intake::Wait => {
-                self.requests.receive_from_ready_tasks().await;
-                let eligibility = self.right.eligibility();
-                for LookUp { key, mut answer } in self.requests.look_ups.drain(..) {
-                    let found = self.session.look_up(&key);
-                    let look_up = async move {
-                        let found = tokio::select! {
-                            biased; // An answer that is here is delivered even if nobody waits any more.
-                            found = found => found,
-                            // Nobody waits any more. A node that is silent must not delay a shutdown.
-                            () = answer.closed() => return,
-                        };
-                        let found = found.map(|state| LookedUp {
-                            state: Box::new(state),
-                            eligibility,
-                        });
-                        // An error means that nobody waits for the answer.
-                        foreign::call(|| _ = answer.send(found));
-                    };
-                    self.look_ups.push(look_up.boxed());
-                }
-                let asked = self.requests.ask_lines(&mut *self.session);
-                if let Some(asked) = asked {
-                    let limit = self.limits.answer;
-                    // The lease that asks is told when this is dropped.
-                    self.look_ups.push(timeout(limit, asked).map(drop).boxed());
-                }
-                // Each batch may fill what is left of the room.
-                while self.in_flight.has_room() {
-                    let batch = self.requests.take_batch();
-                    if batch.is_empty() {
-                        break;
-                    }
-                    self.in_flight.send(&mut *self.session, batch);
-                }
+        if let Intake::Refuse(cause) = intake {
+            return self.lane.requests.refuse(cause);
+        }
+        self.lane.requests.receive_from_ready_tasks().await;
+        let eligibility = self.lane.right.eligibility();
+        for LookUp { key, mut answer } in self.lane.requests.look_ups.drain(..) {
+            let found = self.session.look_up(&key);
+            let look_up = async move {
+                let found = tokio::select! {
+                    biased; // An answer that is here is delivered even if nobody waits any more.
+                    found = found => found,
+                    // Nobody waits any more. A node that is silent must not delay a shutdown.
+                    () = answer.closed() => return,
+                };
+                let found = found.map(|state| LookedUp {
+                    state: Box::new(state),
+                    eligibility,
+                });
+                // An error means that nobody waits for the answer.
+                foreign::call(|| _ = answer.send(found));
+            };
+            self.look_ups.push(look_up.boxed());
+        }
+        let asked = self.lane.requests.ask_lines(&mut *self.session);
+        if let Some(asked) = asked {
+            let limit = self.lane.limits.answer;
+            // The lease that asks is told when this is dropped.
+            self.look_ups.push(timeout(limit, asked).map(drop).boxed());
+        }
+        // Each batch may fill what is left of the room.
+        while self.in_flight.has_room() {
+            let batch = self.lane.requests.take_batch();
+            if batch.is_empty() {
+                break;
             }
+            self.in_flight.send(&mut *self.session, batch);
         }
     }
 
@@ -280,7 +234,7 @@ impl<'a> Serving<'a> {
         if let Some(completed) = self.in_flight.next_completed().now_or_never() {
             return self.handle_completed(completed);
         }
-        let (answers, limit) = (&self.requests.answers, self.limits.answer);
+        let (answers, limit) = (&self.lane.requests.answers, self.lane.limits.answer);
         self.in_flight
             .time_out(|batch| answers.report_late(batch, limit));
         self.note_silence();
@@ -291,10 +245,10 @@ impl<'a> Serving<'a> {
     }
 
     fn note_silence(&mut self) {
-        let was_silent = std::mem::replace(&mut self.is_silent, self.in_flight.is_silent());
+        let was_silent = mem::replace(&mut self.is_silent, self.in_flight.is_silent());
         match (was_silent, self.is_silent) {
-            (false, true) => self.status.silent(),
-            (true, false) => self.status.answering(self.right.eligibility()),
+            (false, true) => self.lane.status.silent(),
+            (true, false) => self.lane.status.answering(self.lane.right.eligibility()),
             (true, true) | (false, false) => {}
         }
     }
@@ -302,7 +256,7 @@ impl<'a> Serving<'a> {
     /// Answers for everything in flight on the broken session.
     fn give_up(self, error: &NodeError) {
         for batch in self.in_flight.into_batches() {
-            self.requests.answers.deliver_error(batch, error);
+            self.lane.requests.answers.deliver_error(batch, error);
         }
     }
 }
@@ -312,5 +266,42 @@ async fn reported(owner: &mut Option<NamedServer>) {
     match owner {
         Some(owner) => owner.tenures.reported().await,
         None => pending().await,
+    }
+}
+
+/// One timer for many deadlines.
+///
+/// The timer is moved only to an earlier time, so deadlines that move to a later time cost nothing.
+/// When it fires, its owner checks which deadlines have passed.
+struct Timer {
+    sleep: Pin<Box<Sleep>>,
+    armed: bool,
+}
+
+impl Timer {
+    fn new() -> Self {
+        Self {
+            sleep: Box::pin(sleep(Duration::ZERO)),
+            armed: false,
+        }
+    }
+
+    /// Makes the timer fire at `due` or earlier.
+    fn arm_for(&mut self, due: Option<Instant>) {
+        if let Some(due) = due
+            && (!self.armed || due < self.sleep.deadline())
+        {
+            self.sleep.as_mut().reset(due);
+            self.armed = true;
+        }
+    }
+
+    /// Waits until the timer fires, and disarms it. Pending for ever if the timer is not armed.
+    async fn fired(&mut self) {
+        if !self.armed {
+            pending::<()>().await;
+        }
+        self.sleep.as_mut().await;
+        self.armed = false;
     }
 }

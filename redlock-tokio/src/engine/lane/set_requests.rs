@@ -22,7 +22,6 @@ impl SetRequests {
         requests
     }
 
-    /// Notes that a request was sent to the node.
     pub(super) fn note_sent(&self, node: NodeId) {
         self.sent.insert(node);
     }

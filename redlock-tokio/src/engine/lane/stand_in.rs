@@ -10,9 +10,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     counters::Counters,
-    handle::LaneHandle,
+    handle::{LaneHandle, OnRelease},
     in_flight::{Completed, InFlight},
-    requester::OnRelease,
     requests::Requests,
     status_board::StatusBoard,
     voting_right::OnWithdrawal,

@@ -128,29 +128,18 @@ impl StatusBoard {
         }
     }
 
-    /// Notes that the connection was lost, and why.
     pub(super) fn connecting(&self, cause: NodeError) {
         self.enter(Condition::Connecting(cause));
     }
 
     /// Notes that an attempt to connect has failed, and why. Requests that began later have it tried again.
     pub(super) fn disconnected(&self, now: Timestamp, cause: NodeError) {
-        self.enter(Condition::Disconnected {
-            cause,
-            at: now,
-            is_hanging: false,
-        });
-        (self.on_no_vote)();
+        self.enter_disconnected(now, cause, false);
     }
 
     /// Notes that the attempt to connect takes longer than a node may take to answer.
     pub(super) fn hanging(&self, now: Timestamp, cause: NodeError) {
-        self.enter(Condition::Disconnected {
-            cause,
-            at: now,
-            is_hanging: true,
-        });
-        (self.on_no_vote)();
+        self.enter_disconnected(now, cause, true);
     }
 
     /// Ends the pause before the next attempt to connect, unless it would be refused again.
@@ -168,7 +157,6 @@ impl StatusBoard {
         self.wanted.notified().await;
     }
 
-    /// Notes that the node has stopped answering.
     pub(super) fn silent(&self) {
         self.enter(Condition::Silent);
     }
@@ -205,31 +193,24 @@ impl StatusBoard {
         }
     }
 
-    /// Notes how long the last answers took.
     pub(super) fn answered_in(&self, round_trip: Duration) {
         let nanos = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
         self.round_trip.store(nanos.max(1), Ordering::Relaxed);
     }
 
-    fn round_trip(&self) -> Option<Duration> {
-        let nanos = self.round_trip.load(Ordering::Relaxed);
-        (nanos > 0).then(|| Duration::from_nanos(nanos))
-    }
-
-    /// Returns whether the node can vote, and if not, why.
     pub(super) fn state(&self, now: Timestamp) -> NodeState {
         self.entry.lock().state(now)
     }
 
-    /// Returns how the node is.
     pub(super) fn status(&self, address: &Arc<str>, now: Timestamp) -> NodeStatus {
         let entry = self.entry.lock();
+        let nanos = self.round_trip.load(Ordering::Relaxed);
         NodeStatus {
             address: Arc::clone(address),
             state: entry.state(now),
             server: entry.server.clone(),
             unmet: entry.unmet,
-            round_trip: self.round_trip(),
+            round_trip: (nanos > 0).then(|| Duration::from_nanos(nanos)),
         }
     }
 
@@ -238,32 +219,22 @@ impl StatusBoard {
     pub(crate) fn prospect(&self, now: Timestamp, by: Timestamp, since: Timestamp) -> Prospect {
         let entry = self.entry.lock();
         let refusal = entry.refusal.as_ref();
-        let votes = match &entry.condition {
+        let refuses = refusal.is_some_and(|it| it.age(now) < REFUSAL_IS_KNOWN_FOR);
+        match &entry.condition {
             Condition::Disconnected {
                 cause,
                 at,
-                is_hanging,
-            } => {
-                if *at <= since && !is_hanging && !cause.is_refusal() {
-                    return Prospect::InDoubt;
-                }
-                false
-            }
-            Condition::Connected { .. }
-                if refusal.is_some_and(|refusal| refusal.age(now) < REFUSAL_IS_KNOWN_FOR) =>
+                is_hanging: false,
+            } if *at <= since && !cause.is_refusal() => Prospect::InDoubt,
+            Condition::Connected { eligibility }
+                if !refuses
+                    && (eligibility.is_unconfirmed(now) || eligibility.starts_at() <= by) =>
             {
-                false
+                Prospect::MayVote
             }
-            Condition::Connected { eligibility } => {
-                eligibility.is_unconfirmed(now) || eligibility.starts_at() <= by
-            }
+            Condition::Disconnected { .. } | Condition::Connected { .. } => Prospect::NoVote,
             // It may be back in a moment.
-            Condition::Silent | Condition::Connecting(_) => true,
-        };
-        if votes {
-            Prospect::MayVote
-        } else {
-            Prospect::NoVote
+            Condition::Silent | Condition::Connecting(_) => Prospect::MayVote,
         }
     }
 
@@ -278,6 +249,15 @@ impl StatusBoard {
     /// Resolves at the next change of the state. A quarantine that ends by itself is no such change.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
+    }
+
+    fn enter_disconnected(&self, at: Timestamp, cause: NodeError, is_hanging: bool) {
+        self.enter(Condition::Disconnected {
+            cause,
+            at,
+            is_hanging,
+        });
+        (self.on_no_vote)();
     }
 
     fn enter(&self, condition: Condition) {
@@ -302,28 +282,29 @@ impl fmt::Debug for StatusBoard {
 impl Entry {
     fn state(&self, now: Timestamp) -> NodeState {
         match &self.condition {
-            Condition::Connected { eligibility } => {
-                if eligibility.covers(now) {
-                    match &self.refusal {
-                        Some(refusal) if refusal.age(now) < REFUSAL_COUNTS_FOR => {
-                            NodeState::Refused(refusal.cause.clone())
-                        }
-                        _ => NodeState::Voting,
+            Condition::Connected { eligibility } if eligibility.covers(now) => {
+                match &self.refusal {
+                    Some(refusal) if refusal.age(now) < REFUSAL_COUNTS_FOR => {
+                        NodeState::Refused(refusal.cause.clone())
                     }
-                } else if eligibility.is_unconfirmed(now) {
-                    NodeState::Unconfirmed
-                } else {
-                    let remaining = eligibility.remaining(now);
-                    NodeState::Quarantined { remaining }
+                    _ => NodeState::Voting,
                 }
             }
+            Condition::Connected { eligibility } if eligibility.is_unconfirmed(now) => {
+                NodeState::Unconfirmed
+            }
+            Condition::Connected { eligibility } => {
+                let remaining = eligibility.remaining(now);
+                NodeState::Quarantined { remaining }
+            }
             Condition::Silent => NodeState::Silent,
+            Condition::Connecting(cause) | Condition::Disconnected { cause, .. }
+                if cause.is_refusal() =>
+            {
+                NodeState::Refused(cause.clone())
+            }
             Condition::Connecting(cause) | Condition::Disconnected { cause, .. } => {
-                if cause.is_refusal() {
-                    NodeState::Refused(cause.clone())
-                } else {
-                    NodeState::Reconnecting(cause.clone())
-                }
+                NodeState::Reconnecting(cause.clone())
             }
         }
     }

@@ -8,7 +8,7 @@ use redlock_core::{
 };
 use tokio::sync::watch;
 
-use super::{tenures::Tenures, unmet};
+use super::discovery::Tenures;
 use crate::{
     Durability, NodeError, log,
     node::{AuthorityKind, Role, Server, ServerInfo},
@@ -84,7 +84,6 @@ pub(super) struct Decision {
     pub(super) outcome: Result<Eligibility, NodeError>,
     /// The votes that all leases must give up.
     pub(super) withdrawal: Option<Withdrawal>,
-    /// The checks that are unmet.
     pub(super) unmet: Checks,
 }
 
@@ -102,7 +101,6 @@ pub(crate) struct Vetting {
 }
 
 impl Vetting {
-    /// Prepares to vet the nodes with these addresses.
     pub(crate) fn new(rules: VettingRules, addresses: impl IntoIterator<Item = Arc<str>>) -> Self {
         let addresses: Box<[_]> = addresses.into_iter().collect();
         Self {
@@ -113,7 +111,6 @@ impl Vetting {
         }
     }
 
-    /// Sets how the server of a node is found.
     pub(crate) fn set_kind(&self, node: NodeId, kind: NodeKind) {
         self.electorate.lock().set_kind(node, kind);
     }
@@ -242,19 +239,16 @@ impl Vetting {
         refusal: Option<&NodeError>,
         named_by: Option<AuthorityKind>,
     ) -> Decision {
-        let outcome = match (admission.outcome, refusal) {
+        let is_wrong_node = matches!(
+            admission.outcome,
+            Err(Exclusion::SameServer { .. } | Exclusion::Replica | Exclusion::ClusterMaster)
+        );
+        let outcome = match refusal {
             // A mistake in the list of nodes comes before one in their configuration.
-            (
-                Err(
-                    exclusion @ (Exclusion::SameServer { .. }
-                    | Exclusion::Replica
-                    | Exclusion::ClusterMaster),
-                ),
-                _,
-            ) => Err(self.explain(exclusion, server, named_by)),
-            (_, Some(refusal)) => Err(refusal.clone()),
-            (outcome, None) => {
-                outcome.map_err(|exclusion| self.explain(exclusion, server, named_by))
+            Some(refusal) if !is_wrong_node => Err(refusal.clone()),
+            _ => {
+                let explain = |exclusion| self.explain(exclusion, server, named_by);
+                admission.outcome.map_err(explain)
             }
         };
         Decision {
@@ -302,8 +296,8 @@ impl Vetting {
             (Exclusion::Unvetted { unmet }, _) => format!(
                 "INFO lacks {}, so {}: use a server that has these fields, or accept that by \
                  allow_unvetted_nodes",
-                unmet::fields(unmet),
-                unmet::risks(unmet)
+                missing_fields(unmet),
+                risks(unmet)
             ),
             (exclusion, _) => format!("it must not vote: {exclusion}"),
         };
@@ -313,7 +307,7 @@ impl Vetting {
     /// Warns of what does not keep a node from voting.
     fn warn(&self, node: NodeId, server: &Server, unmet: Checks) {
         let node = &self.addresses[node.index()];
-        let risks = unmet::risks(unmet);
+        let risks = risks(unmet);
         let info = match server {
             Server::None => return,
             Server::Withheld(error) => {
@@ -326,7 +320,7 @@ impl Vetting {
             Server::Known(info) => info,
         };
         if !unmet.is_empty() {
-            let missing = unmet::fields(unmet);
+            let missing = missing_fields(unmet);
             log::warn!(
                 %node, missing, %risks,
                 "the node votes unvetted, since INFO lacks some fields"
@@ -356,6 +350,35 @@ impl Vetting {
             );
         }
     }
+}
+
+/// Returns the fields of `INFO` that are missing.
+fn missing_fields(unmet: Checks) -> String {
+    listed(unmet, |check| match check {
+        Check::Server => "run_id and master_replid",
+        Check::Role => "role",
+        Check::Start => "uptime_in_seconds",
+        Check::Promotion => "master_replid2",
+        _ => "a field",
+    })
+}
+
+/// Returns what the client would not notice.
+fn risks(unmet: Checks) -> String {
+    listed(unmet, |check| match check {
+        Check::Server => "one server under two addresses would vote twice",
+        Check::Role => "a replica would vote",
+        Check::Start => {
+            "a restarted server would vote at once, although it may have forgotten locks"
+        }
+        Check::Promotion => "a promoted replica would vote at once, although it may lack locks",
+        _ => "a check would be left out",
+    })
+}
+
+fn listed(unmet: Checks, text: impl Fn(Check) -> &'static str) -> String {
+    let texts: Vec<_> = unmet.iter().map(text).collect();
+    texts.join(", ")
 }
 
 #[cfg(test)]

@@ -20,7 +20,6 @@ pub(crate) type OnWithdrawal = Box<dyn Fn(Withdrawal) + Send>;
 /// The worth of the votes of a lane's node.
 pub(super) struct VotingRight {
     node: NodeId,
-    /// The node's name in the log.
     address: Arc<str>,
     clock: Clock,
     vetting: Arc<Vetting>,

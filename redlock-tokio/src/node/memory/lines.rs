@@ -2,6 +2,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use redlock_core::Timestamp;
 
+use super::store::FEWEST;
 use crate::{
     Key,
     node::{FreedNotifier, LineAction, LineAnswer, LineRequest, Member},
@@ -24,9 +25,6 @@ struct Place {
     notifier: Option<FreedNotifier>,
     expires_at: Timestamp,
 }
-
-/// Fewer lines than this are not swept.
-const FEWEST: usize = 64;
 
 impl Lines {
     /// Carries out a request of the session with this notifier. Adds whom to call once the store is unlocked.
@@ -88,7 +86,6 @@ impl Lines {
         }
     }
 
-    /// Returns the labels of the clients that stand in a line.
     pub(super) fn labels(
         &self,
         now: Timestamp,

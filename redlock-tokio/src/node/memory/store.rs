@@ -1,6 +1,9 @@
 mod readers;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
+};
 
 use redlock_core::{Access, FencingToken, Operation, Permits, Timestamp, Ttl};
 
@@ -18,7 +21,6 @@ use crate::{
 pub(super) struct Store {
     entries: HashMap<Key, Entry>,
     sharing: Sharing,
-    /// The fencing counters.
     counters: HashMap<Key, Counter>,
     /// When this many counters exist, the expired ones are removed.
     sweep_counters_at: usize,
@@ -99,7 +101,6 @@ impl Store {
         })
     }
 
-    /// Returns all that is known of a key.
     pub(super) fn look_up(&self, now: Timestamp, key: &Key) -> KeyState {
         let mut state = KeyState::default();
         let name = |slot| Key::new(SlotKeys::name(key.as_bytes(), slot));
@@ -168,7 +169,6 @@ impl Store {
         std::mem::take(&mut self.has_lost)
     }
 
-    /// Remembers whom to notify when a key of the command is gone.
     pub(super) fn watch(&mut self, command: &Command, freed: &FreedNotifier) {
         for key in command.keys() {
             let watchers = self.watchers.entry(key.clone()).or_default();
@@ -210,7 +210,7 @@ impl Store {
             return false;
         }
         self.sweep(now);
-        let expires_at = now.saturating_add(ttl.as_duration());
+        let expires_at = end_of(now, ttl);
         for key in command.keys() {
             if !self.take_doomed(key) {
                 self.insert(key.clone(), command.value(), expires_at);
@@ -225,11 +225,7 @@ impl Store {
         if command.has_several_keys() || self.value(now, key) != command.giver() {
             return false;
         }
-        self.insert(
-            key.clone(),
-            command.value(),
-            now.saturating_add(ttl.as_duration()),
-        );
+        self.insert(key.clone(), command.value(), end_of(now, ttl));
         true
     }
 
@@ -252,7 +248,7 @@ impl Store {
         if !self.has_all(now, command) {
             return Vote::Denied;
         }
-        let expires_at = now.saturating_add(ttl.as_duration());
+        let expires_at = end_of(now, ttl);
         for key in command.keys() {
             if let Some(entry) = self.entries.get_mut(key) {
                 entry.expires_at = entry.expires_at.max(expires_at);
@@ -278,9 +274,9 @@ impl Store {
 
     fn probe(&self, now: Timestamp, command: &Command) -> Vote {
         if command.probes_slots() {
-            let left = |entry: &Entry| entry.expires_at.saturating_duration_since(now);
+            let left = |key| self.live(now, key).map(|entry| entry.left(now));
             let slots = command.probed_slots();
-            return Vote::slots(slots.map(|(slot, key)| (slot, self.live(now, key).map(left))));
+            return Vote::slots(slots.map(|(slot, key)| (slot, left(key))));
         }
         let taken = command.keys().filter_map(|key| self.live(now, key));
         match taken.max_by_key(|entry| entry.expires_at) {
@@ -289,7 +285,6 @@ impl Store {
         }
     }
 
-    /// Raises the counters that are smaller than the fence.
     fn raise_counters(&mut self, now: Timestamp, command: &Command, fence: FencingToken) -> Vote {
         let outbid_by = |key| self.raise_counter(now, key, fence);
         let largest = command.keys().filter_map(outbid_by).max();
@@ -324,7 +319,6 @@ impl Store {
         command.keys().all(|key| self.has(now, key, command))
     }
 
-    /// Returns whether the key has the value of the command.
     fn has(&self, now: Timestamp, key: &Key, command: &Command) -> bool {
         self.value(now, key) == Some(command.value())
     }
@@ -352,24 +346,32 @@ impl Store {
     }
 }
 
+fn end_of(now: Timestamp, ttl: Ttl) -> Timestamp {
+    now.saturating_add(ttl.as_duration())
+}
+
 fn occupant(now: Timestamp, value: &[u8], expires_at: Timestamp) -> Occupant {
     let remaining = expires_at.saturating_duration_since(now);
     Occupant::new(Some(Holder::new(value)), Some(remaining))
 }
 
 /// Fewer entries than this are not swept.
-const FEWEST: usize = 64;
+pub(super) const FEWEST: usize = 64;
 
 impl Entry {
     fn vote(&self, now: Timestamp, says_who: bool) -> Vote {
         Vote::Taken {
-            remaining: self.expires_at.saturating_duration_since(now),
+            remaining: self.left(now),
             by: says_who.then(|| Holder::new(&*self.value)),
         }
     }
 
     fn occupant(&self, now: Timestamp) -> Occupant {
         occupant(now, &self.value, self.expires_at)
+    }
+
+    fn left(&self, now: Timestamp) -> Duration {
+        self.expires_at.saturating_duration_since(now)
     }
 
     fn is_live(&self, now: Timestamp) -> bool {

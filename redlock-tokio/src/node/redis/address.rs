@@ -112,7 +112,6 @@ impl Endpoint {
         })
     }
 
-    /// Returns the host, if there is one.
     pub(super) fn host(&self) -> Option<&str> {
         match self {
             Self::Tcp { host, .. } => Some(host),

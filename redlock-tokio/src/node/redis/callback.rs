@@ -4,7 +4,6 @@ use futures::{FutureExt, future::BoxFuture};
 
 use super::server_error::shorten;
 
-/// Why a function of the user failed.
 pub(super) type CallbackError = Box<dyn Error + Send + Sync>;
 
 type Function<T> = dyn Fn() -> BoxFuture<'static, Result<T, CallbackError>> + Send + Sync;

@@ -206,7 +206,6 @@ impl ClusterNodes {
         self
     }
 
-    /// Returns the tags of the voters.
     pub(crate) fn tags_of_voters(&self) -> Result<Vec<String>, ClusterError> {
         let is_usual = |count| count % 2 == 1 && count <= ClusterError::MAX_VOTERS;
         match &self.voters {
@@ -251,7 +250,6 @@ impl ClusterNodes {
     }
 }
 
-/// The voters of a cluster.
 pub(crate) struct ClusterVoters {
     pub(crate) nodes: Vec<Arc<dyn Node>>,
     /// How many bytes longer a key is on the servers.

@@ -27,11 +27,9 @@ use crate::node::NodeError;
 #[derive(Clone)]
 pub(super) struct ConnectionSettings {
     redis: RedisConnectionInfo,
-    /// Asked for each new connection.
     credentials: Option<CredentialsCallback>,
     transport: Transport,
-    /// Never to ask for RESP3.
-    excludes_resp3: bool,
+    pub(super) excludes_resp3: bool,
 }
 
 /// The transport of the commands.
@@ -78,7 +76,6 @@ impl ConnectionSettings {
         }
     }
 
-    /// Replaces the TLS options, if there are others.
     pub(super) fn with_tls(self, options: Option<&TlsOptions>) -> Result<Self, TlsError> {
         let Some(options) = options else {
             return Ok(self);
@@ -118,12 +115,6 @@ impl ConnectionSettings {
         matches!(self.transport, Transport::Tls(_))
     }
 
-    #[cfg(test)]
-    pub(super) fn excludes_resp3(&self) -> bool {
-        self.excludes_resp3
-    }
-
-    /// Returns user, password and database.
     pub(super) fn redis(&self) -> &RedisConnectionInfo {
         &self.redis
     }

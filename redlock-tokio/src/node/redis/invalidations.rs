@@ -20,7 +20,6 @@ impl Invalidations {
         })
     }
 
-    /// Sets the notifier that gets the messages from now on.
     pub(super) fn go_to(&self, freed: FreedNotifier) {
         *self.0.lock() = Some(freed);
     }

@@ -4,7 +4,6 @@
 pub(super) struct KeySlot(u16);
 
 impl KeySlot {
-    /// The number of slots.
     pub(super) const COUNT: u16 = 1 << 14;
 
     /// Returns the slot of a key. If the key has a [hash tag](Self::hash_tag), the slot depends on the tag
@@ -30,7 +29,6 @@ impl KeySlot {
         Self(number as u16)
     }
 
-    /// Returns the number of the slot, from 0 to 16383.
     pub(super) const fn number(self) -> u16 {
         self.0
     }

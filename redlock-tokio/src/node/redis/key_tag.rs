@@ -57,7 +57,6 @@ impl KeyTag {
         })
     }
 
-    /// Returns the name of the key's fencing counter.
     pub(super) fn counter_of(&self, key: &[u8]) -> Vec<u8> {
         self.beside(Key::COUNTERS, key)
     }

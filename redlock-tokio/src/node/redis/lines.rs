@@ -56,12 +56,10 @@ const LEAVE: &str = "local line, active = KEYS[1], tonumber(ARGV[2]) \
     end \
     return 1";
 
-/// Returns the name of the channel of a member.
 pub(super) fn channel(member: Member) -> String {
     format!("{}{}", Key::LINES, name(member))
 }
 
-/// Encodes requests.
 pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(requests.len() + 1);
     for LineRequest { key, action, label } in requests {
@@ -104,7 +102,6 @@ pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
     pipeline
 }
 
-/// Reads the replies to requests.
 pub(super) fn read(
     requests: &[LineRequest],
     replies: Vec<Value>,
@@ -142,7 +139,6 @@ fn member(name: &[u8]) -> Member {
     Member(number.unwrap_or_default())
 }
 
-/// Returns the label in the name of a member.
 pub(super) fn label(name: &[u8]) -> Option<Arc<str>> {
     let label = str::from_utf8(name.get(DIGITS..)?).ok()?;
     // Another program may have written anything there.

@@ -8,7 +8,7 @@ use redlock_core::Permits;
 use super::{
     key_tag::KeyTag,
     lines,
-    request::{failure, time_left},
+    request::{failure, number, time_left},
     script,
 };
 use crate::{
@@ -108,7 +108,7 @@ fn reader(entry: &[Value], now: u64) -> Option<Occupant> {
     };
     let ends = match score {
         Value::Double(score) => *score as u64,
-        Value::BulkString(score) => str::from_utf8(score).ok()?.parse().ok()?,
+        Value::BulkString(score) => number(score)?,
         _ => return None,
     };
     let remaining = Duration::from_millis(ends.checked_sub(now).filter(|left| *left > 0)?);
@@ -118,17 +118,12 @@ fn reader(entry: &[Value], now: u64) -> Option<Occupant> {
     ))
 }
 
-/// Reads the clock of the server, in milliseconds.
 fn millis(time: &Value) -> Option<u64> {
     let Value::Array(parts) = time else {
         return None;
     };
-    let number = |part: &Value| match part {
-        Value::BulkString(digits) => str::from_utf8(digits).ok()?.parse::<u64>().ok(),
-        _ => None,
-    };
-    let [seconds, micros] = &parts[..] else {
+    let [Value::BulkString(seconds), Value::BulkString(micros)] = &parts[..] else {
         return None;
     };
-    Some(number(seconds)? * 1000 + number(micros)? / 1000)
+    Some(number::<u64>(seconds)? * 1000 + number::<u64>(micros)? / 1000)
 }

@@ -33,17 +33,12 @@ impl PoolMessages {
     }
 }
 
-/// A pool of the user.
 pub(super) struct OwnPool {
-    pool: Pool,
-    messages: Option<PoolMessages>,
+    pub(super) pool: Pool,
+    pub(super) messages: Option<PoolMessages>,
 }
 
 impl OwnPool {
-    pub(super) fn new(pool: Pool, messages: Option<PoolMessages>) -> Self {
-        Self { pool, messages }
-    }
-
     /// Takes a connection out of the pool for as long as a session lasts.
     pub(super) async fn open(&self) -> Result<Opened, NodeError> {
         let connection = self.pool.get().await.map_err(|error| match error {

@@ -1,7 +1,6 @@
 //! How a batch travels: which commands share a request, and which reply answers which command.
 
 mod encode;
-mod groups;
 mod part;
 mod read;
 mod sharing;
@@ -11,12 +10,11 @@ mod tests;
 use std::mem;
 
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
-use redlock_core::Operation;
+use redlock_core::{Operation, Token};
 
-pub(super) use self::read::{failure, time_left};
+pub(super) use self::read::{failure, number, time_left};
 use self::{
     encode::Encoder,
-    groups::Groups,
     part::{Ask, Call, Fallback, Part, Positions, Shared},
     sharing::Sharing,
 };
@@ -38,7 +36,6 @@ pub(super) struct Request {
     batch: Vec<Command>,
     /// The answers so far, in the order of the batch.
     answers: Vec<Option<Answer>>,
-    /// The commands that are sent next.
     pipeline: Pipeline,
     /// One part for each command of the pipeline.
     parts: Vec<Part>,
@@ -46,26 +43,30 @@ pub(super) struct Request {
 
 impl Request {
     /// Encodes a batch. `is_tracking` says whether the server reports when somebody else changes keys that were
-    /// probed or extended.
-    pub(super) fn new(tag: &KeyTag, batch: &[Command], is_tracking: bool) -> Self {
+    /// probed or extended. A command with a `refusal` is answered by that and not sent.
+    pub(super) fn new(
+        tag: &KeyTag,
+        batch: &[Command],
+        is_tracking: bool,
+        refusal: impl Fn(&Command) -> Option<NodeError>,
+    ) -> Self {
         // A `PING` comes behind the commands.
         let parts = batch.len() + 1;
         let mut request = Self {
             encoder: Encoder::new(tag),
             is_tracking,
             batch: batch.to_vec(),
-            answers: vec![None; batch.len()],
+            answers: batch.iter().map(|it| refusal(it).map(Err)).collect(),
             pipeline: Pipeline::with_capacity(parts),
             parts: Vec::with_capacity(batch.len()),
         };
-        match batch {
-            [command] => request.push_command(0, command),
+        match &request.answers[..] {
+            [None] => request.push_command(0),
             _ => request.push_in_groups(batch),
         }
         request
     }
 
-    /// Returns the commands to send.
     pub(super) fn pipeline_mut(&mut self) -> &mut Pipeline {
         &mut self.pipeline
     }
@@ -130,8 +131,7 @@ impl Request {
             }
             Fallback::Alone(sharing) => {
                 for &position in positions {
-                    let command = self.batch[position].clone();
-                    self.push_sharing(sharing, Call::InFull, position, &command);
+                    self.push_sharing(sharing, Call::InFull, position);
                 }
             }
         }
@@ -141,6 +141,9 @@ impl Request {
     fn push_in_groups(&mut self, batch: &[Command]) {
         let mut groups = Groups::default();
         for (position, command) in batch.iter().enumerate() {
+            if self.answers[position].is_some() {
+                continue;
+            }
             if !groups.admits(command) {
                 self.push_groups(mem::take(&mut groups));
             }
@@ -153,8 +156,7 @@ impl Request {
         self.push_in_chunks(Shared::Extensions, groups.extensions);
         self.push_in_chunks(Shared::Releases, groups.releases);
         for position in groups.rest {
-            let command = self.batch[position].clone();
-            self.push_unshared(position, &command);
+            self.push_unshared(position);
         }
         self.push_in_chunks(Shared::Fences, groups.fences);
     }
@@ -193,25 +195,27 @@ impl Request {
     }
 
     /// Encodes one command that shares no script with others.
-    fn push_command(&mut self, position: usize, command: &Command) {
-        let is_fenced = command.fence().is_some() && !command.has_several_keys();
-        if !(is_fenced && matches!(command.operation(), Operation::Fence { .. })) {
-            self.push_unshared(position, command);
+    fn push_command(&mut self, position: usize) {
+        let command = &self.batch[position];
+        let (operation, raises_counter) = (command.operation(), raises_counter(command));
+        if !(raises_counter && matches!(operation, Operation::Fence { .. })) {
+            self.push_unshared(position);
         }
-        if is_fenced {
+        if raises_counter {
             self.push_shared(Shared::Fences, Call::ByHash, position);
         }
     }
 
-    fn push_sharing(&mut self, sharing: Sharing, by: Call, position: usize, command: &Command) {
-        let cmd = sharing.encode(&self.encoder, command, by);
+    fn push_sharing(&mut self, sharing: Sharing, by: Call, position: usize) {
+        let cmd = sharing.encode(&self.encoder, &self.batch[position], by);
         self.push(Ask::Sharing(sharing, by), cmd, position);
     }
 
     /// Encodes one command, but not the raising of the counter of a single key.
-    fn push_unshared(&mut self, position: usize, command: &Command) {
+    fn push_unshared(&mut self, position: usize) {
+        let command = &self.batch[position].clone();
         if let Some(sharing) = Sharing::of(command) {
-            return self.push_sharing(sharing, Call::ByHash, position, command);
+            return self.push_sharing(sharing, Call::ByHash, position);
         }
         let has_several = command.has_several_keys();
         match command.operation() {
@@ -248,7 +252,6 @@ impl Request {
         }
     }
 
-    /// Encodes a command for several keys, which a script of its own carries out.
     fn push_all_keys(&mut self, ask: Ask, script: &Script, position: usize, command: &Command) {
         let cmd = self.encoder.all_keys(command, script);
         self.push(ask, cmd, position);
@@ -295,4 +298,50 @@ impl Request {
         self.pipeline.add_command(cmd);
         self.parts.push(Part { ask, positions });
     }
+}
+
+/// Commands in groups, so that the extensions share a script, the releases share another, and so does the raising of
+/// fencing counters. Extensions and releases are sent before the rest, so a command may join them only if it overtakes none
+/// with its own token. Counters are raised after the rest, by a script that reads all of them first, so each token is there
+/// once.
+#[derive(Default)]
+struct Groups {
+    extensions: Vec<usize>,
+    releases: Vec<usize>,
+    rest: Vec<usize>,
+    fences: Vec<usize>,
+    /// The tokens of the rest and of the fences. A batch has few, so a search is faster than a hash.
+    tokens: Vec<Token>,
+}
+
+impl Groups {
+    fn admits(&self, command: &Command) -> bool {
+        let is_moved = Shared::of(command).is_some() || raises_counter(command);
+        !is_moved || !self.tokens.contains(&command.operation().token())
+    }
+
+    fn push(&mut self, position: usize, command: &Command) {
+        let operation = command.operation();
+        match Shared::of(command) {
+            Some(Shared::Extensions) => return self.extensions.push(position),
+            Some(Shared::Releases) => return self.releases.push(position),
+            _ => {}
+        }
+        // A probe changes nothing, so its order does not matter.
+        if !matches!(operation, Operation::Probe { .. }) {
+            self.tokens.push(operation.token());
+        }
+        let raises_counter = raises_counter(command);
+        if raises_counter {
+            self.fences.push(position);
+        }
+        if !(raises_counter && matches!(operation, Operation::Fence { .. })) {
+            self.rest.push(position);
+        }
+    }
+}
+
+/// Returns whether the command joins the script that raises counters.
+fn raises_counter(command: &Command) -> bool {
+    !command.has_several_keys() && command.fence().is_some()
 }

@@ -51,10 +51,8 @@ const SCRIPTS: [&str; 4] = ["MGET", "PTTL", "PEXPIRE", "DEL"];
 /// The commands that a lock of several keys needs.
 const SEVERAL: [&str; 7] = ["EVAL", "MGET", "EXISTS", "SET", "PTTL", "PEXPIRE", "DEL"];
 
-/// The commands that an adoption needs.
 const ADOPTION: [&str; 3] = ["EVAL", "MGET", "SET"];
 
-/// The commands that a reader needs.
 const READER: [&str; 12] = [
     "MGET",
     "EXISTS",
@@ -70,12 +68,10 @@ const READER: [&str; 12] = [
     "ZRANGE",
 ];
 
-/// The commands that a line needs.
 const LINE: [&str; 9] = [
     "EVAL", "TIME", "ZRANGE", "ZREM", "ZSCORE", "ZADD", "PEXPIRE", "ZRANK", "ZCARD",
 ];
 
-/// The number of replies to [`ask`].
 pub(super) const REPLIES: usize = PROBES.len() + 3;
 
 /// Asks about the client's rights, within a transaction that is discarded. The server answers for each
@@ -145,7 +141,6 @@ pub(super) async fn check_prefix(
     )))
 }
 
-/// The rights of the client.
 #[derive(Debug)]
 pub(super) struct Rights {
     denied: Vec<&'static str>,
@@ -214,49 +209,44 @@ impl Rights {
         if self.denial.is_some() {
             return self.denial.clone();
         }
-        let (what, needs) = match command.operation() {
+        match command.operation() {
             Operation::Acquire { .. } if command.has_several_keys() => {
-                ("a lock of several keys", &SEVERAL[..])
+                self.refusal_of("a lock of several keys", &SEVERAL)
             }
-            Operation::Adopt { .. } => ("an adoption", &ADOPTION[..]),
+            Operation::Adopt { .. } => self.refusal_of("an adoption", &ADOPTION),
             // The extension may be the downgrade of a writer.
             Operation::Acquire { .. } | Operation::Extend { .. } if command.is_readers() => {
-                ("a reader", &READER[..])
+                self.refusal_of("a reader", &READER)
             }
             // These need no more than every lock.
             Operation::Acquire { .. }
             | Operation::Extend { .. }
             | Operation::Fence { .. }
             | Operation::Probe { .. }
-            | Operation::Release { .. } => return None,
-            _ => return Some(NodeError::unknown_operation()),
-        };
-        let missing = self.missing(needs);
-        if missing.is_empty() {
-            return None;
+            | Operation::Release { .. } => None,
+            _ => Some(NodeError::unknown_operation()),
         }
-        let message = format!(
-            "{what} needs commands that this client may not use here, or that were renamed: {}",
-            missing.join(", ")
-        );
-        Some(NodeError::Refused {
-            code: "NOPERM".into(),
-            message: message.into(),
-        })
     }
 
-    /// Returns why there are no lines on this server, if there are none.
     pub(super) fn refusal_of_lines(&self) -> Option<NodeError> {
-        let missing = self.missing(&LINE);
-        (!missing.is_empty()).then(|| NodeError::Refused {
-            code: "NOPERM".into(),
-            message: format!("a line needs {}", missing.join(", ")).into(),
-        })
+        self.refusal_of("a line", &LINE)
     }
 
     /// Returns whether this client may call others.
     pub(super) fn can_call(&self) -> bool {
         self.missing(&["PUBLISH"]).is_empty()
+    }
+
+    fn refusal_of(&self, what: &str, needs: &[&'static str]) -> Option<NodeError> {
+        let missing = self.missing(needs);
+        (!missing.is_empty()).then(|| NodeError::Refused {
+            code: "NOPERM".into(),
+            message: format!(
+                "{what} needs commands that this client may not use here, or that were renamed: {}",
+                missing.join(", ")
+            )
+            .into(),
+        })
     }
 
     fn missing(&self, needs: &[&'static str]) -> Vec<&'static str> {

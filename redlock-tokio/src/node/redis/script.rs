@@ -1,13 +1,13 @@
 pub(super) mod readers;
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use deadpool_redis::redis;
 
 /// A Lua script, and the hash by which a server that has loaded it finds it.
 pub(super) struct Script {
     source: &'static str,
-    hash: String,
+    hash: OnceLock<String>,
 }
 
 /// Returns for each key that exists its number, its value and the milliseconds that it has left, as `PTTL` does. A key of
@@ -25,58 +25,54 @@ pub(super) const LOOK_UP: &str = "local found = {} \
 /// cheaper to make and to read than an array. Mostly all keys have their tokens, and then no tables are needed. For each
 /// key this is the script of the Redlock page ("Correct implementation with a single instance"). `MGET` finds nothing in
 /// a key of another type, where `GET` would end the script.
-pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "local found = redis.call('MGET', unpack(KEYS)) \
-         local other = 1 \
-         while other <= #KEYS and found[other] == ARGV[other] do \
-           other = other + 1 \
-         end \
-         if other > #KEYS then \
-           redis.call('DEL', unpack(KEYS)) \
-           return string.rep('1', #KEYS) \
-         end \
-         local ours, answers = {}, {} \
-         for i = 1, #KEYS do \
-           if found[i] == ARGV[i] then \
-             ours[#ours + 1] = KEYS[i] \
-             answers[i] = '1' \
-           else \
-             answers[i] = '0' \
-           end \
-         end \
-         if #ours > 0 then \
-           redis.call('DEL', unpack(ours)) \
-         end \
-         return table.concat(answers)",
-    )
-});
+pub(super) static RELEASE: Script = Script::new(
+    "local found = redis.call('MGET', unpack(KEYS)) \
+     local other = 1 \
+     while other <= #KEYS and found[other] == ARGV[other] do \
+       other = other + 1 \
+     end \
+     if other > #KEYS then \
+       redis.call('DEL', unpack(KEYS)) \
+       return string.rep('1', #KEYS) \
+     end \
+     local ours, answers = {}, {} \
+     for i = 1, #KEYS do \
+       if found[i] == ARGV[i] then \
+         ours[#ours + 1] = KEYS[i] \
+         answers[i] = '1' \
+       else \
+         answers[i] = '0' \
+       end \
+     end \
+     if #ours > 0 then \
+       redis.call('DEL', unpack(ours)) \
+     end \
+     return table.concat(answers)",
+);
 
 /// Lets each key live for its ttl from now if its value is its token. Returns for each key the milliseconds that it had
 /// left (-1 for a key without an end, as `PTTL` does), or `-` if another client has it or it is gone, separated by
 /// commas. The script never shortens a life, so an extension that arrives late, after a longer one, does no harm.
 ///
 /// It reads the keys once more at the end, because a server forgets that it tracks a key when the key changes.
-pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "local found = redis.call('MGET', unpack(KEYS)) \
-         local answers = {} \
-         for i = 1, #KEYS do \
-           if found[i] == ARGV[i] then \
-             local ttl = ARGV[#KEYS + i] \
-             local left = redis.call('PTTL', KEYS[i]) \
-             if left < tonumber(ttl) then \
-               redis.call('PEXPIRE', KEYS[i], ttl) \
-             end \
-             answers[i] = left \
-           else \
-             answers[i] = '-' \
-           end \
+pub(super) static EXTEND: Script = Script::new(
+    "local found = redis.call('MGET', unpack(KEYS)) \
+     local answers = {} \
+     for i = 1, #KEYS do \
+       if found[i] == ARGV[i] then \
+         local ttl = ARGV[#KEYS + i] \
+         local left = redis.call('PTTL', KEYS[i]) \
+         if left < tonumber(ttl) then \
+           redis.call('PEXPIRE', KEYS[i], ttl) \
          end \
-         redis.call('MGET', unpack(KEYS)) \
-         return table.concat(answers, ',')",
-    )
-});
+         answers[i] = left \
+       else \
+         answers[i] = '-' \
+       end \
+     end \
+     redis.call('MGET', unpack(KEYS)) \
+     return table.concat(answers, ',')",
+);
 
 /// Raises the fencing counter of each key whose value is its token. The counters come after as many keys, the fences
 /// after as many tokens, and the lifetime of the counters last. Returns for each key `1` if its counter was raised, `-` if
@@ -117,108 +113,98 @@ macro_rules! fence {
 }
 
 /// Raises the counters of keys of different locks.
-pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| Script::new(fence!(unless "")));
+pub(super) static FENCE: Script = Script::new(fence!(unless ""));
 
 /// Raises the counters of all keys of one lock, or none: returns `-` alone unless each key has the token.
-pub(super) static FENCE_ALL: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(fence!(unless
-        "for i = 1, n do \
-           if found[i] ~= ARGV[i] then \
-             return '-' \
-           end \
-         end "
-    ))
-});
+pub(super) static FENCE_ALL: Script = Script::new(fence!(unless
+    "for i = 1, n do \
+       if found[i] ~= ARGV[i] then \
+         return '-' \
+       end \
+     end "
+));
 
 /// Sets all keys, unless one of them exists with another value. Then the script ends with nil. Keys with the token itself
 /// are set again, which repairs a node that has lost some of the keys. node-redlock sets the same values for several
 /// resources, so the two exclude each other.
-pub(super) static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "local found = redis.call('MGET', unpack(KEYS)) \
-         local ours = 0 \
-         for i = 1, #KEYS do \
-           if found[i] == ARGV[1] then \
-             ours = ours + 1 \
-           end \
-         end \
-         if redis.call('EXISTS', unpack(KEYS)) > ours then \
-           return false \
-         end \
-         for _, key in ipairs(KEYS) do \
-           redis.call('SET', key, ARGV[1], 'PX', ARGV[2]) \
-         end \
-         return 1",
-    )
-});
+pub(super) static ACQUIRE_ALL: Script = Script::new(
+    "local found = redis.call('MGET', unpack(KEYS)) \
+     local ours = 0 \
+     for i = 1, #KEYS do \
+       if found[i] == ARGV[1] then \
+         ours = ours + 1 \
+       end \
+     end \
+     if redis.call('EXISTS', unpack(KEYS)) > ours then \
+       return false \
+     end \
+     for _, key in ipairs(KEYS) do \
+       redis.call('SET', key, ARGV[1], 'PX', ARGV[2]) \
+     end \
+     return 1",
+);
 
 /// Extends all keys if all have the token. Returns the least time that one of them had left, or `-`.
-pub(super) static EXTEND_ALL: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "local found = redis.call('MGET', unpack(KEYS)) \
-         for i = 1, #KEYS do \
-           if found[i] ~= ARGV[1] then \
-             return '-' \
-           end \
-         end \
-         local least \
-         for _, key in ipairs(KEYS) do \
-           local left = redis.call('PTTL', key) \
-           if left < tonumber(ARGV[2]) then \
-             redis.call('PEXPIRE', key, ARGV[2]) \
-           end \
-           if not least or left < least then \
-             least = left \
-           end \
-         end \
-         redis.call('MGET', unpack(KEYS)) \
-         return tostring(least)",
-    )
-});
+pub(super) static EXTEND_ALL: Script = Script::new(
+    "local found = redis.call('MGET', unpack(KEYS)) \
+     for i = 1, #KEYS do \
+       if found[i] ~= ARGV[1] then \
+         return '-' \
+       end \
+     end \
+     local least \
+     for _, key in ipairs(KEYS) do \
+       local left = redis.call('PTTL', key) \
+       if left < tonumber(ARGV[2]) then \
+         redis.call('PEXPIRE', key, ARGV[2]) \
+       end \
+       if not least or left < least then \
+         least = left \
+       end \
+     end \
+     redis.call('MGET', unpack(KEYS)) \
+     return tostring(least)",
+);
 
 /// Deletes the keys that have the token. Returns 1 if all of them had.
-pub(super) static RELEASE_ALL: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "local found = redis.call('MGET', unpack(KEYS)) \
-         local ours = 0 \
-         for i = 1, #KEYS do \
-           if found[i] == ARGV[1] then \
-             redis.call('DEL', KEYS[i]) \
-             ours = ours + 1 \
-           end \
-         end \
-         return ours == #KEYS and 1 or 0",
-    )
-});
+pub(super) static RELEASE_ALL: Script = Script::new(
+    "local found = redis.call('MGET', unpack(KEYS)) \
+     local ours = 0 \
+     for i = 1, #KEYS do \
+       if found[i] == ARGV[1] then \
+         redis.call('DEL', KEYS[i]) \
+         ours = ours + 1 \
+       end \
+     end \
+     return ours == #KEYS and 1 or 0",
+);
 
 /// Sets the key to another value, with a new ttl, if it has the giver's. Returns 1 if it had. `MGET` finds nothing in a key
 /// of another type.
-pub(super) static ADOPT: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "if redis.call('MGET', KEYS[1])[1] ~= ARGV[1] then \
-           return 0 \
-         end \
-         redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) \
-         return 1",
-    )
-});
+pub(super) static ADOPT: Script = Script::new(
+    "if redis.call('MGET', KEYS[1])[1] ~= ARGV[1] then \
+       return 0 \
+     end \
+     redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) \
+     return 1",
+);
 
 /// Returns the scripts that are called by hash. A new connection loads them.
 pub(super) fn all() -> [&'static Script; 7] {
     [
-        &*RELEASE,
-        &*EXTEND,
-        &*FENCE,
-        &*readers::JOIN,
-        &*readers::EXTEND_READER,
-        &*readers::LEAVE,
-        &*readers::LEAVE_AS_WRITER,
+        &RELEASE,
+        &EXTEND,
+        &FENCE,
+        &readers::JOIN,
+        &readers::EXTEND_READER,
+        &readers::LEAVE,
+        &readers::LEAVE_AS_WRITER,
     ]
 }
 
 impl Script {
-    fn new(source: &'static str) -> Self {
-        let hash = redis::Script::new(source).get_hash().to_owned();
+    const fn new(source: &'static str) -> Self {
+        let hash = OnceLock::new();
         Self { source, hash }
     }
 
@@ -227,6 +213,7 @@ impl Script {
     }
 
     pub(super) fn hash(&self) -> &str {
-        &self.hash
+        let hash = || redis::Script::new(self.source).get_hash().to_owned();
+        self.hash.get_or_init(hash)
     }
 }

@@ -6,7 +6,6 @@ use deadpool_redis::redis::{RedisError, ServerError};
 
 use crate::node::NodeError;
 
-/// Returns the error that a server answered with.
 pub(super) fn refusal(error: &ServerError) -> NodeError {
     NodeError::Refused {
         code: shorten(error.code().to_owned()).into(),
@@ -19,7 +18,6 @@ pub(super) fn disconnected(error: &RedisError) -> NodeError {
     NodeError::Disconnected(shorten(error.to_string()).into())
 }
 
-/// Returns the error of a server that answers only clients with a password.
 pub(super) fn needs_password() -> NodeError {
     NodeError::Misconfigured("the server asks for a password".into())
 }

@@ -17,7 +17,7 @@ use super::{
     invalidations::Invalidations,
     key_tag::KeyTag,
     lines, look_up, marker,
-    request::Request,
+    request::{self, Request},
     rights::{self, Rights},
     script,
     server_error::{connect_error, disconnected, needs_password},
@@ -26,7 +26,7 @@ use crate::{
     Key,
     node::{
         Answer, Command, FreedNotifier, KeyState, LineAction, LineAnswer, LineRequest, NodeError,
-        Server, Session,
+        Server, ServerInfo, Session,
     },
 };
 
@@ -43,7 +43,6 @@ pub(super) struct RedisSession {
     tag: KeyTag,
     rights: Rights,
     server: Server,
-    /// The sections of `INFO` that can show a change.
     sections: &'static [&'static str],
     /// Gets the server's messages that keys are gone, if the server sends them.
     invalidations: Option<Arc<Invalidations>>,
@@ -87,12 +86,10 @@ impl RedisSession {
             .send_packed_commands(&pipeline, 0, pipeline.len())
             .await
             .map_err(|error| connect_error(&error))?;
-        for reply in &replies {
-            if let Value::ServerError(error) = reply
-                && error.code() == "NOAUTH"
-            {
-                return Err(needs_password());
-            }
+        let is_no_auth =
+            |it: &Value| matches!(it, Value::ServerError(error) if error.code() == "NOAUTH");
+        if replies.iter().any(is_no_auth) {
+            return Err(needs_password());
         }
         let invalidations = invalidations.filter(|_| replies.pop() == Some(Value::Okay));
         let mut replies = replies.into_iter();
@@ -120,52 +117,30 @@ impl RedisSession {
         })
     }
 
-    /// Sends commands that this client may use.
-    fn send(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        let mut connection = self.multiplexed.clone();
-        let is_tracking = self.invalidations.is_some();
-        let mut request = Request::new(&self.tag, batch, is_tracking);
+    /// Returns the connection, and a number for a [`round_trip`].
+    fn next_request(&mut self) -> (MultiplexedConnection, u64) {
         self.requests += 1;
-        let number = self.requests;
-        async move {
-            loop {
-                let replies = round_trip(&mut connection, request.pipeline_mut(), number).await?;
-                if !request.read(replies) {
-                    break;
-                }
-            }
-            Ok(request.into_answers())
-        }
-        .boxed()
+        (self.multiplexed.clone(), self.requests)
+    }
+
+    fn age_of(&self, marker: String) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
+        marker::age(self.multiplexed.clone(), self.tag.clone(), marker).boxed()
     }
 }
 
 impl Session for RedisSession {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        if batch
-            .iter()
-            .all(|command| self.rights.refusal(command).is_none())
-        {
-            return self.send(batch);
-        }
-        let refusals: Vec<_> = batch
-            .iter()
-            .map(|command| self.rights.refusal(command))
-            .collect();
-        let allowed: Vec<_> = batch
-            .iter()
-            .zip(&refusals)
-            .filter(|(_, refusal)| refusal.is_none())
-            .map(|(command, _)| command.clone())
-            .collect();
-        let answers = self.send(&allowed);
+        let (mut connection, number) = self.next_request();
+        let is_tracking = self.invalidations.is_some();
+        let refusal = |command: &Command| self.rights.refusal(command);
+        let mut request = Request::new(&self.tag, batch, is_tracking, refusal);
         async move {
-            let mut answers = answers.await?.into_iter();
-            let answer = |refusal: Option<NodeError>| match refusal {
-                Some(refusal) => Some(Err(refusal)),
-                None => answers.next(),
-            };
-            Ok(refusals.into_iter().map_while(answer).collect())
+            loop {
+                let replies = round_trip(&mut connection, request.pipeline_mut(), number).await?;
+                if !request.read(replies) {
+                    return Ok(request.into_answers());
+                }
+            }
         }
         .boxed()
     }
@@ -185,8 +160,7 @@ impl Session for RedisSession {
     fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
         let mut pipeline = Pipeline::new();
         look_up::ask(&mut pipeline, &self.tag, key);
-        self.requests += 1;
-        let (mut connection, number) = (self.multiplexed.clone(), self.requests);
+        let (mut connection, number) = self.next_request();
         async move {
             let replies = round_trip(&mut connection, &mut pipeline, number).await?;
             look_up::read(replies)
@@ -209,8 +183,7 @@ impl Session for RedisSession {
         let is_called = Arc::clone(&self.is_called);
         let mut pipeline = lines::encode(&self.tag, requests);
         let requests = requests.to_vec();
-        self.requests += 1;
-        let (mut connection, number) = (self.multiplexed.clone(), self.requests);
+        let (mut connection, number) = self.next_request();
         async move {
             let mut listener = connection.clone();
             let subscribe = async {
@@ -238,28 +211,25 @@ impl Session for RedisSession {
     }
 
     fn inspect(&mut self) -> BoxFuture<'static, Result<Server, NodeError>> {
-        self.requests += 1;
-        inspect(self.multiplexed.clone(), self.sections, self.requests).boxed()
+        let (connection, number) = self.next_request();
+        inspect(connection, self.sections, number).boxed()
     }
 
     fn history_age(&mut self) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
-        let replication = match &self.server {
-            Server::Known(info) => info.replication,
-            Server::None | Server::Withheld(_) => None,
-        };
-        let Some(Replication { id, .. }) = replication else {
-            return ready(Ok(None)).boxed();
-        };
-        let key = AgeMarker::key_of_history(id);
-        marker::age(self.multiplexed.clone(), self.tag.clone(), key).boxed()
+        match &self.server {
+            Server::Known(ServerInfo {
+                replication: Some(Replication { id, .. }),
+                ..
+            }) => self.age_of(AgeMarker::key_of_history(*id)),
+            _ => ready(Ok(None)).boxed(),
+        }
     }
 
     fn tenure_age(
         &mut self,
         tenure: &Tenure,
     ) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
-        let key = AgeMarker::key_of_tenure(tenure);
-        marker::age(self.multiplexed.clone(), self.tag.clone(), key).boxed()
+        self.age_of(AgeMarker::key_of_tenure(tenure))
     }
 }
 
@@ -296,7 +266,7 @@ async fn round_trip(
 /// Returns whether this may be the reply to `PING` with this number. A server may also refuse the command.
 fn is_echo(reply: &Value, number: u64) -> bool {
     match reply {
-        Value::BulkString(text) => str::from_utf8(text).map(str::parse) == Ok(Ok(number)),
+        Value::BulkString(text) => request::number(text) == Some(number),
         Value::ServerError(error) => matches!(
             error.code(),
             "NOPERM" | "NOAUTH" | "LOADING" | "BUSY" | "MASTERDOWN" | "MISCONF" | "ERR"

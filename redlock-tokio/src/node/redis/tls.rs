@@ -177,24 +177,17 @@ impl Tls {
     }
 
     /// Makes connections to [`Self::addr`] go to this host.
-    #[cfg(feature = "tls-rustls")]
     pub(super) fn reach(
         &self,
         host: &Arc<str>,
         config: AsyncConnectionConfig,
     ) -> AsyncConnectionConfig {
-        if self.server_name.is_none() {
-            return config;
+        #[cfg(feature = "tls-rustls")]
+        if self.server_name.is_some() {
+            return config.set_dns_resolver(resolver::OneHost(Arc::clone(host)));
         }
-        config.set_dns_resolver(resolver::OneHost(Arc::clone(host)))
-    }
-
-    #[cfg(not(feature = "tls-rustls"))]
-    pub(super) fn reach(
-        &self,
-        _: &Arc<str>,
-        config: AsyncConnectionConfig,
-    ) -> AsyncConnectionConfig {
+        // There is no resolver without TLS.
+        let _ = host;
         config
     }
 }

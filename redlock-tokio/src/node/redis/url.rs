@@ -28,7 +28,6 @@ impl UrlError {
     }
 }
 
-/// A node's URL in parts.
 pub(super) struct NodeUrl {
     pub(super) endpoint: Endpoint,
     pub(super) settings: ConnectionSettings,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use redlock_core::{Access, Operation, Timestamp, Ttl};
 
-use super::{Entry, Store};
+use super::{Entry, Store, end_of};
 use crate::{
     Key,
     node::{Answer, Command, KeyState, NodeError, Vote},
@@ -23,7 +23,6 @@ impl Sharing {
         *self = Self::default();
     }
 
-    /// Removes what has expired.
     pub(super) fn sweep(&mut self, now: Timestamp) {
         let is_live = |end: &Timestamp| now < *end;
         self.readers.retain(|_, set| set.values().any(is_live));
@@ -42,7 +41,6 @@ impl Sharing {
 }
 
 impl Store {
-    /// Carries out a command of a reader.
     pub(super) fn execute_for_reader(&mut self, now: Timestamp, command: &Command) -> Answer {
         let key = command.key();
         Ok(match command.operation() {
@@ -51,11 +49,10 @@ impl Store {
             Operation::Release { .. } => self.release_reader(now, command),
             Operation::Probe { .. } => {
                 let taken = self.live(now, key).filter(|entry| !entry.is_shared());
-                let left = |entry: &Entry| entry.expires_at.saturating_duration_since(now);
                 match (taken, self.mark(now, key)) {
                     (Some(entry), _) => entry.vote(now, true),
                     (None, Some(mark)) => Vote::Marked {
-                        remaining: left(mark),
+                        remaining: mark.left(now),
                     },
                     (None, None) => Vote::Free,
                 }
@@ -80,8 +77,7 @@ impl Store {
             let readers = readers.map(|(value, ends)| super::occupant(now, value, *ends));
             state.readers = readers.take(KeyState::MAX_READERS).collect();
         }
-        let mark = self.mark(now, key);
-        state.waiting_writer = mark.map(|mark| mark.expires_at.saturating_duration_since(now));
+        state.waiting_writer = self.mark(now, key).map(|mark| mark.left(now));
     }
 
     /// Marks the key, if this is the probe of a writer that waits.
@@ -93,7 +89,7 @@ impl Store {
             self.sweep(now);
             let mark = Entry {
                 value: command.mark().into(),
-                expires_at: now.saturating_add(ttl.as_duration()),
+                expires_at: end_of(now, ttl),
             };
             self.sharing.marks.insert(command.key().clone(), mark);
         }
@@ -125,7 +121,7 @@ impl Store {
             return Vote::Denied;
         }
         self.sweep(now);
-        let ends = now.saturating_add(ttl.as_duration());
+        let ends = end_of(now, ttl);
         let ends = own.map_or(ends, |own| own.max(ends));
         if !self.take_doomed(key) {
             self.set_reader(now, key, token, ends, is_shared);
@@ -135,7 +131,7 @@ impl Store {
 
     fn extend_reader(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> Vote {
         let (key, token) = (command.key(), command.value());
-        let ends = now.saturating_add(ttl.as_duration());
+        let ends = end_of(now, ttl);
         let is_shared = self.is_shared(now, key);
         let own = if self.value(now, key) == Some(token) {
             self.delete_mark(command);
@@ -176,17 +172,11 @@ impl Store {
         ends: Timestamp,
         is_shared: bool,
     ) {
-        let set = self.sharing.readers.entry(key.clone()).or_default();
         if !is_shared {
-            set.clear();
-            self.entries.insert(
-                key.clone(),
-                Entry {
-                    value: Key::SHARED.as_bytes().into(),
-                    expires_at: ends,
-                },
-            );
+            self.insert(key.clone(), Key::SHARED.as_bytes(), ends);
+            self.sharing.readers.remove(key);
         }
+        let set = self.sharing.readers.entry(key.clone()).or_default();
         set.insert(token.into(), ends);
         self.live_with_the_last(now, key);
     }

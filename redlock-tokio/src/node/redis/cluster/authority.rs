@@ -84,7 +84,7 @@ impl Authority for ClusterAuthority {
     fn watch(&self, reports: Reports) -> BoxFuture<'static, ()> {
         let (directory, slots) = (Arc::clone(&self.directory), Arc::clone(&self.slots));
         let settings = self.settings.clone();
-        let roll_call = Arc::new(RollCall::new(directory.seeds()));
+        let roll_call = Arc::new(RollCall::new(&directory.seeds));
         async move {
             let mut asked = BTreeSet::new();
             let mut members = FuturesUnordered::new();
@@ -105,7 +105,7 @@ impl Authority for ClusterAuthority {
                 tokio::select! {
                     biased; // After either, the members that are missing are added.
                     Some(endpoint) = members.next() => { asked.remove(&endpoint); }
-                    () = directory.changed() => {}
+                    () = directory.changed.notified() => {}
                 }
             }
         }

@@ -31,19 +31,17 @@ const MOST_NAMED: usize = 10;
 
 /// Where the nodes of a cluster are, and what they said last.
 pub(super) struct Directory {
-    seeds: Vec<Endpoint>,
+    pub(super) seeds: Vec<Endpoint>,
     uses_tls: bool,
     map: Option<AddressMap>,
     heard: Mutex<Heard>,
     /// Notified when there may be other addresses to ask.
-    changed: Notify,
+    pub(super) changed: Notify,
 }
 
-/// The owners of some slots.
 pub(super) struct Owners {
     /// In the order of the slots.
     pub(super) members: Vec<MemberId>,
-    /// How many nodes own slots.
     pub(super) shards: usize,
 }
 
@@ -96,7 +94,6 @@ struct Answered {
 #[derive(Default, PartialEq, Eq)]
 struct Places {
     endpoints: BTreeSet<Endpoint>,
-    /// Why an address was not translated.
     failure: Option<NodeError>,
 }
 
@@ -118,19 +115,8 @@ impl Directory {
         seeds.chain(&heard.announced).cloned().collect()
     }
 
-    /// Returns the addresses that were configured.
-    pub(super) fn seeds(&self) -> &[Endpoint] {
-        &self.seeds
-    }
-
-    /// Returns whether an address must be asked.
     pub(super) fn has(&self, endpoint: &Endpoint) -> bool {
         self.seeds.contains(endpoint) || self.heard.lock().announced.contains(endpoint)
-    }
-
-    /// Waits until there may be other addresses to ask.
-    pub(super) async fn changed(&self) {
-        self.changed.notified().await;
     }
 
     /// Notes an answer. Returns what it is worth: an address may lead to a node of another cluster by now.
@@ -334,7 +320,6 @@ impl Directory {
 }
 
 impl Owners {
-    /// Returns two voters that are on one server.
     pub(super) fn shared(&self) -> Option<SharedServer> {
         let members = self.members.iter().enumerate();
         let mut pairs = members.filter_map(|(second, member)| {
@@ -393,7 +378,6 @@ impl Heard {
             .collect()
     }
 
-    /// Returns how many nodes are more than half of all.
     fn majority(&self) -> usize {
         self.all().len() / 2 + 1
     }

@@ -80,17 +80,14 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Returns the ids of all nodes.
     pub(super) fn members(&self) -> impl Iterator<Item = MemberId> {
         self.nodes.keys().copied()
     }
 
-    /// Returns whether there is a node with this id.
     pub(super) fn knows(&self, member: MemberId) -> bool {
         self.nodes.contains_key(&member)
     }
 
-    /// Returns the node that owns the slot. `None` if no node does.
     pub(super) fn owner(&self, slot: KeySlot) -> Option<MemberId> {
         self.owning_node(slot).map(|(id, _)| *id)
     }
@@ -104,13 +101,11 @@ impl Layout {
         })
     }
 
-    /// Returns how many nodes own slots.
     pub(super) fn shards(&self) -> usize {
         let nodes = self.nodes.values();
         nodes.filter(|node| !node.slots.is_empty()).count()
     }
 
-    /// Returns where a node can be reached.
     pub(super) fn announced(&self, member: MemberId) -> Option<&Announced> {
         self.nodes.get(&member)?.announced.as_ref()
     }

@@ -31,7 +31,6 @@ pub(super) struct Member {
     pub(super) settings: ConnectionSettings,
     pub(super) directory: Arc<Directory>,
     pub(super) roll_call: Arc<RollCall>,
-    /// The slots of the voters.
     pub(super) slots: Arc<[KeySlot]>,
     pub(super) reports: Reports,
 }
@@ -125,11 +124,7 @@ impl Member {
         self.roll_call.note(&self.reports, &self.endpoint, now);
         let text = error.to_string();
         if self.directory.note_failure(&self.endpoint, error) {
-            log::warn!(
-                node = %self.endpoint,
-                error = %text,
-                "a node of the cluster does not answer"
-            );
+            log::warn!(node = %self.endpoint, error = %text, "a node of the cluster does not answer");
         }
         if let Some(error) = self.directory.newly_short(self.slots[0]) {
             log::warn!(%error, "no owner of a slot is confirmed");
@@ -137,7 +132,6 @@ impl Member {
     }
 }
 
-/// Reads the reply to `CLUSTER NODES`.
 fn read(reply: Value) -> Result<Layout, NodeError> {
     match reply {
         Value::BulkString(text) => Layout::parse(&String::from_utf8_lossy(&text)),

@@ -72,7 +72,7 @@ mod tests {
         let seeds = Seeds::parse(&urls.map(str::to_owned)).unwrap();
         let shown: Vec<_> = seeds.endpoints.iter().map(Endpoint::to_string).collect();
         assert_eq!(shown, ["a:1", "b:6379"]);
-        assert!(seeds.settings.excludes_resp3());
+        assert!(seeds.settings.excludes_resp3);
         let redis = seeds.settings.redis();
         let user = (redis.username(), redis.password());
         assert_eq!(user, (Some("ann"), Some("secret")));

@@ -11,7 +11,6 @@ use crate::node::{
     },
 };
 
-/// One command of a pipeline.
 pub(super) struct Part {
     pub(super) ask: Ask,
     pub(super) positions: Positions,
@@ -71,7 +70,6 @@ pub(super) enum Ask {
     ReleaseAll,
 }
 
-/// How a script is called.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
     ByHash,

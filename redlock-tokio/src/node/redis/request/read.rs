@@ -1,6 +1,6 @@
 //! The answers that a server's replies mean.
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use deadpool_redis::redis::{ServerError, Value};
 use redlock_core::{FencingToken, Slot};
@@ -150,7 +150,6 @@ fn held_by(earlier: Option<Answer>, value: &Value) -> Option<Answer> {
     }
 }
 
-/// Reads the value of one key.
 pub(super) fn holder(values: &[Value]) -> Option<Holder> {
     match values {
         [Value::BulkString(value)] => Some(Holder::new(&value[..])),
@@ -198,29 +197,25 @@ pub(super) fn extension(text: &[u8]) -> Answer {
     if text == b"-" {
         return Ok(Vote::Denied);
     }
-    match str::from_utf8(text).map(str::parse) {
-        Ok(Ok(left)) => Ok(extended(left)),
-        _ => Err(NodeError::Unexpected(
-            "a time to live that is not a number".into(),
-        )),
-    }
+    let Some(left) = number(text) else {
+        let error = "a time to live that is not a number";
+        return Err(NodeError::Unexpected(error.into()));
+    };
+    let remaining = time_left(left);
+    Ok(Vote::Extended { remaining })
 }
 
 fn counter(text: &[u8]) -> Answer {
-    match str::from_utf8(text).map(str::parse) {
-        Ok(Ok(counter)) => Ok(Vote::Outbid {
-            counter: FencingToken::new(counter),
-        }),
-        _ => Err(NodeError::Unexpected(
-            "a fencing counter that is not a number".into(),
-        )),
-    }
+    let Some(counter) = number(text) else {
+        let error = "a fencing counter that is not a number";
+        return Err(NodeError::Unexpected(error.into()));
+    };
+    let counter = FencingToken::new(counter);
+    Ok(Vote::Outbid { counter })
 }
 
-fn extended(left: i64) -> Vote {
-    Vote::Extended {
-        remaining: time_left(left),
-    }
+pub(in crate::node::redis) fn number<N: FromStr>(text: &[u8]) -> Option<N> {
+    str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// `left` is in milliseconds, or negative for a key without an end.

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::{self, Arg};
-use redlock_core::{FencingToken, Nonce, Token, Ttl};
+use redlock_core::{FencingToken, Nonce, Ttl};
 
 use super::*;
 use crate::{
@@ -43,7 +43,7 @@ fn key(lease: u128) -> Key {
 }
 
 fn request(batch: &[Command]) -> Request {
-    Request::new(&KeyTag::NONE, batch, false)
+    Request::new(&KeyTag::NONE, batch, false, |_| None)
 }
 
 /// Shows what is sent, with `#` for hashes and tokens.
@@ -113,6 +113,20 @@ fn releases_and_extensions_share_scripts() {
     let (answers, again) = read(request, replies);
     assert_eq!(answers, [GRANTED, DENIED, EXTENDED, DENIED, GRANTED]);
     assert!(again.is_none());
+}
+
+#[test]
+fn a_command_with_a_refusal_is_answered_by_that_and_not_sent() {
+    let refusal = NodeError::unknown_operation();
+    let refuse = |it: &Command| (*it.key() == key(1)).then(|| refusal.clone());
+    let request = |batch: &[Command]| Request::new(&KeyTag::NONE, batch, false, refuse);
+    let some = request(&[set(1), release(2), set(3)]);
+    assert_eq!(shown(&some), ["EVALSHA # 1 k2 #", "SET k3 # NX PX 1000"]);
+    let (answers, _) = read(some, vec![text("1"), Value::Okay]);
+    assert_eq!(answers, [Some(Err(refusal.clone())), GRANTED, GRANTED]);
+    let all = request(&[set(1)]);
+    assert!(shown(&all).is_empty());
+    assert_eq!(all.into_answers(), [Err(refusal.clone())]);
 }
 
 #[test]

@@ -41,7 +41,6 @@ const SWITCHES: &str = "+switch-master";
 #[derive(Clone)]
 pub(in crate::node::redis) struct SentinelNode(pub(super) Arc<Group>);
 
-/// The sentinels of one group.
 pub(in crate::node::redis) struct Group {
     pub(super) name: String,
     /// The sentinels that were given.
@@ -55,7 +54,6 @@ pub(in crate::node::redis) struct Group {
     pub(super) roster: Mutex<Roster>,
 }
 
-/// One watch of a group.
 struct GroupWatch {
     group: Arc<Group>,
     reports: Reports,
@@ -251,7 +249,6 @@ impl GroupWatch {
         }
     }
 
-    /// Returns how long a sentinel may take to answer.
     fn limit(&self) -> Duration {
         // An answer that is older than the window counts for nothing. A connection may take longer.
         (3 * self.reports.interval()).max(Duration::from_secs(1))
@@ -277,27 +274,13 @@ impl GroupWatch {
         match (before.as_ref(), objection) {
             (before, Some(error)) if before == Some(error) => {}
             (_, Some(error)) if error.is_refusal() => {
-                log::warn!(
-                    %group,
-                    sentinel = %address,
-                    %error,
-                    "a sentinel answers, but names no master"
-                );
+                log::warn!(%group, sentinel = %address, %error, "a sentinel answers, but names no master");
             }
             (_, Some(error)) => {
-                log::warn!(
-                    %group,
-                    sentinel = %address,
-                    %error,
-                    "a sentinel does not answer"
-                );
+                log::warn!(%group, sentinel = %address, %error, "a sentinel does not answer");
             }
             (Some(_), None) => {
-                log::info!(
-                    %group,
-                    sentinel = %address,
-                    "a sentinel names the master again"
-                );
+                log::info!(%group, sentinel = %address, "a sentinel names the master again");
             }
             (None, None) => {}
         }

@@ -25,7 +25,6 @@ pub(super) struct SentinelAnswer {
     pub(super) tenure: Option<Tenure>,
     /// For how long the sentinel has known the master, at least.
     pub(super) age: Duration,
-    /// The other sentinels that it knows.
     pub(super) others: Vec<Other>,
 }
 
@@ -33,13 +32,11 @@ pub(super) struct SentinelAnswer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Other {
     pub(super) id: MemberId,
-    /// The address that the sentinel announces.
     pub(super) address: String,
 }
 
 type Fields = HashMap<String, String>;
 
-/// Returns the question about a group.
 pub(super) fn question(group: &str) -> Pipeline {
     let mut pipeline = Pipeline::new();
     pipeline.cmd("SENTINEL").arg("MYID");
@@ -77,7 +74,7 @@ pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<SentinelAnswer, N
     Ok(SentinelAnswer {
         id: text(&id).and_then(|id| member_id(&id)),
         tenure: tenure(&master),
-        age: age(&master),
+        age: age(&master).unwrap_or_default(),
         others: others.iter().filter_map(other).collect(),
     })
 }
@@ -108,16 +105,10 @@ fn tenure(master: &Fields) -> Option<Tenure> {
 }
 
 /// Returns the time since the sentinel saw the switch to this master. Zero after a restart of the sentinel.
-fn age(master: &Fields) -> Duration {
-    let is_master = master
-        .get("role-reported")
-        .is_some_and(|role| role == "master");
-    let millis = master
-        .get("role-reported-time")
-        .and_then(|text| text.parse().ok());
-    millis
-        .filter(|_| is_master)
-        .map_or(Duration::ZERO, Duration::from_millis)
+fn age(master: &Fields) -> Option<Duration> {
+    let is_master = master.get("role-reported")? == "master";
+    let millis = master.get("role-reported-time")?.parse().ok()?;
+    is_master.then(|| Duration::from_millis(millis))
 }
 
 fn other(reply: &Value) -> Option<Other> {

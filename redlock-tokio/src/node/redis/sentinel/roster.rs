@@ -89,7 +89,6 @@ impl Roster {
         told.collect()
     }
 
-    /// Forgets what the sentinel at this address said.
     pub(super) fn forget(&mut self, address: &Endpoint) {
         self.heard.remove(address);
     }
@@ -122,7 +121,6 @@ impl Roster {
         (!is_of_another).then_some(only)
     }
 
-    /// Returns what was heard at other addresses.
     fn elsewhere(&self, address: &Endpoint) -> impl Iterator<Item = &Heard> {
         let elsewhere = self.heard.iter().filter(move |(at, _)| *at != address);
         elsewhere.map(|(_, heard)| heard)

@@ -1,6 +1,6 @@
 //! Reading the URL of a group.
 
-use super::builder::SentinelNodeBuilder;
+use super::SentinelNodeBuilder;
 use crate::node::redis::{
     tls::TlsOptions,
     url::{ServersUrl, UrlError, decoded},

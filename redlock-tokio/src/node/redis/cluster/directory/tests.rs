@@ -51,7 +51,7 @@ async fn every_announced_address_is_asked_beside_the_seeds() {
     assert_eq!(directory.endpoints(), [at("seed:1")].into());
     let standing = directory.note_answer(&at("seed:1"), &layout(A, A));
     assert_eq!(standing, Standing::Own);
-    directory.changed().await;
+    directory.changed.notified().await;
     let all = ["a:6379", "b:6379", "c:6379", "seed:1"].map(at);
     assert_eq!(directory.endpoints(), all.into());
     let member = layout(B, A).myself;
