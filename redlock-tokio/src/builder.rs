@@ -1,9 +1,7 @@
-mod cluster;
 mod common;
 mod connect;
 mod error;
 mod launch;
-mod node_list;
 mod nodes;
 #[cfg(feature = "test-util")]
 mod simulation;
@@ -325,7 +323,8 @@ impl RedlockBuilder {
         let (redlock, connecting) = self.launch(quorum, max_ttl, nodes, &runtime);
         redlock.check(LockOptions::new())?;
         launch::warn_of_even_number(quorum);
-        launch::refuse_to_start(&redlock, connecting.refusals().await)?;
+        let refusals = launch::refusals(&redlock, connecting).await;
+        launch::refuse_to_start(&redlock, refusals)?;
         for cluster in unshared {
             cluster.refuse_shared_servers()?;
         }

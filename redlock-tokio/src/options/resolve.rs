@@ -16,9 +16,6 @@ const RETRY_DELAY: RetryDelay = RetryDelay {
 const MAX_WAITERS_PER_KEY: usize = 1024;
 /// A counter must be remembered for longer than an attempt takes, by the difference of wall clocks.
 const LONGEST_FENCED: Duration = Duration::from_secs(FencingToken::COUNTER_LIFETIME.as_secs() / 2);
-/// A change between processes takes 1 to 1.5 ms over loopback, in which nobody has the lock. Shorter turns waste more
-/// time with such changes. In longer turns, waiters wait longer for the turns of other processes.
-const HANDOVER_FOR: Duration = Duration::from_millis(30);
 
 /// Options as a lease needs them, with the defaults of those that are not set.
 impl LockOptions {
@@ -55,8 +52,7 @@ impl LockOptions {
 
     /// Returns how to wait within this process, by options and defaults.
     pub(crate) fn policy(&self, common: &CommonSettings) -> QueuePolicy {
-        let streak = common.handover_for.unwrap_or(HANDOVER_FOR);
-        let streak = streak.min(self.ttl_or_default() / 2);
+        let streak = common.handover_for.min(self.ttl_or_default() / 2);
         QueuePolicy {
             hands_over: self.handover != Some(Switch::Off),
             streak,
