@@ -10,11 +10,12 @@ use std::{
 
 use self::nodes::SLOTS;
 use super::{
+    commands::order_any,
     error::TopologyError,
-    peer::{Peer, divide},
+    peer::{Peer, divide, sides},
     proxy::Proxy,
     server::RedisServer,
-    waiting::{in_words, wait_until},
+    waiting::wait_until,
 };
 
 pub use self::{builder::ClusterBuilder, slot_move::SlotMove};
@@ -139,21 +140,13 @@ impl Cluster {
 
     fn order_failover(&self, shard: usize, order: &[&str]) -> Result<usize, TopologyError> {
         let old = self.wait_for_master(shard)?;
-        let start = || {
-            let mut refusals = Vec::new();
-            for replica in self.of_shard(shard).filter(|it| *it != old) {
-                match self.commands(replica).ask::<()>(order) {
-                    Ok(()) => return Ok(Instant::now()),
-                    Err(error) => refusals.push(in_words(&error)),
-                }
-            }
-            Err(refusals.join("; "))
-        };
         let mut ordered: Option<Instant> = None;
         wait_until("the nodes name another master", || {
             let other = self.other_master(old);
             if other.is_err() && ordered.is_none_or(|it| it.elapsed() > ORDER_LASTS) {
-                ordered = Some(start()?);
+                let replicas = self.of_shard(shard).filter(|it| *it != old);
+                order_any(replicas.map(|it| self.commands(it)), order)?;
+                ordered = Some(Instant::now());
             }
             other
         })
@@ -311,13 +304,7 @@ impl Cluster {
     /// If there is no node with one of these numbers. On systems other than Linux, where all processes have one
     /// address: freeze the nodes there.
     pub fn cut_off(&self, nodes: &[usize]) {
-        let unknown = nodes.iter().find(|it| **it >= self.node_count());
-        assert_eq!(unknown, None, "there are only {}", self.node_count());
-        let peers = self.peers.iter().enumerate();
-        let sides: Vec<_> = peers
-            .map(|(number, it)| (it, nodes.contains(&number)))
-            .collect();
-        divide(&sides);
+        divide(sides(&self.peers, nodes));
     }
 
     /// Ends the effect of [`cut_off`](Self::cut_off). Faults of proxies stay.
