@@ -6,7 +6,7 @@ use shuttle::{future, thread};
 
 use super::{
     explore::{First, explore, sometimes},
-    world::{Handed, World},
+    world::{Handed, World, patient},
 };
 use crate::{ExtendError, LockOptions};
 
@@ -161,10 +161,4 @@ fn end_of_a_slice_against_a_holder_that_wants_the_key() {
             world.end();
         },
     );
-}
-
-/// Returns options with which nothing expires while time passes.
-fn patient() -> LockOptions {
-    let hour = Duration::from_secs(3600);
-    LockOptions::new().ttl(hour).wait(hour)
 }

@@ -1,14 +1,11 @@
 //! Permits: several holders at once, in two processes.
 
-use std::time::Duration;
-
 use shuttle::thread;
 
 use super::{
     explore::{explore, sometimes},
-    world::{Handed, World},
+    world::{Handed, World, patient},
 };
-use crate::LockOptions;
 
 /// One client holds both permits. One of its requests gives up while another waits, and so does one of another client.
 #[test]
@@ -57,10 +54,4 @@ fn permits_that_come_free_while_a_request_gives_up() {
             holder.end();
         },
     );
-}
-
-/// Returns options with which nothing expires while time passes.
-fn patient() -> LockOptions {
-    let hour = Duration::from_secs(3600);
-    LockOptions::new().ttl(hour).wait(hour)
 }

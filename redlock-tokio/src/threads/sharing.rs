@@ -1,18 +1,15 @@
 //! Readers of one process that share a lease, while some leave, give up or wait behind a writer.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
 use shuttle::{future, thread};
 
 use super::{
     explore::{First, explore, sometimes},
-    world::World,
+    world::{World, patient},
 };
 use crate::{Acquisition, Lock, LockError, LockGuard, LockOptions, RedlockRwLock};
 
@@ -125,13 +122,10 @@ fn a_reader_that_comes_against_the_last_that_leaves_beside_another_client() {
         "a_reader_that_comes_against_the_last_that_leaves_beside_another_client",
         reached,
         || {
-            // Nothing expires while time passes.
-            let hour = Duration::from_secs(3600);
-            let patient = LockOptions::new().ttl(hour).wait(hour);
             let readers = World::new();
             let writers = World::beside(&readers);
-            let read = || readers.redlock.rw_lock("k").read().options(patient);
-            let write = writers.redlock.rw_lock("k").write().options(patient);
+            let read = || readers.redlock.rw_lock("k").read().options(patient());
+            let write = writers.redlock.rw_lock("k").write().options(patient());
             let last = readers.hold_lock(read());
             let (inside, first) = (Inside::default(), First::default());
             inside.0.fetch_add(1, SeqCst);

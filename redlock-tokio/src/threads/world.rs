@@ -32,6 +32,12 @@ pub(super) const NODES: usize = 3;
 /// How long a lock lives that is not renewed.
 pub(super) const TTL: Duration = Duration::from_secs(10);
 
+/// Returns options with which nothing expires while time passes.
+pub(super) fn patient() -> LockOptions {
+    let hour = Duration::from_secs(3600);
+    LockOptions::new().ttl(hour).wait(hour)
+}
+
 /// One process and its nodes.
 pub(super) struct World {
     pub(super) redlock: Redlock,
