@@ -159,11 +159,11 @@ impl Key {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prefix {
     bytes: Box<[u8]>,
-    tag_len: usize,
+    /// On the servers of a cluster, up to so many more bytes are in front of each key.
+    pub(crate) tag_len: usize,
 }
 
 impl Prefix {
-    /// Creates a prefix. On the servers of a cluster, up to `tag_len` more bytes are in front of each key.
     pub(crate) fn new(bytes: Box<[u8]>, tag_len: usize) -> Self {
         Self { bytes, tag_len }
     }

@@ -210,7 +210,7 @@ impl RedlockBuilder {
 
     fn add_voters(&mut self, cluster: ClusterNodes, made: &mut Nodes) -> Result<(), BuildError> {
         let voters = cluster.into_voters()?;
-        self.tag_len = self.tag_len.max(voters.tag_len);
+        self.prefix.tag_len = self.prefix.tag_len.max(voters.tag_len);
         made.nodes.extend(voters.nodes);
         made.unshared.extend(voters.unshared);
         Ok(())

@@ -89,7 +89,10 @@ impl<'a> Request<'a> {
             return LockError::ShutDown;
         }
         let error = self.error(end);
-        if error.is_outage() {
+        // The nodes are the cause, and not other clients or the caller.
+        if let LockError::NoQuorum(_) | LockError::TooSlow(_) | LockError::Quarantined { .. } =
+            error
+        {
             self.client.outage.note_failure(self.now(), &error);
         }
         error

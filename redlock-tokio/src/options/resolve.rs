@@ -40,12 +40,6 @@ impl LockOptions {
         self.ttl.unwrap_or(TTL)
     }
 
-    /// Returns how long to wait, or the default, within the bound.
-    fn wait_or_default(&self) -> Duration {
-        let bound = self.wait_at_most.unwrap_or(Duration::MAX);
-        self.wait.unwrap_or(WAIT).min(bound)
-    }
-
     pub(crate) fn fails_fast(&self) -> bool {
         self.fail_fast == Some(Switch::On)
     }
@@ -53,13 +47,14 @@ impl LockOptions {
     /// Returns how to wait within this process, by options and defaults.
     pub(crate) fn policy(&self, common: &CommonSettings) -> QueuePolicy {
         let streak = common.handover_for.min(self.ttl_or_default() / 2);
+        let bound = self.wait_at_most.unwrap_or(Duration::MAX);
         QueuePolicy {
             hands_over: self.handover != Some(Switch::Off),
             streak,
             attempt: streak / 10,
             poller_share: common.poller_share,
             max_waiters_per_key: self.max_waiters_per_key.unwrap_or(MAX_WAITERS_PER_KEY),
-            wait: self.wait_or_default(),
+            wait: self.wait.unwrap_or(WAIT).min(bound),
         }
     }
 
