@@ -32,7 +32,11 @@ impl Connection {
             return Err(Failure::usage(message));
         }
         let nodes = self.nodes()?;
-        let builder = nodes.add_to(self.builder()?).ttl(ttl);
+        let builder = self.builder()?.ttl(ttl);
+        let builder = match &nodes {
+            Nodes::List(list) => builder.node_list(list),
+            Nodes::File(_, listed) => builder.nodes(listed.iter().map(|it| &it.url)),
+        };
         let built = builder.build().await;
         built.map_err(|error| nodes.failure(error))
     }
@@ -128,13 +132,6 @@ enum Nodes<'a> {
 }
 
 impl Nodes<'_> {
-    fn add_to(&self, builder: RedlockBuilder) -> RedlockBuilder {
-        match self {
-            Self::List(list) => builder.node_list(list),
-            Self::File(_, listed) => builder.nodes(listed.iter().map(|it| &it.url)),
-        }
-    }
-
     /// Says which line of the file is wrong.
     fn failure(&self, error: BuildError) -> Failure {
         let Self::File(file, listed) = self else {
