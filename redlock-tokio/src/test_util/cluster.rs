@@ -240,8 +240,11 @@ impl Cluster {
         let lines = wait_until("a node answers", || self.any_lines())?;
         let mut moves = Vec::new();
         for from in (0..self.shards).filter(|it| *it != to) {
-            let owned = self.slots_of(from, &lines);
-            let owned: Vec<_> = slots.clone().filter(|it| owned(*it)).collect();
+            let lines = lines
+                .iter()
+                .filter(|it| self.shard_of_line(it) == Some(from));
+            let owned = |slot: &u16| lines.clone().any(|it| it.has_slot(*slot));
+            let owned: Vec<_> = slots.clone().filter(owned).collect();
             if !owned.is_empty() {
                 moves.push(SlotMove::start(self, owned, from, to)?);
             }
@@ -265,7 +268,7 @@ impl Cluster {
             let all = 0..self.node_count();
             // The owner first. Otherwise its next message would claim the slot again.
             for number in owner.into_iter().chain(all) {
-                if self.names_owner(number, slot)? {
+                if self.lines(number)?.iter().any(|it| it.has_slot(slot)) {
                     // A refusal means that the node has heard of the change meanwhile.
                     let _ = self.commands(number).ask::<()>(&order);
                     return Err(format!("node {number} names one"));
@@ -329,9 +332,9 @@ impl Cluster {
     #[must_use]
     pub fn master_of(&self, shard: usize) -> Option<usize> {
         self.elect(|lines| {
-            let masters = lines.iter().filter(|it| {
-                it.is_master() && self.at(it.port).map(|it| self.shard_of(it)) == Some(shard)
-            });
+            let lines = lines.iter();
+            let masters =
+                lines.filter(|it| it.is_master() && self.shard_of_line(it) == Some(shard));
             // An old master that is down counts as a master still, with an older epoch.
             masters.max_by_key(|it| it.config_epoch).map(|it| it.port)
         })

@@ -30,17 +30,10 @@ pub use self::builder::SentinelsBuilder;
 /// | a sentinel that is down, or does not answer | [`sentinel`](Self::sentinel)`(0)`, with the methods of a server |
 /// | a faulty network between clients and a server or a sentinel | [`server_proxy`](Self::server_proxy), [`sentinel_proxy`](Self::sentinel_proxy) |
 ///
-/// # Addresses
+/// # Addresses and blocking
 ///
-/// Servers and sentinels announce the addresses of proxies. So clients that ask the sentinels, the replicas, and
-/// the sentinels themselves reach every process through its [`Proxy`]. The proxy's faults affect only clients.
-/// [`cut_off`](Self::cut_off) affects only the processes among each other. The addresses of the
-/// [`RedisServer`]s lead past the proxies.
-///
-/// # Blocking
-///
-/// Methods that ask the servers block the thread. Call them within `spawn_blocking` if the same thread has to
-/// run other tasks meanwhile.
+/// As for a [`Cluster`](super::Cluster#addresses): clients that ask the sentinels, the replicas, and the sentinels
+/// themselves reach every process through its [`Proxy`], and methods that ask the servers block the thread.
 ///
 /// ```
 /// use redlock_tokio::test_util::Sentinels;

@@ -192,19 +192,9 @@ impl Cluster {
         last
     }
 
-    /// Returns which slots a shard has, according to these lines.
-    pub(super) fn slots_of(&self, shard: usize, lines: &[Line]) -> impl Fn(u16) -> bool {
-        let is_of_shard = |line: &&Line| {
-            let number = self.at(line.port);
-            number.map(|it| self.shard_of(it)) == Some(shard)
-        };
-        let lines: Vec<_> = lines.iter().filter(is_of_shard).cloned().collect();
-        move |slot| lines.iter().any(|it| it.has_slot(slot))
-    }
-
-    /// Returns whether a node names an owner of a slot.
-    pub(super) fn names_owner(&self, number: usize, slot: u16) -> Result<bool, String> {
-        Ok(self.lines(number)?.iter().any(|it| it.has_slot(slot)))
+    /// Returns the shard of the node that a line is about.
+    pub(super) fn shard_of_line(&self, line: &Line) -> Option<usize> {
+        self.at(line.port).map(|it| self.shard_of(it))
     }
 
     /// Returns what a node says about all nodes.

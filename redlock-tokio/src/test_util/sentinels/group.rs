@@ -115,14 +115,11 @@ impl Sentinels {
             ]
         };
         let fields = text.lines().filter_map(|it| it.trim().split_once(':'));
-        let fields: HashMap<_, _> = fields.collect();
-        match expected
-            .iter()
-            .find(|(name, value)| fields.get(name) != Some(value))
-        {
-            None => Ok(()),
-            Some((name, _)) => Err(format!("server {number}: {name} is {:?}", fields.get(name))),
-        }
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let fields = Fields::from_iter(fields);
+        let mut expected = expected.iter();
+        let all = expected.try_for_each(|(name, value)| check(&fields, name, value));
+        all.map_err(|state| format!("server {number}: {state}"))
     }
 
     fn check_sentinel(&self, sentinel: &Peer, master: usize) -> Result<(), String> {
