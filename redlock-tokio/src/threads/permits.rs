@@ -21,12 +21,12 @@ fn permits_that_come_free_while_a_request_gives_up() {
                 let permits = world.redlock.semaphore("k", 2);
                 permits.acquire().options(patient())
             };
-            let guards = [0; 2].map(|_| holder.hold_lock(acquire(&holder)));
+            let guards = [0; 2].map(|_| holder.hold(acquire(&holder)));
             for guard in &guards {
                 holder.referee.enter(guard);
             }
-            let mut first = holder.wait_for(acquire(&holder));
-            let visits = [&holder, &other].map(|world| world.visit_lock(acquire(world)));
+            let mut first = holder.wait(acquire(&holder));
+            let visits = [&holder, &other].map(|world| world.visit(acquire(world)));
             let cancel = thread::spawn(move || {
                 let polled = futures::FutureExt::now_or_never(&mut first);
                 sometimes("cancelled with a permit", polled.is_some());

@@ -11,7 +11,7 @@ use super::{
     explore::{First, explore, sometimes},
     world::{World, patient},
 };
-use crate::{Acquisition, Lock, LockError, LockGuard, LockOptions, RedlockRwLock};
+use crate::{Acquisition, Lock, LockError, LockGuard, RedlockRwLock};
 
 /// The weight of a writer in the count of holders. A reader weighs one.
 const WRITER: usize = 1000;
@@ -126,7 +126,7 @@ fn a_reader_that_comes_against_the_last_that_leaves_beside_another_client() {
             let writers = World::beside(&readers);
             let read = || readers.redlock.rw_lock("k").read().options(patient());
             let write = writers.redlock.rw_lock("k").write().options(patient());
-            let last = readers.hold_lock(read());
+            let last = readers.hold(read());
             let (inside, first) = (Inside::default(), First::default());
             inside.0.fetch_add(1, SeqCst);
             let writer = inside.enter(write, WRITER);
@@ -167,8 +167,7 @@ fn a_downgrade_against_those_that_wait() {
     explore("a_downgrade_against_those_that_wait", reached, || {
         let world = World::new();
         let lock = world.redlock.rw_lock("k");
-        let writer = lock.write().options(LockOptions::new());
-        let writer = future::block_on(writer.into_future()).expect("it is free");
+        let writer = future::block_on(lock.write().into_future()).expect("it is free");
         let inside = Inside::default();
         let threads = [
             inside.reader(&lock),
