@@ -130,22 +130,14 @@ impl<'a> Worker<'a> {
 
     /// Waits for the lock, and runs the command.
     async fn work(&mut self, options: LockOptions) -> Result<Exit, Failure> {
-        let (work, output) = (self.work, self.output);
+        let (work, output, is_endless) = (self.work, self.output, self.is_endless);
         let acquiring = async {
             let redlock = match &mut self.redlock {
                 Some(redlock) => redlock,
                 None => self.redlock.insert(self.nodes.connect(self.ttl).await?),
             };
             let lock = || self.lock.lock(redlock, &work.key).options(options);
-            waiting::acquire(
-                redlock,
-                &work.key,
-                lock,
-                self.is_endless,
-                work.quiet,
-                output,
-            )
-            .await
+            waiting::acquire(redlock, &work.key, lock, is_endless, work.quiet, output).await
         };
         let guard = tokio::select! {
             biased;
