@@ -1,9 +1,7 @@
-mod cluster;
 mod common;
 mod connect;
 mod error;
 mod launch;
-mod node_list;
 mod nodes;
 #[cfg(feature = "test-util")]
 mod simulation;
@@ -18,7 +16,7 @@ pub use self::error::BuildError;
 use self::nodes::{Given, Nodes};
 use crate::{
     ClientLabelError, Clock, Durability, Key, LockOptions, Redlock, TlsOptions,
-    client_label::ClientLabel, engine::wall_clock::WallClock, observer::Observer,
+    client_label::ClientLabel, engine::wall_clock::WallClock, key::Prefix, observer::Observer,
     options::CommonSettings, random::Random,
 };
 
@@ -49,10 +47,8 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 pub struct RedlockBuilder {
     given: Vec<Given>,
     tls: Option<TlsOptions>,
-    prefix: Box<[u8]>,
+    prefix: Prefix,
     label: Result<ClientLabel, ClientLabelError>,
-    /// How many bytes the longest tag of a cluster puts in front of each key.
-    tag_len: usize,
     defaults: LockOptions,
     common: CommonSettings,
     node_timeout: Duration,
@@ -74,9 +70,8 @@ impl RedlockBuilder {
         Self {
             given: Vec::new(),
             tls: None,
-            prefix: Box::default(),
+            prefix: Prefix::default(),
             label: Ok(ClientLabel::of_process()),
-            tag_len: 0,
             defaults: LockOptions::new(),
             common: CommonSettings::default(),
             node_timeout: Duration::from_millis(50),
@@ -116,7 +111,7 @@ impl RedlockBuilder {
     /// # }
     /// ```
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
-        self.prefix = prefix.as_ref().into();
+        self.prefix = Prefix::new(prefix.as_ref().into(), self.prefix.tag_len);
         self
     }
 
@@ -325,7 +320,8 @@ impl RedlockBuilder {
         let (redlock, connecting) = self.launch(quorum, max_ttl, nodes, &runtime);
         redlock.check(LockOptions::new())?;
         launch::warn_of_even_number(quorum);
-        launch::refuse_to_start(&redlock, connecting.refusals().await)?;
+        let refusals = launch::refusals(&redlock, connecting).await;
+        launch::refuse_to_start(&redlock, refusals)?;
         for cluster in unshared {
             cluster.refuse_shared_servers()?;
         }
@@ -337,14 +333,14 @@ impl RedlockBuilder {
         self.defaults.resolve(quorum, self.common.drift)?;
         let max_ttl = self.max_ttl.unwrap_or(self.defaults.ttl_or_default());
         let max_ttl = Ttl::new(max_ttl).map_err(BuildError::MaxTtl)?;
-        let len = self.tag_len + self.prefix.len();
+        let len = self.prefix.len_on_servers();
         if len >= Key::MAX_LEN {
             return Err(BuildError::Prefix { len });
         }
         if let Err(error) = self.label {
             return Err(BuildError::ClientLabel(error));
         }
-        if let Some(name) = Key::reserved(&self.prefix) {
+        if let Some(name) = Key::reserved(self.prefix.as_bytes()) {
             return Err(BuildError::ReservedPrefix { name });
         }
         for (name, timeout) in [

@@ -22,7 +22,12 @@ impl Redlock {
     /// # }
     /// ```
     pub fn elect(&self, name: impl AsRef<[u8]>) -> Election {
-        Election::new(self.clone(), name.as_ref())
+        Election {
+            redlock: self.clone(),
+            name: name.as_ref().into(),
+            options: LockOptions::new(),
+            status: watch::Sender::new(Status::Campaigning),
+        }
     }
 }
 
@@ -84,15 +89,6 @@ pub struct Election {
 }
 
 impl Election {
-    pub(crate) fn new(redlock: Redlock, name: &[u8]) -> Self {
-        Self {
-            redlock,
-            name: name.into(),
-            options: LockOptions::new(),
-            status: watch::Sender::new(Status::Campaigning),
-        }
-    }
-
     /// Sets options for the lock. Options that are not set keep what was set before. A candidate waits for as long as it takes
     /// and leads without a limit: [`wait`](LockOptions::wait), [`max_hold`](LockOptions::max_hold),
     /// [`fail_fast`](LockOptions::fail_fast) and handovers have no effect.

@@ -117,14 +117,6 @@ impl LockError {
         matches!(self, Self::Contended(_))
     }
 
-    /// Returns whether the nodes are the cause, and not other clients or the caller.
-    pub(crate) fn is_outage(&self) -> bool {
-        matches!(
-            self,
-            Self::NoQuorum(_) | Self::TooSlow(_) | Self::Quarantined { .. }
-        )
-    }
-
     /// Returns the attempts, if the error records them: [`Contended`](Self::Contended), [`NoQuorum`](Self::NoQuorum),
     /// [`Overloaded`](Self::Overloaded), [`TooSlow`](Self::TooSlow) and [`Quarantined`](Self::Quarantined) do. `None`
     /// otherwise.

@@ -177,20 +177,15 @@ impl Inspection {
 
     /// Returns the readers that a majority knows.
     fn readers(&self) -> Vec<(Holder, Duration)> {
-        let known: BTreeSet<_> = self
-            .states()
-            .flat_map(|state| &state.readers)
-            .filter_map(|reader| reader.holder.clone())
-            .collect();
-        let until = |holder: Holder| {
-            let of = |state: &KeyState| {
-                let is_it = |it: &&Occupant| it.holder.as_ref() == Some(&holder);
-                state.readers.iter().find(is_it)?.remaining
-            };
-            let remaining = self.majority_of(self.states().filter_map(of))?;
-            Some((holder, remaining))
-        };
-        known.into_iter().filter_map(until).collect()
+        let mut times: BTreeMap<&Holder, Vec<Duration>> = BTreeMap::new();
+        for reader in self.states().flat_map(|state| &state.readers) {
+            if let (Some(holder), Some(remaining)) = (&reader.holder, reader.remaining) {
+                times.entry(holder).or_default().push(remaining);
+            }
+        }
+        let known =
+            |(holder, times): (&Holder, _)| Some((holder.clone(), self.majority_of(times)?));
+        times.into_iter().filter_map(known).collect()
     }
 
     /// Judges what each node has. That a node has nothing counts only if it has a vote.
@@ -223,7 +218,7 @@ impl Inspection {
         let others = self.nodes.len() - voters;
         let votes = self.quorum.votes();
         let held = times.into_iter().find_map(|(holder, times)| {
-            let remaining = self.majority_of(times.into_iter())?;
+            let remaining = self.majority_of(times)?;
             Some(Verdict::Held {
                 by: holder.clone(),
                 remaining,
@@ -239,8 +234,7 @@ impl Inspection {
     }
 
     /// Returns for how long a majority has what single nodes have for these times. `None` if no majority has it.
-    fn majority_of(&self, times: impl Iterator<Item = Duration>) -> Option<Duration> {
-        let mut times: Vec<_> = times.collect();
+    fn majority_of(&self, mut times: Vec<Duration>) -> Option<Duration> {
         times.sort_unstable_by(|one, other| other.cmp(one));
         times.get(self.quorum.votes() - 1).copied()
     }

@@ -1,12 +1,11 @@
 mod key_set;
-mod prefix;
 mod slot_keys;
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
 use thiserror::Error;
 
-pub(crate) use self::{key_set::KeySet, prefix::Prefix, slot_keys::SlotKeys};
+pub(crate) use self::{key_set::KeySet, slot_keys::SlotKeys};
 
 /// The name of a lock: 1 byte to 64 KiB of any bytes, as they go to Redis.
 ///
@@ -153,6 +152,29 @@ impl Key {
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+/// The bytes that all keys of a [`Redlock`](crate::Redlock) have in front of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Prefix {
+    bytes: Box<[u8]>,
+    /// On the servers of a cluster, up to so many more bytes are in front of each key.
+    pub(crate) tag_len: usize,
+}
+
+impl Prefix {
+    pub(crate) fn new(bytes: Box<[u8]>, tag_len: usize) -> Self {
+        Self { bytes, tag_len }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns how many bytes of a key on a server are not the caller's.
+    pub(crate) fn len_on_servers(&self) -> usize {
+        self.tag_len + self.bytes.len()
     }
 }
 

@@ -30,7 +30,6 @@
 //! [`RedlockBuilder::handover_for`]: crate::RedlockBuilder::handover_for
 //! [`RedlockBuilder::poller_share`]: crate::RedlockBuilder::poller_share
 //! [`LockError`]: crate::LockError
-//! [`LockError::Contended`]: crate::LockError::Contended
 //! [`ExtendError`]: crate::ExtendError
 //! [`RedisNode`]: crate::RedisNode
 //! [`MemoryNode`]: crate::MemoryNode

@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use redlock_core::{PermitsError, Share, Timestamp, Validity};
+use redlock_core::{Share, Timestamp, Validity};
 
 pub use self::adopt::{Adopt, AdoptError};
 use self::{
@@ -22,7 +22,7 @@ use self::{
     outage::Outlook,
 };
 use crate::{
-    Hold, KeyError, LockError, LockGuard, LockOptions, OptionsError, WithLockError,
+    Hold, LockError, LockGuard, LockOptions, OptionsError, WithLockError,
     engine::{
         lane::Prospect,
         lease_cell::{self, Begun, Client, HeldLease, LeaseRequest, WaitingTask},
@@ -51,38 +51,17 @@ use crate::{
 #[must_use = "a lock is only requested when awaited"]
 pub struct Lock {
     client: Arc<Client>,
-    keys: Result<KeySet, Mistake>,
+    /// The caller learns of an error when the request is awaited.
+    keys: Result<KeySet, Box<LockError>>,
     /// `None` if none is set, as for most locks.
     options: Option<Box<LockOptions>>,
 }
 
-/// What is wrong with a request. The caller learns of it when the request is awaited.
-#[derive(Clone, Debug)]
-pub(crate) enum Mistake {
-    Key(KeyError),
-    Permits(PermitsError),
-}
-
-impl From<KeyError> for Mistake {
-    fn from(error: KeyError) -> Self {
-        Self::Key(error)
-    }
-}
-
-impl From<Mistake> for LockError {
-    fn from(mistake: Mistake) -> Self {
-        match mistake {
-            Mistake::Key(error) => Self::InvalidKey(error),
-            Mistake::Permits(error) => Self::InvalidOptions(error.into()),
-        }
-    }
-}
-
 impl Lock {
-    pub(crate) fn new(client: Arc<Client>, keys: Result<KeySet, Mistake>) -> Self {
+    pub(crate) fn new(client: Arc<Client>, keys: Result<KeySet, LockError>) -> Self {
         Self {
             client,
-            keys,
+            keys: keys.map_err(Box::new),
             options: None,
         }
     }
@@ -167,20 +146,14 @@ impl Lock {
         if client.is_shut_down() {
             return Err(LockError::ShutDown);
         }
-        let keys = self.keys?;
+        let keys = self.keys.map_err(|it| *it)?;
         let options = self.options.as_deref();
         if keys.share() == Share::Reader && options.is_some_and(LockOptions::is_fenced) {
             return Err(LockError::InvalidOptions(OptionsError::FencedReader));
         }
         let terms = client.terms(options).map_err(LockError::InvalidOptions)?;
         let label = options.and_then(LockOptions::label_if_set);
-        let label = label.or(client.defaults.label_if_set());
-        let request = LeaseRequest {
-            subject: observed::subject(&client, &keys, label),
-            keys,
-            terms,
-            label,
-        };
+        let request = observed::request(&client, keys, terms, label);
         Ok((client, request))
     }
 }
@@ -281,7 +254,7 @@ impl Future for LockFuture {
                 },
                 State::InDoubt(begun) => ready!(begun.poll_unpin(cx)),
                 State::Queued { task, outlook } => {
-                    let (polled, since) = (task.poll(cx), outlook.since());
+                    let (polled, since) = (task.poll(cx), outlook.since);
                     let request = Request::of_waiter(&task.waiter, since);
                     match polled {
                         Poll::Ready(Ok(held)) => Ok(State::acquiring(held, *outlook)),
@@ -290,7 +263,7 @@ impl Future for LockFuture {
                     }
                 }
                 State::Acquiring { guard, outlook } => {
-                    let (polled, since) = (guard.cell().poll_acquired(cx), outlook.since());
+                    let (polled, since) = (guard.cell().poll_acquired(cx), outlook.since);
                     match polled {
                         Poll::Pending => {
                             let request = Request::of_lease(guard.cell(), since);
@@ -352,7 +325,7 @@ impl State {
         waker: Option<&Waker>,
     ) -> Result<Self, LockError> {
         let begun = lease_cell::begin(client, now, request, waker).map_err(|failed| {
-            Request::of_waiter(&failed.waiter, outlook.since()).failure(failed.end)
+            Request::of_waiter(&failed.waiter, outlook.since).failure(failed.end)
         })?;
         // The shutdown may have begun after `prepare`. From here on it sees the request and stops it.
         Ok(match begun {

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -7,13 +6,44 @@ use std::{
 use redlock_core::Timestamp;
 
 use crate::{
-    Attempts, Hold, Key, KeyError, Lock, LockError, LockGuard, LockOptions, WithLockError,
-    engine::lease_cell::Client, key::KeySet, lock::Mistake,
+    Attempts, Hold, Key, KeyError, Lock, LockError, LockGuard, LockOptions, Redlock, WithLockError,
+    engine::lease_cell::Client, key::KeySet,
 };
 
 /// How long to wait for the lock, unless the caller says otherwise. If all hosts of a fleet ask at once, none of them may get
 /// it at first, and a few attempts settle that. All but one host wait for so long.
 const WAIT: Duration = Duration::from_secs(1);
+
+impl Redlock {
+    /// Returns a run of a scheduled job, which one host of the fleet does. All hosts ask for it, for each fire time of the
+    /// schedule, and all but one are told that the job runs elsewhere. Asks no node: see [`Once::run`], and [`Once`] for the
+    /// clocks that are good enough and for what happens if the host dies.
+    ///
+    /// ```
+    /// # use redlock_tokio::{OnceOutcome, Redlock};
+    /// # use std::time::SystemTime;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let fire_time = SystemTime::now();
+    /// let first = redlock.once("report", fire_time).run(async |_| "done").await?;
+    /// assert_eq!(first, OnceOutcome::Ran("done"));
+    /// let second = redlock.once("report", fire_time).run(async |_| "done again").await?;
+    /// assert!(matches!(second, OnceOutcome::RunElsewhere(_)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn once(&self, job: impl AsRef<[u8]>, fire_time: SystemTime) -> Once {
+        // Times before 1970 are all one.
+        let fire_time = fire_time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let key = key_of(self.client(), job.as_ref(), fire_time);
+        let keys = key.map(KeySet::from).map_err(LockError::InvalidKey);
+        // A run that hangs keeps others from this fire time only.
+        let options = LockOptions::new().wait(WAIT).max_hold(Duration::MAX);
+        let lock = Lock::new(Arc::clone(self.client()), keys).options(options);
+        Once { lock, fire_time }
+    }
+}
 
 /// A run of a scheduled job, on one host of the fleet. Made by [`Redlock::once`](crate::Redlock::once).
 ///
@@ -60,6 +90,7 @@ const WAIT: Duration = Duration::from_secs(1);
 ///
 /// If the lock is lost while the job runs, the job is dropped. If too many nodes lose their keys within the span, or somebody
 /// [frees](crate::Redlock::force_unlock) the lock, any host can run the job again.
+#[derive(Debug)]
 #[must_use = "the job runs only when `run` is awaited"]
 pub struct Once {
     lock: Lock,
@@ -68,17 +99,6 @@ pub struct Once {
 }
 
 impl Once {
-    pub(crate) fn new(client: Arc<Client>, job: &[u8], fire_time: SystemTime) -> Self {
-        // Times before 1970 are all one.
-        let fire_time = fire_time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let key = key_of(&client, job, fire_time);
-        let lock = Lock::new(client, key.map(KeySet::from).map_err(Mistake::Key));
-        // A run that hangs keeps others from this fire time only.
-        let options = LockOptions::new().wait(WAIT).max_hold(Duration::MAX);
-        let lock = lock.options(options);
-        Self { lock, fire_time }
-    }
-
     /// Sets options for the lock. Options that are not set keep what was set before.
     ///
     /// [`wait`](LockOptions::wait) is 1 s unless it is set. All hosts but one wait for so long before they learn that the job
@@ -142,15 +162,6 @@ impl Once {
         };
         let outcome = kept.guard.protect(job(&kept.guard)).await;
         outcome.map(OnceOutcome::Ran).map_err(WithLockError::Lost)
-    }
-}
-
-impl fmt::Debug for Once {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Once")
-            .field("lock", &self.lock)
-            .field("fire_time", &self.fire_time)
-            .finish()
     }
 }
 

@@ -3,13 +3,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{
     fmt,
     hash::{BuildHasher, DefaultHasher, RandomState},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use rand::{
     Rng, SeedableRng,
     rngs::{StdRng, SysRng},
 };
+
+use crate::sync::Mutex;
 
 /// How often a generator is drawn from before the operating system gives it a new seed.
 const DRAWS_PER_SEED: u32 = 4096;
@@ -73,7 +75,7 @@ impl Random {
     /// Lets the next draw ask the operating system for a seed.
     pub(crate) fn reseed(&self) {
         match &self.0 {
-            Source::System(generator) => lock(generator).generator = None,
+            Source::System(generator) => generator.lock().generator = None,
             #[cfg(feature = "test-util")]
             Source::Seeded(_) => {}
         }
@@ -81,7 +83,7 @@ impl Random {
 
     pub(crate) fn u32(&self) -> Result<u32, Failure> {
         match &self.0 {
-            Source::System(generator) => Ok(lock(generator).seeded()?.next_u32()),
+            Source::System(generator) => Ok(generator.lock().seeded()?.next_u32()),
             #[cfg(feature = "test-util")]
             Source::Seeded(sequence) => Ok((sequence.next() >> 32) as u32),
         }
@@ -91,7 +93,7 @@ impl Random {
         match &self.0 {
             Source::System(generator) => {
                 let mut bytes = [0; 16];
-                lock(generator).seeded()?.fill_bytes(&mut bytes);
+                generator.lock().seeded()?.fill_bytes(&mut bytes);
                 Ok(u128::from_ne_bytes(bytes))
             }
             #[cfg(feature = "test-util")]
@@ -131,10 +133,6 @@ impl fmt::Debug for Random {
             Source::Seeded(_) => "Random::seeded",
         })
     }
-}
-
-fn lock(generator: &Mutex<Generator>) -> std::sync::MutexGuard<'_, Generator> {
-    generator.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The generator of that name (Steele, Lea and Flood, 2014). Its state only grows, so it needs no mutex.

@@ -1,29 +1,23 @@
 mod operations;
-mod shutdown_report;
 #[cfg(feature = "test-util")]
 mod tables;
 
 use std::{
     fmt,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use futures::future::join_all;
 
+pub use self::operations::{UnlockReport, UnlockedNode};
 #[cfg(feature = "test-util")]
 pub use self::tables::Tables;
-pub use self::{
-    operations::{UnlockReport, UnlockedNode},
-    shutdown_report::ShutdownReport,
-};
 use crate::{
-    Adopt, Hold, Key, Lock, LockError, LockGuard, LockOptions, LockTicket, NodeStatus, NotReady,
-    Once, OptionsError, QueueStatus, RedlockRwLock, RedlockSemaphore, WithLockError,
+    Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, OptionsError, QueueStatus,
+    WithLockError,
     engine::lease_cell::{Client, Contender},
     key::KeySet,
-    lock::Mistake,
-    readiness,
 };
 
 /// A distributed lock service over independent Redis masters.
@@ -94,67 +88,8 @@ impl Redlock {
     /// released in the background.
     pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
         let key = Key::with_prefix(&self.client.prefix, key.as_ref());
-        Lock::new(
-            Arc::clone(&self.client),
-            key.map(KeySet::from).map_err(Mistake::Key),
-        )
-    }
-
-    /// Adopts a lock that its holder has [given away](LockGuard::into_ticket): this process holds it from then on, and
-    /// renews and releases it.
-    ///
-    /// Each node replaces the giver's value by a new one, and only where it finds that value. The validity of the lock
-    /// counts from this request, as for any lock. A fenced lock gets a new, larger [fencing token](Hold::fencing_token), by
-    /// which the resource refuses late writes of the giver.
-    ///
-    /// ```
-    /// # use redlock_tokio::{AdoptError, Redlock};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// # let worker = redlock.clone();
-    /// let ticket = redlock.lock("order:42").fenced().await?.into_ticket()?;
-    /// let given = ticket.fencing_token();
-    /// let guard = worker.adopt(ticket.clone()).await?;
-    /// assert!(guard.fencing_token() > given);
-    /// // A job that is delivered twice finds the ticket used.
-    /// let twice = worker.adopt(ticket).await;
-    /// assert!(matches!(twice, Err(AdoptError::Gone(_))));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Promises
-    ///
-    /// - At most one client holds the lock at a time, whatever happens to the ticket, and even if messages of the giver
-    ///   arrive late.
-    /// - A ticket is adopted at most once. (Where a connection of the giver broke before a request to set the key was
-    ///   answered, that request may arrive late. Then a second adoption can succeed after the first adopter has released.)
-    /// - No other client held the lock between the giver and the adopter, if the wall clocks of the two differ by less than
-    ///   the drift allowance: 2 ms and a hundredth of the ttl.
-    ///
-    /// The ticket has the whole key, with the giver's [prefix](crate::RedlockBuilder::prefix). So the prefix of this client does
-    /// not matter, and the adopted lock excludes the clients of the giver's prefix.
-    ///
-    /// Costs one round trip to the majority, and makes one attempt. The client needs the right to `EVAL`. The requests of
-    /// this process for the same key wait for an adopted lock as for one of another process.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once the future was polled, dropping it releases the lock on all nodes that have agreed, and
-    /// may use the ticket up.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`AdoptError::Expired`] after the end of the ticket, and with [`AdoptError::Gone`] if too few nodes have the
-    /// giver's value. After any error the nodes that had agreed are released. They do not get the giver's value back. So
-    /// after [`AdoptError::Lock`] another attempt helps only if the nodes that it reaches still have that value.
-    ///
-    /// [`AdoptError::Expired`]: crate::AdoptError::Expired
-    /// [`AdoptError::Gone`]: crate::AdoptError::Gone
-    /// [`AdoptError::Lock`]: crate::AdoptError::Lock
-    pub fn adopt(&self, ticket: LockTicket) -> Adopt {
-        Adopt::new(Arc::clone(&self.client), ticket)
+        let keys = key.map(KeySet::from).map_err(LockError::InvalidKey);
+        Lock::new(Arc::clone(&self.client), keys)
     }
 
     /// Acquires the locks of several keys, all or none, under one guard.
@@ -211,48 +146,10 @@ impl Redlock {
         I::Item: AsRef<[u8]>,
     {
         let keys = KeySet::all(&self.client.prefix, keys);
-        Lock::new(Arc::clone(&self.client), keys.map_err(Mistake::Key))
-    }
-
-    /// Returns the semaphore with this key, of which at most `permits` clients in the whole fleet hold a permit at once.
-    /// Asks no node: see [`RedlockSemaphore::acquire`].
-    ///
-    /// There can be 1 to 128 permits. Another number, or a key that is not allowed, makes each request fail.
-    ///
-    /// ```
-    /// # use redlock_tokio::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let permit = redlock.semaphore("report-engine", 4).acquire().await?;
-    /// assert!(permit.slot() < Some(4));
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn semaphore(&self, key: impl AsRef<[u8]>, permits: usize) -> RedlockSemaphore {
-        RedlockSemaphore::new(Arc::clone(&self.client), key.as_ref(), permits)
-    }
-
-    /// Returns the lock with this key that many readers share, or one writer has. Asks no node: see
-    /// [`RedlockRwLock::read`] and [`RedlockRwLock::write`].
-    ///
-    /// ```
-    /// # use redlock_tokio::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let catalogue = redlock.rw_lock("catalogue");
-    /// let reader = catalogue.read().await?;
-    /// assert!(catalogue.try_read().await.is_ok());
-    /// assert!(catalogue.try_write().await.is_err());
-    /// # drop(reader);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn rw_lock(&self, key: impl AsRef<[u8]>) -> RedlockRwLock {
-        RedlockRwLock::new(Arc::clone(&self.client), key.as_ref())
+        Lock::new(
+            Arc::clone(&self.client),
+            keys.map_err(LockError::InvalidKey),
+        )
     }
 
     /// Makes one attempt to acquire the lock with this key.
@@ -326,28 +223,6 @@ impl Redlock {
         self.lock(key).with(work).await
     }
 
-    /// Returns a run of a scheduled job, which one host of the fleet does. All hosts ask for it, for each fire time of the
-    /// schedule, and all but one are told that the job runs elsewhere. Asks no node: see [`Once::run`], and [`Once`] for the
-    /// clocks that are good enough and for what happens if the host dies.
-    ///
-    /// ```
-    /// # use redlock_tokio::{OnceOutcome, Redlock};
-    /// # use std::time::SystemTime;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let fire_time = SystemTime::now();
-    /// let first = redlock.once("report", fire_time).run(async |_| "done").await?;
-    /// assert_eq!(first, OnceOutcome::Ran("done"));
-    /// let second = redlock.once("report", fire_time).run(async |_| "done again").await?;
-    /// assert!(matches!(second, OnceOutcome::RunElsewhere(_)));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn once(&self, job: impl AsRef<[u8]>, fire_time: SystemTime) -> Once {
-        Once::new(Arc::clone(&self.client), job.as_ref(), fire_time)
-    }
-
     /// Returns the status of each node, in the order in which the nodes were given. Asks no node.
     ///
     /// ```
@@ -365,42 +240,6 @@ impl Redlock {
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeStatus> {
         self.client.nodes()
-    }
-
-    /// Waits until a majority of nodes may vote, for at most `limit`.
-    ///
-    /// Call this method when a service starts, and with a limit of zero in its health check. A server that has just
-    /// started has no vote for [`max_ttl`](crate::RedlockBuilder::max_ttl) and a little more, by default at most
-    /// 10.2 s after the connection. So 15 s is a good limit if all servers start at the same time.
-    /// [`Duration::MAX`] means no limit.
-    ///
-    /// Asks no node, but reports what the connections know, which can be a second old. A node that stops answering is
-    /// noticed when a lock is requested, and otherwise after five seconds. A node that answers, but refused the last
-    /// lock (`CLUSTERDOWN`, `NOREPLICAS`, `OOM` and the like), does not count either. That is noticed only when a lock
-    /// is requested, and forgotten when the node grants a lock or denies one, or after ten seconds without a request.
-    ///
-    /// ```
-    /// # use redlock_tokio::Redlock;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// redlock.ready(Duration::from_secs(15)).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: dropping the future changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`NotReady::NoQuorum`] after the limit. The error names the nodes that may not vote yet, with
-    /// the reason and, if it is known, the time until they may. Fails with [`NotReady::ShutDown`] within a second
-    /// of a shutdown.
-    pub async fn ready(&self, limit: Duration) -> Result<(), NotReady> {
-        readiness::ready(&self.client, limit).await
     }
 
     /// Returns the [prefix](crate::RedlockBuilder::prefix) of all keys. Empty by default.
@@ -554,7 +393,7 @@ impl Redlock {
         }
     }
 
-    pub(crate) fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Arc<Client> {
         &self.client
     }
 
@@ -584,4 +423,17 @@ impl fmt::Debug for Redlock {
             .field("nodes", &addresses)
             .finish_non_exhaustive()
     }
+}
+
+/// The work that [`Redlock::shutdown`] could not finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// How many releases were never delivered, each to one node, since the [`Redlock`] was built (not only since
+    /// the shutdown began). Their keys expire after the ttl.
+    pub abandoned: usize,
+    /// How many locks are still held.
+    pub held: usize,
+    /// Whether the shutdown stopped waiting because of its limit.
+    pub timed_out: bool,
 }

@@ -1,8 +1,31 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{
-    Key, Lock, LockError, LockGuard, engine::lease_cell::Client, key::KeySet, lock::Mistake,
-};
+use crate::{Key, Lock, LockError, LockGuard, Redlock, engine::lease_cell::Client, key::KeySet};
+
+impl Redlock {
+    /// Returns the lock with this key that many readers share, or one writer has. Asks no node: see
+    /// [`RedlockRwLock::read`] and [`RedlockRwLock::write`].
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let catalogue = redlock.rw_lock("catalogue");
+    /// let reader = catalogue.read().await?;
+    /// assert!(catalogue.try_read().await.is_ok());
+    /// assert!(catalogue.try_write().await.is_err());
+    /// # drop(reader);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn rw_lock(&self, key: impl AsRef<[u8]>) -> RedlockRwLock {
+        let client = Arc::clone(self.client());
+        let key = Key::with_prefix(&client.prefix, key.as_ref()).map_err(LockError::InvalidKey);
+        RedlockRwLock { client, key }
+    }
+}
 
 /// A lock over the nodes that many readers share, or one writer has. Made by
 /// [`Redlock::rw_lock`](crate::Redlock::rw_lock).
@@ -56,15 +79,10 @@ use crate::{
 #[derive(Clone)]
 pub struct RedlockRwLock {
     client: Arc<Client>,
-    key: Result<Key, Mistake>,
+    key: Result<Key, LockError>,
 }
 
 impl RedlockRwLock {
-    pub(crate) fn new(client: Arc<Client>, key: &[u8]) -> Self {
-        let key = Key::with_prefix(&client.prefix, key).map_err(Mistake::Key);
-        Self { client, key }
-    }
-
     /// Acquires the lock for a reader, and waits while a writer or another client has it. [`Lock`] has the options, and
     /// [`LockFuture`](crate::LockFuture) documents cancel safety.
     ///

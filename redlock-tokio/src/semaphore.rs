@@ -3,11 +3,38 @@ use std::{fmt, sync::Arc, time::Duration};
 use redlock_core::Permits;
 
 use crate::{
-    Lock, LockError, LockGuard,
+    Lock, LockError, LockGuard, Redlock,
     engine::lease_cell::Client,
     key::{KeySet, SlotKeys},
-    lock::Mistake,
 };
+
+impl Redlock {
+    /// Returns the semaphore with this key, of which at most `permits` clients in the whole fleet hold a permit at once.
+    /// Asks no node: see [`RedlockSemaphore::acquire`].
+    ///
+    /// There can be 1 to 128 permits. Another number, or a key that is not allowed, makes each request fail.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let permit = redlock.semaphore("report-engine", 4).acquire().await?;
+    /// assert!(permit.slot() < Some(4));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn semaphore(&self, key: impl AsRef<[u8]>, permits: usize) -> RedlockSemaphore {
+        let client = Arc::clone(self.client());
+        let permits = Permits::new(permits).map_err(|it| LockError::InvalidOptions(it.into()));
+        let key = permits.and_then(|permits| {
+            let slots = SlotKeys::new(&client.prefix, key.as_ref(), permits);
+            slots.map(KeySet::from).map_err(LockError::InvalidKey)
+        });
+        RedlockSemaphore { client, key }
+    }
+}
 
 /// A semaphore over the nodes, which limits how many clients of the fleet hold it at once. Made by
 /// [`Redlock::semaphore`](crate::Redlock::semaphore).
@@ -50,19 +77,10 @@ use crate::{
 #[derive(Clone)]
 pub struct RedlockSemaphore {
     client: Arc<Client>,
-    key: Result<KeySet, Mistake>,
+    key: Result<KeySet, LockError>,
 }
 
 impl RedlockSemaphore {
-    pub(crate) fn new(client: Arc<Client>, key: &[u8], permits: usize) -> Self {
-        let permits = Permits::new(permits).map_err(Mistake::Permits);
-        let key = permits.and_then(|permits| {
-            let slots = SlotKeys::new(&client.prefix, key, permits);
-            slots.map(KeySet::from).map_err(Mistake::Key)
-        });
-        Self { client, key }
-    }
-
     /// Acquires a permit, and waits while all are taken. [`Lock`] has the options, and
     /// [`LockFuture`](crate::LockFuture) documents cancel safety.
     ///

@@ -52,7 +52,7 @@ impl RedlockBuilder {
     /// # }
     /// ```
     pub fn handover_for(mut self, turn: Duration) -> Self {
-        self.common.handover_for = Some(turn);
+        self.common.handover_for = turn;
         self
     }
 

@@ -1,4 +1,4 @@
-use crate::{BuildError, Redlock, RedlockBuilder};
+use crate::{BuildError, ClusterNodes, Redlock, RedlockBuilder};
 
 /// Ways to make a [`Redlock`].
 impl Redlock {
@@ -18,6 +18,36 @@ impl Redlock {
         I::Item: AsRef<str>,
     {
         Self::builder().nodes(urls).build().await
+    }
+
+    /// Connects to a cluster with at least three shards, of which these nodes are some, with default settings. Three
+    /// hash slots vote. [`ClusterNodes`] says how a lock over a cluster works, and has options.
+    ///
+    /// Succeeds even if all of them are down, as [`connect`](Self::connect) does. The very first client of a cluster
+    /// waits for the longest ttl and about three seconds before its locks can succeed: [`ready`](Self::ready) waits
+    /// for that. Name nodes on several machines, since one of those named must answer.
+    ///
+    /// ```no_run
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redlock = Redlock::cluster(["redis://a:7000", "redis://b:7000", "redis://c:7000"]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Cluster`] if the cluster cannot be used. [`RedlockBuilder::build`] lists the other errors.
+    pub async fn cluster<I>(seeds: I) -> Result<Self, BuildError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        Self::builder()
+            .cluster(ClusterNodes::new(seeds))
+            .build()
+            .await
     }
 
     /// Creates a lock service over five nodes in the memory of this process: for first steps, for tests, and for

@@ -24,7 +24,6 @@ use crate::{
         timers::Timers,
         warning::Outage,
     },
-    key::Prefix,
     log,
     node::{AuthorityKind, Node},
     observer::Observers,
@@ -39,7 +38,7 @@ impl RedlockBuilder {
         max_ttl: Ttl,
         nodes: Vec<Arc<dyn Node>>,
         runtime: &Handle,
-    ) -> (Redlock, Connecting) {
+    ) -> (Redlock, Vec<FirstOutcome>) {
         let rules = VettingRules {
             durability: self.durability,
             quarantine: Quarantine::new(max_ttl, self.common.drift),
@@ -71,7 +70,7 @@ impl RedlockBuilder {
                     id,
                     node,
                     discovery: discoveries.remove(&id),
-                    prefix: Prefix::new(self.prefix.clone(), self.tag_len),
+                    prefix: self.prefix.clone(),
                 },
                 self.clock.clone(),
                 self.random.clone(),
@@ -82,16 +81,13 @@ impl RedlockBuilder {
             );
             let (connected, outcome) = oneshot::channel();
             runtime.spawn(lane.run(connected));
-            connecting.push(FirstConnection {
-                address: Arc::clone(&handle.address),
-                outcome,
-            });
+            connecting.push(outcome);
             lanes.push(handle);
         }
         runtime.spawn(Arc::clone(&timers).run());
         let max_ttl = (self.durability != Durability::AssumedForTests).then_some(max_ttl);
         let client = self.client(quorum, max_ttl, window, lanes, timers, queue);
-        (Redlock::new(client), Connecting(connecting))
+        (Redlock::new(client), connecting)
     }
 
     /// Makes the part that all handles share, over these lanes. `window` is set if an authority names the master of a
@@ -115,7 +111,7 @@ impl RedlockBuilder {
             clock: self.clock,
             random: self.random,
             requests: 0.into(),
-            prefix: Prefix::new(self.prefix, self.tag_len),
+            prefix: self.prefix,
             label: self.label.unwrap_or(ClientLabel::NONE),
             defaults: self.defaults,
             default_terms: OnceLock::new(),
@@ -134,28 +130,24 @@ impl RedlockBuilder {
     }
 }
 
-/// The first connections of all lanes.
-pub(super) struct Connecting(Vec<FirstConnection>);
+/// Whether the first attempt of a lane to connect has succeeded.
+pub(super) type FirstOutcome = oneshot::Receiver<Result<(), NodeError>>;
 
-struct FirstConnection {
-    address: Arc<str>,
-    outcome: oneshot::Receiver<Result<(), NodeError>>,
-}
-
-impl Connecting {
-    /// Waits until each lane is connected or has failed to connect. Returns the nodes that refuse this client.
-    pub(super) async fn refusals(self) -> Vec<(Arc<str>, NodeError)> {
-        let mut refusals = Vec::new();
-        for first in self.0 {
-            // A lane that ends before it sends its outcome belongs to a runtime that is shutting down.
-            if let Ok(Err(error)) = first.outcome.await
-                && error.is_refusal()
-            {
-                refusals.push((first.address, error));
-            }
+/// Waits until each lane is connected or has failed to connect. Returns the nodes that refuse this client.
+pub(super) async fn refusals(
+    redlock: &Redlock,
+    connecting: Vec<FirstOutcome>,
+) -> Vec<(Arc<str>, NodeError)> {
+    let mut refusals = Vec::new();
+    for (lane, outcome) in redlock.client().lanes.iter().zip(connecting) {
+        // A lane that ends before it sends its outcome belongs to a runtime that is shutting down.
+        if let Ok(Err(error)) = outcome.await
+            && error.is_refusal()
+        {
+            refusals.push((Arc::clone(&lane.address), error));
         }
-        refusals
     }
+    refusals
 }
 
 /// Refuses two nodes with one address: one server would vote twice.
@@ -206,16 +198,12 @@ pub(super) fn refuse_to_start(
     redlock: &Redlock,
     refusals: Vec<(Arc<str>, NodeError)>,
 ) -> Result<(), BuildError> {
-    let addresses: Vec<_> = redlock
-        .nodes()
-        .into_iter()
-        .map(|node| node.address)
-        .collect();
+    let lanes = &redlock.client().lanes;
     for (address, error) in &refusals {
         if let NodeError::SameServer { address: other } = error {
             // In the order in which the nodes were given, not in which they were connected to.
             let mut pair = [Arc::clone(address), Arc::clone(other)];
-            pair.sort_by_key(|name| addresses.iter().position(|address| address == name));
+            pair.sort_by_key(|name| lanes.iter().position(|lane| lane.address == *name));
             let [first, second] = pair;
             return Err(BuildError::SameServer { first, second });
         }

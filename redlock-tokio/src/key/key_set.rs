@@ -2,7 +2,7 @@ use std::{fmt, slice, sync::Arc};
 
 use redlock_core::Share;
 
-use super::{SlotKeys, prefix::Prefix};
+use super::{Prefix, SlotKeys};
 use crate::{Key, KeyError};
 
 /// How many keys of a lock a line of the log shows: enough to recognise the lock.
@@ -40,7 +40,7 @@ impl KeySet {
             .collect::<Result<Vec<_>, _>>()?;
         keys.sort_unstable();
         keys.dedup();
-        let own = |key: &Key| prefix.tag_len() + key.as_bytes().len();
+        let own = |key: &Key| prefix.tag_len + key.as_bytes().len();
         let len = keys.iter().map(own).sum();
         if keys.len() > Key::MAX_KEYS {
             return Err(KeyError::TooMany { count: keys.len() });

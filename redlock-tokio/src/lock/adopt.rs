@@ -7,10 +7,69 @@ use super::{
     observed::{self, ObservedRequest},
 };
 use crate::{
-    Attempts, Hold, LockError, LockGuard, LockOptions, LockTicket,
-    engine::lease_cell::{self, Client, LeaseRequest},
+    Attempts, Hold, LockError, LockGuard, LockOptions, LockTicket, Redlock,
+    engine::lease_cell::{self, Client},
     key::KeySet,
 };
+
+impl Redlock {
+    /// Adopts a lock that its holder has [given away](LockGuard::into_ticket): this process holds it from then on, and
+    /// renews and releases it.
+    ///
+    /// Each node replaces the giver's value by a new one, and only where it finds that value. The validity of the lock
+    /// counts from this request, as for any lock. A fenced lock gets a new, larger [fencing token](Hold::fencing_token), by
+    /// which the resource refuses late writes of the giver.
+    ///
+    /// ```
+    /// # use redlock_tokio::{AdoptError, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// # let worker = redlock.clone();
+    /// let ticket = redlock.lock("order:42").fenced().await?.into_ticket()?;
+    /// let given = ticket.fencing_token();
+    /// let guard = worker.adopt(ticket.clone()).await?;
+    /// assert!(guard.fencing_token() > given);
+    /// // A job that is delivered twice finds the ticket used.
+    /// let twice = worker.adopt(ticket).await;
+    /// assert!(matches!(twice, Err(AdoptError::Gone(_))));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Promises
+    ///
+    /// - At most one client holds the lock at a time, whatever happens to the ticket, and even if messages of the giver
+    ///   arrive late.
+    /// - A ticket is adopted at most once. (Where a connection of the giver broke before a request to set the key was
+    ///   answered, that request may arrive late. Then a second adoption can succeed after the first adopter has released.)
+    /// - No other client held the lock between the giver and the adopter, if the wall clocks of the two differ by less than
+    ///   the drift allowance: 2 ms and a hundredth of the ttl.
+    ///
+    /// The ticket has the whole key, with the giver's [prefix](crate::RedlockBuilder::prefix). So the prefix of this client does
+    /// not matter, and the adopted lock excludes the clients of the giver's prefix.
+    ///
+    /// Costs one round trip to the majority, and makes one attempt. The client needs the right to `EVAL`. The requests of
+    /// this process for the same key wait for an adopted lock as for one of another process.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the future was polled, dropping it releases the lock on all nodes that have agreed, and
+    /// may use the ticket up.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`AdoptError::Expired`] after the end of the ticket, and with [`AdoptError::Gone`] if too few nodes have the
+    /// giver's value. After any error the nodes that had agreed are released. They do not get the giver's value back. So
+    /// after [`AdoptError::Lock`] another attempt helps only if the nodes that it reaches still have that value.
+    pub fn adopt(&self, ticket: LockTicket) -> Adopt {
+        Adopt {
+            client: Arc::clone(self.client()),
+            ticket,
+            options: LockOptions::new(),
+        }
+    }
+}
 
 /// A request to adopt a lock. Made by [`Redlock::adopt`](crate::Redlock::adopt), which documents it. Await it to get the lock.
 #[must_use = "a lock is only adopted when awaited"]
@@ -21,14 +80,6 @@ pub struct Adopt {
 }
 
 impl Adopt {
-    pub(crate) fn new(client: Arc<Client>, ticket: LockTicket) -> Self {
-        Self {
-            client,
-            ticket,
-            options: LockOptions::new(),
-        }
-    }
-
     /// Sets options for this lock, such as its [ttl](LockOptions::ttl). Options that are not set keep what was set before.
     ///
     /// An adoption does not wait, so options about waiting have no effect. The adopted lock is never handed over within the
@@ -56,15 +107,8 @@ impl Adopt {
         let own = Arc::make_mut(&mut terms);
         own.policy.hands_over = false;
         own.adopts_from = Some(ticket.giver().clone());
-        let label = options.label_if_set();
-        let label = label.or(client.defaults.label_if_set());
         let keys = KeySet::from(ticket.key().clone());
-        let request = LeaseRequest {
-            subject: observed::subject(&client, &keys, label),
-            keys,
-            terms,
-            label,
-        };
+        let request = observed::request(&client, keys, terms, options.label_if_set());
         if ticket.is_over(client.wall_clock.since_1970()) {
             return Err(AdoptError::Expired);
         }

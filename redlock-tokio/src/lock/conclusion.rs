@@ -53,7 +53,7 @@ pub(super) fn conclude(
 
 /// A request, for the errors that report on it.
 pub(super) struct Request<'a> {
-    client: &'a Client,
+    pub(super) client: &'a Client,
     keys: &'a KeySet,
     since: Timestamp,
     /// None if it never had its turn.
@@ -89,7 +89,10 @@ impl<'a> Request<'a> {
             return LockError::ShutDown;
         }
         let error = self.error(end);
-        if error.is_outage() {
+        // The nodes are the cause, and not other clients or the caller.
+        if let LockError::NoQuorum(_) | LockError::TooSlow(_) | LockError::Quarantined { .. } =
+            error
+        {
             self.client.outage.note_failure(self.now(), &error);
         }
         error
@@ -153,13 +156,13 @@ impl<'a> Request<'a> {
         without_majority(self.client, attempts)
     }
 
-    pub(super) fn attempts(&self, count: u32) -> Attempts {
+    fn attempts(&self, count: u32) -> Attempts {
         let quorum = self.client.quorum;
         Attempts {
             count,
             votes_needed: quorum.votes(),
             nodes_total: quorum.nodes(),
-            waited: self.waited(),
+            waited: self.now().saturating_duration_since(self.since),
             permits: self.keys.slots().map(|slots| slots.permits().count()),
             share: self.keys.share(),
             taken_by: self
@@ -169,14 +172,6 @@ impl<'a> Request<'a> {
             ahead: self.lease.and_then(LeaseCell::ahead),
             nodes: self.lease.map(LeaseCell::reports).unwrap_or_default(),
         }
-    }
-
-    pub(super) fn client(&self) -> &Client {
-        self.client
-    }
-
-    fn waited(&self) -> Duration {
-        self.now().saturating_duration_since(self.since)
     }
 
     fn now(&self) -> Timestamp {

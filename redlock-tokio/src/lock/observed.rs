@@ -4,7 +4,7 @@ use redlock_core::Timestamp;
 
 use crate::{
     LockError,
-    engine::lease_cell::{Client, LeaseRequest},
+    engine::lease_cell::{Client, LeaseRequest, Terms},
     key::KeySet,
     observer::{Event, LockChange, Subject},
 };
@@ -17,20 +17,28 @@ pub(super) struct ObservedRequest {
     is_over: bool,
 }
 
-/// Returns how observers know a request, if there are any.
+/// Makes a request, with how observers know it, if there are any. `label` is set for this lock alone.
 #[inline]
-pub(super) fn subject(
+pub(super) fn request(
     client: &Client,
-    keys: &KeySet,
+    keys: KeySet,
+    terms: Arc<Terms>,
     label: Option<&'static str>,
-) -> Option<Arc<Subject>> {
-    (!client.observers.is_empty()).then(|| {
+) -> LeaseRequest {
+    let label = label.or(client.defaults.label_if_set());
+    let subject = (!client.observers.is_empty()).then(|| {
         Arc::new(Subject {
             request: client.observed.fetch_add(1, Ordering::Relaxed),
             label,
             keys: keys.clone(),
         })
-    })
+    });
+    LeaseRequest {
+        subject,
+        keys,
+        terms,
+        label,
+    }
 }
 
 /// Ends a request that has its lock. The lease has told the observers.

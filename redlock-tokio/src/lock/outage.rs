@@ -18,25 +18,19 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) struct Outlook {
     /// The time of the request.
-    since: Timestamp,
+    pub(super) since: Timestamp,
     /// The end of its wait.
     until: Timestamp,
     fails_fast: bool,
 }
 
 impl Outlook {
-    /// Creates the outlook of a request that begins at `since`.
     pub(super) fn new(since: Timestamp, terms: &Terms) -> Self {
-        let until = since.saturating_add(terms.policy.wait);
         Self {
             since,
-            until,
+            until: since.saturating_add(terms.policy.wait),
             fails_fast: terms.fails_fast,
         }
-    }
-
-    pub(super) fn since(&self) -> Timestamp {
-        self.since
     }
 
     /// Returns what the lanes know now, and has them try to connect. A failure to connect before the request proves
@@ -54,7 +48,7 @@ impl Outlook {
 
     /// Returns why a request that waits has no prospect. The lanes wake its task when that may have changed.
     pub(super) fn poll_refusal(&self, request: &Request<'_>) -> Poll<LockError> {
-        match self.look(request.client()) {
+        match self.look(request.client) {
             Prospect::NoVote => Poll::Ready(request.refusal()),
             Prospect::InDoubt | Prospect::MayVote => Poll::Pending,
         }

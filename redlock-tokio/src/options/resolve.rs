@@ -16,9 +16,6 @@ const RETRY_DELAY: RetryDelay = RetryDelay {
 const MAX_WAITERS_PER_KEY: usize = 1024;
 /// A counter must be remembered for longer than an attempt takes, by the difference of wall clocks.
 const LONGEST_FENCED: Duration = Duration::from_secs(FencingToken::COUNTER_LIFETIME.as_secs() / 2);
-/// A change between processes takes 1 to 1.5 ms over loopback, in which nobody has the lock. Shorter turns waste more
-/// time with such changes. In longer turns, waiters wait longer for the turns of other processes.
-const HANDOVER_FOR: Duration = Duration::from_millis(30);
 
 /// Options as a lease needs them, with the defaults of those that are not set.
 impl LockOptions {
@@ -43,20 +40,14 @@ impl LockOptions {
         self.ttl.unwrap_or(TTL)
     }
 
-    /// Returns how long to wait, or the default, within the bound.
-    fn wait_or_default(&self) -> Duration {
-        let bound = self.wait_at_most.unwrap_or(Duration::MAX);
-        self.wait.unwrap_or(WAIT).min(bound)
-    }
-
     pub(crate) fn fails_fast(&self) -> bool {
         self.fail_fast == Some(Switch::On)
     }
 
     /// Returns how to wait within this process, by options and defaults.
     pub(crate) fn policy(&self, common: &CommonSettings) -> QueuePolicy {
-        let streak = common.handover_for.unwrap_or(HANDOVER_FOR);
-        let streak = streak.min(self.ttl_or_default() / 2);
+        let streak = common.handover_for.min(self.ttl_or_default() / 2);
+        let bound = self.wait_at_most.unwrap_or(Duration::MAX);
         QueuePolicy {
             hands_over: self.handover != Some(Switch::Off),
             streak,
@@ -64,7 +55,7 @@ impl LockOptions {
             others_wait: false,
             poller_share: common.poller_share,
             max_waiters_per_key: self.max_waiters_per_key.unwrap_or(MAX_WAITERS_PER_KEY),
-            wait: self.wait_or_default(),
+            wait: self.wait.unwrap_or(WAIT).min(bound),
         }
     }
 

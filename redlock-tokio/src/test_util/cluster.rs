@@ -10,11 +10,12 @@ use std::{
 
 use self::nodes::SLOTS;
 use super::{
+    commands::order_any,
     error::TopologyError,
-    peer::{Peer, divide},
+    peer::{Peer, divide, sides},
     proxy::Proxy,
     server::RedisServer,
-    waiting::{in_words, wait_until},
+    waiting::wait_until,
 };
 
 pub use self::{builder::ClusterBuilder, slot_move::SlotMove};
@@ -139,21 +140,13 @@ impl Cluster {
 
     fn order_failover(&self, shard: usize, order: &[&str]) -> Result<usize, TopologyError> {
         let old = self.wait_for_master(shard)?;
-        let start = || {
-            let mut refusals = Vec::new();
-            for replica in self.of_shard(shard).filter(|it| *it != old) {
-                match self.commands(replica).ask::<()>(order) {
-                    Ok(()) => return Ok(Instant::now()),
-                    Err(error) => refusals.push(in_words(&error)),
-                }
-            }
-            Err(refusals.join("; "))
-        };
         let mut ordered: Option<Instant> = None;
         wait_until("the nodes name another master", || {
             let other = self.other_master(old);
             if other.is_err() && ordered.is_none_or(|it| it.elapsed() > ORDER_LASTS) {
-                ordered = Some(start()?);
+                let replicas = self.of_shard(shard).filter(|it| *it != old);
+                order_any(replicas.map(|it| self.commands(it)), order)?;
+                ordered = Some(Instant::now());
             }
             other
         })
@@ -247,8 +240,11 @@ impl Cluster {
         let lines = wait_until("a node answers", || self.any_lines())?;
         let mut moves = Vec::new();
         for from in (0..self.shards).filter(|it| *it != to) {
-            let owned = self.slots_of(from, &lines);
-            let owned: Vec<_> = slots.clone().filter(|it| owned(*it)).collect();
+            let lines = lines
+                .iter()
+                .filter(|it| self.shard_of_line(it) == Some(from));
+            let owned = |slot: &u16| lines.clone().any(|it| it.has_slot(*slot));
+            let owned: Vec<_> = slots.clone().filter(owned).collect();
             if !owned.is_empty() {
                 moves.push(SlotMove::start(self, owned, from, to)?);
             }
@@ -272,7 +268,7 @@ impl Cluster {
             let all = 0..self.node_count();
             // The owner first. Otherwise its next message would claim the slot again.
             for number in owner.into_iter().chain(all) {
-                if self.names_owner(number, slot)? {
+                if self.lines(number)?.iter().any(|it| it.has_slot(slot)) {
                     // A refusal means that the node has heard of the change meanwhile.
                     let _ = self.commands(number).ask::<()>(&order);
                     return Err(format!("node {number} names one"));
@@ -311,13 +307,7 @@ impl Cluster {
     /// If there is no node with one of these numbers. On systems other than Linux, where all processes have one
     /// address: freeze the nodes there.
     pub fn cut_off(&self, nodes: &[usize]) {
-        let unknown = nodes.iter().find(|it| **it >= self.node_count());
-        assert_eq!(unknown, None, "there are only {}", self.node_count());
-        let peers = self.peers.iter().enumerate();
-        let sides: Vec<_> = peers
-            .map(|(number, it)| (it, nodes.contains(&number)))
-            .collect();
-        divide(&sides);
+        divide(sides(&self.peers, nodes));
     }
 
     /// Ends the effect of [`cut_off`](Self::cut_off). Faults of proxies stay.
@@ -342,9 +332,9 @@ impl Cluster {
     #[must_use]
     pub fn master_of(&self, shard: usize) -> Option<usize> {
         self.elect(|lines| {
-            let masters = lines.iter().filter(|it| {
-                it.is_master() && self.at(it.port).map(|it| self.shard_of(it)) == Some(shard)
-            });
+            let lines = lines.iter();
+            let masters =
+                lines.filter(|it| it.is_master() && self.shard_of_line(it) == Some(shard));
             // An old master that is down counts as a master still, with an older epoch.
             masters.max_by_key(|it| it.config_epoch).map(|it| it.port)
         })

@@ -6,7 +6,7 @@ use std::{
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Parser, RedisError, RedisResult};
 
-use super::error::TopologyError;
+use super::{error::TopologyError, waiting::in_words};
 
 /// How long a server may take to answer on a busy machine. A frozen server never does.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -34,6 +34,14 @@ impl Commands<'_> {
         self.connect()?.ask(words)
     }
 
+    /// Does the same, and returns an error as the state of a server that does not answer.
+    pub(super) fn look_up<T: FromRedisValue>(
+        &self,
+        words: &[impl AsRef<[u8]>],
+    ) -> Result<T, String> {
+        self.ask(words).map_err(|it| in_words(&it))
+    }
+
     pub(super) fn connect(&self) -> Result<Connection, TopologyError> {
         let open = || -> RedisResult<BufReader<Uninterrupted>> {
             let stream = TcpStream::connect_timeout(&self.server, ANSWER_LIMIT)?;
@@ -43,12 +51,10 @@ impl Commands<'_> {
             Ok(BufReader::new(Uninterrupted(stream)))
         };
         let stream = open().map_err(|it| failed(self.server, &["connect"], it))?;
-        let server = self.server;
-        let parser = Parser::new();
         let mut connection = Connection {
-            server,
+            server: self.server,
             stream,
-            parser,
+            parser: Parser::new(),
         };
         if let Some(password) = self.password {
             let _: () = connection.ask(&["AUTH", password])?;
@@ -57,7 +63,21 @@ impl Commands<'_> {
     }
 }
 
-/// A connection to one server.
+/// Gives an order to the first of these servers that accepts it. The error has all refusals.
+pub(super) fn order_any<'a>(
+    servers: impl IntoIterator<Item = Commands<'a>>,
+    order: &[&str],
+) -> Result<(), String> {
+    let mut refusals = Vec::new();
+    for server in servers {
+        match server.look_up::<()>(order) {
+            Ok(()) => return Ok(()),
+            Err(refusal) => refusals.push(refusal),
+        }
+    }
+    Err(refusals.join("; "))
+}
+
 pub(super) struct Connection {
     server: SocketAddr,
     stream: BufReader<Uninterrupted>,

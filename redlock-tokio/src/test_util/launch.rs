@@ -21,6 +21,18 @@ pub(super) enum Mode {
     Sentinel(Vec<String>),
 }
 
+impl Mode {
+    /// Returns a server of a group, with these arguments, which spaces separate, and with more.
+    pub(super) fn of_group(arguments: &str, password: Option<&str>, more: &[String]) -> Self {
+        let common = "--repl-diskless-sync yes --repl-diskless-sync-delay 0";
+        let words = [arguments, common].into_iter().flat_map(|it| it.split(' '));
+        let secrets = password.map(|it| ["--requirepass", it, "--masterauth", it]);
+        let words = words.chain(secrets.into_iter().flatten());
+        let words = words.map(str::to_owned).chain(more.iter().cloned());
+        Self::Server(words.collect())
+    }
+}
+
 impl Launch {
     /// Writes the files that the process needs at its first start.
     pub(super) fn prepare(

@@ -169,8 +169,24 @@ fn reserve_with_bus() -> io::Result<(Port, Port)> {
     Err(last)
 }
 
+/// Returns each peer, and whether its number is one of these.
+///
+/// # Panics
+///
+/// If there is no peer with one of these numbers.
+pub(super) fn sides<'a>(
+    peers: &'a [Peer],
+    numbers: &[usize],
+) -> impl Iterator<Item = (&'a Peer, bool)> {
+    let unknown = numbers.iter().find(|it| **it >= peers.len());
+    assert_eq!(unknown, None, "there are only {}", peers.len());
+    let peers = peers.iter().enumerate();
+    peers.map(|(number, peer)| (peer, numbers.contains(&number)))
+}
+
 /// Cuts the peers on one side off from those on the other. Peers on the same side reach each other.
-pub(super) fn divide(peers: &[(&Peer, bool)]) {
+pub(super) fn divide<'a>(sides: impl Iterator<Item = (&'a Peer, bool)>) {
+    let peers: Vec<_> = sides.collect();
     for (number, (peer, side)) in peers.iter().enumerate() {
         for (other, other_side) in &peers[..number] {
             if side == other_side {

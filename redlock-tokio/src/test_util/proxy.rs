@@ -84,7 +84,7 @@ pub struct Proxy {
     port: Port,
     origins: Origins,
     /// `None` only during the drop, which ends the thread.
-    orders: Option<mpsc::UnboundedSender<Order>>,
+    orders: Option<mpsc::UnboundedSender<(Order, Outcome)>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -96,11 +96,14 @@ struct Origins {
     peers: Arc<[(IpAddr, Arc<Links>)]>,
 }
 
-/// An order to a proxy's thread, with the sender of its outcome.
+/// An order to a proxy's thread.
 enum Order {
-    Admit(Admission, blocking::Sender<io::Result<()>>),
-    Reset(blocking::Sender<io::Result<()>>),
+    Admit(Admission),
+    Reset,
 }
+
+/// Takes the outcome of an order. Its receiver waits, so sending cannot fail.
+type Outcome = blocking::Sender<io::Result<()>>;
 
 impl Proxy {
     /// Starts a proxy in front of a server, on a free port of the loopback interface. The server need not be up.
@@ -161,7 +164,7 @@ impl Proxy {
 
     /// Refuses new connections, like a host without a server. Existing connections go on.
     pub fn refuse(&self) {
-        self.order(|done| Order::Admit(Admission::Refuse, done));
+        self.order(Order::Admit(Admission::Refuse));
     }
 
     /// Ignores new connections: a client that connects gets no answer until it gives up, or until a few seconds
@@ -169,7 +172,7 @@ impl Proxy {
     ///
     /// On systems other than Linux, connections may seem to be accepted, and then stay silent.
     pub fn ignore(&self) {
-        self.order(|done| Order::Admit(Admission::Ignore, done));
+        self.order(Order::Admit(Admission::Ignore));
     }
 
     /// Accepts new connections again. They are reset if the server is down.
@@ -178,7 +181,7 @@ impl Proxy {
     ///
     /// If another program has taken the port meanwhile, which cannot happen on Linux.
     pub fn accept(&self) {
-        self.order(|done| Order::Admit(Admission::Accept, done));
+        self.order(Order::Admit(Admission::Accept));
     }
 
     /// Relays new connections to another server, like an endpoint after the promotion of a replica. Existing
@@ -272,9 +275,9 @@ impl Proxy {
     }
 
     /// Sends an order to the thread, and waits until it is carried out.
-    fn order(&self, order: impl FnOnce(blocking::Sender<io::Result<()>>) -> Order) {
+    fn order(&self, order: Order) {
         let (done, outcome) = blocking::channel();
-        let sent = self.orders.as_ref().map(|it| it.send(order(done)));
+        let sent = self.orders.as_ref().map(|it| it.send((order, done)));
         assert!(matches!(sent, Some(Ok(()))), "the proxy's thread panicked");
         // The wait takes only a few system calls, since the thread never blocks.
         match outcome.recv() {
@@ -300,7 +303,11 @@ impl Origins {
     }
 }
 
-async fn run(mut door: Door, origins: &Origins, mut orders: mpsc::UnboundedReceiver<Order>) {
+async fn run(
+    mut door: Door,
+    origins: &Origins,
+    mut orders: mpsc::UnboundedReceiver<(Order, Outcome)>,
+) {
     let mut relays = JoinSet::new();
     let mut peers = JoinSet::new();
     loop {
@@ -309,13 +316,12 @@ async fn run(mut door: Door, origins: &Origins, mut orders: mpsc::UnboundedRecei
             order = orders.recv() => match order {
                 // Dropping the relays resets their connections.
                 None => return,
-                // The sender of the order waits, so sending the outcome cannot fail.
-                Some(Order::Reset(done)) => {
+                Some((Order::Reset, outcome)) => {
                     relays.shutdown().await;
-                    let _ = done.send(Ok(()));
+                    let _ = outcome.send(Ok(()));
                 }
-                Some(Order::Admit(admission, done)) => {
-                    let _ = done.send(door.admit(admission).await);
+                Some((Order::Admit(admission), outcome)) => {
+                    let _ = outcome.send(door.admit(admission).await);
                 }
             },
             connection = door.accept() => match origins.peer(&connection) {

@@ -2,11 +2,12 @@ mod builder;
 mod group;
 
 use super::{
+    commands::order_any,
     error::TopologyError,
-    peer::{Peer, divide, elect},
+    peer::{Peer, divide, elect, sides},
     proxy::Proxy,
     server::RedisServer,
-    waiting::{in_words, wait_until},
+    waiting::wait_until,
 };
 
 pub use self::builder::SentinelsBuilder;
@@ -29,17 +30,10 @@ pub use self::builder::SentinelsBuilder;
 /// | a sentinel that is down, or does not answer | [`sentinel`](Self::sentinel)`(0)`, with the methods of a server |
 /// | a faulty network between clients and a server or a sentinel | [`server_proxy`](Self::server_proxy), [`sentinel_proxy`](Self::sentinel_proxy) |
 ///
-/// # Addresses
+/// # Addresses and blocking
 ///
-/// Servers and sentinels announce the addresses of proxies. So clients that ask the sentinels, the replicas, and
-/// the sentinels themselves reach every process through its [`Proxy`]. The proxy's faults affect only clients.
-/// [`cut_off`](Self::cut_off) affects only the processes among each other. The addresses of the
-/// [`RedisServer`]s lead past the proxies.
-///
-/// # Blocking
-///
-/// Methods that ask the servers block the thread. Call them within `spawn_blocking` if the same thread has to
-/// run other tasks meanwhile.
+/// As for a [`Cluster`](super::Cluster#addresses): clients that ask the sentinels, the replicas, and the sentinels
+/// themselves reach every process through its [`Proxy`], and methods that ask the servers block the thread.
 ///
 /// ```
 /// use redlock_tokio::test_util::Sentinels;
@@ -116,16 +110,9 @@ impl Sentinels {
         })?;
         wait_until("a sentinel starts a failover", || {
             // Another failover may be under way, or the sentinel may not know yet that a replica is fit.
-            let order = ["SENTINEL", "FAILOVER", &self.name];
-            let mut refusals = Vec::new();
-            for sentinel in &self.sentinels {
-                let commands = sentinel.commands(self.sentinel_password.as_deref());
-                match commands.ask::<()>(&order) {
-                    Ok(()) => return Ok(()),
-                    Err(error) => refusals.push(in_words(&error)),
-                }
-            }
-            Err(refusals.join("; "))
+            let password = self.sentinel_password.as_deref();
+            let sentinels = self.sentinels.iter().map(|it| it.commands(password));
+            order_any(sentinels, &["SENTINEL", "FAILOVER", &self.name])
         })?;
         self.wait_for_other_master(old)
     }
@@ -165,21 +152,8 @@ impl Sentinels {
     /// If there is no server or sentinel with one of these numbers. On systems other than Linux, where all
     /// processes have one address.
     pub fn cut_off(&self, servers: &[usize], sentinels: &[usize]) {
-        let check = |all: &[Peer], some: &[usize]| {
-            let unknown = some.iter().find(|it| **it >= all.len());
-            assert_eq!(unknown, None, "there are only {}", all.len());
-        };
-        check(&self.servers, servers);
-        check(&self.sentinels, sentinels);
-        let inside = |numbers: &[usize], all| -> Vec<bool> {
-            (0..all).map(|it| numbers.contains(&it)).collect()
-        };
-        let is_in = [
-            inside(servers, self.servers.len()),
-            inside(sentinels, self.sentinels.len()),
-        ];
-        let peers = self.servers.iter().chain(&self.sentinels);
-        divide(&peers.zip(is_in.concat()).collect::<Vec<_>>());
+        let servers = sides(&self.servers, servers);
+        divide(servers.chain(sides(&self.sentinels, sentinels)));
     }
 
     /// Ends the effect of [`cut_off`](Self::cut_off). Faults of proxies stay.

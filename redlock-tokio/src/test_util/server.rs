@@ -1,6 +1,6 @@
 use std::{
-    fs, io,
-    io::{BufRead, BufReader},
+    fs,
+    io::{self, BufRead, BufReader},
     net::SocketAddr,
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -19,7 +19,7 @@ use super::{
     launch::{Launch, Mode, Program},
     port::Port,
 };
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 
 /// How many ports to try if another program takes each of them first.
 const PORT_TRIES: usize = 5;
@@ -40,7 +40,8 @@ pub struct RedisServer {
     port: Port,
     launch: Launch,
     directory: TempDir,
-    /// Any task that has a reference can kill and restart the server.
+    /// Any task that has a reference can kill and restart the server. A restart that panicked has left a process that
+    /// was killed.
     process: Mutex<Process>,
 }
 
@@ -83,7 +84,7 @@ impl RedisServer {
 
     /// Kills the process at once (`SIGKILL`), like a crash.
     pub fn kill(&self) {
-        self.process().signal(Signal::KILL);
+        self.process.lock().signal(Signal::KILL);
     }
 
     /// Starts the server again on the same port, with the same arguments and in the same directory. Blocks
@@ -96,7 +97,7 @@ impl RedisServer {
     ///
     /// As for [`RedisServers::spawn`](super::RedisServers::spawn). The server is then down.
     pub fn restart(&self) -> Result<(), SpawnError> {
-        let mut process = self.process();
+        let mut process = self.process.lock();
         process.end();
         *process = Process::start(&self.port, &self.launch, self.directory.path())?;
         Ok(())
@@ -104,12 +105,12 @@ impl RedisServer {
 
     /// Freezes the process (`SIGSTOP`): the server stops answering, and its connections stay open.
     pub fn freeze(&self) {
-        self.process().signal(Signal::STOP);
+        self.process.lock().signal(Signal::STOP);
     }
 
     /// Continues a frozen process (`SIGCONT`).
     pub fn thaw(&self) {
-        self.process().signal(Signal::CONT);
+        self.process.lock().signal(Signal::CONT);
     }
 
     /// Returns the port on the loopback interface.
@@ -127,7 +128,12 @@ impl RedisServer {
     /// Returns the process id. Each restart changes it.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.process().pid.as_raw_nonzero().get().unsigned_abs()
+        self.process
+            .lock()
+            .pid
+            .as_raw_nonzero()
+            .get()
+            .unsigned_abs()
     }
 
     /// Returns the URL, without credentials.
@@ -140,11 +146,6 @@ impl RedisServer {
     #[must_use]
     pub fn unix_url(&self) -> String {
         format!("unix://{}/redis.sock", self.directory.path().display())
-    }
-
-    fn process(&self) -> MutexGuard<'_, Process> {
-        // A restart that panicked has left a process that was killed.
-        self.process.lock()
     }
 }
 
@@ -176,7 +177,10 @@ impl Process {
             watchdog,
             leash,
         };
-        wait_for(launch.ready(), &log, &Life::watch(output)?)?;
+        // Only the server has the other end, so the pipe ends when the server does.
+        let life = output.into_inner();
+        ioctl_fionbio(&life, true).map_err(io::Error::from)?;
+        wait_for(launch.ready(), &log, &life)?;
         Ok(process)
     }
 
@@ -203,11 +207,11 @@ impl Drop for Process {
 }
 
 /// Waits for this text in a server's log. The port is open before the server logs it.
-fn wait_for(text: &str, log: &Path, life: &Life) -> Result<(), SpawnError> {
+fn wait_for(text: &str, log: &Path, life: &ChildStdout) -> Result<(), SpawnError> {
     let deadline = Instant::now() + START_LIMIT;
     loop {
         // Before the log is read, so that the log of a server that has ended is complete.
-        let ended = life.has_ended();
+        let ended = read(life, &mut [0_u8]) == Ok(0);
         let log = fs::read_to_string(log).unwrap_or_default();
         if log.contains(text) {
             return Ok(());
@@ -235,21 +239,5 @@ pub(super) fn on_a_free_port<T>(
             Err(SpawnError::PortTaken) if tries < PORT_TRIES => tries += 1,
             outcome => return outcome,
         }
-    }
-}
-
-/// One end of a pipe. Only the server has the other end.
-struct Life(ChildStdout);
-
-impl Life {
-    fn watch(output: BufReader<ChildStdout>) -> io::Result<Self> {
-        let pipe = output.into_inner();
-        ioctl_fionbio(&pipe, true)?;
-        Ok(Self(pipe))
-    }
-
-    /// Returns whether the server has ended.
-    fn has_ended(&self) -> bool {
-        read(&self.0, &mut [0_u8]) == Ok(0)
     }
 }

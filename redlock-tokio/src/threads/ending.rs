@@ -6,13 +6,13 @@ use super::{
     explore::{Scenario, explore, sometimes},
     world::{Visit, World},
 };
-use crate::{LockError, LockOptions, LossReason, ShutdownReport};
+use crate::{LockError, LossReason, ShutdownReport};
 
 const SHUTDOWN_AGAINST_JOIN: Scenario = Scenario {
     name: "shutdown_against_join",
     run: || {
         let world = World::new();
-        let visits = [0; 3].map(|_| world.visit("k", LockOptions::new()));
+        let visits = [0; 3].map(|_| world.visit(world.lock("k")));
         let redlock = world.redlock.clone();
         let shutdown = thread::spawn(move || redlock.refuse_locks());
         let served = visits.map(|it| was_served(it.join().unwrap()));
@@ -22,9 +22,7 @@ const SHUTDOWN_AGAINST_JOIN: Scenario = Scenario {
         );
         sometimes("none is served", !served.contains(&true));
         shutdown.join().unwrap();
-        assert!(!was_served(
-            world.visit("k", LockOptions::new()).join().unwrap()
-        ));
+        assert!(!was_served(world.visit(world.lock("k")).join().unwrap()));
         world.end();
     },
     sometimes: &["some are served", "none is served"],
@@ -57,11 +55,11 @@ fn shutdown_against_release_and_join() {
     ];
     explore("shutdown_against_release_and_join", reached, || {
         let world = World::new();
-        let guard = world.hold("k", LockOptions::new());
+        let guard = world.hold(world.lock("k"));
         let redlock = world.redlock.clone();
         let shutdown = thread::spawn(move || future::block_on(redlock.shutdown()));
         let release = thread::spawn(move || drop(guard));
-        let visits = ["k", "other"].map(|key| world.visit(key, LockOptions::new()));
+        let visits = ["k", "other"].map(|key| world.visit(world.lock(key)));
         let served = visits.map(|it| was_served(it.join().unwrap()));
         release.join().unwrap();
         let report = shutdown.join().unwrap();
@@ -84,9 +82,7 @@ fn shutdown_against_release_and_join() {
         for node in &world.nodes {
             assert!(node.is_empty(), "a release was delivered");
         }
-        assert!(!was_served(
-            world.visit("k", LockOptions::new()).join().unwrap()
-        ));
+        assert!(!was_served(world.visit(world.lock("k")).join().unwrap()));
         world.end();
     });
 }
@@ -97,7 +93,7 @@ fn end_of_the_timers_against_reschedule() {
     let reached = &["served", "shut down"];
     explore("end_of_the_timers_against_reschedule", reached, || {
         let world = World::new();
-        let guard = world.hold("k", LockOptions::new());
+        let guard = world.hold(world.lock("k"));
         let waits = ["k", "k", "other"].map(|key| lock(&world, key));
         world.timers.abort();
         assert_eq!(future::block_on(guard.lost()), LossReason::Abandoned);
@@ -128,7 +124,7 @@ fn end_of_the_runtime_against_locks() {
     let reached = &["served", "shut down"];
     explore("end_of_the_runtime_against_locks", reached, || {
         let world = World::new();
-        let guard = world.hold("k", LockOptions::new());
+        let guard = world.hold(world.lock("k"));
         let waits = ["k", "other"].map(|key| lock(&world, key));
         let tasks = world.lanes.iter().chain([&world.timers]);
         let ends: Vec<_> = tasks

@@ -6,7 +6,7 @@ use super::{
     explore::{First, explore, sometimes},
     world::{TTL, World},
 };
-use crate::{ExtendError, LockOptions, LossReason};
+use crate::{ExtendError, LossReason};
 
 /// Two of three votes are withdrawn, so the lock is lost, and every task that works under it learns of that.
 #[test]
@@ -14,7 +14,7 @@ fn extension_against_withdrawal() {
     let reached = &["extended", "lost"];
     explore("extension_against_withdrawal", reached, || {
         let world = World::new();
-        let guard = world.hold("k", LockOptions::new());
+        let guard = world.hold(world.lock("k"));
         let hold = guard.hold().clone();
         let extension = thread::spawn(move || match future::block_on(hold.extend()) {
             Ok(()) => sometimes("extended", true),
@@ -40,7 +40,7 @@ fn renewal_against_withdrawal() {
     let reached = &["the renewal is due first", "the votes are withdrawn first"];
     explore("renewal_against_withdrawal", reached, || {
         let world = World::new();
-        let guard = world.hold("k", LockOptions::new());
+        let guard = world.hold(world.lock("k"));
         let first = First::default();
         let noted = first.clone();
         let time = world.on_thread(move |events| {
@@ -66,7 +66,7 @@ fn loss_against_release() {
     let reached = &["the lock expires first", "the lock is released first"];
     explore("loss_against_release", reached, || {
         let world = World::new();
-        let guard = world.hold("k", LockOptions::new());
+        let guard = world.hold(world.lock("k"));
         let hold = guard.hold().clone();
         let first = First::default();
         let noted = first.clone();
@@ -84,7 +84,7 @@ fn loss_against_release() {
         drop(hold);
         // The turn of this process is over, so it may pause first.
         let time = world.run_time();
-        let next = world.visit("k", LockOptions::new()).join().unwrap();
+        let next = world.visit(world.lock("k")).join().unwrap();
         next.expect("the lock is free");
         time.stop();
         world.end();

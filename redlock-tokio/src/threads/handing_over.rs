@@ -6,7 +6,7 @@ use shuttle::{future, thread};
 
 use super::{
     explore::{First, explore, sometimes},
-    world::{Handed, World},
+    world::{Handed, World, patient},
 };
 use crate::{ExtendError, LockOptions};
 
@@ -29,9 +29,9 @@ fn cancel_against_the_turn_that_is_given_on() {
 /// The holder drops its guard, the first waiter gives up, and the second waiter must get the lock.
 fn cancel(options: LockOptions) {
     let world = World::new();
-    let guard = world.hold("k", options);
-    let first = world.wait("k", options);
-    let second = world.visit("k", options);
+    let guard = world.hold(world.lock("k").options(options));
+    let first = world.wait(world.lock("k").options(options));
+    let second = world.visit(world.lock("k").options(options));
     let cancel = thread::spawn(move || drop(first));
     drop(guard);
     let handed = second.join().unwrap().expect("the others are gone");
@@ -47,9 +47,9 @@ fn cancel_of_two_waiters_against_handover() {
     let reached = &["cancelled with the lock", "cancelled without the lock"];
     explore("cancel_of_two_waiters_against_handover", reached, || {
         let world = World::new();
-        let guard = world.hold("k", LockOptions::new());
-        let waiters = [0; 2].map(|_| world.wait("k", LockOptions::new()));
-        let last = world.visit("k", LockOptions::new());
+        let guard = world.hold(world.lock("k"));
+        let waiters = [0; 2].map(|_| world.wait(world.lock("k")));
+        let last = world.visit(world.lock("k"));
         let cancels = waiters.map(|mut waiter| {
             thread::spawn(move || {
                 let polled = futures::FutureExt::now_or_never(&mut waiter);
@@ -72,8 +72,8 @@ fn guard_dropped_against_clones_of_its_hold() {
     let reached = &["extended", "released"];
     explore("guard_dropped_against_clones_of_its_hold", reached, || {
         let world = World::new();
-        let guard = world.hold("k", LockOptions::new());
-        let next = world.visit("k", LockOptions::new());
+        let guard = world.hold(world.lock("k"));
+        let next = world.visit(world.lock("k"));
         let holds = [0; 2].map(|_| guard.hold().clone());
         let left = guard.hold().clone();
         let extensions = holds.map(|hold| {
@@ -105,10 +105,10 @@ fn end_of_a_slice_against_leave() {
     ];
     explore("end_of_a_slice_against_leave", reached, || {
         let world = World::new();
-        let guard = world.hold("a", patient());
-        let several = world.wait_all(&["a", "b"], patient());
+        let guard = world.hold(world.lock("a").options(patient()));
+        let several = world.wait(world.redlock.lock_all(["a", "b"]).options(patient()));
         world.events.advance(Duration::from_millis(100)); // now they are kept
-        let single = world.visit("b", patient());
+        let single = world.visit(world.lock("b").options(patient()));
         let first = First::default();
         let noted = first.clone();
         let expire = world.on_thread(move |events| {
@@ -141,8 +141,8 @@ fn end_of_a_slice_against_a_holder_that_wants_the_key() {
         reached,
         || {
             let world = World::new();
-            let guard = world.hold("a", patient());
-            let several = world.visit_all(&["a", "b"], patient());
+            let guard = world.hold(world.lock("a").options(patient()));
+            let several = world.visit(world.redlock.lock_all(["a", "b"]).options(patient()));
             let time = world.run_time();
             let mut single = world.redlock.lock("b").options(patient()).into_future();
             let early = futures::FutureExt::now_or_never(&mut single);
@@ -161,10 +161,4 @@ fn end_of_a_slice_against_a_holder_that_wants_the_key() {
             world.end();
         },
     );
-}
-
-/// Returns options with which nothing expires while time passes.
-fn patient() -> LockOptions {
-    let hour = Duration::from_secs(3600);
-    LockOptions::new().ttl(hour).wait(hour)
 }

@@ -15,7 +15,7 @@ fn several_visitors_of_one_key() {
     let reached = &["handed over", "granted each time"];
     explore("several_visitors_of_one_key", reached, || {
         let world = World::new();
-        let visits = [0; 3].map(|_| world.visit("k", LockOptions::new()));
+        let visits = [0; 3].map(|_| world.visit(world.lock("k")));
         let handed = visits.map(|it| it.join().unwrap().expect("the lock is free in the end"));
         sometimes("handed over", handed.contains(&Handed::Over));
         sometimes("granted each time", handed == [Handed::ByNodes; 3]);
@@ -52,7 +52,7 @@ fn release_against_a_late_reply() {
     explore("release_against_a_late_reply", reached, || {
         let world = World::new();
         let once = LockOptions::new().max_attempts(1);
-        let visits = [0; 2].map(|_| world.visit("k", once));
+        let visits = [0; 2].map(|_| world.visit(world.lock("k").options(once)));
         let late = world.on_thread(|events| {
             events.time_out(0);
             events.time_out(1);
@@ -77,7 +77,7 @@ fn release_against_broken_connections() {
     explore("release_against_broken_connections", reached, || {
         let world = World::new();
         let once = LockOptions::new().max_attempts(1);
-        let visits = [0; 2].map(|_| world.visit("k", once));
+        let visits = [0; 2].map(|_| world.visit(world.lock("k").options(once)));
         let nodes = world.nodes[..2].to_vec();
         let breaks = thread::spawn(move || {
             for node in &nodes {
@@ -107,7 +107,7 @@ fn two_clients_of_one_key() {
     explore("two_clients_of_one_key", reached, || {
         let holder = World::new();
         let waiter = World::beside(&holder);
-        let guard = holder.hold("k", LockOptions::new());
+        let guard = holder.hold(holder.lock("k"));
         let lock = waiter.redlock.lock("k").wait(Duration::from_secs(3600));
         let referee = waiter.referee.clone();
         let visit = thread::spawn(move || {
@@ -139,7 +139,7 @@ const TWO_HOLDERS: Scenario = Scenario {
     name: "two_holders_of_one_key",
     run: || {
         let (one, other) = (World::new(), World::new());
-        let guards = [&one, &other].map(|world| world.hold("k", LockOptions::new()));
+        let guards = [&one, &other].map(|world| world.hold(world.lock("k")));
         for guard in &guards {
             one.referee.enter(guard);
         }

@@ -1,14 +1,11 @@
 //! Permits: several holders at once, in two processes.
 
-use std::time::Duration;
-
 use shuttle::thread;
 
 use super::{
     explore::{explore, sometimes},
-    world::{Handed, World},
+    world::{Handed, World, patient},
 };
-use crate::LockOptions;
 
 /// One client holds both permits. One of its requests gives up while another waits, and so does one of another client.
 #[test]
@@ -24,12 +21,12 @@ fn permits_that_come_free_while_a_request_gives_up() {
                 let permits = world.redlock.semaphore("k", 2);
                 permits.acquire().options(patient())
             };
-            let guards = [0; 2].map(|_| holder.hold_lock(acquire(&holder)));
+            let guards = [0; 2].map(|_| holder.hold(acquire(&holder)));
             for guard in &guards {
                 holder.referee.enter(guard);
             }
-            let mut first = holder.wait_for(acquire(&holder));
-            let visits = [&holder, &other].map(|world| world.visit_lock(acquire(world)));
+            let mut first = holder.wait(acquire(&holder));
+            let visits = [&holder, &other].map(|world| world.visit(acquire(world)));
             let cancel = thread::spawn(move || {
                 let polled = futures::FutureExt::now_or_never(&mut first);
                 sometimes("cancelled with a permit", polled.is_some());
@@ -57,10 +54,4 @@ fn permits_that_come_free_while_a_request_gives_up() {
             holder.end();
         },
     );
-}
-
-/// Returns options with which nothing expires while time passes.
-fn patient() -> LockOptions {
-    let hour = Duration::from_secs(3600);
-    LockOptions::new().ttl(hour).wait(hour)
 }

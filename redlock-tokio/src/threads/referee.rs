@@ -20,7 +20,10 @@ impl Referee {
     pub(super) fn visit(&self, outcome: Result<LockGuard, LockError>) -> Visit {
         let guard = outcome?;
         self.enter(&guard);
-        let handed = handed(&guard);
+        let handed = match guard.acquisition() {
+            Acquisition::HandedOver { .. } | Acquisition::Joined { .. } => Handed::Over,
+            Acquisition::Granted { .. } => Handed::ByNodes,
+        };
         assert!(guard.is_valid(), "a lock that was just given out");
         self.leave(&guard);
         drop(guard);
@@ -49,12 +52,4 @@ impl Referee {
 fn names(guard: &LockGuard) -> Vec<Name> {
     let slot = guard.slot();
     guard.keys().map(|key| (key.clone(), slot)).collect()
-}
-
-/// Returns where a lock came from.
-pub(super) fn handed(guard: &LockGuard) -> Handed {
-    match guard.acquisition() {
-        Acquisition::HandedOver { .. } | Acquisition::Joined { .. } => Handed::Over,
-        Acquisition::Granted { .. } => Handed::ByNodes,
-    }
 }

@@ -1,20 +1,17 @@
 //! Readers of one process that share a lease, while some leave, give up or wait behind a writer.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
 use shuttle::{future, thread};
 
 use super::{
     explore::{First, explore, sometimes},
-    world::World,
+    world::{World, patient},
 };
-use crate::{Acquisition, Lock, LockError, LockGuard, LockOptions, RedlockRwLock};
+use crate::{Acquisition, Lock, LockError, LockGuard, RedlockRwLock};
 
 /// The weight of a writer in the count of holders. A reader weighs one.
 const WRITER: usize = 1000;
@@ -125,14 +122,11 @@ fn a_reader_that_comes_against_the_last_that_leaves_beside_another_client() {
         "a_reader_that_comes_against_the_last_that_leaves_beside_another_client",
         reached,
         || {
-            // Nothing expires while time passes.
-            let hour = Duration::from_secs(3600);
-            let patient = LockOptions::new().ttl(hour).wait(hour);
             let readers = World::new();
             let writers = World::beside(&readers);
-            let read = || readers.redlock.rw_lock("k").read().options(patient);
-            let write = writers.redlock.rw_lock("k").write().options(patient);
-            let last = readers.hold_lock(read());
+            let read = || readers.redlock.rw_lock("k").read().options(patient());
+            let write = writers.redlock.rw_lock("k").write().options(patient());
+            let last = readers.hold(read());
             let (inside, first) = (Inside::default(), First::default());
             inside.0.fetch_add(1, SeqCst);
             let writer = inside.enter(write, WRITER);
@@ -173,8 +167,7 @@ fn a_downgrade_against_those_that_wait() {
     explore("a_downgrade_against_those_that_wait", reached, || {
         let world = World::new();
         let lock = world.redlock.rw_lock("k");
-        let writer = lock.write().options(LockOptions::new());
-        let writer = future::block_on(writer.into_future()).expect("it is free");
+        let writer = future::block_on(lock.write().into_future()).expect("it is free");
         let inside = Inside::default();
         let threads = [
             inside.reader(&lock),

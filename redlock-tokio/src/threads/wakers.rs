@@ -17,7 +17,7 @@ use super::{
     explore::{explore, sometimes},
     world::World,
 };
-use crate::{LockFuture, LockOptions, Redlock};
+use crate::{LockFuture, Redlock};
 
 /// When it wakes, it drops a waiter, polls another, and locks.
 struct Reenters {
@@ -48,7 +48,7 @@ fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
 /// Returns a waker that uses locks, and what resolves when it is woken, to the thread that has woken it.
 fn reenters(world: &World) -> (Waker, oneshot::Receiver<ThreadId>) {
     let (woken, was_woken) = oneshot::channel();
-    let wait = || Mutex::new(Some(world.wait("k", LockOptions::new())));
+    let wait = || Mutex::new(Some(world.wait(world.lock("k"))));
     let waker = Waker::from(Arc::new(Reenters {
         redlock: world.redlock.clone(),
         dropped: wait(),
@@ -63,13 +63,13 @@ fn waker_of_a_waiter_that_locks() {
     let reached = &["woken by the release"];
     explore("waker_of_a_waiter_that_locks", reached, || {
         let world = World::new();
-        let guard = world.hold("k", LockOptions::new());
-        let mut first = world.wait("k", LockOptions::new());
+        let guard = world.hold(world.lock("k"));
+        let mut first = world.wait(world.lock("k"));
         let (waker, woken) = reenters(&world);
         let pending = Pin::new(&mut first).poll(&mut Context::from_waker(&waker));
         assert!(pending.is_pending());
         drop(waker);
-        let visit = world.visit("k", LockOptions::new());
+        let visit = world.visit(world.lock("k"));
         let release = thread::spawn(move || drop(guard));
         let by = future::block_on(woken).expect("the first waiter gets the lock");
         sometimes("woken by the release", by == release.thread().id());
@@ -85,7 +85,7 @@ fn waker_of_a_holder_that_locks() {
     let reached = &["locked by a waker"];
     explore("waker_of_a_holder_that_locks", reached, || {
         let world = World::new();
-        let guard = world.hold("k", LockOptions::new());
+        let guard = world.hold(world.lock("k"));
         let (waker, woken) = reenters(&world);
         let hold = guard.hold().clone();
         {
@@ -93,7 +93,7 @@ fn waker_of_a_holder_that_locks() {
             let pending = lost.as_mut().poll(&mut Context::from_waker(&waker));
             assert!(pending.is_pending());
             drop(waker);
-            let visit = world.visit("k", LockOptions::new());
+            let visit = world.visit(world.lock("k"));
             let release = thread::spawn(move || drop(guard));
             future::block_on(woken).expect("a holder sees the release");
             visit.join().unwrap().expect("the others are gone");

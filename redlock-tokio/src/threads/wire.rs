@@ -19,14 +19,12 @@ pub(super) struct Wire {
 
 #[derive(Debug)]
 enum Message {
-    Batch(Vec<Command>, oneshot::Sender<Outcome>),
-    Line(Vec<LineRequest>, oneshot::Sender<LineOutcome>),
+    Batch(Vec<Command>, oneshot::Sender<Outcome<Answer>>),
+    Line(Vec<LineRequest>, oneshot::Sender<Outcome<LineAnswer>>),
     Watch(FreedNotifier),
 }
 
-type Outcome = Result<Vec<Answer>, NodeError>;
-
-type LineOutcome = Result<Vec<LineAnswer>, NodeError>;
+type Outcome<T> = Result<Vec<T>, NodeError>;
 
 /// Connects to a node. Returns the connection, and what the node does until the connection is closed.
 pub(super) fn connect(node: &MemoryNode) -> (Wire, impl Future<Output = ()> + use<>) {
@@ -53,27 +51,30 @@ async fn serve(mut session: Box<dyn Session>, mut inbox: mpsc::UnboundedReceiver
     }
 }
 
-impl Session for Wire {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Outcome> {
+impl Wire {
+    /// Sends what the node is asked, with the sender of the answer.
+    fn ask<T: Send + 'static>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<Outcome<T>>) -> Message,
+    ) -> BoxFuture<'static, Outcome<T>> {
         let (answer, outcome) = oneshot::channel();
-        let sent = self.requests.send(Message::Batch(batch.to_vec(), answer));
+        let sent = self.requests.send(message(answer));
         async move {
-            let gone = |_| NodeError::Disconnected("the node has ended".into());
-            sent.map_err(|_| gone(()))?;
-            outcome.await.map_err(|_| gone(()))?
+            let gone = || NodeError::Disconnected("the node has ended".into());
+            sent.map_err(|_| gone())?;
+            outcome.await.map_err(|_| gone())?
         }
         .boxed()
     }
+}
 
-    fn line(&mut self, requests: &[LineRequest]) -> BoxFuture<'static, LineOutcome> {
-        let (answer, outcome) = oneshot::channel();
-        let sent = self.requests.send(Message::Line(requests.to_vec(), answer));
-        async move {
-            let gone = |_| NodeError::Disconnected("the node has ended".into());
-            sent.map_err(|_| gone(()))?;
-            outcome.await.map_err(|_| gone(()))?
-        }
-        .boxed()
+impl Session for Wire {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Outcome<Answer>> {
+        self.ask(|answer| Message::Batch(batch.to_vec(), answer))
+    }
+
+    fn line(&mut self, requests: &[LineRequest]) -> BoxFuture<'static, Outcome<LineAnswer>> {
+        self.ask(|answer| Message::Line(requests.to_vec(), answer))
     }
 
     fn watch(&mut self, freed: FreedNotifier) -> bool {

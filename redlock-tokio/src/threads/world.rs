@@ -32,10 +32,15 @@ pub(super) const NODES: usize = 3;
 /// How long a lock lives that is not renewed.
 pub(super) const TTL: Duration = Duration::from_secs(10);
 
+/// Returns options with which nothing expires while time passes.
+pub(super) fn patient() -> LockOptions {
+    let hour = Duration::from_secs(3600);
+    LockOptions::new().ttl(hour).wait(hour)
+}
+
 /// One process and its nodes.
 pub(super) struct World {
     pub(super) redlock: Redlock,
-    pub(super) time: Arc<Time>,
     pub(super) nodes: Vec<MemoryNode>,
     pub(super) referee: Referee,
     pub(super) events: Events,
@@ -54,7 +59,7 @@ impl World {
 
     /// Starts another client of the same nodes.
     pub(super) fn beside(other: &Self) -> Self {
-        let (time, nodes) = (Arc::clone(&other.time), other.nodes.clone());
+        let (time, nodes) = (Arc::clone(&other.events.time), other.nodes.clone());
         Self::over(2, time, nodes, other.referee.clone())
     }
 
@@ -93,16 +98,11 @@ impl World {
             .ttl(TTL)
             .node_timeout(Duration::ZERO);
         let redlock = Redlock::new(settings.client(quorum, None, None, handles, timers, queue));
-        let events = Events {
-            time: Arc::clone(&time),
-            orders,
-        };
         Self {
             redlock,
-            time,
             nodes,
             referee,
-            events,
+            events: Events { time, orders },
             lanes,
             timers: running,
             servers,
@@ -111,52 +111,24 @@ impl World {
 
     // What callers do, each on a thread of its own.
 
-    /// Locks a key, works, and drops the guard. Returns whether it got the lock.
-    pub(super) fn visit(
-        &self,
-        key: &'static str,
-        options: LockOptions,
-    ) -> thread::JoinHandle<Visit> {
-        self.visit_all(&[key], options)
+    /// Returns the request for a key.
+    pub(super) fn lock(&self, key: &str) -> Lock {
+        self.redlock.lock(key)
     }
 
-    /// Does the same with several keys.
-    pub(super) fn visit_all(
-        &self,
-        keys: &[&'static str],
-        options: LockOptions,
-    ) -> thread::JoinHandle<Visit> {
-        self.visit_lock(self.redlock.lock_all(keys).options(options))
-    }
-
-    /// Does the same with any lock that nobody else may have.
-    pub(super) fn visit_lock(&self, lock: Lock) -> thread::JoinHandle<Visit> {
+    /// Takes a lock that nobody else may have, works, and drops the guard. Returns whether it got the lock.
+    pub(super) fn visit(&self, lock: Lock) -> thread::JoinHandle<Visit> {
         let referee = self.referee.clone();
         thread::spawn(move || referee.visit(future::block_on(lock.into_future())))
     }
 
-    /// Locks a key on this thread. Nothing else wants it.
-    pub(super) fn hold(&self, key: &str, options: LockOptions) -> LockGuard {
-        self.hold_lock(self.redlock.lock(key).options(options))
-    }
-
-    /// Does the same with any lock.
-    pub(super) fn hold_lock(&self, lock: Lock) -> LockGuard {
+    /// Takes a lock on this thread. Nothing else wants it.
+    pub(super) fn hold(&self, lock: Lock) -> LockGuard {
         future::block_on(lock.into_future()).expect("the lock is free")
     }
 
-    /// Starts to wait for a key.
-    pub(super) fn wait(&self, key: &str, options: LockOptions) -> LockFuture {
-        self.wait_all(&[key], options)
-    }
-
-    /// Starts to wait for several keys.
-    pub(super) fn wait_all(&self, keys: &[&str], options: LockOptions) -> LockFuture {
-        self.wait_for(self.redlock.lock_all(keys).options(options))
-    }
-
-    /// Starts to wait for any lock.
-    pub(super) fn wait_for(&self, lock: Lock) -> LockFuture {
+    /// Starts to wait for a lock.
+    pub(super) fn wait(&self, lock: Lock) -> LockFuture {
         let mut lock = lock.into_future();
         let pending = Pin::new(&mut lock).poll(&mut Context::from_waker(Waker::noop()));
         assert!(pending.is_pending(), "the lock is taken");
@@ -177,14 +149,6 @@ impl World {
     /// Lets time pass on a thread of its own, in steps of a few milliseconds.
     pub(super) fn run_time(&self) -> RunningTime {
         self.repeat(|events| events.advance(Duration::from_millis(25)))
-    }
-
-    /// Lets all keys expire, and all lanes deliver what they owe, until they owe nothing.
-    fn recover(&self) -> RunningTime {
-        self.repeat(|events| {
-            events.advance(TTL / 2);
-            events.retry();
-        })
     }
 
     fn repeat(&self, step: fn(&Events)) -> RunningTime {
@@ -221,7 +185,10 @@ impl World {
 
     /// Does the same after all keys may have expired. A release that came too late for its key is not delivered.
     pub(super) fn end_after_expiry(self) {
-        let recovery = self.recover();
+        let recovery = self.repeat(|events| {
+            events.advance(TTL / 2);
+            events.retry();
+        });
         self.drain();
         recovery.stop();
         self.end_drained();
@@ -295,7 +262,6 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Lets time pass.
     pub(super) fn advance(&self, by: Duration) {
         self.time.advance(by);
     }

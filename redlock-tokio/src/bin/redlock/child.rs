@@ -104,7 +104,7 @@ impl Child {
     fn start(command: &[OsString], hold: &Hold, grace: Duration) -> Result<Self, Failure> {
         let mut family = Family::of_guardian();
         let guardian = Guardian::start(command, hold, grace)?;
-        family.set_guardian(guardian.id);
+        family.guardian = Some(guardian.id);
         Ok(Self {
             guardian,
             family,

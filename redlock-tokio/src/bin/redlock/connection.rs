@@ -25,7 +25,6 @@ impl Connection {
         self.connect(self.ttl(None)).await
     }
 
-    /// Connects to the nodes, for locks with this ttl.
     pub(crate) async fn connect(&self, ttl: Duration) -> Result<Redlock, Failure> {
         if ttl > self.max_ttl {
             let max = self.max_ttl;
@@ -33,7 +32,11 @@ impl Connection {
             return Err(Failure::usage(message));
         }
         let nodes = self.nodes()?;
-        let builder = nodes.add_to(self.builder()?).ttl(ttl);
+        let builder = self.builder()?.ttl(ttl);
+        let builder = match &nodes {
+            Nodes::List(list) => builder.node_list(list),
+            Nodes::File(_, listed) => builder.nodes(listed.iter().map(|it| &it.url)),
+        };
         let built = builder.build().await;
         built.map_err(|error| nodes.failure(error))
     }
@@ -129,26 +132,18 @@ enum Nodes<'a> {
 }
 
 impl Nodes<'_> {
-    fn add_to(&self, builder: RedlockBuilder) -> RedlockBuilder {
-        match self {
-            Self::List(list) => builder.node_list(list),
-            Self::File(_, listed) => builder.nodes(listed.iter().map(|it| &it.url)),
-        }
-    }
-
     /// Says which line of the file is wrong.
     fn failure(&self, error: BuildError) -> Failure {
         let Self::File(file, listed) = self else {
             return error.into();
         };
-        let line_of = |position: usize| listed.get(position - 1).map_or(0, |it| it.line);
+        let in_line = |position: usize, error: &dyn fmt::Display| {
+            let line = listed.get(position - 1).map_or(0, |it| it.line);
+            Failure::usage(format_args!("{}, line {line}: {error}", file.display()))
+        };
         match &error {
-            BuildError::Url { position, error } => {
-                Failure::usage(in_line(file, line_of(*position), error))
-            }
-            BuildError::Tls { position, error } => {
-                Failure::usage(in_line(file, line_of(*position), error))
-            }
+            BuildError::Url { position, error } => in_line(*position, error),
+            BuildError::Tls { position, error } => in_line(*position, error),
             BuildError::Quorum(_) => Failure::usage(in_file(file, error)),
             _ => error.into(),
         }
@@ -157,10 +152,6 @@ impl Nodes<'_> {
 
 fn in_file(file: &OsStr, error: impl fmt::Display) -> String {
     format!("{}: {error}", file.display())
-}
-
-fn in_line(file: &OsStr, line: usize, error: impl fmt::Display) -> String {
-    format!("{}, line {line}: {error}", file.display())
 }
 
 /// Returns a value that is not empty. An empty variable is as good as none.
@@ -173,7 +164,6 @@ fn read(file: &OsStr) -> Result<Vec<u8>, Failure> {
 }
 
 impl LockArgs {
-    /// Returns the request for a lock.
     pub(crate) fn lock(&self, redlock: &Redlock, key: &OsStr) -> Lock {
         let key = key.as_bytes();
         let lock = match self.permits {

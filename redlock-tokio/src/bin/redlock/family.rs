@@ -12,7 +12,7 @@ pub(crate) struct Family {
     /// The command, while it runs. It is known even where no list of processes can be read.
     pub(crate) command: Option<Pid>,
     /// The guardian, for the program: the family is what stems from it, or what the program has adopted from it.
-    guardian: Option<Pid>,
+    pub(crate) guardian: Option<Pid>,
     /// Other children of the program. A shell that becomes the program by `exec` leaves it those that it has.
     others: Vec<Pid>,
 }
@@ -27,10 +27,6 @@ impl Family {
             others: others.iter().map(|it| it.id).collect(),
             ..Self::default()
         }
-    }
-
-    pub(crate) fn set_guardian(&mut self, guardian: Pid) {
-        self.guardian = Some(guardian);
     }
 
     /// Returns all that live.

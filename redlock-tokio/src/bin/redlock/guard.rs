@@ -82,6 +82,16 @@ struct Ending {
     is_killed: bool,
 }
 
+impl Ending {
+    const fn new(kill_at: Duration, is_of_session: bool) -> Self {
+        Self {
+            kill_at,
+            is_of_session,
+            is_killed: false,
+        }
+    }
+}
+
 impl Guard {
     fn start(
         grace: Duration,
@@ -173,13 +183,7 @@ impl Guard {
         match word {
             "valid" => self.valid_until = time,
             // The program has told all to end.
-            "end" => {
-                self.ending = Some(Ending {
-                    kill_at: time,
-                    is_of_session: false,
-                    is_killed: false,
-                });
-            }
+            "end" => self.ending = Some(Ending::new(time, false)),
             _ => {}
         }
     }
@@ -207,7 +211,6 @@ impl Guard {
         self.ending.is_some_and(|it| !it.is_of_session)
     }
 
-    /// Looks at the clock.
     fn look(&mut self) {
         let now = now();
         if !self.is_ending_all() && now >= self.begin_at() {
@@ -218,9 +221,8 @@ impl Guard {
             && now >= ending.kill_at
         {
             send(&self.left(ending), Signal::KILL);
-            let is_killed = true;
             self.ending = Some(Ending {
-                is_killed,
+                is_killed: true,
                 ..ending
             });
         }
@@ -228,11 +230,7 @@ impl Guard {
 
     fn end_all(&mut self, kill_at: Duration) {
         ask_to_end(&self.family.members());
-        self.ending = Some(Ending {
-            kill_at,
-            is_of_session: false,
-            is_killed: false,
-        });
+        self.ending = Some(Ending::new(kill_at, false));
     }
 
     fn left(&self, ending: Ending) -> Vec<Pid> {
@@ -289,11 +287,7 @@ impl Guard {
             self.stopped_until = None;
             if self.ending.is_none() {
                 ask_to_end(&self.family.in_session());
-                self.ending = Some(Ending {
-                    kill_at: now() + self.grace,
-                    is_of_session: true,
-                    is_killed: false,
-                });
+                self.ending = Some(Ending::new(now() + self.grace, true));
             }
         }
     }
@@ -322,7 +316,6 @@ fn spawn(command: &[OsString], group: i32, input: &OwnedFd) -> io::Result<Pid> {
     })
 }
 
-/// Receives the standard input of the command.
 fn receive_input(program: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut received = RecvAncillaryBuffer::new(&mut space);

@@ -74,7 +74,6 @@ pub(crate) enum Report {
     Gone,
 }
 
-/// The guardian as the program sees it.
 pub(crate) struct Guardian {
     pub(crate) id: Pid,
     has_ended: bool,

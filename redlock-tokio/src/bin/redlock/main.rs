@@ -20,6 +20,7 @@ mod watch;
 use std::{io::Write, process::ExitCode};
 
 use clap::{CommandFactory, Parser};
+use clap_complete::Shell;
 
 use self::{
     args::{Cli, Command},
@@ -54,41 +55,8 @@ fn main() -> ExitCode {
 }
 
 fn execute(cli: Cli, output: &Output) -> Result<Exit, Failure> {
-    match cli.command {
-        Command::Completions { shell } => {
-            let name = Cli::command().get_name().to_owned();
-            // It would panic if the output could not be written.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), name, &mut script);
-            std::io::stdout().write_all(&script)?;
-            return Ok(Exit::Ok);
-        }
-        Command::Man { command } => {
-            // The page of `help` would only say what `man` says.
-            let mut program = Cli::command().disable_help_subcommand(true);
-            program.build();
-            let of = match &command {
-                Some(name) => program.find_subcommand(name),
-                None => Some(&program),
-            };
-            let of = of.ok_or_else(|| {
-                let names = program.get_subcommands().map(|it| it.get_name());
-                let names = names.collect::<Vec<_>>().join(", ");
-                Failure::usage(format_args!(
-                    "there is no such command: choose one of {names}"
-                ))
-            })?;
-            let source = concat!("redlock ", env!("CARGO_PKG_VERSION"));
-            let page = clap_mangen::Man::new(of.clone()).source(source);
-            page.render(&mut std::io::stdout())?;
-            return Ok(Exit::Ok);
-        }
-        _ => {}
-    }
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().build()?;
     let nodes = &cli.connection;
-    runtime.block_on(async {
+    let execution = async {
         match cli.command {
             Command::Run(args) => run::run(nodes, &args, output).await,
             Command::Elect(args) => run::elect(nodes, &args, output).await,
@@ -96,7 +64,40 @@ fn execute(cli: Cli, output: &Output) -> Result<Exit, Failure> {
             Command::Unlock(args) => unlock::run(nodes, &args, output).await,
             Command::Watch(args) => watch::run(nodes, &args, output).await,
             Command::Nodes(args) => nodes::run(nodes, &args, output).await,
-            Command::Completions { .. } | Command::Man { .. } => Ok(Exit::Ok),
+            Command::Completions { shell } => completions(shell),
+            Command::Man { command } => man(command.as_deref()),
         }
-    })
+    };
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build()?.block_on(execution)
+}
+
+fn completions(shell: Shell) -> Result<Exit, Failure> {
+    let name = Cli::command().get_name().to_owned();
+    // It would panic if the output could not be written.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), name, &mut script);
+    std::io::stdout().write_all(&script)?;
+    Ok(Exit::Ok)
+}
+
+fn man(command: Option<&str>) -> Result<Exit, Failure> {
+    // The page of `help` would only say what `man` says.
+    let mut program = Cli::command().disable_help_subcommand(true);
+    program.build();
+    let of = match command {
+        Some(name) => program.find_subcommand(name),
+        None => Some(&program),
+    };
+    let of = of.ok_or_else(|| {
+        let names = program.get_subcommands().map(|it| it.get_name());
+        let names = names.collect::<Vec<_>>().join(", ");
+        Failure::usage(format_args!(
+            "there is no such command: choose one of {names}"
+        ))
+    })?;
+    let source = concat!("redlock ", env!("CARGO_PKG_VERSION"));
+    let page = clap_mangen::Man::new(of.clone()).source(source);
+    page.render(&mut std::io::stdout())?;
+    Ok(Exit::Ok)
 }

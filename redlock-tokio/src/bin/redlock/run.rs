@@ -130,29 +130,18 @@ impl<'a> Worker<'a> {
 
     /// Waits for the lock, and runs the command.
     async fn work(&mut self, options: LockOptions) -> Result<Exit, Failure> {
-        let Self {
-            redlock,
-            nodes,
-            work,
-            lock,
-            is_endless,
-            keep_for,
-            ttl,
-            grace,
-            output,
-            signals,
-        } = self;
+        let (work, output, is_endless) = (self.work, self.output, self.is_endless);
         let acquiring = async {
-            let redlock = match redlock {
+            let redlock = match &mut self.redlock {
                 Some(redlock) => redlock,
-                None => redlock.insert(nodes.connect(*ttl).await?),
+                None => self.redlock.insert(self.nodes.connect(self.ttl).await?),
             };
-            let lock = || lock.lock(redlock, &work.key).options(options);
-            waiting::acquire(redlock, &work.key, lock, *is_endless, work.quiet, output).await
+            let lock = || self.lock.lock(redlock, &work.key).options(options);
+            waiting::acquire(redlock, &work.key, lock, is_endless, work.quiet, output).await
         };
         let guard = tokio::select! {
             biased;
-            signal = signals.next_ending() => Err(signal),
+            signal = self.signals.next_ending() => Err(signal),
             guard = acquiring => Ok(guard),
         };
         output.progress("");
@@ -160,8 +149,8 @@ impl<'a> Worker<'a> {
             Ok(guard) => guard?,
             Err(signal) => return Ok(Exit::Signal(signal.as_raw())),
         };
-        let outcome = child::run(&work.command, guard.hold(), *grace, signals).await;
-        match *keep_for {
+        let outcome = child::run(&work.command, guard.hold(), self.grace, &mut self.signals).await;
+        match self.keep_for {
             Some(time) if has_run(&outcome) => keep(guard, time, output).await,
             _ => _ = guard.release().await,
         }

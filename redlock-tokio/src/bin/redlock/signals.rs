@@ -38,7 +38,6 @@ impl Signals {
         Ok(Self(received))
     }
 
-    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Received {
         match self.0.recv().await {
             Some(received) => received,

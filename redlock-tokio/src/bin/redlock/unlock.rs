@@ -32,7 +32,7 @@ pub(crate) async fn run(
     };
     let is_not_a_lock = match &args.holder {
         Some(_) => holders.is_empty() && inspection.verdict() == Verdict::NotALock,
-        None => locks.is_empty() && has_anything(&inspection),
+        None => locks.is_empty() && occupants(&inspection).next().is_some(),
     };
     let has_meant = holders.iter().any(is_meant);
     if has_meant {
@@ -83,10 +83,6 @@ pub(crate) async fn run(
 fn locks(inspection: &Inspection) -> BTreeSet<Holder> {
     let with_end = occupants(inspection).filter(|it| it.remaining.is_some());
     with_end.filter_map(|it| it.holder.clone()).collect()
-}
-
-fn has_anything(inspection: &Inspection) -> bool {
-    occupants(inspection).next().is_some()
 }
 
 fn occupants(inspection: &Inspection) -> impl Iterator<Item = &Occupant> {

@@ -6,7 +6,7 @@ use crate::test_util::{
     error::{SpawnError, TopologyError},
     launch::Mode,
     peer::{Peer, elect, sources},
-    waiting::{in_words, wait_until},
+    waiting::wait_until,
 };
 
 /// How many slots a cluster has.
@@ -96,9 +96,8 @@ impl Cluster {
     fn meet(&self, one: usize, other: usize) -> Result<(), String> {
         let peer = &self.peers[other];
         let [port, bus] = [peer.address(), peer.bus_address()].map(|it| it.port().to_string());
-        self.commands(one)
-            .ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])
-            .map_err(|it| in_words(&it))
+        let order = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus];
+        self.commands(one).look_up(&order)
     }
 
     /// Returns the slots that a shard has at the start.
@@ -108,25 +107,16 @@ impl Cluster {
         bound(shard)..=bound(shard + 1) - 1
     }
 
-    /// Returns the id of each node.
-    pub(super) fn ids(&self) -> Result<Vec<String>, String> {
-        let numbers = 0..self.peers.len();
-        numbers
-            .map(|it| {
-                let id = self.commands(it).ask(&["CLUSTER", "MYID"]);
-                id.map_err(|it| in_words(&it))
-            })
-            .collect()
+    fn ids(&self) -> Result<Vec<String>, String> {
+        let id = |number| self.commands(number).look_up(&["CLUSTER", "MYID"]);
+        (0..self.peers.len()).map(id).collect()
     }
 
     /// Returns an error that says why the nodes do not agree yet.
     pub(super) fn settled(&self) -> Result<(), String> {
         let mut owners = None;
         for number in 0..self.peers.len() {
-            let info: String = self
-                .commands(number)
-                .ask(&["CLUSTER", "INFO"])
-                .map_err(|it| in_words(&it))?;
+            let info: String = self.commands(number).look_up(&["CLUSTER", "INFO"])?;
             if !info.contains("cluster_state:ok") {
                 return Err(format!("node {number} has not the state \"ok\""));
             }
@@ -169,10 +159,7 @@ impl Cluster {
 
     /// Checks that a node is a master, or a replica with its master's data.
     pub(super) fn check_role(&self, number: usize, is_master: bool) -> Result<(), String> {
-        let info: String = self
-            .commands(number)
-            .ask(&["INFO", "replication"])
-            .map_err(|it| in_words(&it))?;
+        let info: String = self.commands(number).look_up(&["INFO", "replication"])?;
         let expected = if is_master {
             "role:master"
         } else {
@@ -205,25 +192,15 @@ impl Cluster {
         last
     }
 
-    /// Returns which slots a shard has, according to these lines.
-    pub(super) fn slots_of(&self, shard: usize, lines: &[Line]) -> impl Fn(u16) -> bool {
-        let is_of_shard = |line: &&Line| {
-            let number = self.at(line.port);
-            number.map(|it| self.shard_of(it)) == Some(shard)
-        };
-        let lines: Vec<_> = lines.iter().filter(is_of_shard).cloned().collect();
-        move |slot| lines.iter().any(|it| it.has_slot(slot))
-    }
-
-    /// Returns whether a node names an owner of a slot.
-    pub(super) fn names_owner(&self, number: usize, slot: u16) -> Result<bool, String> {
-        Ok(self.lines(number)?.iter().any(|it| it.has_slot(slot)))
+    /// Returns the shard of the node that a line is about.
+    pub(super) fn shard_of_line(&self, line: &Line) -> Option<usize> {
+        self.at(line.port).map(|it| self.shard_of(it))
     }
 
     /// Returns what a node says about all nodes.
     pub(super) fn lines(&self, number: usize) -> Result<Vec<Line>, String> {
-        let answer: Result<String, _> = self.commands(number).ask(&["CLUSTER", "NODES"]);
-        Line::read_all(&answer.map_err(|it| in_words(&it))?)
+        let answer: String = self.commands(number).look_up(&["CLUSTER", "NODES"])?;
+        Line::read_all(&answer)
     }
 
     pub(super) fn commands(&self, number: usize) -> Commands<'_> {
@@ -242,19 +219,11 @@ fn mode(builder: &ClusterBuilder, port: u16, bus: u16) -> Mode {
     let timeout = builder.node_timeout.as_millis();
     let coverage = if builder.full_coverage { "yes" } else { "no" };
     // Replicas must not move to another shard, and must not find their data too old for a promotion.
-    let text = format!(
+    let arguments = format!(
         "--cluster-enabled yes --cluster-node-timeout {timeout} \
          --cluster-require-full-coverage {coverage} --cluster-migration-barrier 999 \
          --cluster-replica-validity-factor 0 --cluster-announce-ip 127.0.0.1 \
-         --cluster-announce-port {port} --cluster-announce-bus-port {bus} \
-         --repl-diskless-sync yes --repl-diskless-sync-delay 0"
+         --cluster-announce-port {port} --cluster-announce-bus-port {bus}"
     );
-    let mut arguments: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
-    for name in ["--requirepass", "--masterauth"] {
-        if let Some(password) = &builder.password {
-            arguments.extend([name.to_owned(), password.clone()]);
-        }
-    }
-    arguments.extend(builder.arguments.iter().cloned());
-    Mode::Server(arguments)
+    Mode::of_group(&arguments, builder.password.as_deref(), &builder.arguments)
 }

@@ -105,12 +105,11 @@ impl<'a> SlotMove<'a> {
             moved = 0;
             self.try_to_move_keys(usize::MAX, &mut moved)?;
         }
-        let outcome = self.give_to(&ends);
-        outcome.map_err(|it| in_words(&it))?;
+        self.give_to(&ends)?;
         Ok(ends.to)
     }
 
-    fn give_to(&self, ends: &Ends) -> Result<(), TopologyError> {
+    fn give_to(&self, ends: &Ends) -> Result<(), String> {
         let id = self.id_of(ends.to)?;
         // The new owner first: it takes a new epoch, by which all others believe it.
         self.assign(ends.to, &self.slots, &["NODE", &id])?;
@@ -127,12 +126,9 @@ impl<'a> SlotMove<'a> {
     fn mark(&self) -> Result<Ends, String> {
         let ends = self.ends()?;
         self.restore_owners(ends.to)?;
-        let tell = || {
-            let (from, to) = (self.id_of(ends.from)?, self.id_of(ends.to)?);
-            self.assign(ends.to, &self.slots, &["IMPORTING", &from])?;
-            self.assign(ends.from, &self.slots, &["MIGRATING", &to])
-        };
-        tell().map_err(|it| in_words(&it))?;
+        let (from, to) = (self.id_of(ends.from)?, self.id_of(ends.to)?);
+        self.assign(ends.to, &self.slots, &["IMPORTING", &from])?;
+        self.assign(ends.from, &self.slots, &["MIGRATING", &to])?;
         Ok(ends)
     }
 
@@ -148,13 +144,12 @@ impl<'a> SlotMove<'a> {
         if without.is_empty() {
             return Ok(());
         }
-        let outcome = self.assign(target, &without, &["STABLE"]);
-        outcome.map_err(|it| in_words(&it))?;
+        self.assign(target, &without, &["STABLE"])?;
         let count = without.len();
         Err(format!("node {target} names no owner of {count} slots"))
     }
 
-    fn assign(&self, number: usize, slots: &[u16], what: &[&str]) -> Result<(), TopologyError> {
+    fn assign(&self, number: usize, slots: &[u16], what: &[&str]) -> Result<(), String> {
         let command = |slot: &u16| {
             let slot = slot.to_string();
             let words = ["CLUSTER", "SETSLOT", &slot]
@@ -163,10 +158,9 @@ impl<'a> SlotMove<'a> {
             words.map(str::to_owned).collect()
         };
         let commands: Vec<Vec<String>> = slots.iter().map(command).collect();
-        self.cluster
-            .commands(number)
-            .connect()?
-            .order_all(&commands)
+        let connection = self.cluster.commands(number).connect();
+        let outcome = connection.and_then(|mut it| it.order_all(&commands));
+        outcome.map_err(|it| in_words(&it))
     }
 
     /// Moves keys until so many have moved in all.
@@ -217,8 +211,8 @@ impl<'a> SlotMove<'a> {
         })
     }
 
-    fn id_of(&self, number: usize) -> Result<String, TopologyError> {
-        self.cluster.commands(number).ask(&["CLUSTER", "MYID"])
+    fn id_of(&self, number: usize) -> Result<String, String> {
+        self.cluster.commands(number).look_up(&["CLUSTER", "MYID"])
     }
 }
 

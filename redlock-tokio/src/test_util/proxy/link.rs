@@ -17,6 +17,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(24 * 3600);
 ///
 /// A fault applies to bytes when they are due to leave the proxy. So delayed bytes can still be held, and held
 /// bytes can still be lost.
+#[derive(Default)]
 pub struct Link {
     faults: watch::Sender<Faults>,
     connections: AtomicU64,
@@ -25,7 +26,7 @@ pub struct Link {
     waiting: AtomicU64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Faults {
     delay: Duration,
     fate: Fate,
@@ -34,8 +35,9 @@ struct Faults {
 }
 
 /// The fate of bytes that are due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Fate {
+    #[default]
     Pass,
     Hold,
     Lose,
@@ -157,23 +159,6 @@ impl Link {
 
     pub(super) fn count_left(&self, bytes: usize) {
         self.waiting.fetch_sub(bytes as u64, Ordering::SeqCst);
-    }
-}
-
-impl Default for Link {
-    fn default() -> Self {
-        let faults = Faults {
-            delay: Duration::ZERO,
-            fate: Fate::Pass,
-            stranded: 0,
-        };
-        Self {
-            faults: watch::Sender::new(faults),
-            connections: AtomicU64::new(0),
-            passed: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
-            waiting: AtomicU64::new(0),
-        }
     }
 }
 

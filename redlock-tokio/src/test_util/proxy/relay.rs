@@ -39,8 +39,12 @@ impl Relay {
         loop {
             let Route { target, moved } = *route.borrow_and_update();
             let Ok(mut server) = connect(target).await else {
-                // "Connection refused" is not possible any more, since the client was accepted.
-                return refuse_late(&self.links.replies, number).await;
+                // "Connection refused" is not possible any more, since the client was accepted. It gets a reset,
+                // subject to the faults of that direction.
+                if !self.links.replies.passes(number, Instant::now()).await {
+                    pending::<()>().await;
+                }
+                return;
             };
             for stream in [&self.client, &server] {
                 // Nagle's algorithm would delay chunks until earlier ones are acknowledged. This fails
@@ -76,13 +80,6 @@ async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
     // Before the connect, since the future may be dropped at any time from then on.
     reset_when_dropped(&socket);
     socket.connect(target).await
-}
-
-/// Waits until the client may get the reset, subject to the faults of that direction.
-async fn refuse_late(replies: &Link, number: u64) {
-    if !replies.passes(number, Instant::now()).await {
-        pending::<()>().await;
-    }
 }
 
 /// The connection is broken, and the other side must be reset.

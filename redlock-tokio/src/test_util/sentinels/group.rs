@@ -31,7 +31,6 @@ impl Sentinels {
         Ok(group)
     }
 
-    /// Starts the sentinels.
     pub(super) fn spawn_sentinels(&mut self, builder: &SentinelsBuilder) -> Result<(), SpawnError> {
         let sources = sources(self.servers.len() + builder.sentinels);
         for number in 0..builder.sentinels {
@@ -43,26 +42,13 @@ impl Sentinels {
     }
 
     fn server_mode(&self, announced: u16, builder: &SentinelsBuilder) -> Mode {
-        let mut arguments: Vec<String> = [
-            "--replica-announce-ip 127.0.0.1",
-            "--repl-diskless-sync yes",
-            "--repl-diskless-sync-delay 0",
-        ]
-        .iter()
-        .flat_map(|it| it.split(' '))
-        .map(str::to_owned)
-        .collect();
-        let mut add = |words: &[&str]| arguments.extend(words.iter().map(|it| (*it).to_owned()));
-        add(&["--replica-announce-port", &announced.to_string()]);
-        if let Some(password) = &self.password {
-            add(&["--requirepass", password, "--masterauth", password]);
-        }
+        let mut arguments =
+            format!("--replica-announce-ip 127.0.0.1 --replica-announce-port {announced}");
         if let Some(master) = self.servers.first() {
-            let port = master.address().port().to_string();
-            add(&["--replicaof", "127.0.0.1", &port]);
+            let port = master.address().port();
+            arguments += &format!(" --replicaof 127.0.0.1 {port}");
         }
-        arguments.extend(builder.arguments.iter().cloned());
-        Mode::Server(arguments)
+        Mode::of_group(&arguments, self.password.as_deref(), &builder.arguments)
     }
 
     fn sentinel_mode(&self, announced: u16, builder: &SentinelsBuilder) -> Mode {
@@ -116,9 +102,7 @@ impl Sentinels {
     /// Checks that a server is a master, or a replica of this master with its data.
     pub(super) fn check_server(&self, number: usize, master: usize) -> Result<(), String> {
         let server = self.servers[number].commands(self.password.as_deref());
-        let text: String = server
-            .ask(&["INFO", "replication"])
-            .map_err(|it| in_words(&it))?;
+        let text: String = server.look_up(&["INFO", "replication"])?;
         let port = self.servers[master].address().port().to_string();
         let expected: &[_] = if number == master {
             &[("role", "master")]
@@ -131,29 +115,21 @@ impl Sentinels {
             ]
         };
         let fields = text.lines().filter_map(|it| it.trim().split_once(':'));
-        let fields: HashMap<_, _> = fields.collect();
-        match expected
-            .iter()
-            .find(|(name, value)| fields.get(name) != Some(value))
-        {
-            None => Ok(()),
-            Some((name, _)) => Err(format!("server {number}: {name} is {:?}", fields.get(name))),
-        }
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let fields = Fields::from_iter(fields);
+        let mut expected = expected.iter();
+        let all = expected.try_for_each(|(name, value)| check(&fields, name, value));
+        all.map_err(|state| format!("server {number}: {state}"))
     }
 
     fn check_sentinel(&self, sentinel: &Peer, master: usize) -> Result<(), String> {
         let commands = sentinel.commands(self.sentinel_password.as_deref());
-        let ask = |what| -> Result<Vec<Fields>, String> {
-            let answer = commands.ask(&["SENTINEL", what, &self.name]);
-            answer.map_err(|it| in_words(&it))
-        };
-        let own: Fields = commands
-            .ask(&["SENTINEL", "MASTER", &self.name])
-            .map_err(|it| in_words(&it))?;
+        let own: Fields = commands.look_up(&["SENTINEL", "MASTER", &self.name])?;
         let port = self.servers[master].address().port().to_string();
         check_is_up(&own)?;
         check(&own, "port", &port)?;
-        let (replicas, others) = (ask("SLAVES")?, ask("SENTINELS")?);
+        let replicas: Vec<Fields> = commands.look_up(&["SENTINEL", "SLAVES", &self.name])?;
+        let others: Vec<Fields> = commands.look_up(&["SENTINEL", "SENTINELS", &self.name])?;
         check_count("replicas", replicas.len(), self.servers.len() - 1)?;
         check_count("sentinels", others.len(), self.sentinels.len() - 1)?;
         for replica in &replicas {
