@@ -147,6 +147,12 @@ pub fn duration(text: &str) -> Result<Duration> {
     })
 }
 
+/// Returns whole milliseconds, as JSON and scripts take them.
+#[must_use]
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Compiles the examples of the repository's README.
 #[cfg(all(doctest, feature = "web"))]
 #[doc = include_str!("../../README.md")]

@@ -3,7 +3,6 @@
 use axum::{
     Router,
     http::{HeaderValue, header},
-    response::{Html, IntoResponse, Response},
     routing::get,
 };
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -12,28 +11,19 @@ use tower_http::set_header::SetResponseHeaderLayer;
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Returns the answer with a page.
-#[must_use]
-pub fn html(text: &'static str) -> Response {
-    Html(text).into_response()
-}
-
-/// Returns the routes of the style sheets and the scripts of a page.
-pub fn assets<S: Clone + Send + Sync + 'static>(
+/// Adds the style sheets and the scripts of a page, each with its path, and the headers that every answer has.
+pub fn with_files(
+    router: Router,
     style: &'static str,
     scripts: &[(&'static str, &'static str)],
-) -> Router<S> {
-    let css = |text| get(async move || as_type("text/css", text));
-    let router = Router::new()
-        .route("/base.css", css(include_str!("page/base.css")))
-        .route("/style.css", css(style));
-    scripts.iter().fold(router, |router, &(path, text)| {
-        router.route(path, get(async move || as_type("text/javascript", text)))
-    })
-}
-
-/// Adds the headers that every answer has.
-pub fn with_headers(router: Router) -> Router {
+) -> Router {
+    let file = |kind, text| get(async move || ([(header::CONTENT_TYPE, kind)], text));
+    let router = router
+        .route("/base.css", file("text/css", include_str!("page/base.css")))
+        .route("/style.css", file("text/css", style));
+    let router = scripts.iter().fold(router, |router, &(path, text)| {
+        router.route(path, file("text/javascript", text))
+    });
     let header =
         |name, value| SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value));
     router
@@ -43,8 +33,4 @@ pub fn with_headers(router: Router) -> Router {
             CONTENT_SECURITY_POLICY,
         ))
         .layer(header(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
-}
-
-fn as_type(kind: &'static str, text: &'static str) -> Response {
-    ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

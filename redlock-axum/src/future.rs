@@ -17,7 +17,7 @@ use tower_service::Service;
 
 use crate::{
     Request, key::LayerKey, key::RequestKey, locked::InsertLocked, rejection::RejectionPolicy,
-    response_service::Responding,
+    service::Responding,
 };
 
 /// The future of a request behind a [`LockService`](crate::LockService).

@@ -13,8 +13,7 @@ use crate::{
     key::{LayerKey, Methods, RequestKey},
     locked::InsertLocked,
     rejection::RejectionPolicy,
-    response_service::Responding,
-    service::Locking,
+    service::{Locking, Responding},
 };
 
 /// A layer that serialises the handlers of a route by resource, in every process that locks over the same nodes.
@@ -116,7 +115,7 @@ impl<K: RequestKey> LockLayer<K> {
         if rules.reads_and_writes && rules.permits.is_some() {
             return Err(OptionsError::PermitsAndReaders);
         }
-        self.inner.clone().with_key(self.key.clone()).check()
+        self.inner.check()
     }
 }
 
@@ -466,14 +465,9 @@ impl<S, K> Layer<S> for LockLayer<K> {
 
     fn layer(&self, inner: S) -> Self::Service {
         let inner = Responding(inner);
-        let key = self.key.clone();
         let share = InsertLocked(self.key.rules().redlock.clone());
-        let mut layer = self
-            .inner
-            .clone()
-            .with_key(key)
-            .share_hold(share)
-            .detached();
+        let layer = self.inner.clone().with_key(self.key.clone());
+        let mut layer = layer.share_hold(share).detached();
         if let Some(tasks) = self.tasks.as_ref().filter(|_| !self.cancels) {
             layer = layer.tasks(tasks.clone());
         }

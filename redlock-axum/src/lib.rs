@@ -72,7 +72,6 @@ mod locked;
 mod openapi;
 mod problem;
 mod rejection;
-mod response_service;
 mod service;
 
 pub use future::ResponseFuture;

@@ -67,9 +67,9 @@ pub struct Problem {
     /// Whether a retry of the same request is safe and may succeed.
     retryable: bool,
     /// Whether the handler ran, so that a retry could repeat its work. Absent if that is not known.
-    #[serde(rename = "handler_ran", skip_serializing_if = "HandlerRun::is_unknown")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "utoipa", schema(value_type = bool, required = false))]
-    handler_run: HandlerRun,
+    handler_ran: Option<bool>,
     /// The number of milliseconds to wait before a retry, if a retry may help.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
@@ -82,31 +82,6 @@ const RETRY_MAY_REPEAT: &str =
 /// Replaces [`RETRY_MAY_REPEAT`] if the handler says that a retry is safe.
 const RETRY_IS_SAFE: &str = "The request got no lock, so it has done nothing. Try again later.";
 
-/// Whether the handler ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HandlerRun {
-    NotBegun,
-    Begun,
-    Unknown,
-}
-
-impl HandlerRun {
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde passes fields by reference"
-    )]
-    fn is_unknown(&self) -> bool {
-        *self == Self::Unknown
-    }
-}
-
-impl Serialize for HandlerRun {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // `Unknown` is skipped, see above.
-        serializer.serialize_bool(*self != Self::NotBegun)
-    }
-}
-
 impl Problem {
     pub(crate) fn new(status: StatusCode, kind: &'static str, title: &'static str) -> Self {
         Self {
@@ -115,7 +90,7 @@ impl Problem {
             status,
             detail: Cow::Borrowed(title),
             retryable: false,
-            handler_run: HandlerRun::NotBegun,
+            handler_ran: Some(false),
             retry_after_ms: None,
         }
     }
@@ -189,7 +164,7 @@ impl Problem {
 
     pub(crate) fn handler_ran(self) -> Self {
         Self {
-            handler_run: HandlerRun::Begun,
+            handler_ran: Some(true),
             ..self
         }
     }
@@ -203,7 +178,7 @@ impl Problem {
         };
         Self {
             detail,
-            handler_run: HandlerRun::Unknown,
+            handler_ran: None,
             ..self.settled_if(true)
         }
     }
@@ -229,7 +204,7 @@ impl Problem {
     /// Returns whether the handler ran, so that a retry could repeat its work. Also true if that is not known.
     #[must_use]
     pub fn has_handler_run(&self) -> bool {
-        self.handler_run != HandlerRun::NotBegun
+        self.handler_ran != Some(false)
     }
 
     /// Returns whether a retry of the same request is safe and may succeed.

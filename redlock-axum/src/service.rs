@@ -9,7 +9,10 @@ use axum::{
     body::Body,
     response::{IntoResponse, Response},
 };
-use futures::{TryFutureExt, future::Either};
+use futures::{
+    TryFutureExt,
+    future::{Either, MapOk},
+};
 use redlock_tower::{AtBodyEnd, Detached, HoldBody};
 use tower_service::Service;
 
@@ -18,7 +21,6 @@ use crate::{
     key::{LayerKey, RequestKey},
     locked::InsertLocked,
     rejection::RejectionPolicy,
-    response_service::Responding,
 };
 
 /// A service that holds a lock while its inner service handles a request. Made by
@@ -100,5 +102,27 @@ impl<S: Clone, K> Clone for Locking<S, K> {
 impl<S, K> fmt::Debug for LockService<S, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockService").finish_non_exhaustive()
+    }
+}
+
+/// The service behind the layer. It turns answers into responses in the task where the handler ran.
+#[derive(Clone, Debug)]
+pub(crate) struct Responding<S>(pub(crate) S);
+
+impl<S> Service<Request> for Responding<S>
+where
+    S: Service<Request, Error = Infallible>,
+    S::Response: IntoResponse,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = MapOk<S::Future, fn(S::Response) -> Response>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        self.0.call(request).map_ok(IntoResponse::into_response)
     }
 }

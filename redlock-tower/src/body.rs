@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project::pin_project;
 
 use self::lock::BodyLock;
-use crate::{CallError, CallGuard, Release, release::sealed::Sealed, under_lock};
+use crate::{CallError, CallGuard, Release, mode::sealed::Sealed, under_lock};
 
 mod lock;
 

@@ -9,7 +9,7 @@ use tokio::{runtime::Handle, time::sleep};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Span;
 
-use crate::{Locked, OnCancel, OnLost, telemetry::HoldTimer};
+use crate::{Locked, OnCancel, OnLost, rules::Rules, telemetry::HoldTimer};
 
 /// Keeps the lock of a call, from the acquisition to the end of the call.
 ///
@@ -37,16 +37,11 @@ enum LossWatch {
 }
 
 impl CallGuard {
-    pub(crate) fn new(
-        guard: LockGuard,
-        on_lost: OnLost,
-        on_cancel: OnCancel,
-        timer: HoldTimer,
-    ) -> Self {
+    pub(crate) fn new(guard: LockGuard, rules: &Rules, timer: HoldTimer) -> Self {
         Self {
             lock: Locked::new(guard),
-            on_lost,
-            on_cancel,
+            on_lost: rules.on_lost,
+            on_cancel: rules.on_cancel,
             timer,
             watch: LossWatch::NotStarted,
             running: None,

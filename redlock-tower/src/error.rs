@@ -43,11 +43,10 @@ impl Refusal {
     /// Returns whether the limit on all waiters was reached, and not only that of the key.
     #[must_use]
     pub fn is_total(&self) -> bool {
-        let limit = match &self.error {
-            redlock::LockError::QueueFull { limited_by, .. } => Some(*limited_by),
-            _ => None,
+        let redlock::LockError::QueueFull { limited_by, .. } = &self.error else {
+            return false;
         };
-        limit == Some(WaiterLimit::Total)
+        *limited_by == WaiterLimit::Total
     }
 
     /// Returns whether the call wanted a permit of a [semaphore](redlock::Redlock::semaphore), and all were taken.

@@ -8,7 +8,9 @@ use std::{
 use pin_project::pin_project;
 use tower_service::Service;
 
-use crate::{CallError, CallGuard, ExtractKey, Mode, ShareHold, rules::Rules, waiting::Waiting};
+use crate::{
+    CallError, CallGuard, ExtractKey, LockLayer, Mode, ShareHold, rules::Rules, waiting::Waiting,
+};
 
 /// The future of a call behind a [`LockService`](crate::LockService).
 ///
@@ -59,14 +61,20 @@ where
     K: ExtractKey<Request>,
     M: Mode<S, Request>,
 {
-    pub(crate) fn new(key: K::Future, inner: S, rules: Arc<Rules>, share: H, mode: M) -> Self {
+    pub(crate) fn new(layer: &LockLayer<K, H, M>, inner: S, request: Request) -> Self
+    where
+        H: Clone,
+        M: Clone,
+    {
         Self {
-            state: State::Extracting { key },
+            state: State::Extracting {
+                key: layer.key.extract(request),
+            },
             request: None,
             inner: Some(inner),
-            rules,
-            share,
-            mode,
+            rules: Arc::clone(&layer.rules),
+            share: layer.share.clone(),
+            mode: layer.mode.clone(),
         }
     }
 }
@@ -92,13 +100,7 @@ where
                 StateProjection::Extracting { key } => {
                     let (request, wanted) = ready!(key.poll(cx));
                     *this.request = Some(request);
-                    let wanted = wanted.and_then(|wanted| {
-                        wanted
-                            .as_ref()
-                            .map_or(Ok(()), |keys| rules.check_keys(keys))?;
-                        Ok(wanted)
-                    });
-                    match wanted {
+                    match wanted.and_then(|it| it.map(|it| rules.checked(it)).transpose()) {
                         Ok(Some(wanted)) => Ok(Some(State::Waiting {
                             waiting: Waiting::new(rules, wanted),
                         })),

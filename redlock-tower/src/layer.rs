@@ -4,7 +4,11 @@ use redlock_tokio::{LockOptions, OptionsError, Permits, Redlock};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
-use crate::{Detached, Inline, LockService, OnCancel, OnLost, rules::Rules, telemetry::Telemetry};
+use crate::{
+    Detached, Inline, LockService, OnCancel, OnLost,
+    rules::Rules,
+    telemetry::{self, Telemetry},
+};
 
 /// A layer that serialises calls with the same key, in every process that locks over the same nodes.
 ///
@@ -39,10 +43,10 @@ use crate::{Detached, Inline, LockService, OnCancel, OnLost, rules::Rules, telem
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct LockLayer<K, H = (), M = Inline> {
     /// Shared with the services, since axum makes a new service for each request in some routers.
-    rules: Arc<Rules>,
-    key: K,
-    share: H,
-    mode: M,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) key: K,
+    pub(crate) share: H,
+    pub(crate) mode: M,
 }
 
 impl<K> LockLayer<K> {
@@ -51,7 +55,7 @@ impl<K> LockLayer<K> {
     ///
     /// With the feature `metrics`, it describes its metrics to the recorder that is installed by now.
     pub fn new(redlock: Redlock, key: K) -> Self {
-        Telemetry::describe();
+        telemetry::describe();
         Self {
             rules: Arc::new(Rules::new(redlock)),
             key,
@@ -310,12 +314,6 @@ impl<S, K: Clone, H: Clone, M: Clone> Layer<S> for LockLayer<K, H, M> {
     type Service = LockService<S, K, H, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        LockService::new(
-            inner,
-            Arc::clone(&self.rules),
-            self.key.clone(),
-            self.share.clone(),
-            self.mode.clone(),
-        )
+        LockService::new(inner, self.clone())
     }
 }

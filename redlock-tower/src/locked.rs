@@ -6,7 +6,7 @@ use crate::mutex::Mutex;
 
 /// The lock that a call runs under, as the inner service sees it.
 ///
-/// A [`ShareHold`](crate::ShareHold) passes it to the inner service. The layer releases the lock when the call has
+/// A [`ShareHold`] passes it to the inner service. The layer releases the lock when the call has
 /// ended. The inner service can [release](Self::release_early) the lock earlier, or [take it over](Self::into_owned).
 /// Clones refer to the same lock. Any of them can release the lock or take it over.
 ///
@@ -110,5 +110,27 @@ impl Deref for Locked {
 impl fmt::Debug for Locked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.hold.fmt(f)
+    }
+}
+
+/// Passes the lock to the inner service, inside the request.
+///
+/// Implemented for `()`, which does nothing, and for closures `Fn(&mut Request, Locked)`, which store the lock in
+/// the request. [`Locked`] has an example.
+pub trait ShareHold<Request> {
+    /// Stores the lock in the request. Called once the lock is held, before the inner service is called.
+    fn share(&self, request: &mut Request, lock: Locked);
+}
+
+impl<Request> ShareHold<Request> for () {
+    fn share(&self, _request: &mut Request, _lock: Locked) {}
+}
+
+impl<F, Request> ShareHold<Request> for F
+where
+    F: Fn(&mut Request, Locked),
+{
+    fn share(&self, request: &mut Request, lock: Locked) {
+        self(request, lock);
     }
 }

@@ -1,9 +1,9 @@
-use crate::CallGuard;
+use crate::{CallGuard, mode::sealed::Sealed};
 
 /// When a call's lock is released: [`AtHead`], or `AtBodyEnd` (feature `http`).
 ///
 /// This trait is sealed: only this crate implements it.
-pub trait Release<Response>: sealed::Sealed {
+pub trait Release<Response>: Sealed {
     /// The response that goes to the caller.
     type Response;
 
@@ -12,16 +12,11 @@ pub trait Release<Response>: sealed::Sealed {
     fn release(&self, response: Response, guard: Option<CallGuard>) -> Self::Response;
 }
 
-pub(crate) mod sealed {
-    #[expect(unnameable_types, reason = "seals the trait `Release`")]
-    pub trait Sealed {}
-}
-
 /// Releases the lock when the inner service has responded, before the caller gets the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtHead;
 
-impl sealed::Sealed for AtHead {}
+impl Sealed for AtHead {}
 
 impl<Response> Release<Response> for AtHead {
     type Response = Response;

@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Lock, LockError, LockGuard, LockOptions, OptionsError, Redlock, WaiterLimit};
+use redlock_tokio::{Lock, LockError, LockOptions, OptionsError, Redlock, WaiterLimit};
 
 use crate::{
-    CallGuard, KeyRejection, LockRequest, OnCancel, OnLost,
+    KeyRejection, LockRequest, OnCancel, OnLost,
     fail_open::FailOpen,
     lock_request::{Access, Keys},
     telemetry::{Share, Telemetry},
@@ -53,8 +53,8 @@ impl Rules {
         }
     }
 
-    /// Checks that a request does not want too many keys, and does not share more than one, or one in two ways.
-    pub(crate) fn check_keys(&self, wanted: &LockRequest) -> Result<(), KeyRejection> {
+    /// Returns a request that does not want too many keys, and does not share more than one, or one in two ways.
+    pub(crate) fn checked(&self, wanted: LockRequest) -> Result<LockRequest, KeyRejection> {
         if wanted.keys.are_more_than(self.max_keys) {
             return Err(KeyRejection::TooManyKeys {
                 limit: self.max_keys,
@@ -69,7 +69,7 @@ impl Rules {
             None if has_permits && wanted.keys.are_several() => {
                 Err(KeyRejection::layer("permits are for requests with one key"))
             }
-            _ => Ok(()),
+            _ => Ok(wanted),
         }
     }
 
@@ -123,11 +123,6 @@ impl Rules {
             .iter()
             .filter_map(|key| self.redlock.expected_wait(key));
         waits.max()
-    }
-
-    /// Puts a guard under the care of the layer.
-    pub(crate) fn hold(&self, guard: LockGuard, call: Telemetry) -> CallGuard {
-        CallGuard::new(guard, self.on_lost, self.on_cancel, call.hold_timer())
     }
 
     /// Returns the rules by which a call goes on without a lock after this error: not after a shutdown, nor if

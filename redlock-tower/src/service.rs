@@ -1,15 +1,10 @@
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
 use tower_service::Service;
 
-use crate::{
-    CallError, Detached, ExtractKey, Inline, Mode, ResponseFuture, ShareHold, rules::Rules,
-};
+use crate::{CallError, Detached, ExtractKey, Inline, LockLayer, Mode, ResponseFuture, ShareHold};
 
-/// A service that holds a lock while its inner service handles a call. Made by [`LockLayer`](crate::LockLayer).
+/// A service that holds a lock while its inner service handles a call. Made by [`LockLayer`].
 ///
 /// For each call the service extracts the key, waits for the lock, calls a clone of the inner service, and
 /// releases the lock once the inner service has responded. A call without a key passes through without a lock.
@@ -27,21 +22,12 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct LockService<S, K, H = (), M = Inline> {
     inner: S,
-    rules: Arc<Rules>,
-    key: K,
-    share: H,
-    mode: M,
+    layer: LockLayer<K, H, M>,
 }
 
 impl<S, K, H, M> LockService<S, K, H, M> {
-    pub(crate) fn new(inner: S, rules: Arc<Rules>, key: K, share: H, mode: M) -> Self {
-        Self {
-            inner,
-            rules,
-            key,
-            share,
-            mode,
-        }
+    pub(crate) fn new(inner: S, layer: LockLayer<K, H, M>) -> Self {
+        Self { inner, layer }
     }
 
     /// Returns the inner service.
@@ -65,7 +51,7 @@ impl<S, K, H, R> LockService<S, K, H, Detached<R>> {
     /// lock. In a task of its own, such a call would run on if the outer call was dropped, and with it the outer lock.
     #[must_use]
     pub fn in_place(mut self) -> Self {
-        self.mode.in_place = true;
+        self.layer.mode.in_place = true;
         self
     }
 }
@@ -86,12 +72,6 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        ResponseFuture::new(
-            self.key.extract(request),
-            self.inner.clone(),
-            Arc::clone(&self.rules),
-            self.share.clone(),
-            self.mode.clone(),
-        )
+        ResponseFuture::new(&self.layer, self.inner.clone(), request)
     }
 }

@@ -4,6 +4,8 @@ use redlock_tokio::{Hold, LossReason, ShownTime};
 use tokio::time::Instant;
 use tracing::Span;
 
+pub(crate) use self::metric::describe;
+
 /// The attributes of a call in metrics and logs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Telemetry {
@@ -43,11 +45,6 @@ impl Telemetry {
         Self { label, share }
     }
 
-    /// Describes the metrics of a new layer.
-    pub(crate) fn describe() {
-        metric::describe();
-    }
-
     pub(crate) fn wait_timer(self) -> WaitTimer {
         metric::waiting(self, 1.0);
         WaitTimer {
@@ -62,13 +59,6 @@ impl Telemetry {
             ),
         }
     }
-
-    pub(crate) fn hold_timer(self) -> HoldTimer {
-        HoldTimer {
-            call: self,
-            since: metric::now(),
-        }
-    }
 }
 
 /// Measures how long a call waits. Dropping it ends the wait.
@@ -81,12 +71,16 @@ pub(crate) struct WaitTimer {
 }
 
 impl WaitTimer {
-    pub(crate) fn call(&self) -> Telemetry {
-        self.call
-    }
-
     pub(crate) fn span(&self) -> &Span {
         &self.span
+    }
+
+    /// Starts to measure the hold that this wait was for.
+    pub(crate) fn hold_timer(&self) -> HoldTimer {
+        HoldTimer {
+            call: self.call,
+            since: metric::now(),
+        }
     }
 
     /// Sets the result of the wait. A wait without a result was given up by its caller.
@@ -159,7 +153,7 @@ mod metric {
     }
 
     /// Describes the metrics to the recorder that is installed by now.
-    pub(super) fn describe() {
+    pub(crate) fn describe() {
         let seconds = Unit::Seconds;
         describe_counter!(
             "redlock_layer_requests_total",
@@ -221,7 +215,7 @@ mod metric {
         Start
     }
 
-    pub(super) fn describe() {}
+    pub(crate) fn describe() {}
     pub(super) fn waiting(_call: Telemetry, _more: f64) {}
     pub(super) fn waited(_call: Telemetry, _result: &'static str, _since: Instant) {}
     pub(super) fn held(_call: Telemetry, _since: Start) {}

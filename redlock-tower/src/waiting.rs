@@ -66,7 +66,7 @@ impl Waiting {
         let error = match outcome {
             Ok(guard) => {
                 self.timer.end("acquired");
-                return Ok(Some(rules.hold(guard, self.timer.call())));
+                return Ok(Some(CallGuard::new(guard, rules, self.timer.hold_timer())));
             }
             Err(error) => error,
         };

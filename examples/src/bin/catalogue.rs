@@ -8,7 +8,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     time::{Duration, Instant},
 };
@@ -23,6 +23,7 @@ use axum::{
 };
 use clap::Parser;
 use redlock_axum::{LockLayer, key, path};
+use redlock_examples::lock;
 use tokio::{task::JoinSet, time::sleep};
 use tower::ServiceExt;
 
@@ -48,44 +49,30 @@ struct Options {
     no_lock: bool,
 }
 
-/// The edition of each part. A whole catalogue has parts of one edition.
-#[derive(Clone, Default)]
-struct Catalogue {
-    parts: Arc<Mutex<[usize; PARTS]>>,
-    readers: Arc<Mutex<Readers>>,
-}
-
 #[derive(Default)]
-struct Readers {
-    reading: usize,
-    most: usize,
+struct Catalogue {
+    /// The edition of each part. A whole catalogue has parts of one edition.
+    parts: Mutex<[usize; PARTS]>,
+    reading: AtomicUsize,
+    most_reading: AtomicUsize,
 }
 
 impl Catalogue {
     fn part(&self, index: usize) -> usize {
-        redlock_examples::lock(&self.parts)[index]
-    }
-
-    fn begin_to_read(&self) {
-        let mut readers = redlock_examples::lock(&self.readers);
-        readers.reading += 1;
-        readers.most = readers.most.max(readers.reading);
-    }
-
-    fn end_reading(&self) {
-        redlock_examples::lock(&self.readers).reading -= 1;
+        lock(&self.parts)[index]
     }
 }
 
 /// Reads part after part. The read is torn if a rebuild comes in between.
-async fn read(State(catalogue): State<Catalogue>, _shop: Path<String>) -> String {
-    catalogue.begin_to_read();
+async fn read(State(catalogue): State<Arc<Catalogue>>, _shop: Path<String>) -> String {
+    let reading = catalogue.reading.fetch_add(1, SeqCst) + 1;
+    catalogue.most_reading.fetch_max(reading, SeqCst);
     let mut editions = Vec::new();
     for index in 0..PARTS {
         editions.push(catalogue.part(index));
         sleep(READ).await;
     }
-    catalogue.end_reading();
+    catalogue.reading.fetch_sub(1, SeqCst);
     let first = editions[0];
     if editions.iter().all(|&edition| edition == first) {
         format!("edition {first}")
@@ -95,10 +82,10 @@ async fn read(State(catalogue): State<Catalogue>, _shop: Path<String>) -> String
 }
 
 /// Rebuilds part after part, the other way round, so that readers that come meanwhile meet both editions.
-async fn rebuild(State(catalogue): State<Catalogue>, _shop: Path<String>) -> String {
+async fn rebuild(State(catalogue): State<Arc<Catalogue>>, _shop: Path<String>) -> String {
     let edition = catalogue.part(0) + 1;
     for index in (0..PARTS).rev() {
-        redlock_examples::lock(&catalogue.parts)[index] = edition;
+        lock(&catalogue.parts)[index] = edition;
         sleep(WRITE).await;
     }
     format!("rebuilt as edition {edition}")
@@ -121,7 +108,7 @@ async fn main() -> Result<()> {
     let (redlock, nodes) = redlock_examples::connect().await?;
     println!("redlock catalogue, on {nodes}");
 
-    let catalogue = Catalogue::default();
+    let catalogue = Arc::new(Catalogue::default());
     let app = Router::new().route("/shops/{shop}/catalogue", get(read).put(rebuild));
     let app = if options.no_lock {
         app
@@ -131,7 +118,7 @@ async fn main() -> Result<()> {
         layer.check()?;
         app.route_layer(layer)
     };
-    let app = app.with_state(catalogue.clone());
+    let app = app.with_state(Arc::clone(&catalogue));
 
     let start = Instant::now();
     let is_done = Arc::new(AtomicBool::new(false));
@@ -163,7 +150,7 @@ async fn main() -> Result<()> {
         reads += more_reads;
         torn += more_torn;
     }
-    let most = redlock_examples::lock(&catalogue.readers).most;
+    let most = catalogue.most_reading.load(SeqCst);
     println!("{reads} reads, at most {most} at once, {torn} torn");
     redlock.shutdown().await;
     ensure!(torn == 0, "{torn} of {reads} reads were torn");

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use redlock_examples::millis;
 use redlock_tokio::{LockOptions, OnceOutcome, Redlock};
 use tokio::{task::JoinSet, time::sleep};
 
@@ -46,11 +47,10 @@ async fn main() -> Result<()> {
     for number in 1..=options.runners {
         let runner = Runner {
             number,
-            late: options.late * (number - 1),
-            every: options.every,
+            options: options.clone(),
             redlock: redlock.clone(),
         };
-        runners.spawn(async move { runner.run(options.runs).await });
+        runners.spawn(async move { runner.run().await });
     }
     while let Some(outcome) = runners.join_next().await {
         outcome??;
@@ -61,15 +61,14 @@ async fn main() -> Result<()> {
 
 struct Runner {
     number: u32,
-    late: Duration,
-    every: Duration,
+    options: Options,
     redlock: Redlock,
 }
 
 impl Runner {
-    async fn run(&self, times: u32) -> Result<()> {
+    async fn run(&self) -> Result<()> {
         let mut slot = self.slot()? + 1;
-        for _ in 0..times {
+        for _ in 0..self.options.runs {
             let begin = self.wait_for(slot).await?;
             self.run_or_skip(slot, begin).await;
             // A runner skips the intervals that pass during its own job.
@@ -84,7 +83,7 @@ impl Runner {
     async fn run_or_skip(&self, slot: u64, begin: Duration) {
         let name = format!("slot {slot}, runner {}", self.number);
         let options = LockOptions::new()
-            .wait(self.every / 10)
+            .wait(self.options.every / 10)
             .retry_delay(Duration::from_millis(1), Duration::from_millis(10));
         let run = self.redlock.once("report", UNIX_EPOCH + begin);
         let outcome = run.options(options).run(async |_hold| {
@@ -102,24 +101,20 @@ impl Runner {
 
     /// Waits until the interval begins by the runner's clock, and returns when that is.
     async fn wait_for(&self, slot: u64) -> Result<Duration> {
-        let begin = u64::try_from(self.every.as_millis())?.saturating_mul(slot);
-        let begin = Duration::from_millis(begin);
+        let begin = Duration::from_millis(millis(self.options.every).saturating_mul(slot));
         sleep(begin.saturating_sub(self.now()?)).await;
         Ok(begin)
     }
 
     /// Returns the number of the current interval, by the runner's clock.
     fn slot(&self) -> Result<u64> {
-        Ok(u64::try_from(
-            self.now()?.as_millis() / self.every.as_millis(),
-        )?)
+        Ok(millis(self.now()?) / millis(self.options.every))
     }
 
     fn now(&self) -> Result<Duration> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        Ok(now
-            .context("the clock is before 1970")?
-            .saturating_sub(self.late))
+        let now = now.context("the clock is before 1970")?;
+        Ok(now.saturating_sub(self.options.late * (self.number - 1)))
     }
 }
 

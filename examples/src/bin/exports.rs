@@ -51,21 +51,6 @@ struct Load {
 }
 
 impl Engine {
-    fn begin(&self, tenant: &str) {
-        self.change(tenant, |load| {
-            load.running += 1;
-            load.most = load.most.max(load.running);
-        });
-    }
-
-    fn end(&self, tenant: &str) {
-        self.change(tenant, |load| load.running -= 1);
-    }
-
-    fn most(&self, tenant: &str) -> usize {
-        self.change(tenant, |load| load.most)
-    }
-
     fn change<T>(&self, tenant: &str, change: impl FnOnce(&mut Load) -> T) -> T {
         let mut loads = redlock_examples::lock(&self.0);
         change(loads.entry(tenant.to_owned()).or_default())
@@ -78,9 +63,12 @@ async fn export(
     Path(tenant): Path<String>,
     permit: Option<Locked>,
 ) -> String {
-    engine.begin(&tenant);
+    engine.change(&tenant, |load| {
+        load.running += 1;
+        load.most = load.most.max(load.running);
+    });
     sleep(Duration::from_millis(200)).await; // the heavy work
-    engine.end(&tenant);
+    engine.change(&tenant, |load| load.running -= 1);
     match permit.and_then(|permit| permit.slot()) {
         Some(slot) => format!("exported with permit {slot}"),
         None => "exported without a permit".to_owned(),
@@ -124,7 +112,7 @@ async fn main() -> Result<()> {
         outcome??;
     }
     for tenant in TENANTS {
-        let most = engine.most(tenant);
+        let most = engine.change(tenant, |load| load.most);
         println!("{tenant}: at most {most} exports ran at once");
         ensure!(most <= PERMITS, "{most} exports of {tenant} ran at once");
     }

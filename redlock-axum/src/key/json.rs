@@ -21,12 +21,8 @@ impl JsonField {
         for name in self.field.split('.') {
             value = match member(value, name).map_err(|error| not_json(&error))? {
                 Member::Once(value) => value,
-                Member::None => {
-                    return Err(self.rejection("the body has no field", ""));
-                }
-                Member::Twice => {
-                    return Err(self.rejection("the body has more than one field", ""));
-                }
+                Member::None => return Err(self.rejection("the body has no field", "")),
+                Member::Twice => return Err(self.rejection("the body has more than one field", "")),
             };
         }
         self.text(value.get())

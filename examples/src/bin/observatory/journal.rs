@@ -1,14 +1,11 @@
 use std::{
     collections::VecDeque,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
 use redlock_axum::redlock_tokio::{Acquisition, LockChange, LockEvent};
-use redlock_examples::lock;
+use redlock_examples::{lock, millis};
 use serde::Serialize;
 
 use crate::name::Name;
@@ -16,7 +13,6 @@ use crate::name::Name;
 /// What happened, for the time line and the log of the page.
 pub(crate) struct Journal {
     start: Instant,
-    next: AtomicU64,
     entries: Mutex<VecDeque<Entry>>,
 }
 
@@ -69,7 +65,6 @@ impl Journal {
     pub(crate) fn new() -> Self {
         Self {
             start: Instant::now(),
-            next: AtomicU64::new(0),
             entries: Mutex::default(),
         }
     }
@@ -85,8 +80,9 @@ impl Journal {
         if entries.len() == LIMIT {
             entries.pop_front();
         }
+        let number = entries.back().map_or(0, |it| it.number + 1);
         entries.push_back(Entry {
-            number: self.next.fetch_add(1, Ordering::Relaxed),
+            number,
             at_ms: millis(self.now()),
             kind,
             text,
@@ -165,8 +161,4 @@ fn describe(client: &Name, event: &LockEvent) -> Option<(Kind, Option<String>)> 
         }
         _ => return None,
     })
-}
-
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,17 +1,12 @@
 use std::{fmt, str::FromStr};
 
+use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// The name of a client or of a key: short, and the same in a URL, in a label and in the log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Name(String);
-
-/// The text is no name.
-#[derive(Debug, Error)]
-#[error("`{0}` is not a name: use 1 to 20 letters, digits, `:`, `-` and `_`")]
-pub(crate) struct NameError(String);
 
 impl Name {
     /// How many characters a name may have.
@@ -23,22 +18,24 @@ impl Name {
 }
 
 impl FromStr for Name {
-    type Err = NameError;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, NameError> {
+    fn from_str(text: &str) -> Result<Self> {
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || ":-_".contains(c);
         let is_name = (1..=Self::LIMIT).contains(&text.len()) && text.chars().all(is_allowed);
-        let shown = text.chars().take(Self::LIMIT).collect();
-        is_name
-            .then(|| Self(text.to_owned()))
-            .ok_or(NameError(shown))
+        let shown: String = text.chars().take(Self::LIMIT).collect();
+        ensure!(
+            is_name,
+            "`{shown}` is not a name: use 1 to 20 letters, digits, `:`, `-` and `_`"
+        );
+        Ok(Self(text.to_owned()))
     }
 }
 
 impl TryFrom<String> for Name {
-    type Error = NameError;
+    type Error = anyhow::Error;
 
-    fn try_from(text: String) -> Result<Self, NameError> {
+    fn try_from(text: String) -> Result<Self> {
         text.parse()
     }
 }

@@ -89,9 +89,7 @@ impl Process {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let mut digits = [b'0'; RunId::LEN];
         let number = STARTED.fetch_add(1, Ordering::Relaxed).to_string();
-        digits[..number.len()].copy_from_slice(number.as_bytes());
-        // So that no number is the beginning of another one.
-        digits[number.len()] = b'f';
+        digits[RunId::LEN - number.len()..].copy_from_slice(number.as_bytes());
         Self {
             run_id: RunId::new(digits),
             started: Instant::now(),

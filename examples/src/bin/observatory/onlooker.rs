@@ -101,20 +101,21 @@ impl Onlooker {
 
     /// Notes a new holder, and the end of the one before.
     fn note(&self, key: &Name, before: Option<Holder>, now: Option<Holder>) {
-        let request = |client: String| Request {
-            client,
-            key: key.to_string(),
-            request: 0,
+        let add = |kind, holder: Holder, text| {
+            let request = Request {
+                client: holder.to_string(),
+                key: key.to_string(),
+                request: 0,
+            };
+            self.journal.add(kind, Some(request), Some(text));
         };
         if let Some(holder) = before {
             let text = format!("{holder} does not hold {key} any more.");
-            let request = request(holder.to_string());
-            self.journal.add(Kind::Released, Some(request), Some(text));
+            add(Kind::Released, holder, text);
         }
         if let Some(holder) = now {
             let text = format!("{holder} holds {key}.");
-            let request = request(holder.to_string());
-            self.journal.add(Kind::Acquired, Some(request), Some(text));
+            add(Kind::Acquired, holder, text);
         }
     }
 }

@@ -1,13 +1,6 @@
 //! The routes: the page, what it shows, and its buttons.
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -15,17 +8,20 @@ use axum::{
         Path, State,
         rejection::{JsonRejection, PathRejection},
     },
-    response::sse::{Event, KeepAlive, Sse},
+    response::{
+        Html,
+        sse::{Event, KeepAlive, Sse},
+    },
     routing::{delete, get, put},
 };
 use futures::{Stream, StreamExt, stream};
-use redlock_examples::page;
+use redlock_examples::{millis, page};
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
+use tokio::{sync::Semaphore, time::sleep};
 
 use crate::{
     client::Plan,
-    journal::{Entry, Journal, millis},
+    journal::{Entry, Journal},
     name::Name,
     node::Act,
     onlooker::Onlooker,
@@ -91,7 +87,7 @@ pub(crate) fn router(
     observatory: Arc<Observatory>,
     stop: impl Future<Output = ()> + Clone + Send + Sync + 'static,
 ) -> Router {
-    let pages = Arc::new(AtomicUsize::new(0));
+    let pages = Arc::new(Semaphore::new(PAGES));
     let live = async move |State(observatory): Shared| live(observatory, pages, stop);
     let scripts = [
         ("/main.js", include_str!("page/main.js")),
@@ -100,7 +96,7 @@ pub(crate) fn router(
         ("/timeline.js", include_str!("page/timeline.js")),
         ("/elements.js", include_str!("page/elements.js")),
     ];
-    let html = || async { page::html(include_str!("page/index.html")) };
+    let html = || async { Html(include_str!("page/index.html")) };
     let router = Router::new()
         .route("/", get(html))
         .route("/live", get(live))
@@ -109,18 +105,18 @@ pub(crate) fn router(
         .route("/clients/{name}/runs", put(run_client))
         .route("/clients/{name}", delete(remove_client))
         .route("/keys/{name}", put(add_key))
-        .with_state(observatory)
-        .merge(page::assets(include_str!("page/style.css"), &scripts));
-    page::with_headers(router)
+        .with_state(observatory);
+    page::with_files(router, include_str!("page/style.css"), &scripts)
 }
 
 /// Sends what the page shows, five times a second.
 fn live(
     observatory: Arc<Observatory>,
-    pages: Arc<AtomicUsize>,
+    pages: Arc<Semaphore>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
-    let open = Open::new(pages)?;
+    let open = pages.try_acquire_owned();
+    let open = open.map_err(|_| Refusal::Pages(PAGES))?;
     let first = (observatory, None);
     let messages = stream::unfold(first, move |(observatory, next)| {
         let _ = &open; // as long as the page
@@ -140,27 +136,6 @@ fn live(
         }
     });
     Ok(Sse::new(messages.take_until(stop)).keep_alive(KeepAlive::default()))
-}
-
-/// An open page, until this is dropped.
-struct Open(Arc<AtomicUsize>);
-
-impl Open {
-    fn new(pages: Arc<AtomicUsize>) -> Result<Self, Refusal> {
-        let before = pages.fetch_add(1, Ordering::Relaxed);
-        let open = Self(pages);
-        if before < PAGES {
-            Ok(open)
-        } else {
-            Err(Refusal::Pages(PAGES))
-        }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// What the path names, and the body. Both are errors of the request if they cannot be read.

@@ -1,9 +1,6 @@
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex},
 };
 
 use redlock_examples::lock;
@@ -14,12 +11,12 @@ use crate::name::Name;
 ///
 /// Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Sections(Arc<Inner>);
+pub(crate) struct Sections(Arc<Mutex<AtWork>>);
 
 #[derive(Default)]
-struct Inner {
-    at_work: Mutex<HashMap<Name, u32>>,
-    overlaps: AtomicU64,
+struct AtWork {
+    clients: HashMap<Name, u32>,
+    overlaps: u64,
 }
 
 /// A client at work under a key, until this is dropped.
@@ -31,11 +28,9 @@ pub(crate) struct Section {
 impl Sections {
     /// Begins work under a key.
     pub(crate) fn enter(&self, key: &Name) -> Section {
-        let mut at_work = lock(&self.0.at_work);
-        let clients = at_work.entry(key.clone()).or_default();
-        if *clients > 0 {
-            self.0.overlaps.fetch_add(1, Ordering::Relaxed);
-        }
+        let AtWork { clients, overlaps } = &mut *lock(&self.0);
+        let clients = clients.entry(key.clone()).or_default();
+        *overlaps += u64::from(*clients > 0);
         *clients += 1;
         Section {
             sections: self.clone(),
@@ -45,14 +40,13 @@ impl Sections {
 
     /// Returns how often a client began its work while another was at work under the same key.
     pub(crate) fn overlaps(&self) -> u64 {
-        self.0.overlaps.load(Ordering::Relaxed)
+        lock(&self.0).overlaps
     }
 }
 
 impl Drop for Section {
     fn drop(&mut self) {
-        let mut at_work = lock(&self.sections.0.at_work);
-        if let Some(clients) = at_work.get_mut(&self.key) {
+        if let Some(clients) = lock(&self.sections.0).clients.get_mut(&self.key) {
             *clients -= 1;
         }
     }

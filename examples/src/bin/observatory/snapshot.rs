@@ -1,12 +1,10 @@
 //! What the page shows at one moment.
 
 use redlock_axum::redlock_tokio::{Holder, NodeState, NodeStatus, node::Occupant};
-use redlock_examples::{Light, lock};
+use redlock_examples::{Light, lock, millis};
 use serde::Serialize;
 
-use crate::{
-    client::Plan, journal::millis, name::Name, node::Mode, onlooker::Onlooker, stage::Stage,
-};
+use crate::{client::Plan, name::Name, node::Mode, onlooker::Onlooker, stage::Stage};
 
 /// The nodes, the keys and the clients.
 #[derive(Debug, Serialize)]

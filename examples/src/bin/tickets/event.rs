@@ -80,6 +80,19 @@ pub(crate) struct Sale {
     pub(crate) payments: u32,
 }
 
+impl Sales {
+    /// Writes the new owner of a seat, who has paid.
+    pub(crate) fn sell(&mut self, seat: u32, to: &str) {
+        let earlier = self.sold.get(&seat).map_or(0, |sale| sale.payments);
+        self.sold_twice += u64::from(earlier > 0);
+        let sale = Sale {
+            owner: to.to_owned(),
+            payments: earlier + 1,
+        };
+        self.sold.insert(seat, sale);
+    }
+}
+
 impl Event {
     fn new(name: EventName, terms: Terms) -> Self {
         Self {

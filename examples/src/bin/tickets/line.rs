@@ -4,7 +4,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use redlock_examples::lock;
+use redlock_examples::{lock, millis};
 use serde::{Deserialize, Serialize};
 
 /// A person who wants to buy a seat, or to give it back.
@@ -22,7 +22,7 @@ pub(crate) struct Person {
 /// Returns the milliseconds of Unix time.
 pub(crate) fn now() -> u64 {
     let time = SystemTime::now().duration_since(UNIX_EPOCH);
-    time.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX))
+    time.map_or(0, millis)
 }
 
 /// The people who wait for seats of an event, and those who pay.

@@ -26,7 +26,6 @@ mod event;
 mod line;
 mod live;
 mod office;
-mod page;
 mod refusal;
 mod request;
 mod routes;

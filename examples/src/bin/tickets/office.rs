@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use futures::future::{BoxFuture, Shared};
 use redlock_axum::{TaskTracker, redlock_tokio::Redlock};
@@ -31,13 +31,5 @@ impl BoxOffice {
     /// Returns all events, including the demonstration.
     pub(crate) fn halls(&self) -> impl Iterator<Item = &Arc<Event>> {
         self.events.iter().chain(&self.demonstration)
-    }
-}
-
-impl fmt::Debug for BoxOffice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BoxOffice")
-            .field("server", &self.server)
-            .finish_non_exhaustive()
     }
 }

@@ -13,7 +13,6 @@ use crate::store::StoreError;
 
 /// The error of a request, as problem JSON (RFC 9457). The lock layer has its own errors, in the same form.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub(crate) enum Refusal {
     #[error("there is no such event")]
     NoEvent,

@@ -6,7 +6,7 @@ use axum::{
     Json, Router,
     extract::State,
     response::{
-        IntoResponse, Redirect, Response,
+        Html, IntoResponse, Redirect, Response,
         sse::{Event as SseEvent, KeepAlive, Sse},
     },
     routing::get,
@@ -16,11 +16,11 @@ use futures::{
     future::{join, join_all, ready},
     stream,
 };
+use redlock_examples::page;
 
 use crate::{
     event::{Event, Terms},
     office::BoxOffice,
-    page,
     refusal::Refusal,
     request::OfEvent,
     rush, seat,
@@ -34,6 +34,17 @@ const ONLOOKERS: usize = 500;
 pub(crate) fn router(office: Arc<BoxOffice>, terms: Terms) -> Router {
     let sales = seat::router(&office, terms);
     let rushes = rush::router(&office);
+    let scripts = [
+        ("/main.js", include_str!("page/main.js")),
+        ("/hall.js", include_str!("page/hall.js")),
+        ("/journal.js", include_str!("page/journal.js")),
+        ("/lines.js", include_str!("page/lines.js")),
+        ("/nodes.js", include_str!("page/nodes.js")),
+        ("/rush.js", include_str!("page/rush.js")),
+        ("/sale.js", include_str!("page/sale.js")),
+        ("/words.js", include_str!("page/words.js")),
+        ("/you.js", include_str!("page/you.js")),
+    ];
     let router = Router::new()
         .route("/", get(first_event))
         .route("/events/{event}", get(show_page))
@@ -41,9 +52,8 @@ pub(crate) fn router(office: Arc<BoxOffice>, terms: Terms) -> Router {
         .route("/events/{event}/live", get(live))
         .with_state(office)
         .merge(sales)
-        .merge(rushes)
-        .merge(page::assets());
-    redlock_examples::page::with_headers(router)
+        .merge(rushes);
+    page::with_files(router, include_str!("page/style.css"), &scripts)
 }
 
 async fn first_event(State(office): State<Arc<BoxOffice>>) -> Result<Redirect, Refusal> {
@@ -54,8 +64,9 @@ async fn first_event(State(office): State<Arc<BoxOffice>>) -> Result<Redirect, R
     )))
 }
 
-async fn show_page(_: OfEvent) -> Response {
-    page::html()
+/// Returns the page itself, which is the same for all events.
+async fn show_page(_: OfEvent) -> Html<&'static str> {
+    Html(include_str!("page/index.html"))
 }
 
 /// Returns the sales and the people in line. A GET needs no lock.

@@ -8,7 +8,7 @@ use axum::{
     Json, Router,
     body::{Body, to_bytes},
     extract::{Request, State},
-    http::{HeaderValue, Method, StatusCode},
+    http::StatusCode,
     routing::post,
 };
 use futures::future::{join, join_all};
@@ -139,11 +139,9 @@ impl Rush {
     /// Buys the seat with an ordinary request.
     async fn buy(&self, name: &'static str) -> Answered {
         let path = format!("/events/{}/seats/{SEAT}", self.hall.name.as_str());
-        let mut request = Request::new(Body::empty());
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = path.parse().unwrap_or_default();
-        let buyer = HeaderValue::from_static(name);
-        request.headers_mut().insert("buyer", buyer);
+        let request = Request::post(path).header("buyer", name);
+        // A path of letters and digits, and a name of letters, always make a request.
+        let request = request.body(Body::empty()).unwrap_or_default();
         let Ok(response) = self.sales.clone().oneshot(request).await;
         let status = response.status().as_u16();
         let body = to_bytes(response.into_body(), ANSWER_LIMIT).await;

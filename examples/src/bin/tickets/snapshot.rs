@@ -1,6 +1,6 @@
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
-use redlock_examples::Light;
+use redlock_examples::{Light, millis};
 use serde::Serialize;
 
 use crate::{
@@ -118,8 +118,4 @@ impl Snapshot {
         // Strings, numbers and lists of them always serialise.
         serde_json::to_string(self).unwrap_or_default().into()
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,16 +1,19 @@
 //! The sales.
 
-mod embedded;
 mod shared;
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use anyhow::{Context, Result};
 use deadpool_redis::{PoolError, redis::RedisError};
+use redlock_examples::lock;
 use thiserror::Error;
 
 pub(crate) use self::shared::SharedStore;
-use self::{embedded::EmbeddedStore, shared::SharedTill};
+use self::shared::SharedTill;
 use crate::{
     event::{Event, Sales},
     line::Person,
@@ -26,10 +29,12 @@ pub(crate) enum Store {
     Shared(Arc<SharedStore>),
 }
 
+/// The sales of each event, by its name.
+type EmbeddedStore = Mutex<BTreeMap<String, Sales>>;
+
 /// An error of the store. A failed write may have happened, or may happen later, when another holder has the lock.
 /// No lock can prevent that, but a fencing token that the store checks can.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub(crate) enum StoreError {
     #[error("no connection to the store")]
     Connection(#[from] PoolError),
@@ -57,7 +62,11 @@ impl Store {
     ) -> Result<Option<String>, StoreError> {
         let event = event.name.as_str();
         match self {
-            Self::Embedded(store) => Ok(store.owner(event, seat)),
+            Self::Embedded(store) => {
+                let store = lock(store);
+                let sale = store.get(event).and_then(|sales| sales.sold.get(&seat));
+                Ok(sale.map(|sale| sale.owner.clone()))
+            }
             Self::Shared(store) => store.owner(event, seat).await,
         }
     }
@@ -75,7 +84,10 @@ impl Store {
     pub(crate) async fn read(&self, event: &Event) -> Result<(Sales, Vec<Person>), StoreError> {
         let event = event.name.as_str();
         match self {
-            Self::Embedded(store) => Ok((store.sales(event), Vec::new())),
+            Self::Embedded(store) => {
+                let sales = lock(store).get(event).cloned();
+                Ok((sales.unwrap_or_default(), Vec::new()))
+            }
             Self::Shared(store) => store.read(event).await,
         }
     }
@@ -93,7 +105,8 @@ impl Till<'_> {
         let event = event.name.as_str();
         match self {
             Self::Embedded(store) => {
-                store.sell(event, seat, to);
+                let mut store = lock(store);
+                store.entry(event.to_owned()).or_default().sell(seat, to);
                 Ok(())
             }
             Self::Shared(till) => till.sell(event, seat, to).await,
@@ -105,7 +118,9 @@ impl Till<'_> {
         let event = event.name.as_str();
         match self {
             Self::Embedded(store) => {
-                store.take_back(event, seat);
+                if let Some(sales) = lock(store).get_mut(event) {
+                    sales.sold.remove(&seat);
+                }
                 Ok(())
             }
             Self::Shared(till) => till.take_back(event, seat).await,
