@@ -1,8 +1,7 @@
 //! The whole life of a lock, from the first attempt to its release or loss.
 
-mod acquiring;
 mod agreement;
-mod attempts;
+mod attempt;
 mod config;
 mod event;
 mod held;
@@ -26,8 +25,8 @@ pub use sharing::Share;
 pub use transmit::{Access, Operation, RoundId, Transmit};
 
 use self::{
-    acquiring::{Acquiring, Fencing},
     agreement::Agreement,
+    attempt::Attempt,
     held::{Context, Held},
     in_line::{InLine, Order},
     outbox::Outbox,
@@ -45,13 +44,13 @@ use crate::{
 /// ```text
 ///            acquire            quorum in time              release
 ///    Idle ----------> Acquiring ---------------> Held ---------------> Releasing
-///                      |  ^  |                   ^ |  |                   |
-///               failed |  |  | counters ahead    | |  | validity over,    | quorum, or
-///                      v  |  v      accepted     | |  | keys lost         | no node left
-///                 Backoff |  Fencing ------------+ |  v                   v
-///                      |  |  | failed              |  Closed (Lost)     Closed (Released)
-///       deadline over  |  +--+ delay over, or      |
-///                      v       key seen free       +-- extension due: Extend round, still Held
+///                      |  ^  ^                     |  |                   |
+///               failed |  |  +-- counters ahead:   |  | validity over,    | quorum, or
+///                      v  |      another round     |  | keys lost         | no node left
+///                 Backoff |                        |  v                   v
+///                      |  |                        |  Closed (Lost)     Closed (Released)
+///       deadline over  |  +-- delay over, or       |
+///                      v      key seen free        +-- extension due: Extend round, still Held
 ///                    Closed (Exhausted)
 /// ```
 ///
@@ -120,8 +119,7 @@ enum State {
         order: Order,
     },
     // Most leases are held, so what is larger has a place of its own.
-    Acquiring(Box<Acquiring>),
-    Fencing(Box<Fencing>),
+    Acquiring(Box<Attempt>),
     Backoff(Box<Backoff>),
     InLine(Box<InLine>),
     Held(Held),
@@ -281,7 +279,7 @@ impl Lease {
                     self.release_in_passing();
                 }
             }
-            State::Acquiring(_) | State::Fencing(_) => {
+            State::Acquiring(_) => {
                 self.state = State::Closed;
                 self.release_in_passing();
             }
@@ -318,7 +316,7 @@ impl Lease {
     pub fn abandon(&mut self) {
         match &mut self.state {
             State::Idle { .. } | State::Closed => {}
-            State::Acquiring(_) | State::Fencing(_) => {
+            State::Acquiring(_) => {
                 self.release_in_passing();
                 self.exhaust(AcquireFailure::Abandoned);
             }
@@ -362,7 +360,6 @@ impl Lease {
         match &self.state {
             State::Idle { .. } | State::Closed => None,
             State::Acquiring(it) => Some(it.timeout(self.attempts)),
-            State::Fencing(it) => Some(it.timeout(self.attempts)),
             State::Backoff(it) => Some(it.timeout()),
             State::InLine(it) => Some(it.retry.deadline),
             State::Releasing(it) => Some(it.until),
@@ -424,7 +421,6 @@ impl Lease {
     pub fn tries(&self) -> u32 {
         let retry = match &self.state {
             State::Acquiring(it) => Some(&it.retry),
-            State::Fencing(it) => Some(&it.retry),
             State::Backoff(it) => Some(&it.retry),
             State::InLine(it) => Some(&it.retry),
             State::Idle { .. } | State::Held(_) | State::Releasing(_) | State::Closed => None,

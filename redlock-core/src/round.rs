@@ -5,7 +5,6 @@
 
 mod acquire;
 mod extend;
-mod fence;
 #[cfg(test)]
 mod properties;
 mod release;
@@ -13,7 +12,6 @@ mod release;
 pub use acquire::AcquireFailure;
 pub(crate) use acquire::{Acquire, AcquireVerdict};
 pub(crate) use extend::{Extend, ExtendVerdict};
-pub(crate) use fence::{Fence, FenceVerdict};
 pub(crate) use release::Release;
 pub use release::ReleaseVerdict;
 

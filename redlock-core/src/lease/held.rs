@@ -122,25 +122,9 @@ impl LastExtension {
 /// The fencing token of a held lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Fenced {
-    fence: FencingToken,
-    /// The votes by which the token is ours.
-    by: Agreement,
-}
-
-impl Fenced {
-    /// Notes a token, and the votes of the round that settled it.
-    pub(super) fn new(fence: FencingToken, by: Agreement) -> Self {
-        Self { fence, by }
-    }
-
-    pub(super) fn fence(&self) -> FencingToken {
-        self.fence
-    }
-
-    /// Returns the nodes that may have our key and a smaller counter.
-    fn behind(&self) -> NodeSet {
-        self.by.others()
-    }
+    pub(super) fence: FencingToken,
+    /// The votes by which the token is ours. The other nodes may have our key and a smaller counter.
+    pub(super) by: Agreement,
 }
 
 impl Held {
@@ -510,7 +494,7 @@ impl Held {
     fn raise_counters(&self, cx: &mut Context<'_>, lost_on: NodeSet) {
         if let Some(fenced) = &self.fenced {
             let (token, fence) = (cx.token, fenced.fence);
-            let nodes = fenced.behind().difference(lost_on);
+            let nodes = fenced.by.others().difference(lost_on);
             if !nodes.is_empty() {
                 cx.outbox
                     .tell_nodes(nodes, Operation::Fence { token, fence });

@@ -5,7 +5,6 @@ use core::time::Duration;
 
 use super::{
     Lease, State,
-    acquiring::FailedAttempt,
     key_watch::KeyWatch,
     retrying::{Backoff, Next, RetryState},
 };
@@ -13,9 +12,8 @@ use crate::{AcquireFailure, NodeId, Reply, Slot, SlotSet, Timestamp};
 
 impl Lease {
     /// Watches a taken key, to try again as soon as it is free.
-    pub(super) fn watch(&mut self, now: Timestamp, until: Timestamp, failed: &FailedAttempt) {
+    pub(super) fn watch(&mut self, now: Timestamp, until: Timestamp, mut retry: RetryState) {
         let schedule = self.config.retry;
-        let mut retry = failed.retry;
         // The other half of the random bits decides about the delay.
         let random = self.nonce.jitter(self.attempts).rotate_left(32);
         let backoff = schedule.backoff(retry.collisions, random);

@@ -3,7 +3,7 @@
 //!
 //! - each round has given exactly one verdict (an extension may have none if nodes answer it with
 //!   `Outbid`, which no node does);
-//! - it is a success (`Acquired`, `Extended`, `Accepted`, `Released` by votes) iff a majority
+//! - it is a success (`Acquired`, `Extended`, `Released` by votes) iff a majority
 //!   granted: a majority that grants and a minority that makes one impossible cannot both be, so an
 //!   early failure never forestalls a success;
 //! - *which* failure it is may depend on the order, because a verdict does not wait for the replies
@@ -21,8 +21,7 @@ use proptest::{
 };
 
 use super::{
-    Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Fence, FenceVerdict, Release,
-    ReleaseVerdict,
+    Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Release, ReleaseVerdict,
 };
 use crate::{
     Drift, Eligibility, FencingToken, NodeId, Quorum, Reply, Timestamp, Ttl, Validity, tally::Tally,
@@ -121,7 +120,7 @@ fn ballots() -> impl Strategy<Value = Vec<(usize, Said)>> {
 enum Round {
     Acquire(Acquire),
     Extend(Extend),
-    Fence(Fence),
+    Fence(Acquire),
     Release(Release),
 }
 
@@ -129,7 +128,7 @@ enum Round {
 enum Verdict {
     Acquire(AcquireVerdict),
     Extend(ExtendVerdict),
-    Fence(FenceVerdict),
+    Fence(AcquireVerdict),
     Release(ReleaseVerdict),
 }
 
@@ -142,7 +141,7 @@ impl Round {
             Self::Acquire(acquire(None)),
             Self::Acquire(acquire(Some(FENCE))),
             Self::Extend(Extend::new(quorum, validity(), until, START)),
-            Self::Fence(Fence::new(quorum, FENCE, until, START)),
+            Self::Fence(acquire(None).propose(FENCE, START)),
             Self::Release(Release::new(quorum)),
         ]
     }
@@ -211,7 +210,7 @@ fn is_success(verdict: Verdict) -> bool {
         verdict,
         Verdict::Acquire(AcquireVerdict::Acquired { .. } | AcquireVerdict::Outbid { .. })
             | Verdict::Extend(ExtendVerdict::Extended { .. })
-            | Verdict::Fence(FenceVerdict::Accepted)
+            | Verdict::Fence(AcquireVerdict::Acquired { .. })
             | Verdict::Release(ReleaseVerdict::Released)
     )
 }
@@ -338,7 +337,7 @@ fn failures_name_what_stood_in_the_way() {
                 | Verdict::Release(ReleaseVerdict::NotHeld) => prop_assert!(blocks(&denied)),
                 Verdict::Release(ReleaseVerdict::Unconfirmed) => prop_assert!(blocks(&down)),
                 Verdict::Acquire(AcquireVerdict::Outbid { counter })
-                | Verdict::Fence(FenceVerdict::Outbid { counter }) => {
+                | Verdict::Fence(AcquireVerdict::Outbid { counter }) => {
                     let named = |said: Said| said.counter() == Some(counter);
                     prop_assert!(count(so_far, named) > 0);
                     let larger = |said: Said| said.counter() > Some(counter);
