@@ -31,7 +31,7 @@ use self::{
     in_line::{InLine, Order},
     outbox::Outbox,
     proposals::Proposals,
-    retrying::{Backoff, RetryState},
+    retrying::{Backoff, RetryState, Writer},
     sharing::Slots,
 };
 use crate::{
@@ -167,11 +167,10 @@ impl Lease {
     /// Costs one round for each attempt, and one more for the release of an attempt that failed.
     pub fn acquire(&mut self, now: Timestamp, deadline: Timestamp) {
         if let State::Idle { order } = self.state {
-            let retry = RetryState::new(deadline).in_order(order);
-            let retry = if self.is_reader() {
-                retry.of_reader()
-            } else {
-                retry
+            let retry = RetryState {
+                writer: self.is_reader().then_some(Writer::Unseen),
+                order,
+                ..RetryState::new(deadline)
             };
             if order == Order::AtOnce && now < deadline {
                 self.wait_in_line(retry);
@@ -214,7 +213,6 @@ impl Lease {
     /// when the next holder takes a lock after [`hand_over`](Self::hand_over). If renewal is overdue, it
     /// starts with the next [`handle_timeout`](Self::handle_timeout), which is due at once.
     pub fn claim(&mut self, now: Timestamp) {
-        self.expire(now);
         if let Some((held, mut cx)) = self.held(now) {
             held.claim(&mut cx);
         }
@@ -227,11 +225,7 @@ impl Lease {
     /// [claim](Self::claim) the lock. The lease keeps its token and its validity, so the lock is as safe
     /// as before. The driver must see to it that the previous holder does nothing more under the lock.
     pub fn hand_over(&mut self, now: Timestamp) -> bool {
-        self.expire(now);
-        let State::Held(held) = &mut self.state else {
-            return false;
-        };
-        held.hand_over(now, &self.config)
+        self.held(now).is_some_and(|(held, cx)| held.hand_over(&cx))
     }
 
     /// Extends a held lock now, instead of when renewal is due. The lock is then valid for its own ttl
@@ -260,7 +254,6 @@ impl Lease {
     ///
     /// [`Quarantine`]: crate::Quarantine
     pub fn extend_for(&mut self, now: Timestamp, ttl: Ttl) -> bool {
-        self.expire(now);
         self.held(now)
             .is_some_and(|(held, mut cx)| held.extend(&mut cx, ttl))
     }
@@ -302,7 +295,6 @@ impl Lease {
     /// The answer is [`Event::Released`]. It comes early if a majority has lost the keys, which releases the others, and
     /// early and unconfirmed after a lost vote or if the driver ends.
     pub fn release_at(&mut self, now: Timestamp, at: Timestamp) -> bool {
-        self.expire(now);
         let has_left = self
             .held(now)
             .is_some_and(|(held, mut cx)| held.leave(&mut cx, at));
@@ -437,8 +429,8 @@ impl Lease {
 
     // Private.
 
-    /// Declares a held lock lost when its validity is over. Every command and input starts with this, so
-    /// that nothing is decided on a validity that has ended.
+    /// Declares a held lock lost when its validity is over. Every command and input starts with this, or gets the lock by
+    /// [`held`](Self::held), so that nothing is decided on a validity that has ended.
     ///
     /// A lock that its holder has left is released when its time is over.
     fn expire(&mut self, now: Timestamp) {
@@ -452,8 +444,9 @@ impl Lease {
         }
     }
 
-    /// Returns the lock if it is held, and what it works with.
+    /// Returns the lock if it is held at `now`, and what it works with.
     fn held(&mut self, now: Timestamp) -> Option<(&mut Held, Context<'_>)> {
+        self.expire(now);
         let token = self.token();
         let Self {
             config,

@@ -74,11 +74,6 @@ impl<R: Rules> Round<R> {
         &self.tally
     }
 
-    /// Returns when the round started.
-    pub(crate) const fn start(&self) -> Timestamp {
-        self.tally.start()
-    }
-
     fn judge_if(&mut self, has_changed: bool, now: Timestamp) -> Option<R::Verdict> {
         if !has_changed || self.verdict.is_some() {
             return None;

@@ -83,16 +83,16 @@ impl Lease {
         match verdict {
             AcquireVerdict::Acquired { valid_until, fence } => {
                 let votes = match fence {
-                    Some(_) => tally.granted(),
+                    Some(_) => tally.granted,
                     // A counter that is ahead does not matter: the key is ours.
-                    None => tally.granted().union(tally.outbid()),
+                    None => tally.granted.union(tally.outbid),
                 };
                 let rests_on = Agreement::new(attempt.id, tally, votes, now);
                 self.hold(acquired_at, valid_until, fence, rests_on);
             }
             AcquireVerdict::Outbid { counter } => self.propose(now, counter),
             AcquireVerdict::Failed(failure) => {
-                let counter = tally.highest_counter();
+                let counter = tally.highest_counter;
                 self.fail_attempt(now, failure, counter);
             }
         }
@@ -153,8 +153,8 @@ impl Lease {
         self.state = State::Held(held);
     }
 
-    /// Redlock step 5: a failed attempt is released on every node, the silent ones included. `counter` is the largest one
-    /// that a node has told.
+    /// Redlock step 5: a failed attempt is released on every node, the silent ones included. `counter` is the
+    /// largest one that a node has told.
     fn fail_attempt(
         &mut self,
         now: Timestamp,

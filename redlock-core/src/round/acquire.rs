@@ -5,8 +5,8 @@ use crate::{FencingToken, Quorum, Timestamp, Validity, tally::Tally};
 
 /// One attempt to set our key on a majority of nodes (Redlock steps 1 to 3).
 ///
-/// The caller sends `SET key token NX PX ttl` to every node at once. If counters turn out to be ahead of the fence, another
-/// round [proposes](Self::propose) a larger one.
+/// The caller sends `SET key token NX PX ttl` to every node at once. If counters turn out to be ahead of the fence,
+/// another round proposes a larger one ([`Round::propose`]).
 pub(crate) type Acquire = Round<AcquireRules>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -58,7 +58,7 @@ impl Acquire {
             valid_until,
             until: valid_until,
         };
-        Self::with_rules(rules, self.tally.quorum(), now)
+        Self::with_rules(rules, self.tally.quorum, now)
     }
 
     /// Ends the attempt without waiting for the nodes that have not replied. Returns the verdict
@@ -73,7 +73,7 @@ impl Acquire {
     ) -> Option<AcquireVerdict> {
         let failure = if now >= self.until() {
             AcquireFailure::TooSlow
-        } else if !self.rules.has_keys && !self.tally.denied().is_empty() {
+        } else if !self.rules.has_keys && !self.tally.denied.is_empty() {
             AcquireFailure::Contended
         } else {
             suspicion.unwrap_or(AcquireFailure::NoQuorum)
@@ -107,24 +107,24 @@ impl Rules for AcquireRules {
 
 impl AcquireRules {
     fn judge_keys(&self, tally: &Tally, now: Timestamp) -> Option<AcquireVerdict> {
-        let ours = tally.granted().union(tally.outbid());
+        let ours = tally.granted.union(tally.outbid);
         // Redlock step 3: a majority of *all* nodes, and validity time left.
         if tally.is_quorum(ours) {
-            let is_accepted = self.fence.is_none() || tally.is_quorum(tally.granted());
+            let is_accepted = self.fence.is_none() || tally.is_quorum(tally.granted);
             // Nodes that have not replied might still accept the fence. A second round costs less than
             // to wait for the slowest.
             return Some(self.agreed(tally, now, is_accepted));
         }
-        let held_up = tally.failed().union(tally.quarantined());
+        let held_up = tally.failed().union(tally.quarantined);
         if tally.is_blocking(tally.failed()) {
             Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
         } else if tally.is_blocking(held_up) {
-            Some(AcquireVerdict::Failed(match tally.quarantined_until() {
+            Some(AcquireVerdict::Failed(match tally.quarantined_until {
                 // The authority that names them is out of reach, or has named other servers.
                 Timestamp::MAX => AcquireFailure::NoQuorum,
                 until => AcquireFailure::Quarantined { until },
             }))
-        } else if tally.is_blocking(held_up.union(tally.denied())) {
+        } else if tally.is_blocking(held_up.union(tally.denied)) {
             Some(AcquireVerdict::Failed(AcquireFailure::Contended))
         } else {
             None
@@ -132,15 +132,15 @@ impl AcquireRules {
     }
 
     fn judge_proposal(&self, tally: &Tally, now: Timestamp) -> Option<AcquireVerdict> {
-        let held_up = tally.failed().union(tally.quarantined());
-        let lost = held_up.union(tally.denied());
-        if tally.is_quorum(tally.granted()) {
+        let held_up = tally.failed().union(tally.quarantined);
+        let lost = held_up.union(tally.denied);
+        if tally.is_quorum(tally.granted) {
             Some(self.agreed(tally, now, true))
         } else if tally.is_blocking(held_up) {
             Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
         } else if tally.is_blocking(lost) {
             Some(AcquireVerdict::Failed(AcquireFailure::Contended))
-        } else if tally.is_blocking(lost.union(tally.outbid())) {
+        } else if tally.is_blocking(lost.union(tally.outbid)) {
             Some(outbid(tally))
         } else {
             None
@@ -164,7 +164,7 @@ impl AcquireRules {
 
 fn outbid(tally: &Tally) -> AcquireVerdict {
     AcquireVerdict::Outbid {
-        counter: tally.highest_counter().unwrap_or(FencingToken::MAX),
+        counter: tally.highest_counter.unwrap_or(FencingToken::MAX),
     }
 }
 

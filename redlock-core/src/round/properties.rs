@@ -24,25 +24,15 @@ use super::{
     Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Release, ReleaseVerdict,
 };
 use crate::{
-    Drift, Eligibility, FencingToken, NodeId, Quorum, Reply, Timestamp, Ttl, Validity, tally::Tally,
+    Drift, FencingToken, NodeId, Quorum, Reply, Timestamp, Ttl, Validity,
+    said::{Said, node, quarantined},
+    tally::Tally,
 };
 
-/// A node's reply, and from when on the node has a vote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Said {
-    reply: Reply,
-    votes_from: Timestamp,
-}
-
 impl Said {
-    /// Whether the node has a vote in a round that starts then.
-    fn votes_at(self, start: Timestamp) -> bool {
-        self.votes_from <= start
-    }
-
     /// Whether the node did what was asked, and has a vote in a round that starts then.
     fn grants_at(self, start: Timestamp) -> bool {
-        self.reply == Reply::Granted && self.votes_at(start)
+        self.reply == Reply::Granted && self.eligibility.covers(start)
     }
 
     /// The counter that is ahead, if the node says so.
@@ -56,7 +46,7 @@ impl Said {
     /// Whether the node agrees, but has no vote in a round that starts then.
     fn is_held_back_at(self, start: Timestamp) -> bool {
         let agrees = self.reply == Reply::Granted || self.counter().is_some();
-        agrees && !self.votes_at(start)
+        agrees && !self.eligibility.covers(start)
     }
 }
 
@@ -79,10 +69,6 @@ where
 const START: Timestamp = Timestamp::from_nanos(1_000_000);
 const FENCE: FencingToken = FencingToken::new(50);
 
-fn node(index: usize) -> NodeId {
-    NodeId::new(index).expect("below 64")
-}
-
 fn validity() -> Validity {
     let ttl = Ttl::new(Duration::from_secs(1)).expect("a second");
     Validity::new(ttl, Drift::default()).expect("longer than its drift")
@@ -104,7 +90,7 @@ fn replies() -> impl Strategy<Value = Said> {
         1 => outbid,
     ];
     let votes_from = prop_oneof![6 => Just(Timestamp::ZERO), 1 => until_around_start()];
-    (reply, votes_from).prop_map(|(reply, votes_from)| Said { reply, votes_from })
+    (reply, votes_from).prop_map(|(reply, votes_from)| quarantined(reply, votes_from))
 }
 
 /// Replies of all of some nodes, each once, in a random order.
@@ -147,7 +133,7 @@ impl Round {
     }
 
     fn reply(&mut self, now: Timestamp, node: NodeId, said: Said) -> Option<Verdict> {
-        let (reply, worth) = (said.reply, Eligibility::since(said.votes_from));
+        let (reply, worth) = (said.reply, said.eligibility);
         match self {
             Self::Acquire(round) => {
                 let verdict = round.handle_reply(now, node, reply, worth);
@@ -189,8 +175,10 @@ impl Round {
     /// Whether this reply is a vote for the round.
     fn is_vote(&self, said: Said) -> bool {
         match said.reply {
-            Reply::Granted => matches!(self, Self::Release(_)) || said.votes_at(START),
-            Reply::Outbid { .. } => matches!(self, Self::Acquire(_)) && said.votes_at(START),
+            Reply::Granted => matches!(self, Self::Release(_)) || said.eligibility.covers(START),
+            Reply::Outbid { .. } => {
+                matches!(self, Self::Acquire(_)) && said.eligibility.covers(START)
+            }
             _ => false,
         }
     }
@@ -325,9 +313,11 @@ fn failures_name_what_stood_in_the_way() {
                     AcquireFailure::Quarantined { until } => {
                         prop_assert!(until > START);
                         let held_back = |said: Said| said.is_held_back_at(START);
-                        let named = |said: Said| held_back(said) && said.votes_from == until;
+                        let named =
+                            |said: Said| held_back(said) && said.eligibility.starts_at() == until;
                         prop_assert!(count(so_far, named) > 0);
-                        let earlier = |said: Said| held_back(said) && said.votes_from < until;
+                        let earlier =
+                            |said: Said| held_back(said) && said.eligibility.starts_at() < until;
                         prop_assert_eq!(count(so_far, earlier), 0);
                         prop_assert!(!blocks(&down));
                     }

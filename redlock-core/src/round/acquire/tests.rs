@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    Drift, Eligibility, NodeId, Reply, Ttl,
-    said::{Said, quarantined},
+    Drift, Eligibility, Reply, Ttl,
+    said::{Said, node, quarantined},
 };
 use core::time::Duration;
 
@@ -22,7 +22,7 @@ fn verdict<R: Into<Said> + Copy>(
     replies: &[R],
 ) -> (AcquireVerdict, usize) {
     for (index, reply) in replies.iter().enumerate() {
-        let node = NodeId::new(index).unwrap();
+        let node = node(index);
         let Said { reply, eligibility } = (*reply).into();
         if let Some(verdict) = round.handle_reply(now, node, reply, eligibility) {
             return (verdict, index + 1);
@@ -51,11 +51,10 @@ fn a_quorum_at_the_end_of_validity_is_too_slow() {
 #[test]
 fn giving_up_says_what_is_known_or_suspected() {
     use AcquireFailure::{Contended, NoQuorum, TooSlow};
-    let first = NodeId::new(0).unwrap();
     let give_up = |reply: Option<Reply>, now, suspicion| {
         let mut round = round(5);
         if let Some(reply) = reply {
-            round.handle_reply(now, first, reply, Eligibility::ALWAYS);
+            round.handle_reply(now, node(0), reply, Eligibility::ALWAYS);
         }
         round.give_up(now, suspicion)
     };
@@ -71,7 +70,6 @@ fn giving_up_says_what_is_known_or_suspected() {
 fn what_is_withdrawn_may_decide_the_round() {
     let until = Timestamp::from_nanos(9);
     let doubted = Eligibility::since(until);
-    let node = |index| NodeId::new(index).unwrap();
     let mut round = round(3);
     let (now, always) = (Timestamp::ZERO, Eligibility::ALWAYS);
     round.handle_reply(now, node(0), Granted, always);
