@@ -1,7 +1,22 @@
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
-use core::time::Duration;
+use core::{fmt, time::Duration};
 
-use crate::{MemberId, OwnerRule, Tenure, Timestamp};
+use crate::{MemberId, OwnerRule, Timestamp};
+
+/// The name of a server in the reports of an authority, such as its address or its node id.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(Arc<str>);
+
+/// The time of one server as the owner of a node, from one failover to the next.
+///
+/// The same server with another epoch is another tenure: it was a replica meanwhile, and may have lost keys.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenure {
+    /// The server.
+    pub owner: Owner,
+    /// The authority's number of the failover that made the server the owner. It grows with each failover.
+    pub epoch: u64,
+}
 
 /// The members of an authority, as one of them knows them. Clones share the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -42,6 +57,32 @@ pub(crate) struct Agreement {
     pub(crate) at: Timestamp,
     /// Each member of a majority has known the tenure for this long.
     pub(crate) age: Duration,
+}
+
+impl Owner {
+    /// Creates the name from the authority's text.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+
+    /// Returns the authority's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
 }
 
 impl MemberList {
@@ -112,10 +153,9 @@ impl<'a> Circle<'a> {
             let mut next = 0;
             while next < reports.len() && !rest.is_empty() {
                 let one = reports[next];
-                let (known, others) = rest
+                let (known, others): (Vec<_>, _) = rest
                     .into_iter()
                     .partition(|report| know_each_other(one, report));
-                let known: Vec<_> = known;
                 reports.extend(known);
                 rest = others;
                 next += 1;

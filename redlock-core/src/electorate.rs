@@ -67,11 +67,8 @@ pub struct Electorate {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Member {
     voter: Voter,
+    kind: NodeKind,
     watch: Option<OwnerWatch>,
-    /// Whether the server must be a node of a cluster.
-    is_in_cluster: bool,
-    /// Whether another node may lead to the same server.
-    may_share_server: bool,
     /// The tenure in which the server was connected to, which is the one that the voter knows.
     connected: Option<Tenure>,
     /// Whether the server was excluded when it said last what it is.
@@ -184,44 +181,34 @@ impl Electorate {
     /// A driver calls this before it reports anything else about the node.
     pub fn set_kind(&mut self, node: NodeId, kind: NodeKind) {
         let member = self.member(node);
-        let (watch, is_in_cluster, may_share_server) = match kind {
-            NodeKind::Independent => (None, false, false),
+        member.kind = kind;
+        member.watch = match kind {
+            NodeKind::Independent => None,
             NodeKind::SentinelGroup(rule) => {
                 // `SENTINEL MONITOR` begins with epoch 0 each time.
-                let watch = OwnerWatch::new(rule).with_epochs_that_begin_anew();
-                (Some(watch), false, false)
+                Some(OwnerWatch::new(rule).with_epochs_that_begin_anew())
             }
-            NodeKind::ClusterSlot {
-                rule,
-                may_share_server,
-            } => (Some(OwnerWatch::new(rule)), true, may_share_server),
+            NodeKind::ClusterSlot { rule, .. } => Some(OwnerWatch::new(rule)),
         };
-        if watch.is_some() {
+        if member.watch.is_some() {
             member.voter = member.voter.clone().with_failovers();
         }
-        member.watch = watch;
-        member.is_in_cluster = is_in_cluster;
-        member.may_share_server = may_share_server;
     }
 
     /// Takes what a member of a node's authority reports. `now` must be read *after* the report came.
     /// Returns whether the [tenure](Self::tenure) has changed, so that the driver must close the connection to the
     /// earlier owner.
     pub fn handle_report(&mut self, now: Timestamp, node: NodeId, report: MemberReport) -> bool {
-        let watch = &mut self.member(node).watch;
-        watch
-            .as_mut()
-            .is_some_and(|watch| watch.handle_report(now, report))
+        let watch = self.member(node).watch.as_mut();
+        watch.is_some_and(|watch| watch.handle_report(now, report))
     }
 
     /// Notes that each configured address of a node's authority was asked at `asked_at` or later, and has answered or
     /// is taken as silent: see [`OwnerWatch::handle_roll_call`]. Returns whether an owner was confirmed. Without roll
     /// calls none ever is.
     pub fn handle_roll_call(&mut self, now: Timestamp, node: NodeId, asked_at: Timestamp) -> bool {
-        let watch = &mut self.member(node).watch;
-        watch
-            .as_mut()
-            .is_some_and(|watch| watch.handle_roll_call(now, asked_at))
+        let watch = self.member(node).watch.as_mut();
+        watch.is_some_and(|watch| watch.handle_roll_call(now, asked_at))
     }
 
     /// Notes that some client had a confirmation of this tenure of the node `age` ago, by a
@@ -321,16 +308,11 @@ impl Electorate {
         node: NodeId,
         identity: &Identity,
     ) -> Admission {
-        let outcome = self.examine(node, identity);
-        let unmet = self.unmet(node, identity);
-        let member = self.member(node);
-        let voter = &mut member.voter;
-        let withdrawal = match (outcome, identity) {
+        self.admit(node, identity, |voter, outcome| match (outcome, identity) {
             (Ok(()), Identity::Server { sighting, .. }) => voter.handle_connection(now, sighting),
             (Err(_), identity) if identity.is_replica() => voter.handle_demotion(now),
             (Ok(()) | Err(_), _) => None,
-        };
-        member.admit(outcome, withdrawal, unmet)
+        })
     }
 
     /// Notes what a node says of itself while a connection lasts, about once a second. `now` must be
@@ -341,17 +323,36 @@ impl Electorate {
         node: NodeId,
         identity: &Identity,
     ) -> Admission {
-        let outcome = self.examine(node, identity);
-        let unmet = self.unmet(node, identity);
-        let member = self.member(node);
-        let voter = &mut member.voter;
-        let withdrawal = match (outcome, identity) {
+        self.admit(node, identity, |voter, outcome| match (outcome, identity) {
             (Ok(()), Identity::Server { sighting, .. }) => voter.handle_sighting(now, sighting),
             (Ok(()), Identity::InProcess | Identity::Withheld) => None,
             // The excluded server may have voted since the last inspection.
             (Err(_), _) => voter.handle_demotion(now),
-        };
-        member.admit(outcome, withdrawal, unmet)
+        })
+    }
+
+    /// Decides what the node's votes are worth, and those that its voter withdraws.
+    fn admit(
+        &mut self,
+        node: NodeId,
+        identity: &Identity,
+        report: impl FnOnce(&mut Voter, Result<(), Exclusion>) -> Option<Withdrawal>,
+    ) -> Admission {
+        let outcome = self.examine(node, identity);
+        let unmet = self.unmet(node, identity);
+        let member = self.member(node);
+        let withdrawal = report(&mut member.voter, outcome);
+        member.is_excluded = outcome.is_err();
+        let eligibility = member.eligibility();
+        Admission {
+            // A server that does not say anything now does not undo what it said before.
+            outcome: outcome.map(|()| eligibility),
+            withdrawal: withdrawal.map(|withdrawal| Withdrawal {
+                eligibility,
+                ..withdrawal
+            }),
+            unmet,
+        }
     }
 
     /// Decides whether a node may vote at all, and notes which server it is.
@@ -372,17 +373,18 @@ impl Electorate {
             }
         };
         // First of all: one server under two addresses is a mistake, whatever its role is.
-        let may_share = self.member(node).may_share_server;
+        let may_share = self.member(node).may_share_server();
         let same = |it: &Member| {
             let is_same = it.server.and_then(|known| known.is_same(&server)) == Some(true);
-            is_same && !(may_share && it.may_share_server)
+            is_same && !(may_share && it.may_share_server())
         };
         if let Some((&other, _)) = self.members.iter().find(|(_, it)| same(it)) {
             return Err(Exclusion::SameServer { other });
         }
         let member = self.member(node);
         member.server = Some(server);
-        match (role, member.is_in_cluster) {
+        let must_be_in_cluster = matches!(member.kind, NodeKind::ClusterSlot { .. });
+        match (role, must_be_in_cluster) {
             (ServerRole::Replica, _) => return Err(Exclusion::Replica),
             (ServerRole::ClusterMaster, false) => return Err(Exclusion::ClusterMaster),
             (ServerRole::Master | ServerRole::Withheld, true) => {
@@ -417,9 +419,8 @@ impl Electorate {
         let newcomer = &self.newcomer;
         self.members.entry(node).or_insert_with(|| Member {
             voter: newcomer.clone(),
+            kind: NodeKind::Independent,
             watch: None,
-            is_in_cluster: false,
-            may_share_server: false,
             connected: None,
             is_excluded: false,
             server: None,
@@ -428,24 +429,8 @@ impl Electorate {
 }
 
 impl Member {
-    /// Decides what the votes are worth, of the node and of those that are withdrawn.
-    fn admit(
-        &mut self,
-        outcome: Result<(), Exclusion>,
-        withdrawal: Option<Withdrawal>,
-        unmet: Checks,
-    ) -> Admission {
-        self.is_excluded = outcome.is_err();
-        let eligibility = self.eligibility();
-        Admission {
-            // A server that does not say anything now does not undo what it said before.
-            outcome: outcome.map(|()| eligibility),
-            withdrawal: withdrawal.map(|withdrawal| Withdrawal {
-                eligibility,
-                ..withdrawal
-            }),
-            unmet,
-        }
+    fn may_share_server(&self) -> bool {
+        matches!(self.kind, NodeKind::ClusterSlot { may_share_server, .. } if may_share_server)
     }
 
     fn eligibility(&self) -> Eligibility {

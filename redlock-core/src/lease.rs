@@ -1,8 +1,7 @@
 //! The whole life of a lock, from the first attempt to its release or loss.
 
-mod acquiring;
 mod agreement;
-mod attempts;
+mod attempt;
 mod config;
 mod event;
 mod held;
@@ -26,13 +25,13 @@ pub use sharing::Share;
 pub use transmit::{Access, Operation, RoundId, Transmit};
 
 use self::{
-    acquiring::{Acquiring, Fencing},
     agreement::Agreement,
+    attempt::Attempt,
     held::{Context, Held},
     in_line::{InLine, Order},
     outbox::Outbox,
     proposals::Proposals,
-    retrying::{Backoff, RetryState},
+    retrying::{Backoff, RetryState, Writer},
     sharing::Slots,
 };
 use crate::{
@@ -45,13 +44,13 @@ use crate::{
 /// ```text
 ///            acquire            quorum in time              release
 ///    Idle ----------> Acquiring ---------------> Held ---------------> Releasing
-///                      |  ^  |                   ^ |  |                   |
-///               failed |  |  | counters ahead    | |  | validity over,    | quorum, or
-///                      v  |  v      accepted     | |  | keys lost         | no node left
-///                 Backoff |  Fencing ------------+ |  v                   v
-///                      |  |  | failed              |  Closed (Lost)     Closed (Released)
-///       deadline over  |  +--+ delay over, or      |
-///                      v       key seen free       +-- extension due: Extend round, still Held
+///                      |  ^  ^                     |  |                   |
+///               failed |  |  +-- counters ahead:   |  | validity over,    | quorum, or
+///                      v  |      another round     |  | keys lost         | no node left
+///                 Backoff |                        |  v                   v
+///                      |  |                        |  Closed (Lost)     Closed (Released)
+///       deadline over  |  +-- delay over, or       |
+///                      v      key seen free        +-- extension due: Extend round, still Held
 ///                    Closed (Exhausted)
 /// ```
 ///
@@ -120,8 +119,7 @@ enum State {
         order: Order,
     },
     // Most leases are held, so what is larger has a place of its own.
-    Acquiring(Box<Acquiring>),
-    Fencing(Box<Fencing>),
+    Acquiring(Box<Attempt>),
     Backoff(Box<Backoff>),
     InLine(Box<InLine>),
     Held(Held),
@@ -169,11 +167,10 @@ impl Lease {
     /// Costs one round for each attempt, and one more for the release of an attempt that failed.
     pub fn acquire(&mut self, now: Timestamp, deadline: Timestamp) {
         if let State::Idle { order } = self.state {
-            let retry = RetryState::new(deadline).in_order(order);
-            let retry = if self.is_reader() {
-                retry.of_reader()
-            } else {
-                retry
+            let retry = RetryState {
+                writer: self.is_reader().then_some(Writer::Unseen),
+                order,
+                ..RetryState::new(deadline)
             };
             if order == Order::AtOnce && now < deadline {
                 self.wait_in_line(retry);
@@ -216,7 +213,6 @@ impl Lease {
     /// when the next holder takes a lock after [`hand_over`](Self::hand_over). If renewal is overdue, it
     /// starts with the next [`handle_timeout`](Self::handle_timeout), which is due at once.
     pub fn claim(&mut self, now: Timestamp) {
-        self.expire(now);
         if let Some((held, mut cx)) = self.held(now) {
             held.claim(&mut cx);
         }
@@ -229,11 +225,7 @@ impl Lease {
     /// [claim](Self::claim) the lock. The lease keeps its token and its validity, so the lock is as safe
     /// as before. The driver must see to it that the previous holder does nothing more under the lock.
     pub fn hand_over(&mut self, now: Timestamp) -> bool {
-        self.expire(now);
-        let State::Held(held) = &mut self.state else {
-            return false;
-        };
-        held.hand_over(now, &self.config)
+        self.held(now).is_some_and(|(held, cx)| held.hand_over(&cx))
     }
 
     /// Extends a held lock now, instead of when renewal is due. The lock is then valid for its own ttl
@@ -262,7 +254,6 @@ impl Lease {
     ///
     /// [`Quarantine`]: crate::Quarantine
     pub fn extend_for(&mut self, now: Timestamp, ttl: Ttl) -> bool {
-        self.expire(now);
         self.held(now)
             .is_some_and(|(held, mut cx)| held.extend(&mut cx, ttl))
     }
@@ -281,7 +272,7 @@ impl Lease {
                     self.release_in_passing();
                 }
             }
-            State::Acquiring(_) | State::Fencing(_) => {
+            State::Acquiring(_) => {
                 self.state = State::Closed;
                 self.release_in_passing();
             }
@@ -304,7 +295,6 @@ impl Lease {
     /// The answer is [`Event::Released`]. It comes early if a majority has lost the keys, and early and unconfirmed after a
     /// lost vote or if the driver ends. The keys that are left then are not released: they block others until they expire.
     pub fn release_at(&mut self, now: Timestamp, at: Timestamp) -> bool {
-        self.expire(now);
         let has_left = self
             .held(now)
             .is_some_and(|(held, mut cx)| held.leave(&mut cx, at));
@@ -318,7 +308,7 @@ impl Lease {
     pub fn abandon(&mut self) {
         match &mut self.state {
             State::Idle { .. } | State::Closed => {}
-            State::Acquiring(_) | State::Fencing(_) => {
+            State::Acquiring(_) => {
                 self.release_in_passing();
                 self.exhaust(AcquireFailure::Abandoned);
             }
@@ -362,7 +352,6 @@ impl Lease {
         match &self.state {
             State::Idle { .. } | State::Closed => None,
             State::Acquiring(it) => Some(it.timeout(self.attempts)),
-            State::Fencing(it) => Some(it.timeout(self.attempts)),
             State::Backoff(it) => Some(it.timeout()),
             State::InLine(it) => Some(it.retry.deadline),
             State::Releasing(it) => Some(it.until),
@@ -424,7 +413,6 @@ impl Lease {
     pub fn tries(&self) -> u32 {
         let retry = match &self.state {
             State::Acquiring(it) => Some(&it.retry),
-            State::Fencing(it) => Some(&it.retry),
             State::Backoff(it) => Some(&it.retry),
             State::InLine(it) => Some(&it.retry),
             State::Idle { .. } | State::Held(_) | State::Releasing(_) | State::Closed => None,
@@ -441,8 +429,8 @@ impl Lease {
 
     // Private.
 
-    /// Declares a held lock lost when its validity is over. Every command and input starts with this, so
-    /// that nothing is decided on a validity that has ended.
+    /// Declares a held lock lost when its validity is over. Every command and input starts with this, or gets the lock by
+    /// [`held`](Self::held), so that nothing is decided on a validity that has ended.
     ///
     /// A lock that its holder has left is released when its time is over.
     fn expire(&mut self, now: Timestamp) {
@@ -456,8 +444,9 @@ impl Lease {
         }
     }
 
-    /// Returns the lock if it is held, and what it works with.
+    /// Returns the lock if it is held at `now`, and what it works with.
     fn held(&mut self, now: Timestamp) -> Option<(&mut Held, Context<'_>)> {
+        self.expire(now);
         let token = self.token();
         let Self {
             config,

@@ -5,7 +5,6 @@
 
 mod acquire;
 mod extend;
-mod fence;
 #[cfg(test)]
 mod properties;
 mod release;
@@ -13,7 +12,6 @@ mod release;
 pub use acquire::AcquireFailure;
 pub(crate) use acquire::{Acquire, AcquireVerdict};
 pub(crate) use extend::{Extend, ExtendVerdict};
-pub(crate) use fence::{Fence, FenceVerdict};
 pub(crate) use release::Release;
 pub use release::ReleaseVerdict;
 
@@ -74,11 +72,6 @@ impl<R: Rules> Round<R> {
     /// Returns the replies so far.
     pub(crate) const fn tally(&self) -> &Tally {
         &self.tally
-    }
-
-    /// Returns when the round started.
-    pub(crate) const fn start(&self) -> Timestamp {
-        self.tally.start()
     }
 
     fn judge_if(&mut self, has_changed: bool, now: Timestamp) -> Option<R::Verdict> {

@@ -1,11 +1,15 @@
-//! For tests: replies with what they are worth, and milliseconds.
+//! For tests: nodes, replies with what they are worth, and milliseconds.
 
 use core::time::Duration;
 
-use crate::{Eligibility, Reply, Timestamp};
+use crate::{Eligibility, NodeId, Reply, Timestamp};
 
 /// Milliseconds.
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
+
+pub(crate) fn node(index: usize) -> NodeId {
+    NodeId::new(index).expect("below 64")
+}
 
 /// A node's reply, and what the node's votes are worth.
 #[derive(Clone, Copy, Debug)]

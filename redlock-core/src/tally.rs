@@ -2,23 +2,30 @@ use crate::{Eligibility, FencingToken, NodeId, NodeSet, Quorum, Reply, Timestamp
 
 /// The replies to one round, at most one from each node.
 ///
-/// A round keeps its tally even after the verdict; see [`Acquire::tally`](crate::Acquire::tally).
+/// A round keeps its tally even after the verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tally {
-    quorum: Quorum,
-    /// A node has a vote if its eligibility covers this.
-    start: Timestamp,
-    granted: NodeSet,
-    quarantined: NodeSet,
-    outbid: NodeSet,
-    denied: NodeSet,
+    pub(crate) quorum: Quorum,
+    /// When the round started. A node has a vote if its eligibility covers this.
+    pub(crate) start: Timestamp,
+    /// The nodes that did what was asked, and have a vote.
+    pub(crate) granted: NodeSet,
+    /// The nodes that did what was asked, or hold our key, but have no vote.
+    pub(crate) quarantined: NodeSet,
+    /// The nodes that hold our key, but whose fencing counter is not smaller than the proposal.
+    pub(crate) outbid: NodeSet,
+    /// The nodes that have another token's key, or do not have ours.
+    pub(crate) denied: NodeSet,
     refused: NodeSet,
     unknown: NodeSet,
-    quarantined_until: Timestamp,
-    highest_counter: Option<FencingToken>,
+    /// The earliest start of a round in which one of the quarantined nodes has a vote, or [`Timestamp::MAX`] if no node is
+    /// in quarantine, or if nobody knows when such a node has a vote.
+    pub(crate) quarantined_until: Timestamp,
+    /// The largest fencing counter that a node has told, with or without a vote.
+    pub(crate) highest_counter: Option<FencingToken>,
     /// The latest time that came with a counted reply. Times may come out of order, since a driver may
     /// read the clock before it waits for access to the lease.
-    latest: Timestamp,
+    pub(crate) latest: Timestamp,
 }
 
 impl Tally {
@@ -94,61 +101,7 @@ impl Tally {
         self.quarantined.insert(node)
     }
 
-    /// Returns the latest time that came with a counted reply.
-    pub(crate) const fn latest(&self) -> Timestamp {
-        self.latest
-    }
-
-    /// Returns the quorum that the round needs.
-    #[must_use]
-    pub(crate) const fn quorum(&self) -> Quorum {
-        self.quorum
-    }
-
-    /// Returns when the round started.
-    pub(crate) const fn start(&self) -> Timestamp {
-        self.start
-    }
-
-    /// Returns the nodes that did what was asked, and have a vote.
-    #[must_use]
-    pub(crate) const fn granted(&self) -> NodeSet {
-        self.granted
-    }
-
-    /// Returns the nodes that did what was asked, or hold our key, but have no vote.
-    #[must_use]
-    pub(crate) const fn quarantined(&self) -> NodeSet {
-        self.quarantined
-    }
-
-    /// Returns the earliest start of a round in which one of the quarantined nodes has a vote, or
-    /// [`Timestamp::MAX`] if no node is in quarantine, or if nobody knows when such a node has a vote.
-    #[must_use]
-    pub(crate) const fn quarantined_until(&self) -> Timestamp {
-        self.quarantined_until
-    }
-
-    /// Returns the nodes that hold our key, but whose fencing counter is not smaller than the proposal.
-    #[must_use]
-    pub(crate) const fn outbid(&self) -> NodeSet {
-        self.outbid
-    }
-
-    /// Returns the largest fencing counter that a node has told, with or without a vote.
-    #[must_use]
-    pub(crate) const fn highest_counter(&self) -> Option<FencingToken> {
-        self.highest_counter
-    }
-
-    /// Returns the nodes that have another token's key, or do not have ours.
-    #[must_use]
-    pub(crate) const fn denied(&self) -> NodeSet {
-        self.denied
-    }
-
     /// Returns the nodes that have not replied yet.
-    #[must_use]
     pub(crate) const fn undecided(&self) -> NodeSet {
         self.quorum
             .all()
@@ -179,13 +132,10 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::said::node;
 
     const ALWAYS: Eligibility = Eligibility::ALWAYS;
     const NOW: Timestamp = Timestamp::from_nanos(150);
-
-    fn node(index: usize) -> NodeId {
-        NodeId::new(index).unwrap()
-    }
 
     fn later_than_start() -> Eligibility {
         Eligibility::since(Timestamp::from_nanos(101))
@@ -204,7 +154,7 @@ mod tests {
         let stranger = node(3);
         assert!(!tally.record(NOW, stranger, Reply::Granted, ALWAYS));
         assert_eq!(tally.unknown.len(), 1);
-        assert!(tally.granted().is_empty());
+        assert!(tally.granted.is_empty());
         assert_eq!(tally.undecided().len(), 2);
     }
 
@@ -224,19 +174,19 @@ mod tests {
             assert!(tally.record(NOW, node(index), reply, eligibility));
         }
         let sets = [
-            tally.granted(),
-            tally.denied(),
+            tally.granted,
+            tally.denied,
             tally.refused,
             tally.unknown,
-            tally.outbid(),
-            tally.quarantined(),
+            tally.outbid,
+            tally.quarantined,
         ];
         for (index, set) in sets.into_iter().enumerate() {
             assert!(set.contains(node(index)) && set.len() == 1, "{index}");
         }
         assert_eq!(tally.failed().len(), 2);
-        assert_eq!(tally.highest_counter(), Some(counter));
-        assert_eq!(tally.quarantined_until(), later_than_start().starts_at());
+        assert_eq!(tally.highest_counter, Some(counter));
+        assert_eq!(tally.quarantined_until, later_than_start().starts_at());
         assert!(tally.undecided().is_empty());
     }
 
@@ -245,9 +195,9 @@ mod tests {
         let mut tally = tally(3);
         let counter = FencingToken::new(9);
         tally.record(NOW, node(0), Reply::Outbid { counter }, later_than_start());
-        assert!(tally.outbid().is_empty() && tally.granted().is_empty());
-        assert_eq!(tally.quarantined(), NodeSet::first(1));
-        assert_eq!(tally.highest_counter(), Some(counter), "it is known");
+        assert!(tally.outbid.is_empty() && tally.granted.is_empty());
+        assert_eq!(tally.quarantined, NodeSet::first(1));
+        assert_eq!(tally.highest_counter, Some(counter), "it is known");
     }
 
     #[test]
@@ -263,9 +213,9 @@ mod tests {
         assert!(!tally.withdraw(node(3), later_than_start()), "no reply yet");
         let stranger = node(63);
         assert!(!tally.withdraw(stranger, later_than_start()));
-        assert_eq!(tally.quarantined(), NodeSet::first(2));
-        assert!(tally.granted().is_empty() && tally.outbid().is_empty());
-        assert_eq!(tally.denied().len(), 1);
+        assert_eq!(tally.quarantined, NodeSet::first(2));
+        assert!(tally.granted.is_empty() && tally.outbid.is_empty());
+        assert_eq!(tally.denied.len(), 1);
     }
 
     #[test]
@@ -275,8 +225,8 @@ mod tests {
             let eligibility = Eligibility::since(Timestamp::from_nanos(until));
             tally.record(NOW, node(index), Reply::Granted, eligibility);
         }
-        assert_eq!(tally.granted(), NodeSet::first(2));
-        assert_eq!(tally.quarantined().len(), 1);
+        assert_eq!(tally.granted, NodeSet::first(2));
+        assert_eq!(tally.quarantined.len(), 1);
     }
 
     #[test]
@@ -285,12 +235,12 @@ mod tests {
         let expired = ALWAYS.until(Timestamp::from_nanos(99));
         tally.record(NOW, node(0), Reply::Granted, expired);
         tally.record(NOW, node(1), Reply::Granted, Eligibility::NEVER);
-        assert_eq!(tally.quarantined(), NodeSet::first(2));
-        assert_eq!(tally.quarantined_until(), Timestamp::MAX);
+        assert_eq!(tally.quarantined, NodeSet::first(2));
+        assert_eq!(tally.quarantined_until, Timestamp::MAX);
         // An owner that settles is confirmed again before it votes.
         let settling = later_than_start().until(Timestamp::from_nanos(50));
         tally.record(NOW, node(2), Reply::Granted, settling);
-        assert_eq!(tally.quarantined_until(), settling.starts_at());
+        assert_eq!(tally.quarantined_until, settling.starts_at());
     }
 
     #[test]

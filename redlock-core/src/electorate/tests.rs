@@ -1,15 +1,13 @@
 mod owners;
 
 use super::*;
-use crate::{Check, Checks, Drift, Origin, Quarantine, Replication, ReplicationId, RunId, Ttl};
+use crate::{
+    Check, Checks, Drift, Origin, Quarantine, Replication, ReplicationId, RunId, Ttl, said::node,
+};
 use core::time::Duration;
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::ZERO.saturating_add(Duration::from_secs(1000 + seconds))
-}
-
-fn node(index: usize) -> NodeId {
-    NodeId::new(index).unwrap()
 }
 
 /// A quarantine of 10 s.

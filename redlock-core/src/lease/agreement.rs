@@ -22,12 +22,12 @@ impl Agreement {
     pub(super) fn new(round: RoundId, tally: &Tally, votes: NodeSet, now: Timestamp) -> Self {
         Self {
             round,
-            start: tally.start(),
-            quorum: tally.quorum(),
+            start: tally.start,
+            quorum: tally.quorum,
             votes,
-            denied: tally.denied(),
+            denied: tally.denied,
             awaited: tally.undecided(),
-            counted_at: tally.latest().max(now),
+            counted_at: tally.latest.max(now),
         }
     }
 

@@ -31,21 +31,12 @@ pub(super) struct Held {
 }
 
 /// Reports that somebody else has changed or deleted the key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct KeyChanges {
     /// The nodes that have reported one since the last extension began.
     on: NodeSet,
     /// Whether the last extension was made because of such reports.
     were_checked: bool,
-}
-
-impl Default for KeyChanges {
-    fn default() -> Self {
-        Self {
-            on: NodeSet::EMPTY,
-            were_checked: false,
-        }
-    }
 }
 
 /// The holder of a held lock.
@@ -98,49 +89,12 @@ pub(super) struct LastExtension {
     lost_on: NodeSet,
 }
 
-impl LastExtension {
-    fn new(id: RoundId, round: &Extend) -> Self {
-        Self {
-            id,
-            old_valid_until: round.old_valid_until(),
-            awaited: round.tally().undecided(),
-            lost_on: round.lost_on(),
-        }
-    }
-
-    /// Counts a reply that comes after the verdict. Returns the node if it turns out to have lost our key.
-    fn handle_reply(&mut self, node: NodeId, reply: Reply) -> NodeSet {
-        let is_lost = self.awaited.remove(node) && reply == Reply::Denied;
-        if is_lost && self.lost_on.insert(node) {
-            NodeSet::from(node)
-        } else {
-            NodeSet::EMPTY
-        }
-    }
-}
-
 /// The fencing token of a held lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Fenced {
-    fence: FencingToken,
-    /// The votes by which the token is ours.
-    by: Agreement,
-}
-
-impl Fenced {
-    /// Notes a token, and the votes of the round that settled it.
-    pub(super) fn new(fence: FencingToken, by: Agreement) -> Self {
-        Self { fence, by }
-    }
-
-    pub(super) fn fence(&self) -> FencingToken {
-        self.fence
-    }
-
-    /// Returns the nodes that may have our key and a smaller counter.
-    fn behind(&self) -> NodeSet {
-        self.by.others()
-    }
+    pub(super) fence: FencingToken,
+    /// The votes by which the token is ours. The other nodes may have our key and a smaller counter.
+    pub(super) by: Agreement,
 }
 
 impl Held {
@@ -166,16 +120,17 @@ impl Held {
     }
 
     /// Passes the lock to its next holder, who has to claim it. Returns false if nobody has the lock to pass it on.
-    pub(super) fn hand_over(&mut self, now: Timestamp, config: &LeaseConfig) -> bool {
-        let joined = self.join(now, config);
+    pub(super) fn hand_over(&mut self, cx: &Context<'_>) -> bool {
+        let joined = self.join(cx);
         if joined {
-            self.holder = Holder::Awaited { since: now };
+            self.holder = Holder::Awaited { since: cx.now };
         }
         joined
     }
 
     /// Adds another holder. Returns false if nobody has the lock to share it.
-    pub(super) fn join(&mut self, now: Timestamp, config: &LeaseConfig) -> bool {
+    pub(super) fn join(&mut self, cx: &Context<'_>) -> bool {
+        let now = cx.now;
         match &mut self.holder {
             Holder::Awaited { since } | Holder::Present { since } => *since = now,
             Holder::Gone { .. } => return false,
@@ -185,7 +140,7 @@ impl Held {
         } = &mut self.extension
         {
             // Renewal had ended, and validity may be over before the next extension would be due.
-            let renews = config.keep_alive.next_extension(now, now).is_some();
+            let renews = cx.config.keep_alive.next_extension(now, now).is_some();
             *due = renews.then_some(now);
         }
         true
@@ -294,12 +249,7 @@ impl Held {
 
     /// Starts an extension, unless one for at least this ttl is under way. Returns whether one is now.
     pub(super) fn extend(&mut self, cx: &mut Context<'_>, ttl: Ttl) -> bool {
-        let now = cx.now;
-        let LeaseConfig {
-            validity,
-            keep_alive,
-            ..
-        } = *cx.config;
+        let (validity, keep_alive) = (cx.config.validity, cx.config.keep_alive);
         if self.is_left() {
             return false;
         }
@@ -312,7 +262,7 @@ impl Held {
         if matches!(self.extension, Extension::Running { ttl: running, .. } if running >= ttl) {
             return true;
         }
-        if !self.allows_extension(now, cx.config) {
+        if !self.allows_extension(cx.now, cx.config) {
             // Renewal has ended, and with it its timer.
             if let Extension::Idle { due, .. } = &mut self.extension {
                 *due = None;
@@ -366,11 +316,14 @@ impl Held {
             Extension::Idle {
                 last: Some(last), ..
             } if last.id == id => {
-                let lost_on = last.handle_reply(node, reply);
-                if is_lost(cx.config.quorum, last.lost_on) {
-                    return Some(LossReason::KeysLost);
+                // A reply after the verdict can still show the loss.
+                if last.awaited.remove(node) && reply == Reply::Denied {
+                    last.lost_on.insert(node);
+                    if is_lost(cx.config.quorum, last.lost_on) {
+                        return Some(LossReason::KeysLost);
+                    }
+                    self.repair(cx, NodeSet::from(node));
                 }
-                self.repair(cx, lost_on);
                 None
             }
             Extension::Running { .. } | Extension::Idle { .. } => None,
@@ -440,43 +393,42 @@ impl Held {
         let Extension::Running { id, ttl, round } = mem::replace(&mut self.extension, idle) else {
             return None;
         };
-        let keep_alive = cx.config.keep_alive;
-        match verdict {
+        let (keep_alive, tally) = (cx.config.keep_alive, round.tally());
+        let (due, event) = match verdict {
             ExtendVerdict::KeysLost => return Some(LossReason::KeysLost),
             ExtendVerdict::Extended { valid_until } => {
                 self.valid_until = valid_until;
-                let keys_until = round.start().saturating_add(ttl.as_duration());
+                let keys_until = tally.start.saturating_add(ttl.as_duration());
                 self.keys_until = self.keys_until.max(keys_until);
-                self.rests_on = Agreement::new(id, round.tally(), round.tally().granted(), cx.now);
-                let lost_on = round.lost_on();
-                self.extension = Extension::Idle {
-                    due: keep_alive.next_extension(self.since(), round.start()),
-                    last: Some(LastExtension::new(id, &round)),
-                };
-                self.repair(cx, lost_on);
-                self.raise_counters(cx, lost_on);
-                self.tell(cx, Event::Extended { valid_until });
+                self.rests_on = Agreement::new(id, tally, tally.granted, cx.now);
+                let due = keep_alive.next_extension(self.since(), tally.start);
+                (due, Event::Extended { valid_until })
             }
             ExtendVerdict::Failed => {
-                let lost_on = round.lost_on();
-                self.extension = Extension::Idle {
-                    due: keep_alive.next_try(self.since(), cx.now),
-                    last: Some(LastExtension::new(id, &round)),
-                };
-                self.repair(cx, lost_on);
                 let valid_until = self.valid_until;
-                self.tell(cx, Event::ExtendFailed { valid_until });
+                let due = keep_alive.next_try(self.since(), cx.now);
+                (due, Event::ExtendFailed { valid_until })
             }
+        };
+        self.extension = Extension::Idle {
+            due,
+            last: Some(LastExtension {
+                id,
+                old_valid_until: round.old_valid_until(),
+                awaited: tally.undecided(),
+                lost_on: tally.denied,
+            }),
+        };
+        self.repair(cx, tally.denied);
+        if matches!(verdict, ExtendVerdict::Extended { .. }) {
+            self.raise_counters(cx, tally.denied);
         }
-        self.check_key(cx);
-        None
-    }
-
-    /// Tells the holder of an extension, if there is one.
-    fn tell(&self, cx: &mut Context<'_>, event: Event) {
+        // Nobody is there to learn of an extension of a lock that was left.
         if !self.is_left() {
             cx.outbox.tell(event);
         }
+        self.check_key(cx);
+        None
     }
 
     /// Sets our key on nodes that do not have it, and the fencing counter with it. The reply is not counted, so
@@ -510,7 +462,7 @@ impl Held {
     fn raise_counters(&self, cx: &mut Context<'_>, lost_on: NodeSet) {
         if let Some(fenced) = &self.fenced {
             let (token, fence) = (cx.token, fenced.fence);
-            let nodes = fenced.behind().difference(lost_on);
+            let nodes = fenced.by.others().difference(lost_on);
             if !nodes.is_empty() {
                 cx.outbox
                     .tell_nodes(nodes, Operation::Fence { token, fence });

@@ -57,10 +57,10 @@ impl Lease {
     /// Asks all nodes whether the key is free. The answer is [`Event::Looked`](LeaseEvent::Looked). Changes nothing unless the
     /// lease is in the line and does not look already. Costs one round.
     pub fn look(&mut self, now: Timestamp) {
-        let (quorum, token) = (self.config.quorum, self.token());
+        let (nodes, token) = (self.config.quorum.all(), self.token());
         if matches!(&self.state, State::InLine(it) if it.look.is_none()) {
-            let id = self.outbox.probe(quorum.all(), token);
-            let look = self.over_all_slots(KeyWatch::new(id, quorum));
+            let id = self.outbox.probe(nodes, token);
+            let look = self.watch_with(id);
             if let State::InLine(it) = &mut self.state {
                 it.look = Some(look);
             }

@@ -18,13 +18,7 @@ impl Lease {
         match &mut self.state {
             State::Acquiring(it) if it.id == id => {
                 let verdict = it.round.handle_reply(now, node, reply, eligibility);
-                let outcome = verdict.map(|verdict| it.outcome(now, verdict));
-                self.conclude_attempt(now, outcome);
-            }
-            State::Fencing(it) if it.id == id => {
-                let verdict = it.round.handle_reply(now, node, reply, eligibility);
-                let outcome = verdict.map(|verdict| it.outcome(now, verdict));
-                self.conclude_attempt(now, outcome);
+                self.conclude_attempt(now, verdict);
             }
             State::Held(_) => {
                 let loss = self.held(now).and_then(|(held, mut cx)| {
@@ -60,16 +54,10 @@ impl Lease {
         self.expire(now);
         let Withdrawal { since, eligibility } = withdrawal;
         match &mut self.state {
+            // Each node that accepts a fence holds our key, so these votes speak for the keys too.
             State::Acquiring(it) => {
                 let verdict = it.round.withdraw(now, node, eligibility);
-                let outcome = verdict.map(|verdict| it.outcome(now, verdict));
-                self.conclude_attempt(now, outcome);
-            }
-            // Each node that accepts a fence holds our key, so these votes speak for the keys too.
-            State::Fencing(it) => {
-                let verdict = it.round.withdraw(now, node, eligibility);
-                let outcome = verdict.map(|verdict| it.outcome(now, verdict));
-                self.conclude_attempt(now, outcome);
+                self.conclude_attempt(now, verdict);
             }
             State::Held(_) => {
                 let loss = self
@@ -97,12 +85,7 @@ impl Lease {
         match &mut self.state {
             State::Acquiring(it) => {
                 let verdict = it.round.give_up(now, it.retry.failure);
-                let outcome = verdict.map(|verdict| it.outcome(now, verdict));
-                self.conclude_attempt(now, outcome);
-            }
-            State::Fencing(it) => {
-                let outcome = it.give_up(now);
-                self.conclude_attempt(now, Some(outcome));
+                self.conclude_attempt(now, verdict);
             }
             State::Backoff(_) => self.retry(now),
             State::InLine(_) => self.end_line(now),

@@ -4,7 +4,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::RoundId;
-use crate::{NodeId, NodeSet, Permits, Quorum, Reply, Slot, SlotSet, Timestamp};
+use crate::{NodeId, NodeSet, Quorum, Reply, Slot, SlotSet, Timestamp};
 
 /// Everything that nodes have said about the key since the last attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -13,7 +13,7 @@ pub(super) struct KeyWatch {
     pub(super) id: RoundId,
     quorum: Quorum,
     /// The slots that the waiter may ask for.
-    wanted: SlotSet,
+    pub(super) wanted: SlotSet,
     /// From when on each slot is free on each node, where that is known: all nodes for the first slot, and so on.
     /// [`Timestamp::MAX`] stands for a slot whose end is unknown.
     free_from: Vec<Option<Timestamp>>,
@@ -30,13 +30,13 @@ pub(super) struct KeyWatch {
 }
 
 impl KeyWatch {
-    /// Starts to watch with the probe of this round.
-    pub(super) fn new(id: RoundId, quorum: Quorum) -> Self {
+    /// Starts to watch so many slots with the probe of this round.
+    pub(super) fn new(id: RoundId, quorum: Quorum, count: usize, wanted: SlotSet) -> Self {
         Self {
             id,
             quorum,
-            wanted: SlotSet::OF_A_LOCK,
-            free_from: vec![None; quorum.nodes()],
+            wanted,
+            free_from: vec![None; quorum.nodes() * count],
             asked: quorum.all(),
             doubtful: NodeSet::EMPTY,
             doubted: SlotSet::EMPTY,
@@ -45,25 +45,12 @@ impl KeyWatch {
         }
     }
 
-    /// Watches all slots of a semaphore instead of one key. These are the ones that the waiter may ask for.
-    pub(super) fn over(mut self, permits: Permits, wanted: SlotSet) -> Self {
-        let known = self.free_from.first().copied().flatten();
-        self.free_from = vec![known; self.quorum.nodes() * permits.count()];
-        self.wanted = wanted;
-        self
-    }
-
     /// Takes nodes for free on which only the mark of a writer is in the way of a reader.
     pub(super) fn insist(&mut self) {
         self.insists = true;
         for node in core::mem::take(&mut self.marked).iter() {
             self.set(node, Slot::FIRST, Some(Timestamp::ZERO));
         }
-    }
-
-    /// Changes which slots the waiter may ask for.
-    pub(super) fn set_wanted(&mut self, wanted: SlotSet) {
-        self.wanted = wanted;
     }
 
     /// Takes the answer to the last probe. Returns the slots to probe on the node again, if any.
@@ -146,11 +133,8 @@ impl KeyWatch {
     /// Returns from when on a slot is free on a quorum of nodes if no holder releases one before, or `None` if too little
     /// is known.
     pub(super) fn free_at(&self) -> Option<Timestamp> {
-        let free_at = self
-            .wanted
-            .iter()
-            .filter_map(|slot| self.slot_free_at(slot));
-        free_at.min()
+        let wanted = self.wanted.iter();
+        wanted.filter_map(|slot| self.slot_free_at(slot)).min()
     }
 
     /// Returns the slots that are free on a quorum of nodes now.
@@ -261,13 +245,10 @@ impl KeyWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::said::node;
 
     fn at(nanos: u64) -> Timestamp {
         Timestamp::from_nanos(nanos)
-    }
-
-    fn node(index: usize) -> NodeId {
-        NodeId::new(index).unwrap()
     }
 
     fn taken(until: u64) -> Reply {
@@ -276,7 +257,8 @@ mod tests {
 
     /// A watch of five nodes that has heard these replies, of node 0 and so on.
     fn key_watch(replies: &[Reply]) -> KeyWatch {
-        let mut key_watch = KeyWatch::new(RoundId(1), Quorum::majority(5).unwrap());
+        let quorum = Quorum::majority(5).unwrap();
+        let mut key_watch = KeyWatch::new(RoundId(1), quorum, 1, SlotSet::OF_A_LOCK);
         for (index, reply) in replies.iter().enumerate() {
             key_watch.handle_reply(node(index), *reply);
         }

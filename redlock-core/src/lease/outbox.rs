@@ -71,7 +71,6 @@ impl Outbox {
     pub(super) fn look(
         &mut self,
         nodes: NodeSet,
-        slots: SlotSet,
         token: Token,
         now: Timestamp,
         next: Timestamp,
@@ -82,7 +81,7 @@ impl Outbox {
         let time = time.min(self.longest_ttl.as_duration());
         let mark = (self.access == Access::Writer).then(|| Ttl::at_least(time));
         let round = self.next_round();
-        self.push_probe(round, nodes, slots, token, mark);
+        self.push_probe(round, nodes, SlotSet::ALL, token, mark);
         round
     }
 

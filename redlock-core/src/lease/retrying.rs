@@ -51,14 +51,6 @@ impl RetryState {
         }
     }
 
-    /// Returns the same for a reader.
-    pub(super) const fn of_reader(self) -> Self {
-        Self {
-            writer: Some(Writer::Unseen),
-            ..self
-        }
-    }
-
     pub(super) const fn in_order(self, order: Order) -> Self {
         Self { order, ..self }
     }
@@ -133,6 +125,12 @@ impl Backoff {
         Some(free_at.max(self.not_before))
     }
 
+    /// Returns whether the key is watched, and too many nodes have it then for the others to be a quorum.
+    pub(super) fn is_taken(&self, at: Timestamp) -> bool {
+        let key_watch = self.key_watch.as_ref();
+        key_watch.is_some_and(|it| it.is_taken(at))
+    }
+
     /// Lets the look that follows the first attempt at a slot go beyond the deadline, but not beyond `until`. Otherwise a
     /// request that may not wait would fail because of the one slot that it has asked for, although others are free.
     pub(super) fn allow_a_look(&mut self, now: Timestamp, until: Timestamp) {
@@ -164,9 +162,7 @@ impl Backoff {
     /// deadline, unless another client has the key.
     pub(super) fn next(&mut self, now: Timestamp, attempts: u32) -> Next {
         self.look_for_writers(now);
-        if let Some(key_watch) = &mut self.key_watch
-            && key_watch.is_taken(now)
-        {
+        if self.is_taken(now) {
             self.retry.handle_taken();
         }
         if let Some(key_watch) = self.key_watch.as_ref().filter(|_| self.retry.looks_once) {
@@ -182,21 +178,17 @@ impl Backoff {
         }
         if now >= self.retry.deadline {
             // Judged by the deadline, however late the timer comes.
-            let deadline = self.retry.deadline;
-            let is_taken = self
-                .key_watch
-                .as_ref()
-                .is_some_and(|watch| watch.is_taken(deadline));
-            return if attempts == 0 && !is_taken {
+            return if attempts == 0 && !self.is_taken(self.retry.deadline) {
                 Next::Attempt
             } else {
                 // The timer came too late for another attempt.
                 Next::GiveUp(self.failure())
             };
         }
-        match &self.key_watch {
-            Some(key_watch) if key_watch.is_taken(now) => Next::Probe,
-            _ => Next::Attempt,
+        if self.is_taken(now) {
+            Next::Probe
+        } else {
+            Next::Attempt
         }
     }
 

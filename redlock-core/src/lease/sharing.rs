@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 #[cfg(doc)]
 use super::Event;
-use super::{Access, Lease, State, key_watch::KeyWatch};
+use super::{Access, Lease, RoundId, State, key_watch::KeyWatch};
 use crate::{Permits, Slot, SlotSet, Timestamp};
 
 /// The other holders that a lock may have at the same time.
@@ -100,12 +100,9 @@ impl Lease {
     ///
     /// A reader cannot become a writer: two readers that tried would wait for each other.
     pub fn downgrade(&mut self, now: Timestamp) -> bool {
-        self.expire(now);
-        if !self.has_one_owner() {
-            return false;
-        }
+        let may_downgrade = self.has_one_owner();
         self.held(now)
-            .is_some_and(|(held, mut cx)| held.downgrade(&mut cx))
+            .is_some_and(|(held, mut cx)| may_downgrade && held.downgrade(&mut cx))
     }
 
     /// Notes that one more reader of this client has a held lock, beside those that have it already, without a request to the
@@ -114,12 +111,9 @@ impl Lease {
     /// The longest time for which the lock may be held starts anew. The driver must release the lock only after the last of
     /// them has gone.
     pub fn join(&mut self, now: Timestamp) -> bool {
-        self.expire(now);
         let is_reader = self.is_reader();
-        let State::Held(held) = &mut self.state else {
-            return false;
-        };
-        is_reader && held.join(now, &self.config)
+        self.held(now)
+            .is_some_and(|(held, cx)| is_reader && held.join(&cx))
     }
 
     /// Has the first attempt ask for this slot of the semaphore, unless it is excluded or known to be taken. Otherwise the
@@ -141,7 +135,7 @@ impl Lease {
         if let State::Backoff(it) = &mut self.state
             && let Some(key_watch) = &mut it.key_watch
         {
-            key_watch.set_wanted(wanted);
+            key_watch.wanted = wanted;
         }
     }
 
@@ -158,7 +152,7 @@ impl Lease {
     #[must_use]
     pub fn finds_all_slots_taken(&self, now: Timestamp) -> bool {
         let finds_none = match &self.state {
-            State::Backoff(it) => it.key_watch.as_ref().is_some_and(|it| it.is_taken(now)),
+            State::Backoff(it) => it.is_taken(now),
             State::InLine(_) => true,
             _ => false,
         };
@@ -193,11 +187,12 @@ impl Lease {
         }
     }
 
-    /// Has the watch know all slots of the semaphore.
-    pub(super) fn over_all_slots(&self, key_watch: KeyWatch) -> KeyWatch {
-        match &self.slots {
-            Some(slots) => key_watch.over(slots.permits, slots.wanted()),
-            None => key_watch,
-        }
+    /// Starts to watch the key, or all slots of the semaphore, with the probe of this round.
+    pub(super) fn watch_with(&self, id: RoundId) -> KeyWatch {
+        let (count, wanted) = match &self.slots {
+            Some(slots) => (slots.permits.count(), slots.wanted()),
+            None => (1, SlotSet::OF_A_LOCK),
+        };
+        KeyWatch::new(id, self.config.quorum, count, wanted)
     }
 }

@@ -16,7 +16,7 @@ use super::*;
 use crate::{
     Drift, Eligibility, KeepAlive, NodeId, NodeSet, Permits, Quorum, Reply, RetrySchedule, Slot,
     Validity, Withdrawal,
-    said::{MS, Said, quarantined},
+    said::{MS, Said, node, quarantined},
 };
 
 use Reply::{Denied, Granted, Refused, Unknown};
@@ -178,10 +178,6 @@ impl Driven {
     fn is_held(&self, now: Timestamp) -> bool {
         self.lease.valid_until(now).is_some()
     }
-}
-
-fn node(index: usize) -> NodeId {
-    NodeId::new(index).unwrap()
 }
 
 fn only(nodes: &[usize]) -> NodeSet {

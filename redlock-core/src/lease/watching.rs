@@ -5,7 +5,6 @@ use core::time::Duration;
 
 use super::{
     Lease, State,
-    acquiring::FailedAttempt,
     key_watch::KeyWatch,
     retrying::{Backoff, Next, RetryState},
 };
@@ -13,9 +12,8 @@ use crate::{AcquireFailure, NodeId, Reply, Slot, SlotSet, Timestamp};
 
 impl Lease {
     /// Watches a taken key, to try again as soon as it is free.
-    pub(super) fn watch(&mut self, now: Timestamp, until: Timestamp, failed: &FailedAttempt) {
+    pub(super) fn watch(&mut self, now: Timestamp, until: Timestamp, mut retry: RetryState) {
         let schedule = self.config.retry;
-        let mut retry = failed.retry;
         // The other half of the random bits decides about the delay.
         let random = self.nonce.jitter(self.attempts).rotate_left(32);
         let backoff = schedule.backoff(retry.collisions, random);
@@ -31,16 +29,12 @@ impl Lease {
         not_before: Timestamp,
         retry: RetryState,
     ) {
-        let quorum = self.config.quorum;
-        let token = self.token();
-        let id = self
-            .outbox
-            .look(quorum.all(), SlotSet::ALL, token, now, until);
-        let key_watch = KeyWatch::new(id, quorum);
+        let (nodes, token) = (self.config.quorum.all(), self.token());
+        let id = self.outbox.look(nodes, token, now, until);
         self.state = State::Backoff(Box::new(Backoff {
             until,
             not_before: not_before.min(until),
-            key_watch: Some(self.over_all_slots(key_watch)),
+            key_watch: Some(self.watch_with(id)),
             retry,
             leaves_free: Duration::ZERO,
         }));
@@ -74,9 +68,8 @@ impl Lease {
     /// replies show whether it is lost: within a round trip, and not at the next renewal. A report alone decides nothing,
     /// since it may be about an earlier state of the key. Does nothing if the lock is not held.
     pub fn handle_key_changed(&mut self, now: Timestamp, node: NodeId) {
-        self.expire(now);
-        if self.config.quorum.all().contains(node)
-            && let Some((held, mut cx)) = self.held(now)
+        if let Some((held, mut cx)) = self.held(now)
+            && cx.config.quorum.all().contains(node)
         {
             held.handle_key_changed(&mut cx, node);
         }
@@ -123,12 +116,9 @@ impl Lease {
         if is_semaphore && self.attempts == 1 {
             backoff.allow_a_look(now, validity.until(now));
         }
-        let is_taken = |watch: &KeyWatch| watch.is_taken(now);
-        if is_semaphore && backoff.key_watch.as_ref().is_some_and(is_taken) {
-            let retry = backoff.retry;
-            if self.falls_in_line(now, &retry) {
-                return;
-            }
+        let (is_taken, retry) = (backoff.is_taken(now), backoff.retry);
+        if is_semaphore && is_taken && self.falls_in_line(now, &retry) {
+            return;
         }
         let State::Backoff(backoff) = &mut self.state else {
             return;
@@ -187,7 +177,7 @@ impl Lease {
             None => self.exhaust_waiting(failure),
             Some(next) => {
                 *until = next;
-                key_watch.await_scheduled(self.outbox.look(nodes, SlotSet::ALL, token, now, next));
+                key_watch.await_scheduled(self.outbox.look(nodes, token, now, next));
             }
         }
     }

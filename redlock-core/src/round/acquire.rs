@@ -5,12 +5,15 @@ use crate::{FencingToken, Quorum, Timestamp, Validity, tally::Tally};
 
 /// One attempt to set our key on a majority of nodes (Redlock steps 1 to 3).
 ///
-/// The caller sends `SET key token NX PX ttl` to every node at once.
+/// The caller sends `SET key token NX PX ttl` to every node at once. If counters turn out to be ahead of the fence,
+/// another round proposes a larger one ([`Round::propose`]).
 pub(crate) type Acquire = Round<AcquireRules>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AcquireRules {
     fence: Option<FencingToken>,
+    /// Whether an earlier round has set the keys, and only the fence is missing.
+    has_keys: bool,
     valid_until: Timestamp,
     /// Nothing can be won from then on.
     until: Timestamp,
@@ -19,7 +22,6 @@ pub(crate) struct AcquireRules {
 impl Acquire {
     /// Starts an attempt at `now`, which must be read *before* the first request leaves
     /// (Redlock step 1). With `fence`, the nodes are asked to raise their counters to it as well.
-    #[must_use]
     pub(crate) fn new(
         quorum: Quorum,
         validity: Validity,
@@ -29,6 +31,7 @@ impl Acquire {
         let valid_until = validity.until(now);
         let rules = AcquireRules {
             fence,
+            has_keys: false,
             valid_until,
             until: valid_until,
         };
@@ -41,11 +44,28 @@ impl Acquire {
         self
     }
 
+    /// Starts a further proposal for the fencing token at `now`, while our keys are on a majority.
+    ///
+    /// The caller asks every node to raise its counter to the fence if its key has our token, and if the
+    /// counter is smaller. A majority of accepts makes the fence ours: two such majorities share a node,
+    /// on which the two clients' keys existed at different times, so the later accept there is strictly
+    /// larger.
+    pub(crate) fn propose(&self, fence: FencingToken, now: Timestamp) -> Self {
+        let valid_until = self.rules.valid_until;
+        let rules = AcquireRules {
+            fence: Some(fence),
+            has_keys: true,
+            valid_until,
+            until: valid_until,
+        };
+        Self::with_rules(rules, self.tally.quorum, now)
+    }
+
     /// Ends the attempt without waiting for the nodes that have not replied. Returns the verdict
     /// unless it was returned before.
     ///
     /// `suspicion` is the failure of the attempt before this one, if there was one. The same reason
-    /// probably stands in the way of this attempt, unless a node says otherwise.
+    /// probably stands in the way of this attempt, unless a node denies the keys.
     pub(crate) fn give_up(
         &mut self,
         now: Timestamp,
@@ -53,7 +73,7 @@ impl Acquire {
     ) -> Option<AcquireVerdict> {
         let failure = if now >= self.until() {
             AcquireFailure::TooSlow
-        } else if !self.tally.denied().is_empty() {
+        } else if !self.rules.has_keys && !self.tally.denied.is_empty() {
             AcquireFailure::Contended
         } else {
             suspicion.unwrap_or(AcquireFailure::NoQuorum)
@@ -62,13 +82,12 @@ impl Acquire {
     }
 
     /// Returns the end of validity, if the attempt succeeds.
-    #[must_use]
+    #[cfg(test)]
     pub(crate) const fn valid_until(&self) -> Timestamp {
         self.rules.valid_until
     }
 
     /// Returns when the attempt cannot succeed any more: at the end of its validity, or before.
-    #[must_use]
     pub(crate) const fn until(&self) -> Timestamp {
         self.rules.until
     }
@@ -78,44 +97,79 @@ impl Rules for AcquireRules {
     type Verdict = AcquireVerdict;
 
     fn judge(&self, tally: &Tally, now: Timestamp) -> Option<AcquireVerdict> {
-        let ours = tally.granted().union(tally.outbid());
+        if self.has_keys {
+            self.judge_proposal(tally, now)
+        } else {
+            self.judge_keys(tally, now)
+        }
+    }
+}
+
+impl AcquireRules {
+    fn judge_keys(&self, tally: &Tally, now: Timestamp) -> Option<AcquireVerdict> {
+        let ours = tally.granted.union(tally.outbid);
         // Redlock step 3: a majority of *all* nodes, and validity time left.
         if tally.is_quorum(ours) {
-            return Some(if now >= self.until {
-                AcquireVerdict::Failed(AcquireFailure::TooSlow)
-            } else if self.fence.is_none() || tally.is_quorum(tally.granted()) {
-                AcquireVerdict::Acquired {
-                    valid_until: self.valid_until,
-                    fence: self.fence,
-                }
-            } else {
-                // Nodes that have not replied might still accept the fence. A second round costs less than
-                // to wait for the slowest.
-                AcquireVerdict::Outbid {
-                    counter: tally.highest_counter().unwrap_or(FencingToken::MAX),
-                }
-            });
+            let is_accepted = self.fence.is_none() || tally.is_quorum(tally.granted);
+            // Nodes that have not replied might still accept the fence. A second round costs less than
+            // to wait for the slowest.
+            return Some(self.agreed(tally, now, is_accepted));
         }
-        let held_up = tally.failed().union(tally.quarantined());
+        let held_up = tally.failed().union(tally.quarantined);
         if tally.is_blocking(tally.failed()) {
             Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
         } else if tally.is_blocking(held_up) {
-            Some(AcquireVerdict::Failed(match tally.quarantined_until() {
+            Some(AcquireVerdict::Failed(match tally.quarantined_until {
                 // The authority that names them is out of reach, or has named other servers.
                 Timestamp::MAX => AcquireFailure::NoQuorum,
                 until => AcquireFailure::Quarantined { until },
             }))
-        } else if tally.is_blocking(held_up.union(tally.denied())) {
+        } else if tally.is_blocking(held_up.union(tally.denied)) {
             Some(AcquireVerdict::Failed(AcquireFailure::Contended))
         } else {
             None
         }
     }
+
+    fn judge_proposal(&self, tally: &Tally, now: Timestamp) -> Option<AcquireVerdict> {
+        let held_up = tally.failed().union(tally.quarantined);
+        let lost = held_up.union(tally.denied);
+        if tally.is_quorum(tally.granted) {
+            Some(self.agreed(tally, now, true))
+        } else if tally.is_blocking(held_up) {
+            Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
+        } else if tally.is_blocking(lost) {
+            Some(AcquireVerdict::Failed(AcquireFailure::Contended))
+        } else if tally.is_blocking(lost.union(tally.outbid)) {
+            Some(outbid(tally))
+        } else {
+            None
+        }
+    }
+
+    /// Returns the verdict when a majority has our key.
+    fn agreed(&self, tally: &Tally, now: Timestamp, is_accepted: bool) -> AcquireVerdict {
+        if now >= self.until {
+            AcquireVerdict::Failed(AcquireFailure::TooSlow)
+        } else if is_accepted {
+            AcquireVerdict::Acquired {
+                valid_until: self.valid_until,
+                fence: self.fence,
+            }
+        } else {
+            outbid(tally)
+        }
+    }
+}
+
+fn outbid(tally: &Tally) -> AcquireVerdict {
+    AcquireVerdict::Outbid {
+        counter: tally.highest_counter.unwrap_or(FencingToken::MAX),
+    }
 }
 
 /// The end of an attempt to acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub(crate) enum AcquireVerdict {
     /// A majority holds our key, and there is validity left.
     Acquired {
@@ -124,8 +178,8 @@ pub(crate) enum AcquireVerdict {
         /// The fence that a majority accepted, if one was proposed.
         fence: Option<FencingToken>,
     },
-    /// A majority holds our key, but no majority has accepted the fence. While the keys are ours, a
-    /// [`Fence`](crate::Fence) round can propose a larger one.
+    /// A majority holds our key, but no majority has accepted the fence. While the keys are ours, another
+    /// round can [propose](Acquire::propose) a larger one.
     Outbid {
         /// The largest counter that is known.
         counter: FencingToken,

@@ -1,5 +1,5 @@
 use super::{Round, Rules};
-use crate::{NodeSet, Quorum, Timestamp, Validity, tally::Tally};
+use crate::{Quorum, Timestamp, Validity, tally::Tally};
 
 /// One attempt to lengthen the life of our keys on a majority of nodes.
 ///
@@ -20,7 +20,6 @@ pub(crate) struct ExtendRules {
 impl Extend {
     /// Starts an extension at `now`, which must be read *before* the first request leaves, of a
     /// lock that is valid until `valid_until`.
-    #[must_use]
     pub(crate) fn new(
         quorum: Quorum,
         validity: Validity,
@@ -39,19 +38,13 @@ impl Extend {
     pub(crate) const fn old_valid_until(&self) -> Timestamp {
         self.rules.old_valid_until
     }
-
-    /// Returns the nodes that are known to have lost our key.
-    #[must_use]
-    pub(crate) const fn lost_on(&self) -> NodeSet {
-        self.tally.denied()
-    }
 }
 
 impl Rules for ExtendRules {
     type Verdict = ExtendVerdict;
 
     fn judge(&self, tally: &Tally, now: Timestamp) -> Option<ExtendVerdict> {
-        if tally.is_quorum(tally.granted()) {
+        if tally.is_quorum(tally.granted) {
             return Some(if now < self.old_valid_until {
                 ExtendVerdict::Extended {
                     valid_until: self.new_valid_until,
@@ -62,10 +55,10 @@ impl Rules for ExtendRules {
         }
         let against = tally
             .failed()
-            .union(tally.quarantined())
-            .union(tally.outbid())
-            .union(tally.denied());
-        if tally.is_blocking(tally.denied()) {
+            .union(tally.quarantined)
+            .union(tally.outbid)
+            .union(tally.denied);
+        if tally.is_blocking(tally.denied) {
             Some(ExtendVerdict::KeysLost)
         } else if tally.is_blocking(against) {
             Some(ExtendVerdict::Failed)
@@ -77,7 +70,6 @@ impl Rules for ExtendRules {
 
 /// The end of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub(crate) enum ExtendVerdict {
     /// A majority extended our key.
     Extended {

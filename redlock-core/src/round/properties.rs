@@ -3,7 +3,7 @@
 //!
 //! - each round has given exactly one verdict (an extension may have none if nodes answer it with
 //!   `Outbid`, which no node does);
-//! - it is a success (`Acquired`, `Extended`, `Accepted`, `Released` by votes) iff a majority
+//! - it is a success (`Acquired`, `Extended`, `Released` by votes) iff a majority
 //!   granted: a majority that grants and a minority that makes one impossible cannot both be, so an
 //!   early failure never forestalls a success;
 //! - *which* failure it is may depend on the order, because a verdict does not wait for the replies
@@ -21,29 +21,18 @@ use proptest::{
 };
 
 use super::{
-    Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Fence, FenceVerdict, Release,
-    ReleaseVerdict,
+    Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Release, ReleaseVerdict,
 };
 use crate::{
-    Drift, Eligibility, FencingToken, NodeId, Quorum, Reply, Timestamp, Ttl, Validity, tally::Tally,
+    Drift, FencingToken, NodeId, Quorum, Reply, Timestamp, Ttl, Validity,
+    said::{Said, node, quarantined},
+    tally::Tally,
 };
 
-/// A node's reply, and from when on the node has a vote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Said {
-    reply: Reply,
-    votes_from: Timestamp,
-}
-
 impl Said {
-    /// Whether the node has a vote in a round that starts then.
-    fn votes_at(self, start: Timestamp) -> bool {
-        self.votes_from <= start
-    }
-
     /// Whether the node did what was asked, and has a vote in a round that starts then.
     fn grants_at(self, start: Timestamp) -> bool {
-        self.reply == Reply::Granted && self.votes_at(start)
+        self.reply == Reply::Granted && self.eligibility.covers(start)
     }
 
     /// The counter that is ahead, if the node says so.
@@ -57,7 +46,7 @@ impl Said {
     /// Whether the node agrees, but has no vote in a round that starts then.
     fn is_held_back_at(self, start: Timestamp) -> bool {
         let agrees = self.reply == Reply::Granted || self.counter().is_some();
-        agrees && !self.votes_at(start)
+        agrees && !self.eligibility.covers(start)
     }
 }
 
@@ -80,10 +69,6 @@ where
 const START: Timestamp = Timestamp::from_nanos(1_000_000);
 const FENCE: FencingToken = FencingToken::new(50);
 
-fn node(index: usize) -> NodeId {
-    NodeId::new(index).expect("below 64")
-}
-
 fn validity() -> Validity {
     let ttl = Ttl::new(Duration::from_secs(1)).expect("a second");
     Validity::new(ttl, Drift::default()).expect("longer than its drift")
@@ -105,7 +90,7 @@ fn replies() -> impl Strategy<Value = Said> {
         1 => outbid,
     ];
     let votes_from = prop_oneof![6 => Just(Timestamp::ZERO), 1 => until_around_start()];
-    (reply, votes_from).prop_map(|(reply, votes_from)| Said { reply, votes_from })
+    (reply, votes_from).prop_map(|(reply, votes_from)| quarantined(reply, votes_from))
 }
 
 /// Replies of all of some nodes, each once, in a random order.
@@ -121,7 +106,7 @@ fn ballots() -> impl Strategy<Value = Vec<(usize, Said)>> {
 enum Round {
     Acquire(Acquire),
     Extend(Extend),
-    Fence(Fence),
+    Fence(Acquire),
     Release(Release),
 }
 
@@ -129,7 +114,7 @@ enum Round {
 enum Verdict {
     Acquire(AcquireVerdict),
     Extend(ExtendVerdict),
-    Fence(FenceVerdict),
+    Fence(AcquireVerdict),
     Release(ReleaseVerdict),
 }
 
@@ -142,13 +127,13 @@ impl Round {
             Self::Acquire(acquire(None)),
             Self::Acquire(acquire(Some(FENCE))),
             Self::Extend(Extend::new(quorum, validity(), until, START)),
-            Self::Fence(Fence::new(quorum, FENCE, until, START)),
+            Self::Fence(acquire(None).propose(FENCE, START)),
             Self::Release(Release::new(quorum)),
         ]
     }
 
     fn reply(&mut self, now: Timestamp, node: NodeId, said: Said) -> Option<Verdict> {
-        let (reply, worth) = (said.reply, Eligibility::since(said.votes_from));
+        let (reply, worth) = (said.reply, said.eligibility);
         match self {
             Self::Acquire(round) => {
                 let verdict = round.handle_reply(now, node, reply, worth);
@@ -190,8 +175,10 @@ impl Round {
     /// Whether this reply is a vote for the round.
     fn is_vote(&self, said: Said) -> bool {
         match said.reply {
-            Reply::Granted => matches!(self, Self::Release(_)) || said.votes_at(START),
-            Reply::Outbid { .. } => matches!(self, Self::Acquire(_)) && said.votes_at(START),
+            Reply::Granted => matches!(self, Self::Release(_)) || said.eligibility.covers(START),
+            Reply::Outbid { .. } => {
+                matches!(self, Self::Acquire(_)) && said.eligibility.covers(START)
+            }
             _ => false,
         }
     }
@@ -211,7 +198,7 @@ fn is_success(verdict: Verdict) -> bool {
         verdict,
         Verdict::Acquire(AcquireVerdict::Acquired { .. } | AcquireVerdict::Outbid { .. })
             | Verdict::Extend(ExtendVerdict::Extended { .. })
-            | Verdict::Fence(FenceVerdict::Accepted)
+            | Verdict::Fence(AcquireVerdict::Acquired { .. })
             | Verdict::Release(ReleaseVerdict::Released)
     )
 }
@@ -326,9 +313,11 @@ fn failures_name_what_stood_in_the_way() {
                     AcquireFailure::Quarantined { until } => {
                         prop_assert!(until > START);
                         let held_back = |said: Said| said.is_held_back_at(START);
-                        let named = |said: Said| held_back(said) && said.votes_from == until;
+                        let named =
+                            |said: Said| held_back(said) && said.eligibility.starts_at() == until;
                         prop_assert!(count(so_far, named) > 0);
-                        let earlier = |said: Said| held_back(said) && said.votes_from < until;
+                        let earlier =
+                            |said: Said| held_back(said) && said.eligibility.starts_at() < until;
                         prop_assert_eq!(count(so_far, earlier), 0);
                         prop_assert!(!blocks(&down));
                     }
@@ -338,7 +327,7 @@ fn failures_name_what_stood_in_the_way() {
                 | Verdict::Release(ReleaseVerdict::NotHeld) => prop_assert!(blocks(&denied)),
                 Verdict::Release(ReleaseVerdict::Unconfirmed) => prop_assert!(blocks(&down)),
                 Verdict::Acquire(AcquireVerdict::Outbid { counter })
-                | Verdict::Fence(FenceVerdict::Outbid { counter }) => {
+                | Verdict::Fence(AcquireVerdict::Outbid { counter }) => {
                     let named = |said: Said| said.counter() == Some(counter);
                     prop_assert!(count(so_far, named) > 0);
                     let larger = |said: Said| said.counter() > Some(counter);

@@ -13,7 +13,6 @@ pub(crate) struct ReleaseRules;
 
 impl Release {
     /// Starts the release of a token.
-    #[must_use]
     pub(crate) const fn new(quorum: Quorum) -> Self {
         Self::with_rules(ReleaseRules, quorum, Timestamp::ZERO)
     }
@@ -34,11 +33,11 @@ impl Rules for ReleaseRules {
     type Verdict = ReleaseVerdict;
 
     fn judge(&self, tally: &Tally, _: Timestamp) -> Option<ReleaseVerdict> {
-        if tally.is_quorum(tally.granted()) {
+        if tally.is_quorum(tally.granted) {
             Some(ReleaseVerdict::Released)
         } else if tally.is_blocking(tally.failed()) {
             Some(ReleaseVerdict::Unconfirmed)
-        } else if tally.is_blocking(tally.denied()) {
+        } else if tally.is_blocking(tally.denied) {
             Some(ReleaseVerdict::NotHeld)
         } else {
             // All nodes have replied, and neither failures nor losses block. Then the nodes that deleted our

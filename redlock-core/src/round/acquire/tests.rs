@@ -1,11 +1,11 @@
 use super::*;
 use crate::{
-    Drift, Eligibility, NodeId, Reply, Ttl,
-    said::{Said, quarantined},
+    Drift, Eligibility, Reply, Ttl,
+    said::{Said, node, quarantined},
 };
 use core::time::Duration;
 
-use Reply::{Denied, Granted, Refused};
+use Reply::{Denied, Granted, Refused, Unknown};
 
 fn round(nodes: usize) -> Acquire {
     let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
@@ -22,7 +22,7 @@ fn verdict<R: Into<Said> + Copy>(
     replies: &[R],
 ) -> (AcquireVerdict, usize) {
     for (index, reply) in replies.iter().enumerate() {
-        let node = NodeId::new(index).unwrap();
+        let node = node(index);
         let Said { reply, eligibility } = (*reply).into();
         if let Some(verdict) = round.handle_reply(now, node, reply, eligibility) {
             return (verdict, index + 1);
@@ -51,11 +51,10 @@ fn a_quorum_at_the_end_of_validity_is_too_slow() {
 #[test]
 fn giving_up_says_what_is_known_or_suspected() {
     use AcquireFailure::{Contended, NoQuorum, TooSlow};
-    let first = NodeId::new(0).unwrap();
     let give_up = |reply: Option<Reply>, now, suspicion| {
         let mut round = round(5);
         if let Some(reply) = reply {
-            round.handle_reply(now, first, reply, Eligibility::ALWAYS);
+            round.handle_reply(now, node(0), reply, Eligibility::ALWAYS);
         }
         round.give_up(now, suspicion)
     };
@@ -71,7 +70,6 @@ fn giving_up_says_what_is_known_or_suspected() {
 fn what_is_withdrawn_may_decide_the_round() {
     let until = Timestamp::from_nanos(9);
     let doubted = Eligibility::since(until);
-    let node = |index| NodeId::new(index).unwrap();
     let mut round = round(3);
     let (now, always) = (Timestamp::ZERO, Eligibility::ALWAYS);
     round.handle_reply(now, node(0), Granted, always);
@@ -110,6 +108,45 @@ fn a_fence_needs_a_majority_of_its_own() {
     let second_round = AcquireVerdict::Outbid { counter };
     assert_eq!(fenced(&[Granted, outbid, Granted]), (second_round, 3));
     assert_eq!(fenced(&[outbid, Denied, outbid, outbid]), (second_round, 4));
+}
+
+/// The replies to a further proposal.
+fn proposed<R: Into<Said> + Copy>(now: Timestamp, replies: &[R]) -> (AcquireVerdict, usize) {
+    let mut round = round(5).propose(FencingToken::new(7), Timestamp::ZERO);
+    verdict(&mut round, now, replies)
+}
+
+#[test]
+fn a_proposal_is_accepted_by_a_majority_in_time() {
+    let valid_until = round(5).valid_until();
+    let fence = Some(FencingToken::new(7));
+    let acquired = AcquireVerdict::Acquired { valid_until, fence };
+    assert_eq!(proposed(Timestamp::ZERO, &[Granted; 5]), (acquired, 3));
+    let too_slow = AcquireVerdict::Failed(AcquireFailure::TooSlow);
+    assert_eq!(proposed(valid_until, &[Granted; 5]), (too_slow, 3));
+}
+
+#[test]
+fn a_larger_proposal_may_win_while_the_keys_are_there() {
+    let counter = FencingToken::new(40);
+    let outbid = Reply::Outbid { counter };
+    let another_round = (AcquireVerdict::Outbid { counter }, 4);
+    // The first three decide nothing.
+    let replies = [outbid, Granted, outbid, Denied];
+    assert_eq!(proposed(Timestamp::ZERO, &replies), another_round);
+}
+
+#[test]
+fn a_proposal_fails_with_its_keys_or_its_nodes() {
+    let failed = |failure, after| (AcquireVerdict::Failed(failure), after);
+    let lost = proposed(Timestamp::ZERO, &[Denied, Granted, Denied, Denied]);
+    assert_eq!(lost, failed(AcquireFailure::Contended, 4));
+    let held_back = quarantined(Granted, Timestamp::from_nanos(9));
+    let down = proposed(
+        Timestamp::ZERO,
+        &[Unknown.into(), Refused.into(), held_back],
+    );
+    assert_eq!(down, failed(AcquireFailure::NoQuorum, 3));
 }
 
 #[test]
