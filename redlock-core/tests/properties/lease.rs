@@ -317,8 +317,11 @@ fn has_left_its_keys(driven: &Driven) -> bool {
     let mut log = driven.log.iter();
     let left =
         |it: &Entry| matches!(it.input, Input::ReleaseAfter(_)) && it.extending == Some(true);
-    let ended = Event::Released(ReleaseVerdict::Unconfirmed);
-    log.any(left) && log.any(|it| it.told.contains(&ended) && !is_released(it))
+    let ended = |it: &Event| {
+        let verdicts = [ReleaseVerdict::Unconfirmed, ReleaseVerdict::NotHeld];
+        verdicts.map(Event::Released).contains(it)
+    };
+    log.any(left) && log.any(|it| it.told.iter().any(ended) && !is_released(it))
 }
 
 #[test]

@@ -260,13 +260,13 @@ impl Story<'_> {
         reason: LossReason,
         left: Option<Timestamp>,
     ) -> Result<(), LogEnds> {
-        if left.is_some() && reason == LossReason::KeysLost {
-            // Nothing keeps other clients out any more.
-            self.release(token);
-            self.tell(Event::Released(ReleaseVerdict::NotHeld));
-        } else if left.is_some() {
+        if left.is_some() {
             // Other clients are still to find the keys, and nobody is there to lose them.
-            self.tell(Event::Released(ReleaseVerdict::Unconfirmed));
+            let verdict = match reason {
+                LossReason::KeysLost => ReleaseVerdict::NotHeld,
+                _ => ReleaseVerdict::Unconfirmed,
+            };
+            self.tell(Event::Released(verdict));
         } else {
             self.release(token);
             self.tell(Event::Lost(reason));
