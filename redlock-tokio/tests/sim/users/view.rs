@@ -10,7 +10,7 @@ use std::{
 
 use futures::FutureExt;
 use redlock_tokio::{
-    Acquisition, ExtendError, Hold, Key, LossReason, ReleaseOutcome, Timestamp, Token,
+    Acquisition, ExtendError, Hold, Key, LossReason, NodeState, ReleaseOutcome, Timestamp, Token,
 };
 
 use super::{
@@ -177,9 +177,13 @@ impl View {
                 let since = asked.ticket.since();
                 let stands_in_line = asked.keys == Keys::Shared && terms.max_attempts.is_none();
                 let is_long = since + DISORDER < environment.now();
+                // It may stand in another line than those for whom another node votes.
+                let nodes = asked.service.redlock.nodes();
+                let all_vote = nodes.iter().all(|it| it.state == NodeState::Voting);
                 if turns > MOST_TURNS
                     && stands_in_line
                     && is_long
+                    && all_vote
                     && environment.records.quiet.since(since)
                 {
                     fail(&format!(
