@@ -43,6 +43,7 @@ async fn main() -> Result<()> {
     {
         let leading = election.run(async |_leadership| {
             // Begun anew by each leadership, and dropped at an `await` when the leadership ends.
+            say("leads");
             for number in 1.. {
                 say(&format!("report {number}"));
                 if options.reports == Some(number) {
@@ -70,7 +71,8 @@ async fn print_changes(mut candidate: Candidate) {
     });
     loop {
         match candidate.changed().await {
-            Candidacy::Leading => say("leads"),
+            // Its work says so. One that is short may be over when this is seen.
+            Candidacy::Leading => {}
             Candidacy::Ended => return say("ends"),
             _ => say("leads no more"),
         }

@@ -83,7 +83,7 @@ impl Counters {
     }
 }
 
-/// What keeps a lock or ends it is never too much.
+/// A command that keeps a lock or ends it is never too much.
 fn may_be_left_out(command: &Command) -> bool {
     let operation = command.operation();
     matches!(
