@@ -477,7 +477,7 @@ impl Lease {
         });
     }
 
-    /// Ends a held lock that was not released. What is left of its keys would only block other clients.
+    /// Ends a held lock that was not released. Releases the rest of its keys, unless its holder has left it.
     fn lose(&mut self, reason: LossReason) {
         if let State::Held(held) = &self.state
             && held.is_left()

@@ -116,7 +116,7 @@ impl RedlockRwLock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up. What was set on nodes is released in the background.
+    /// Dropping the future gives up. Keys that were set on nodes are released in the background.
     ///
     /// # Errors
     ///

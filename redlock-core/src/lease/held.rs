@@ -47,7 +47,7 @@ pub(super) enum Holder {
     /// A holder that has taken the lock. The longest hold counts from the start of the attempt that won, or from the
     /// time at which the lock was handed over, or at which the last reader joined.
     Present { since: Timestamp },
-    /// Nobody. The lock is released at this time, and not renewed before. What would be a renewal finds out whether it is
+    /// Nobody. The lock is released at this time, and not renewed before. Instead of a renewal, a check finds out whether it is
     /// lost.
     Gone { until: Timestamp },
 }

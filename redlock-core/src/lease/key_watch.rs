@@ -122,7 +122,7 @@ impl KeyWatch {
         Some(changed)
     }
 
-    /// Awaits the answers to a scheduled probe. What was known stands until they come.
+    /// Awaits the answers to a scheduled probe. Earlier answers count until they come.
     pub(super) fn await_scheduled(&mut self, id: RoundId) {
         self.id = id;
         self.asked = self.quorum.all();

@@ -174,8 +174,8 @@ impl Setup {
     }
 }
 
-/// The first proposal instead of a later one, if the driver keeps it. What was raised in a second
-/// round lies between two ticks.
+/// The first proposal instead of a later one, if the driver keeps it. A fence that was raised in
+/// a second round lies between two ticks.
 fn kept_of(client: &Client, fence: FencingToken) -> FencingToken {
     let is_drawn = fence.get() % MICROS_PER_TICK == Setup::proposal().get();
     client.kept.filter(|_| is_drawn).unwrap_or(fence)

@@ -140,7 +140,7 @@ impl<'a> Story<'a> {
 
     // Its telling.
 
-    /// Turns to the next input. What is not said otherwise stays as it was.
+    /// Turns to the next input. Anything that is not said otherwise stays as it was.
     fn next(&mut self) -> Result<&'a Entry, LogEnds> {
         self.close();
         let entry = self.log.get(self.expected.len()).ok_or(LogEnds)?;

@@ -274,7 +274,7 @@ impl<T: Clone> Queue<T> {
         self.0.lock().keys.by_key.get(key)?.turn().cloned()
     }
 
-    /// Returns all that have a turn, in order of arrival. What has several keys is there once.
+    /// Returns all that have a turn, in order of arrival. A request for several keys is there once.
     pub(crate) fn turns(&self) -> impl Iterator<Item = T> + use<T> {
         self.turns_and_waiters().map(|(turn, _)| turn)
     }

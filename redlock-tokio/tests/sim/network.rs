@@ -299,7 +299,7 @@ impl Network {
         receiver
     }
 
-    /// Stops one or both directions of a route for a while. What is sent meanwhile arrives afterwards.
+    /// Stops one or both directions of a route for a while. Messages that are sent meanwhile arrive afterwards.
     pub(crate) fn stall(&mut self, route: Route, requests_after: u64, answers_after: u64) {
         let link = self.link(route);
         link.requests_after = link.requests_after.max(requests_after);

@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    /// Ends the faults. What is broken is mended soon.
+    /// Ends the faults. Broken parts are mended soon.
     fn calm(&mut self) {
         self.is_calm = true;
         self.network.lock().calm();

@@ -170,7 +170,7 @@ impl Place {
         }
     }
 
-    /// Takes the place over for another request of the process. What was asked before is not answered any more.
+    /// Takes the place over for another request of the process. Earlier requests are not answered any more.
     pub(crate) fn inherit(&mut self) -> Option<Step> {
         match self.state {
             State::Active { .. } => None,

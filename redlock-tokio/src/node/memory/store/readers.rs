@@ -13,7 +13,7 @@ use crate::{
 /// The sets of readers, and the marks of writers that wait.
 #[derive(Default)]
 pub(super) struct Sharing {
-    /// The tokens of readers, and when they expire. What is here for a key that is not shared is left over.
+    /// The tokens of readers, and when they expire. An entry for a key that is not shared is left over.
     readers: HashMap<Key, BTreeMap<Box<[u8]>, Timestamp>>,
     marks: HashMap<Key, Entry>,
 }
