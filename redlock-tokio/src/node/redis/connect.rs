@@ -2,11 +2,12 @@
 
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 use std::time::Duration;
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, future, sync::Arc};
 
 use deadpool_redis::redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind, RedisConnectionInfo, RedisResult, aio::MultiplexedConnection, io::tcp::TcpSettings,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, Pipeline, ProtocolVersion,
+    PushInfo, PushKind, RedisConnectionInfo, RedisResult, Value, aio::MultiplexedConnection,
+    io::tcp::TcpSettings,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -215,8 +216,8 @@ impl ConnectionSettings {
             let connection = client.get_multiplexed_async_connection_with_config(&config);
             connection.await
         };
-        let connection = connect.await.map_err(|error| connect_error(&error))?;
-        Ok((connection, None))
+        let connection = unless_shut_down(connect).await;
+        Ok((connection.map_err(|error| connect_error(&error))?, None))
     }
 
     async fn with_fresh_credentials(&self) -> Result<Self, NodeError> {
@@ -228,6 +229,28 @@ impl ConnectionSettings {
         }
         Ok(settings)
     }
+}
+
+/// Sends commands, and returns the replies.
+pub(super) async fn send(
+    connection: &mut MultiplexedConnection,
+    commands: &Pipeline,
+) -> RedisResult<Vec<Value>> {
+    let replies = connection.send_packed_commands(commands, 0, commands.len());
+    unless_shut_down(replies).await
+}
+
+/// Waits for what a server answers, and returns no error while the runtime shuts down.
+///
+/// The runtime may drop the task that reads a connection before the one that waits. No server has failed then, so nobody must
+/// be told so: this waits until its own task is dropped, too.
+async fn unless_shut_down<T>(answer: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+    let answer = answer.await;
+    // A runtime that shuts down cancels each new task.
+    if answer.is_err() && tokio::spawn(async {}).await.is_err() {
+        future::pending::<()>().await;
+    }
+    answer
 }
 
 /// Speaks to a server over a stream, which is closed when the attachment is dropped.
@@ -272,4 +295,39 @@ fn tcp_settings() -> TcpSettings {
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     let settings = settings.set_user_timeout(Duration::from_secs(5));
     settings
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use tokio::{io::duplex, runtime};
+
+    use super::*;
+
+    #[test]
+    fn a_runtime_that_shuts_down_is_no_failure_of_a_server() {
+        let mut builder = runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).build().unwrap();
+        let handle = runtime.handle().clone();
+        let redis = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let mut commands = Pipeline::new();
+        commands.cmd("PING");
+        let open = async || {
+            let (stream, server) = duplex(64);
+            let opened = connect_over(Box::new(stream), &redis, plain_config()).await;
+            (opened.unwrap(), server)
+        };
+        let answer = runtime.block_on(async {
+            let ((mut connection, _), server) = open().await;
+            drop(server);
+            send(&mut connection, &commands).await
+        });
+        assert!(answer.is_err(), "{answer:?}");
+
+        let ((mut connection, _attachment), _server) = runtime.block_on(open());
+        drop(runtime);
+        let _entered = handle.enter();
+        let answer = send(&mut connection, &commands).now_or_never();
+        assert!(answer.is_none(), "{answer:?}");
+    }
 }

@@ -10,6 +10,7 @@ use deadpool_redis::redis::{Pipeline, ServerError, Value, aio::MultiplexedConnec
 use redlock_core::AgeMarker;
 
 use super::{
+    connect::send,
     key_tag::KeyTag,
     server_error::{disconnected, refusal},
 };
@@ -29,10 +30,8 @@ pub(super) async fn age(
     first.arg("PX").arg(ttl);
     pipeline.cmd("GET").arg(key);
     pipeline.cmd("PTTL").arg(key);
-    let replies = connection
-        .send_packed_commands(&pipeline, 0, pipeline.len())
-        .await
-        .map_err(|error| disconnected(&error))?;
+    let replies = send(&mut connection, &pipeline).await;
+    let replies = replies.map_err(|error| disconnected(&error))?;
     let [written, value, left] = &replies[..] else {
         return Ok(None);
     };

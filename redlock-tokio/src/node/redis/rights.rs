@@ -4,6 +4,7 @@ use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection};
 use redlock_core::Operation;
 
 use super::{
+    connect::send,
     key_tag::KeyTag,
     server_error::{disconnected, is_denied_command, is_denied_key},
 };
@@ -124,10 +125,8 @@ pub(super) async fn check_prefix(
     // A contradiction, so a syntax error. A server that does not mind it keeps the key for a millisecond.
     let write = pipeline.cmd("SET").arg(tag.on(&key)).arg("");
     write.arg("NX").arg("XX").arg("PX").arg(1);
-    let replies = connection
-        .send_packed_commands(&pipeline, 0, pipeline.len())
-        .await
-        .map_err(|error| disconnected(&error))?;
+    let replies = send(&mut connection, &pipeline).await;
+    let replies = replies.map_err(|error| disconnected(&error))?;
     let is_denied = |it: &Value| matches!(it, Value::ServerError(error) if is_denied_key(error));
     if !replies.iter().any(is_denied) {
         return Ok(());

@@ -12,7 +12,7 @@ use redlock_core::{AgeMarker, MemberId, Replication, Tenure};
 
 use super::{
     cluster::identity,
-    connect::{Attachment, Opened},
+    connect::{Attachment, Opened, send},
     info,
     invalidations::Invalidations,
     key_tag::KeyTag,
@@ -82,10 +82,8 @@ impl RedisSession {
             let tracking = pipeline.cmd("CLIENT").arg("TRACKING").arg("ON");
             tracking.arg("OPTIN").arg("NOLOOP");
         }
-        let mut replies = multiplexed
-            .send_packed_commands(&pipeline, 0, pipeline.len())
-            .await
-            .map_err(|error| connect_error(&error))?;
+        let replies = send(&mut multiplexed, &pipeline).await;
+        let mut replies = replies.map_err(|error| connect_error(&error))?;
         let is_no_auth =
             |it: &Value| matches!(it, Value::ServerError(error) if error.code() == "NOAUTH");
         if replies.iter().any(is_no_auth) {
@@ -247,10 +245,8 @@ async fn round_trip(
     ping.arg("PING").arg(number);
     pipeline.add_command(ping);
     let expected = pipeline.len();
-    let mut values = connection
-        .send_packed_commands(pipeline, 0, expected)
-        .await
-        .map_err(|error| disconnected(&error))?;
+    let values = send(connection, pipeline).await;
+    let mut values = values.map_err(|error| disconnected(&error))?;
     if values.len() != expected {
         let text = format!("{} replies to {expected} commands", values.len());
         return Err(NodeError::Unexpected(text.into()));

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use deadpool_redis::redis::{Value, aio::MultiplexedConnection, cmd};
+use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection};
 use redlock_core::{MemberId, MemberList, MemberReport, Timestamp};
 use tokio::time::{sleep, timeout};
 
@@ -14,7 +14,7 @@ use crate::{
         NodeError, Reports,
         redis::{
             address::Endpoint,
-            connect::ConnectionSettings,
+            connect::{ConnectionSettings, send},
             key_slot::KeySlot,
             roll_call::RollCall,
             server_error::{connect_error, needs_password, refusal},
@@ -103,8 +103,11 @@ impl Member {
             none => none.insert(self.settings.open(&self.endpoint).await?.connection),
         };
         let asked_at = self.reports.now();
-        let reply = open.send_packed_command(cmd("CLUSTER").arg("NODES")).await;
-        let layout = read(reply.map_err(|error| connect_error(&error))?)?;
+        let mut question = Pipeline::new();
+        question.cmd("CLUSTER").arg("NODES");
+        let replies = send(open, &question).await;
+        let replies = replies.map_err(|error| connect_error(&error))?;
+        let layout = read(replies.into_iter().next().unwrap_or(Value::Nil))?;
         Ok((asked_at, Arc::new(layout)))
     }
 

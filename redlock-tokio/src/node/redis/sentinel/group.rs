@@ -24,7 +24,7 @@ use crate::{
         Authority, AuthorityKind, NamedBy, NodeError, Reports, Session,
         redis::{
             address::{AddressMap, Endpoint},
-            connect::ConnectionSettings,
+            connect::{ConnectionSettings, send},
             key_tag::KeyTag,
             roll_call::RollCall,
             server_error::disconnected,
@@ -154,11 +154,8 @@ impl Group {
         connection: &mut MultiplexedConnection,
     ) -> Result<SentinelAnswer, NodeError> {
         let question = question(&self.name);
-        let replies = connection
-            .send_packed_commands(&question, 0, question.len())
-            .await
-            .map_err(|error| disconnected(&error))?;
-        read(&self.name, replies)
+        let replies = send(connection, &question).await;
+        read(&self.name, replies.map_err(|error| disconnected(&error))?)
     }
 
     /// Opens a connection on which the sentinel also reports switches, if it speaks RESP3.
