@@ -244,10 +244,11 @@ impl Place {
             self.look_at = now.saturating_add(self.interval);
             self.interval = (2 * self.interval).min(LONGEST_CHECK);
         }
-        let ask_at = if self.is_called {
-            self.look_at
-        } else {
-            now.saturating_add(self.polls)
+        let ask_at = match first {
+            // The node has not answered. Asked more often, it would soon count as one without a line.
+            None => now.saturating_add(FIRST_CHECK),
+            Some(_) if self.is_called => self.look_at,
+            Some(_) => now.saturating_add(self.polls),
         };
         self.state = State::Behind { first, ask_at };
     }
@@ -324,6 +325,32 @@ mod tests {
         assert_eq!(place.timeout(), Some(soon));
         let evicts = None;
         assert_eq!(place.handle_timeout(soon), Some(Step::Join { evicts }));
+    }
+
+    #[test]
+    fn a_process_tries_without_a_line_once_its_node_was_silent_for_two_seconds() {
+        let polls = Duration::from_millis(50);
+        for is_called in [true, false] {
+            let (mut place, _) = Place::join(1, polls);
+            place.handle_standing(Timestamp::ZERO, standing(1, is_called));
+            let mut now = Timestamp::ZERO;
+            let mut silent_since = None;
+            while !place.is_active() {
+                now = place.timeout().unwrap();
+                match place.handle_timeout(now) {
+                    Some(Step::Look) => place.handle_look(now, false),
+                    step => step,
+                };
+                silent_since.get_or_insert(now);
+                place.handle_failure(now);
+            }
+            let silence = now.saturating_duration_since(silent_since.unwrap());
+            // A look comes a little before.
+            assert!(
+                silence + polls >= 2 * FIRST_CHECK,
+                "{is_called}: {silence:?}"
+            );
+        }
     }
 
     /// Somebody else keeps the key busy, and the first of this line is never seen to leave it.
