@@ -39,7 +39,8 @@ pub(crate) async fn run(
                 Report::Failed(failure) => child.outcome = Some(Err(failure)),
                 Report::Ended(exit, loss) => child.conclude(exit, loss, hold),
                 Report::Done => break,
-                Report::Gone => child.lose_guardian(grace.min(hold.remaining())),
+                // It may not have told that the command has begun. This process has adopted all that has stemmed from it.
+                Report::Gone => child.end(Loss::Guardian, grace.min(hold.remaining())),
             },
             received = signals.next() => child.handle(received),
             reason = hold.lost(), if !is_ending => {
@@ -134,21 +135,8 @@ impl Child {
         self.family.command = None;
     }
 
-    /// The guardian has ended too early. This process has adopted what has stemmed from it.
-    fn lose_guardian(&mut self, grace: Duration) {
-        if !self.has_begun() {
-            let message = "the guardian has ended before the command began";
-            self.outcome = Some(Err(Failure::new(Exit::Internal, message)));
-        }
-        self.end(Loss::Guardian, grace);
-    }
-
-    const fn has_begun(&self) -> bool {
-        self.family.command.is_some() || self.outcome.is_some()
-    }
-
     fn handle(&mut self, received: Received) {
-        let has_begun = self.has_begun();
+        let has_begun = self.family.command.is_some() || self.outcome.is_some();
         match received {
             Received::Child => self.guardian.look(),
             Received::Ending { signal, .. } if !has_begun => self.early.push(signal),
