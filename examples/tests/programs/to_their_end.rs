@@ -48,6 +48,7 @@ fn output(program: &str, arguments: &[&str], nodes: Nodes) -> String {
         "sqlx::query: slow statement",
         "sqlx::pool::acquire: acquired connection, but",
         "one sentinel group has one vote",
+        "the node has no vote until a majority of its sentinels",
     ];
     let is_fault = |line: &&str| !harmless.iter().any(|it| line.contains(it));
     assert_eq!(errors.lines().find(is_fault), None);
@@ -152,8 +153,13 @@ fn transfer_in_processes_that_share_a_database() {
 
 #[test]
 fn transfers_without_locks_lose_money() {
-    let arguments = ["--no-lock", "--tellers", "64"];
-    fails(env!("CARGO_BIN_EXE_transfer"), &arguments, "800 became");
+    // What is lost and what appears may be the same by chance.
+    let loses = |seed: &str| {
+        let arguments = ["--no-lock", "--tellers", "64", "--seed", seed];
+        let output = run(env!("CARGO_BIN_EXE_transfer"), &arguments, None);
+        String::from_utf8_lossy(&output.stderr).contains("800 became")
+    };
+    assert!(["1", "2", "3", "4", "5"].into_iter().any(loses));
 }
 
 /// The lock of one holder is lost on purpose, and its layer logs the loss.

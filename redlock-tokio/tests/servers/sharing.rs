@@ -475,20 +475,20 @@ async fn a_clock_that_steps_does_to_a_reader_what_it_does_to_a_lock() {
     let Vote::Extended { remaining } = client.ask("k", READER, extend(2, 30_000)).await else {
         panic!("it is there");
     };
-    let is_cut = remaining > MS(9000) && remaining <= MS(10_000);
+    let is_cut = remaining > MS(5000) && remaining <= MS(10_000);
     assert!(is_cut, "{remaining:?}");
     // The clock goes back by 60 s: it lives longer, and no extension shortens that.
     step(&server, 60, &[2]);
     let Vote::Extended { remaining } = client.ask("k", READER, extend(2, 30_000)).await else {
         panic!("it is there");
     };
-    let is_kept = remaining > MS(89_000) && remaining <= MS(90_000);
+    let is_kept = remaining > MS(80_000) && remaining <= MS(90_000);
     assert!(is_kept, "{remaining:?}");
     let left = server.pttl("k");
-    assert!(left > 89_000, "{left}");
+    assert!(left > 80_000, "{left}");
     client.ask("k", READER, acquire(2, 30_000)).await;
     let left = server.pttl("k");
-    assert!(left > 88_000, "{left}");
+    assert!(left > 80_000, "{left}");
     client.ask("k", READER, release(2)).await;
     assert_eq!(server.run(&["DBSIZE"]), "0");
 }
