@@ -26,13 +26,17 @@ async fn order_of(build: impl Fn() -> RedlockBuilder, servers: &RedisServers) ->
         let builder = build().wait(MINUTE).client_label(format!("web-{number}"));
         let redlock = builder.build().await.unwrap();
         let (lock, order) = (redlock.lock("k"), Arc::clone(&order));
-        processes.push(redlock);
         waiting.push(tokio::spawn(async move {
             let guard = lock.await.unwrap();
             order.lock().unwrap().push(number);
             guard.release().await;
         }));
-        eventually("it stands in the line", || standing(servers) == number + 1).await;
+        let ahead = Some(number as u32);
+        eventually("it stands in the line", || {
+            redlock.processes_ahead("k") == ahead
+        })
+        .await;
+        processes.push(redlock);
     }
     let inspection = holder.inspect("k").await.unwrap();
     let labels = inspection.waiting().iter().flatten();
