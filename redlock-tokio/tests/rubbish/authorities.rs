@@ -253,12 +253,13 @@ async fn a_sentinel_that_names_very_many_others_is_not_believed() {
     });
     scene.said.lock().unwrap()[0].others.extend(others);
     let redlock = client(scene.node()).await;
-    votes(&redlock).await;
-    let start = Instant::now();
-    while start.elapsed() < 4 * WINDOW || scene.asked(0) < 3 {
-        assert_eq!(state(&redlock), NodeState::Voting);
-        tokio::time::sleep(WINDOW / 10).await;
+    let asked = scene.asked(0);
+    while scene.asked(0) < asked + 3 {
+        votes(&redlock).await;
+        tokio::time::sleep(WINDOW).await;
     }
+    // On a busy machine the others may be late for a moment.
+    votes(&redlock).await;
     scene.change(|said| said.others.truncate(2));
     votes(&redlock).await;
 }
