@@ -11,7 +11,7 @@ mod page;
 mod support;
 
 use driver::Driver;
-use fantoccini::Locator;
+use fantoccini::{Locator, key::Key};
 use futures::future::join;
 use page::{Outcome, Page};
 use redlock_tokio::test_util::Proxy;
@@ -220,53 +220,39 @@ async fn a_button_sends_twenty_buyers() {
     }
 }
 
-/// The page can be used at once: a new buyer has a name, and no dialog is in the way.
+/// A new page can be used at once, without a mouse: the buyer has a name, and no dialog is in the way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_page_asks_nothing() {
+async fn a_new_page_asks_nothing_and_the_keyboard_is_enough() {
     let browsers = Browsers::start().await;
     let server = Server::start(TICKETS, &["--payment", "0ms"], None);
-    let page = Page {
-        browser: browsers.driver.browser().await,
-        name: "a new buyer",
-    };
-    page.browser.goto(&server.url).await.unwrap();
-    page.find("#connection[data-state=live]").await;
+    let browser = browsers.driver.browser().await;
+    let page = Page::visit(browser, &server.url, "a new buyer").await;
+    page.until(1, "free").await;
     assert!(page.texts("dialog[open]").await.is_empty());
-    page.press(7).await;
-    assert_eq!(page.outcome(7).await, Outcome::Bought);
+    // One seat is reached with the tab key, and the others from there.
+    let reached = page.texts("#seats [tabindex='0'] .number").await;
+    assert_eq!(reached, ["1"]);
+    page.keys(&[Key::Down, Key::Right, Key::Enter]).await;
+    page.says("Seat 12 is yours.").await;
+    let reached = page.texts("#seats [tabindex='0'] .number").await;
+    assert_eq!(reached, ["12"], "the place in the hall is kept");
+
+    let button = page.find("#without-lock button").await;
+    button.send_keys(&Key::Enter).await.unwrap();
+    page.shows("#without-lock .headline", "Sold 20 times!")
+        .await;
+    // Screen readers announce changes, and not the passing time.
+    for status in ["#notice", "#place", "#quorum", "#without-lock .headline"] {
+        page.find(&format!("{status}[role=status]")).await;
+    }
+    page.find("#warning[role=alert]").await;
+    page.find("#clock[aria-hidden=true]").await;
+
     let name = page.text("#me").await;
     assert!(!name.is_empty());
     page.browser.refresh().await.unwrap();
-    page.until(7, "yours").await;
+    page.until(12, "yours").await;
     assert_eq!(page.text("#me").await, name, "it is kept");
-}
-
-/// The page works without a mouse.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_keyboard_is_enough() {
-    const ENTER: &str = "\u{e007}";
-    const RIGHT: &str = "\u{e014}";
-    const DOWN: &str = "\u{e015}";
-    let browsers = Browsers::start().await;
-    let server = Server::start(TICKETS, &["--payment", "0ms"], None);
-    let eve = browsers.open(&server.url, "Eve").await;
-    // One seat is reached with the tab key, and the others from there.
-    let reached = eve.texts("#seats [tabindex='0'] .number").await;
-    assert_eq!(reached, ["1"]);
-    eve.keys(&[DOWN, RIGHT, ENTER]).await;
-    eve.says("Seat 12 is yours.").await;
-    let reached = eve.texts("#seats [tabindex='0'] .number").await;
-    assert_eq!(reached, ["12"], "the place in the hall is kept");
-
-    let button = eve.find("#without-lock button").await;
-    button.send_keys(ENTER).await.unwrap();
-    eve.shows("#without-lock .headline", "Sold 20 times!").await;
-    // Screen readers announce changes, and not the passing time.
-    for status in ["#notice", "#place", "#quorum", "#without-lock .headline"] {
-        eve.find(&format!("{status}[role=status]")).await;
-    }
-    eve.find("#warning[role=alert]").await;
-    eve.find("#clock[aria-hidden=true]").await;
 }
 
 /// The whole hall is in view, on a laptop and on a phone, and nothing is cut off.

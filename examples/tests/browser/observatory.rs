@@ -25,20 +25,14 @@ async fn grants(page: &Page) -> usize {
 }
 
 async fn open(browsers: &Browsers, server: &Server) -> Page {
-    let page = Page {
-        browser: browsers.driver.browser().await,
-        name: "the observer",
-    };
-    page.browser.goto(&server.url).await.expect("the page");
-    page.find("#connection[data-state=live]").await;
-    page
+    Page::visit(browsers.driver.browser().await, &server.url, "the observer").await
 }
 
 /// Does something to a node by its button, with the keyboard.
 async fn press(page: &Page, node: usize, act: &str) {
     let button = format!("#nodes > li:nth-child({}) [data-act={act}]", node + 1);
-    let enter = Key::Enter.to_string();
-    page.find(&button).await.send_keys(&enter).await.unwrap();
+    let button = page.find(&button).await;
+    button.send_keys(&Key::Enter).await.unwrap();
 }
 
 async fn wait_for_grants(page: &Page) {

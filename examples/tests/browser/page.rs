@@ -1,4 +1,4 @@
-use fantoccini::{Client, Locator, elements::Element};
+use fantoccini::{Client, Locator, elements::Element, key::Key};
 use serde::Deserialize;
 
 use crate::support::eventually;
@@ -10,7 +10,7 @@ pub(crate) struct Page {
 }
 
 /// A seat, as the page shows it.
-#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[derive(Debug, Deserialize)]
 pub(crate) struct Seat {
     /// The state for the style sheet.
     pub(crate) state: String,
@@ -28,23 +28,25 @@ pub(crate) enum Outcome {
 }
 
 impl Page {
-    /// Opens the page of the first event, and enters a name.
-    pub(crate) async fn open(browser: Client, server: &str, name: &'static str) -> Self {
+    /// Opens a page, and waits until it is connected.
+    pub(crate) async fn visit(browser: Client, server: &str, name: &'static str) -> Self {
         let page = Self { browser, name };
         page.browser.goto(server).await.expect("the page");
-        page.introduce().await;
+        page.find("#connection[data-state=live]").await;
         page
     }
 
-    /// Replaces the name that the page has made up.
-    pub(crate) async fn introduce(&self) {
-        self.find("#me:not(:empty)").await;
-        self.click("#rename").await;
-        let input = self.find("dialog[open] #name").await;
+    /// Opens the page of the first event, and replaces the name that it has made up.
+    pub(crate) async fn open(browser: Client, server: &str, name: &'static str) -> Self {
+        let page = Self::visit(browser, server, name).await;
+        page.find("#me:not(:empty)").await;
+        page.click("#rename").await;
+        let input = page.find("dialog[open] #name").await;
         input.clear().await.unwrap();
-        input.send_keys(self.name).await.unwrap();
-        self.click("dialog[open] button").await;
-        self.find("#connection[data-state=live]").await;
+        input.send_keys(name).await.unwrap();
+        page.click("dialog[open] button").await;
+        page.find("#connection[data-state=live]").await;
+        page
     }
 
     /// Clicks on an element that exists.
@@ -53,7 +55,7 @@ impl Page {
     }
 
     /// Types keys, beginning at the first seat.
-    pub(crate) async fn keys(&self, keys: &[&str]) {
+    pub(crate) async fn keys(&self, keys: &[Key]) {
         let mut selector = "#seats [tabindex='0']";
         for key in keys {
             self.find(selector).await.send_keys(key).await.unwrap();
@@ -73,10 +75,9 @@ impl Page {
         self.find(&format!("[data-seat='{seat}']")).await;
         let script = "
             const button = document.querySelector(`[data-seat='${arguments[0]}']`);
-            const text = (part) => button.querySelector(part).textContent;
             return {
                 state: button.dataset.state, label: button.ariaLabel,
-                text: text('.state'),
+                text: button.querySelector('.state').textContent,
             };";
         let shown = self.browser.execute(script, vec![seat.into()]).await;
         serde_json::from_value(shown.unwrap()).expect("a seat")

@@ -52,12 +52,8 @@ async fn payments_charge_once(nodes: Option<&RedisServers>) {
 }
 
 #[tokio::test]
-async fn payments_on_embedded_nodes_charge_once() {
+async fn payments_charge_once_on_embedded_and_on_real_nodes() {
     payments_charge_once(None).await;
-}
-
-#[tokio::test]
-async fn payments_on_real_nodes_charge_once() {
     payments_charge_once(Some(&RedisServers::spawn(5).unwrap())).await;
 }
 
@@ -102,12 +98,8 @@ async fn exports_are_consistent(nodes: Option<&RedisServers>) {
 }
 
 #[tokio::test]
-async fn exports_on_embedded_nodes_are_consistent() {
+async fn exports_are_consistent_on_embedded_and_on_real_nodes() {
     exports_are_consistent(None).await;
-}
-
-#[tokio::test]
-async fn exports_on_real_nodes_are_consistent() {
     exports_are_consistent(Some(&RedisServers::spawn(5).unwrap())).await;
 }
 

@@ -8,7 +8,7 @@ use tokio::{task::spawn_blocking, time::timeout};
 
 use crate::support::{
     SOON, Server,
-    box_office::{Fleet, assert_refused, buy, buying, give_back, state},
+    box_office::{Fleet, assert_refused, buy, buying, state},
     eventually,
     live::Live,
 };
@@ -33,7 +33,7 @@ async fn a_page_that_opens_while_a_buyer_leaves_is_corrected() {
             page
         };
         let (turned_away, _page) = tokio::join!(turned_away, opened);
-        assert_eq!(turned_away.status(), StatusCode::LOCKED);
+        assert_refused(&turned_away, StatusCode::LOCKED);
     }
     ada.abort();
 }
@@ -89,17 +89,6 @@ async fn the_people_of_a_killed_process_are_forgotten() {
     bob.abort();
     drop(fleet.servers.remove(0)); // with SIGKILL
     live.shows_line(7, &[], &[]).await;
-}
-
-#[tokio::test]
-async fn every_process_shows_the_sales_of_the_others() {
-    let fleet = Fleet::start(TICKETS, &["--payment", "0ms"]);
-    let mut live = Live::open(fleet.url(1)).await;
-    live.shows_owner(7, None).await;
-    buy(fleet.url(0), 7, "Ada").await;
-    live.shows_owner(7, Some("Ada")).await;
-    give_back(fleet.url(0), 7, "Ada").await;
-    live.shows_owner(7, None).await;
 }
 
 #[tokio::test]

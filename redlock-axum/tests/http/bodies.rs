@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use crate::support::{
-    Bed, MS, When, assert_detail, event_route, may_retry, problem, send,
+    Bed, MS, When, assert_detail, event_route, may_retry, problem, refused, send,
     server::{self, Fixture, LIMIT, ROCK, until},
     terms, text, that_stops,
 };
@@ -57,6 +57,7 @@ async fn a_body_that_does_not_arrive_holds_no_lock_and_is_408() {
         let waited = asked.elapsed();
         assert!((limit..limit + MS(2)).contains(&waited), "{waited:?}");
         assert!(may_retry(&body), "{body}");
+        assert_detail(&body, &format!("within {limit:?}"));
     }
     assert_eq!(it.redlock.queue().keys, 0);
 }
@@ -94,7 +95,7 @@ async fn a_body_over_the_limit_is_413() {
     problem(send(&app, posted("123456")).await, 413, "too-large").await;
     let broken = stream::iter([Ok("1"), Err("hung up")]);
     let broken = posted(Body::from_stream(broken));
-    problem(send(&app, broken).await, 400, "key").await;
+    refused(&app, broken, 400, "cannot be read").await;
 }
 
 /// Each piece of a body that is kept as it came costs some 40 bytes more.

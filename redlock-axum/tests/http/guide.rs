@@ -13,7 +13,6 @@ use std::{
 use axum::{
     Extension, Router,
     body::Body,
-    error_handling::HandleErrorLayer,
     extract::Request,
     http::StatusCode,
     middleware::{Next, from_fn},
@@ -23,7 +22,7 @@ use axum::{
 use futures::{future::join_all, stream};
 use redlock_axum::Locked;
 use tokio::time::{Instant, sleep, timeout};
-use tower::{BoxError, ServiceBuilder, limit::GlobalConcurrencyLimitLayer, timeout::TimeoutLayer};
+use tower::limit::GlobalConcurrencyLimitLayer;
 
 use crate::support::{Bed, MS, post, send};
 
@@ -97,19 +96,21 @@ async fn a_transaction_inside_the_lock_is_committed_before_the_next_begins() {
     assert!(sold < 50, "{sold}");
 }
 
+/// Gives a request two seconds.
+async fn time_out(request: Request, next: Next) -> Response {
+    let response = timeout(MS(2000), next.run(request)).await;
+    response.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_timeout_inside_the_lock_starts_when_the_lock_is_held() {
     for (timeout_is_inside, is_served) in [(true, true), (false, false)] {
         let it = Bed::new().await;
-        let timeout = ServiceBuilder::new()
-            .layer(HandleErrorLayer::new(async |_: BoxError| {
-                StatusCode::REQUEST_TIMEOUT
-            }))
-            .layer(TimeoutLayer::new(MS(2000)));
+        let time_out = from_fn(time_out);
         let app = if timeout_is_inside {
-            it.router().route_layer(timeout).route_layer(it.layer())
+            it.router().route_layer(time_out).route_layer(it.layer())
         } else {
-            it.app(it.layer()).route_layer(timeout)
+            it.app(it.layer()).route_layer(time_out)
         };
         let guard = it.nodes.contend("event:rock").await.unwrap();
         let free = async {
@@ -129,14 +130,9 @@ async fn a_timeout_inside_the_lock_starts_when_the_lock_is_held() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_times_out_releases_its_lock() {
     let it = Bed::new().await;
-    let timeout = ServiceBuilder::new()
-        .layer(HandleErrorLayer::new(async |_: BoxError| {
-            StatusCode::REQUEST_TIMEOUT
-        }))
-        .layer(TimeoutLayer::new(MS(2000)));
     let hangs = routed_post(async |_: Locked| pending::<()>().await);
     let app = Router::new().route("/events/{event}", hangs);
-    let app = app.route_layer(timeout).route_layer(it.layer());
+    let app = app.route_layer(from_fn(time_out)).route_layer(it.layer());
     let asked = Instant::now();
     let status = post(&app, "/events/rock").await.status();
     assert_eq!(status, StatusCode::REQUEST_TIMEOUT);

@@ -7,7 +7,6 @@ use axum::{
     http::{Method, StatusCode, request},
     routing::any,
 };
-use futures::future::join_all;
 use redlock_axum::{
     KeyRejection, LockLayer, LockRequest, Locked, RequestKey, extension, header, idempotency_key,
     json_field, key, matched_path, path, query, typed,
@@ -15,7 +14,6 @@ use redlock_axum::{
 use redlock_tokio::{Key, Redlock, test_util::TestNodes};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::support::{self, MS, keys_of, misconfigured, problem, refused, say_key, send};
 
@@ -214,27 +212,6 @@ async fn a_tuple_locks_all_of_its_keys() {
     refused(&app, incomplete, 400, "no field `to`").await;
 }
 
-/// The shared scope makes `from` and `to` the same kind of resource.
-#[tokio::test(start_paused = true)]
-async fn opposite_transfers_wait_for_each_other() {
-    let redlock = redlock().await;
-    for (from, to, are_serial) in [("account", "account", true), ("from", "to", false)] {
-        let keys = (key(from, path("from")), key(to, path("to")));
-        let transfer = async || tokio::time::sleep(MS(20)).await;
-        let app = Router::new()
-            .route("/{from}/{to}", any(transfer))
-            .route_layer(LockLayer::new(redlock.clone(), keys));
-        let start = Instant::now();
-        let requests = ["/7/3", "/3/7"].map(|uri| send(&app, empty(post(uri))));
-        for response in join_all(requests).await {
-            assert_eq!(response.status(), StatusCode::OK);
-        }
-        // Between two turns the process may leave a pause to other processes.
-        let took = start.elapsed();
-        assert_eq!(took >= MS(40), are_serial, "{took:?}");
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn closures_choose_several_keys_one_or_none() {
     let key = |request: &Request| match request.uri().query() {
@@ -242,41 +219,12 @@ async fn closures_choose_several_keys_one_or_none() {
         Some("") => Err(KeyRejection::layer("by intent")),
         Some(keys) => Ok(Some(LockRequest::all(keys.split('&')))),
     };
-    let redlock = redlock().await;
-    let layer = LockLayer::new(redlock.clone(), key).prefix("app/");
-    let app = layered(layer.wait(MS(50)));
+    let app = layered(LockLayer::new(redlock().await, key).prefix("app/"));
     assert_eq!(text(&app, empty(post("/orders/42"))).await, "no lock");
     assert_eq!(text(&app, empty(post("/orders/42?b"))).await, "app/b");
     let both = text(&app, empty(post("/orders/42?b&a&b"))).await;
     assert_eq!(both, "app/a and app/b");
     misconfigured(&app, empty(post("/orders/42?")), "by intent").await;
-
-    let _guard = redlock.lock("app/a").await.unwrap();
-    let held = send(&app, empty(post("/orders/42?b&a"))).await;
-    assert_eq!(held.status(), StatusCode::LOCKED);
-    assert_eq!(text(&app, empty(post("/orders/42?b"))).await, "app/b");
-}
-
-/// Both routes have a parameter `id`.
-#[tokio::test(start_paused = true)]
-async fn resources_of_two_kinds_are_independent_and_routes_of_one_kind_are_not() {
-    let redlock = redlock().await;
-    let handler = async |locked: Locked| {
-        let taken = locked.into_owned().map(std::mem::forget);
-        taken.is_some().to_string()
-    };
-    let on = |route: &str, scope: &str| {
-        let layer = LockLayer::new(redlock.clone(), key(scope, path("id"))).wait(MS(50));
-        Router::new().route(route, any(handler)).route_layer(layer)
-    };
-    let app = on("/orders/{id}", "order")
-        .merge(on("/v1/orders/{id}/refund", "order"))
-        .merge(on("/customers/{id}", "customer"));
-    // The layer does not release a lock that a handler has taken over.
-    assert_eq!(text(&app, empty(post("/orders/7"))).await, "true");
-    assert_eq!(text(&app, empty(post("/customers/7"))).await, "true");
-    let refund = send(&app, empty(post("/v1/orders/7/refund"))).await;
-    problem(refund, 423, "locked").await;
 }
 
 fn order(tenant: &str, order: u32) -> Request {
@@ -303,26 +251,6 @@ async fn one_key_of_a_header_and_a_json_field_locks_one_order_and_not_the_tenant
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_behind_a_layer_excludes_locks_by_hand_with_the_same_parts() {
-    let redlock = redlock().await;
-    let inner = redlock.clone();
-    let handler = async move |_: Locked| {
-        let [same, other] = ["7", "8"].map(|it| Key::parts(["order", "acme", it]).unwrap());
-        let one = inner.try_lock(&same).await;
-        let with = inner.lock(&same).wait(MS(50)).with(async |_| ()).await;
-        let all = inner.lock_all([same, other.clone()]).wait(MS(50)).await;
-        let [one, with, all] = [one.is_ok(), with.is_ok(), all.is_ok()];
-        let other = inner.with_lock(other, async |_| ()).await.is_ok();
-        format!("{one} {with} {all} {other}")
-    };
-    let parts = [header("x-tenant"), json_field("order", 1024)];
-    let layer = LockLayer::new(redlock.clone(), key("order", parts));
-    let route = Router::new().route("/orders", any(handler));
-    let app = route.route_layer(layer);
-    assert_eq!(text(&app, order("acme", 7)).await, "false false false true");
-}
-
-#[tokio::test(start_paused = true)]
 async fn parts_of_all_sources_make_one_key() {
     let parts = vec![
         json_field("order.id", 1024),
@@ -343,37 +271,4 @@ async fn parts_of_all_sources_make_one_key() {
         .body(Body::from(r#"{"order": {"id": -7}, "note": "n"}"#));
     let said = text(&app, request.unwrap()).await;
     assert_eq!(said, r"all:-7:ada:42:a\:b:/orders/{order}:acme:8e03:POST:n");
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_options_say_which_methods_need_a_lock() {
-    let layer = LockLayer::new(redlock().await, key("order", path("order")));
-    let by_default = layered(layer.clone());
-    let all = layered(layer.clone().all_methods());
-    let these = layered(layer.methods([Method::GET, Method::DELETE]));
-    let custom = Method::from_bytes(b"SETTLE").unwrap();
-    for (method, needs, is_of_these) in [
-        (Method::GET, false, true),
-        (Method::OPTIONS, false, false),
-        (Method::TRACE, false, false),
-        (Method::POST, true, false),
-        (Method::PUT, true, false),
-        (Method::PATCH, true, false),
-        (Method::DELETE, true, true),
-        (custom, true, false),
-    ] {
-        for (app, needs) in [(&by_default, needs), (&all, true), (&these, is_of_these)] {
-            let request = Request::builder().method(&method).uri("/orders/42");
-            let said = text(app, empty(request)).await;
-            assert_eq!(said == "order:42", needs, "{method}: {said}");
-            assert_eq!(said == "no lock", !needs, "{method}: {said}");
-        }
-    }
-    // The response does not show whether the handler ran under a lock.
-    let wrong = LockLayer::new(redlock().await, key("order", path("ordre")));
-    let head = || empty(Request::head("/orders/42"));
-    let passes = send(&layered(wrong.clone()), head()).await;
-    assert_eq!(passes.status(), StatusCode::OK);
-    let locks = send(&layered(wrong.all_methods()), head()).await;
-    assert_eq!(locks.status(), StatusCode::INTERNAL_SERVER_ERROR);
 }

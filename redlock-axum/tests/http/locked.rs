@@ -7,11 +7,9 @@ use axum::{
     routing::post as routed_post,
 };
 use redlock_axum::{LockLost, Locked};
-use tokio::{sync::mpsc, time::sleep};
+use tokio::sync::mpsc;
 
-use crate::support::{
-    Bed, MS, event_route, key_of, misconfigured, post, problem, request, terms, text,
-};
+use crate::support::{Bed, MS, event_route, misconfigured, post, problem, request, text};
 
 /// A handler at `/events/{event}`, behind the layer of the bed.
 fn app<H: Handler<T, ()>, T: 'static>(it: &Bed, handler: H) -> Router {
@@ -30,37 +28,6 @@ async fn without_the_layer_the_response_is_a_500_and_the_log_names_the_fix() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_can_detect_that_its_lock_is_lost() {
-    let it = Bed::new().await;
-    let nodes = it.nodes.clone();
-    let handler = async move |locked: Locked| {
-        locked.ensure()?;
-        nodes.lose_held("event:rock");
-        locked.lost().await;
-        assert!(!locked.is_valid() && locked.remaining().is_zero());
-        locked.ensure()?;
-        Ok::<_, LockLost>("committed")
-    };
-    let body = problem(post(&app(&it, handler), "/events/rock").await, 500, "lost").await;
-    assert_eq!(terms(&body), (true, None));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_handler_can_see_and_extend_its_lock() {
-    let it = Bed::new().await;
-    let handler = async |locked: Locked| {
-        let ttl = locked.remaining();
-        sleep(MS(2000)).await;
-        let left = locked.remaining();
-        locked.extend().await.unwrap();
-        assert!(left < ttl && locked.remaining() > left && locked.is_valid());
-        key_of(&locked)
-    };
-    let said = text(post(&app(&it, handler), "/events/rock").await).await;
-    assert_eq!(said, "event:rock");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_handler_can_release_its_lock_early() {
     let it = Bed::new().await;
     let nodes = it.nodes.clone();
@@ -75,28 +42,6 @@ async fn a_handler_can_release_its_lock_early() {
     };
     let said = text(post(&app(&it, handler), "/events/rock").await).await;
     assert_eq!(said, "free");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_handler_can_take_its_lock_over_for_work_after_the_response() {
-    let it = Bed::new().await;
-    let (done, is_done) = tokio::sync::oneshot::channel::<()>();
-    let is_done = std::sync::Arc::new(std::sync::Mutex::new(Some(is_done)));
-    let handler = async move |locked: Locked| {
-        let guard = locked.into_owned().expect("it was not taken over before");
-        let is_done = is_done.lock().unwrap().take().unwrap();
-        tokio::spawn(async move {
-            is_done.await.unwrap();
-            guard.release().await;
-        });
-        "accepted"
-    };
-    let app = app(&it, handler);
-    assert_eq!(text(post(&app, "/events/rock").await).await, "accepted");
-    assert!(it.nodes.is_locked("event:rock"));
-    problem(post(&app, "/events/rock").await, 423, "locked").await;
-    done.send(()).unwrap();
-    assert!(it.redlock.lock("event:rock").await.is_ok());
 }
 
 /// The worker is another process, with a client of its own.

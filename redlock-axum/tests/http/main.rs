@@ -12,7 +12,6 @@ mod logs;
 mod nested;
 #[cfg(feature = "utoipa")]
 mod openapi;
-mod outages;
 mod read_write;
 mod responses;
 mod routers;

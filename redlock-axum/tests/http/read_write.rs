@@ -1,4 +1,4 @@
-//! A layer whose requests read or write.
+//! Requests that need a lock, and requests that read or write.
 
 use axum::{
     Router,
@@ -9,10 +9,8 @@ use redlock_axum::{LockLayer, LockLost, LockRequest, Locked, RequestKey, key, pa
 use redlock_tokio::OptionsError;
 
 use crate::support::{
-    Bed, MS, assert_detail, event_route, may_retry, post, problem, request, rock, send, text,
+    Bed, MS, assert_detail, event_route, may_retry, post, problem, request, rock, send, terms, text,
 };
-
-const CUSTOM: &[u8] = b"SETTLE";
 
 /// A route whose handler says with its status how it is locked: a response to a HEAD or a CONNECT has no body.
 fn app<K: RequestKey>(layer: LockLayer<K>) -> Router {
@@ -32,27 +30,36 @@ async fn status(app: &Router, method: Method) -> StatusCode {
     send(app, rock(method)).await.status()
 }
 
+/// The handshake of a WebSocket is a GET over HTTP/1 and a CONNECT over HTTP/2. A HEAD runs the handler of the GET.
 #[tokio::test(start_paused = true)]
-async fn safe_methods_read_and_others_write() {
+async fn the_method_decides_whether_a_request_has_a_lock_and_whether_it_reads() {
     let it = Bed::new().await;
-    let shared = app(it.layer().read_write());
-    let these = app(it.layer().methods([Method::GET, Method::PUT]).read_write());
-    let exclusive = app(it.layer().all_methods());
-    for (method, expected, of_these) in [
-        (Method::GET, READS, READS),
-        (Method::HEAD, READS, READS),
-        (Method::CONNECT, READS, READS), // the handshake of a WebSocket, as a GET is over HTTP/1
-        (Method::OPTIONS, READS, PASSES),
-        (Method::TRACE, READS, PASSES),
-        (Method::POST, WRITES, PASSES),
-        (Method::PUT, WRITES, WRITES),
-        (Method::PATCH, WRITES, PASSES),
-        (Method::DELETE, WRITES, PASSES),
-        (Method::from_bytes(CUSTOM).unwrap(), WRITES, PASSES),
+    let these = |methods: &[Method]| it.layer().methods(methods.to_vec());
+    let gets_and_posts = these(&[Method::GET, Method::POST]);
+    let kinds = [
+        &["GET", "HEAD", "CONNECT"][..],
+        &["OPTIONS", "TRACE"],
+        &["POST"],
+        &["PUT", "PATCH", "DELETE", "SETTLE"],
+    ];
+    for (layer, expected) in [
+        (it.layer(), [PASSES, PASSES, WRITES, WRITES]),
+        (it.layer().all_methods(), [WRITES; 4]),
+        (it.layer().read_write(), [READS, READS, WRITES, WRITES]),
+        (gets_and_posts.clone(), [WRITES, PASSES, WRITES, PASSES]),
+        (gets_and_posts.read_write(), [READS, PASSES, WRITES, PASSES]),
+        (these(&[Method::POST]), [PASSES, PASSES, WRITES, PASSES]),
+        (these(&[Method::HEAD]), [WRITES, PASSES, PASSES, PASSES]),
+        (these(&[Method::CONNECT]), [WRITES, PASSES, PASSES, PASSES]),
     ] {
-        assert_eq!(status(&shared, method.clone()).await, expected, "{method}");
-        assert_eq!(status(&these, method.clone()).await, of_these, "{method}");
-        assert_eq!(status(&exclusive, method.clone()).await, WRITES, "{method}");
+        let case = format!("{layer:?}");
+        let app = app(layer);
+        for (methods, expected) in kinds.into_iter().zip(expected) {
+            for method in methods {
+                let seen = status(&app, method.parse().unwrap()).await;
+                assert_eq!(seen, expected, "{method}, {case}");
+            }
+        }
     }
 }
 
@@ -103,7 +110,8 @@ async fn a_handler_that_reads_has_no_token_and_notices_a_loss() {
     };
     let app = event_route(handler, it.layer().read_write().fenced());
     for method in [Method::GET, Method::PUT] {
-        problem(send(&app, rock(method)).await, 500, "lost").await;
+        let body = problem(send(&app, rock(method)).await, 500, "lost").await;
+        assert_eq!(terms(&body), (true, None));
     }
 }
 

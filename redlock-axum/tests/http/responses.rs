@@ -10,58 +10,45 @@ use axum::{
     response::Response,
     routing::post as routed_post,
 };
-use redlock_axum::{
-    CallerDeadline, KeyRejection, LockLayer, Locked, OnLost, Problem, extension, key, path,
-};
+use redlock_axum::{CallerDeadline, LockLayer, Locked, OnLost, Problem, extension, key};
 use redlock_tokio::LockOptions;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{
-    Bed, MS, When, assert_detail, event_route, misconfigured, post, problem, rock, send, terms,
-    text,
+    Bed, MS, When, assert_detail, event_route, post, problem, rock, send, terms, text,
 };
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_stays_held_is_423_after_the_wait() {
     let it = Bed::new().await;
-    let app = it.app(it.layer().wait(MS(300)));
-    let guard = it.nodes.contend("event:secret-name").await.unwrap();
-    let asked = Instant::now();
-    let response = post(&app, "/events/secret-name").await;
-    assert!((MS(200)..=MS(300)).contains(&asked.elapsed()));
-    let body = problem(response, 423, "locked").await;
-    let (handler_ran, retry_after) = terms(&body);
-    assert!(retry_after.is_some_and(|it| (1000..=2000).contains(&it)));
-    assert_eq!((handler_ran, it.ran()), (false, 0));
-    let shown = body.to_string();
-    let tells = shown.contains("secret") || shown.contains("memory:");
-    assert!(!tells, "neither the key nor the nodes: {shown}");
-
-    text(post(&app, "/events/other").await).await;
-    drop(guard);
-    text(post(&app, "/events/secret-name").await).await;
-    assert_eq!(it.ran(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_try_lock_that_is_refused_is_423_at_once() {
-    let it = Bed::new().await;
-    let app = it.app(it.layer().wait(Duration::ZERO));
-    for is_near in [false, true] {
+    for (is_near, wait, waits) in [
+        (false, MS(300), MS(200)..=MS(300)),
+        (false, MS(0), MS(0)..=MS(0)),
+        (true, MS(0), MS(0)..=MS(0)),
+    ] {
+        let app = it.app(it.layer().wait(wait));
         let guard = if is_near {
-            it.redlock.lock("event:rock").await.unwrap()
+            it.redlock.lock("event:secret-name").await.unwrap()
         } else {
-            it.nodes.contend("event:rock").await.unwrap()
+            it.nodes.contend("event:secret-name").await.unwrap()
         };
-        let asked = Instant::now();
-        let body = problem(post(&app, "/events/rock").await, 423, "locked").await;
-        assert_eq!(asked.elapsed(), Duration::ZERO);
-        assert!(terms(&body).1.is_some());
+        let (asked, before) = (Instant::now(), it.ran());
+        let response = post(&app, "/events/secret-name").await;
+        assert!(waits.contains(&asked.elapsed()), "{:?}", asked.elapsed());
+        let body = problem(response, 423, "locked").await;
+        let (handler_ran, retry_after) = terms(&body);
+        assert!(retry_after.is_some_and(|it| (1000..=2000).contains(&it)));
+        assert_eq!((handler_ran, it.ran()), (false, before));
+        let shown = body.to_string();
+        let tells = shown.contains("secret") || shown.contains("memory:");
+        assert!(!tells, "neither the key nor the nodes: {shown}");
+
+        text(post(&app, "/events/other").await).await;
         guard.release().await;
+        text(post(&app, "/events/secret-name").await).await;
+        assert_eq!(it.ran(), before + 2);
     }
-    assert_eq!(it.ran(), 0);
-    text(post(&app, "/events/rock").await).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,11 +75,13 @@ async fn contended_status_sets_the_status_of_contention() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_quorum_is_503() {
+async fn no_quorum_is_503_within_a_moment() {
     let it = Bed::new().await;
     it.nodes.go_down();
-    let app = it.app(it.layer().wait(MS(100)).retry_after(MS(3500)));
+    let app = it.app(it.layer().wait(MS(5000)).retry_after(MS(3500)));
+    let asked = Instant::now();
     let body = problem(post(&app, "/events/rock").await, 503, "unavailable").await;
+    assert!(asked.elapsed() <= MS(110), "{:?}", asked.elapsed());
     let (handler_ran, retry_after) = terms(&body);
     assert!(retry_after.is_some_and(|it| (3500..=7000).contains(&it)));
     assert_eq!((handler_ran, it.ran()), (false, 0));
@@ -101,21 +90,6 @@ async fn no_quorum_is_503() {
     assert_eq!(terms(&body).1, Some(u64::MAX));
     it.nodes.come_up();
     text(post(&it.app(it.layer()), "/events/rock").await).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_quorum_means_no_lock_with_fail_open() {
-    let it = Bed::new().await;
-    it.nodes.go_down();
-    let app = it.app(it.layer().wait(MS(100)).fail_open());
-    let said = text(post(&app, "/events/rock").await).await;
-    assert_eq!(said, "rock under None");
-    // A lock that is held by another client is no outage.
-    it.nodes.come_up();
-    let _guard = it.nodes.contend("event:rock").await.unwrap();
-    let app = it.app(it.layer().wait(MS(1000)).fail_open());
-    problem(post(&app, "/events/rock").await, 423, "locked").await;
-    assert_eq!(it.ran(), 1);
 }
 
 /// Just after an outage, this process has not connected again, but another one holds the lock.
@@ -152,37 +126,6 @@ fn with(header: &'static str, value: &str) -> Request {
     let headers = request.headers_mut();
     headers.insert(header, value.parse().unwrap());
     request
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_without_its_key_is_400() {
-    let it = Bed::new().await;
-    let key = |request: &Request| {
-        let account = request.headers().get("account");
-        let account = account.ok_or("no `account` header")?;
-        Ok::<_, KeyRejection>(account.as_bytes().to_vec())
-    };
-    let app = it.app(LockLayer::new(it.redlock.clone(), key));
-    let body = problem(post(&app, "/events/rock").await, 400, "key").await;
-    assert_detail(&body, "no `account` header");
-    assert_eq!(terms(&body), (false, None));
-    problem(send(&app, with("account", "")).await, 400, "key").await;
-    assert_eq!(it.ran(), 0);
-    text(send(&app, with("account", "7")).await).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_key_that_the_route_cannot_have_is_a_500_that_names_the_layer() {
-    let it = Bed::new().await;
-    let wrong = LockLayer::new(it.redlock.clone(), key("event", path("evnet")));
-    let app = it.app(wrong.label("events"));
-    let reason = "`/events/{event}` has no path parameter `evnet`";
-    misconfigured(&app, rock(Method::POST), reason).await;
-    let body = problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
-    assert_detail(&body, "The lock layer `events`");
-    let app = it.app(it.layer().ttl(Duration::ZERO));
-    problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
-    assert_eq!(it.ran(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -348,7 +291,9 @@ async fn the_body_of_a_500_names_no_types() {
     let extension = key("absent", extension(|_: &Absent| 7));
     let extension = LockLayer::new(it.redlock.clone(), extension);
     let no_layer = Router::new().route("/events/{event}", routed_post(async |_: Locked| ()));
-    let wrong = it.app(it.layer().ttl(Duration::ZERO));
+    let wrong = it.app(it.layer().ttl(Duration::ZERO).label("sales"));
+    let body = problem(post(&wrong, "/events/rock").await, 500, "misconfigured").await;
+    assert_detail(&body, "The lock layer `sales`");
     for app in [wrong, it.app(extension), no_layer] {
         let body = problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
         let detail = body["detail"].as_str().unwrap();

@@ -1,41 +1,18 @@
-//! Places for a layer, and the requests for which it takes a lock.
+//! Places for a layer: routers, routes, nested services and fallbacks.
 
 use std::convert::Infallible;
 
 use axum::{
     Router,
     extract::{Path, Request},
-    http::{Method, StatusCode},
+    http::Method,
     response::IntoResponse,
     routing::post as routed_post,
 };
-use redlock_axum::{LockLayer, Locked, key, matched_path, path};
+use redlock_axum::{LockLayer, key, matched_path, path};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{
-    Bed, MS, event_route, log::Log, misconfigured, post, problem, request, rock, send, text,
-};
-
-#[tokio::test(start_paused = true)]
-async fn a_free_lock_is_held_for_the_handler_and_released_after_it() {
-    let it = Bed::new().await;
-    let app = it.app(it.layer());
-    let response = post(&app, "/events/rock").await;
-    assert_eq!(text(response).await, r#"rock under Some("event:rock")"#);
-    assert!(it.redlock.try_lock("event:rock").await.is_ok());
-}
-
-#[tokio::test(start_paused = true)]
-async fn safe_methods_pass_without_a_lock_by_default() {
-    let it = Bed::new().await;
-    let layer = it.layer().wait(MS(50));
-    let _guard = it.nodes.contend("event:rock").await.unwrap();
-    let get = || rock(Method::GET);
-    let response = send(&it.app(layer.clone()), get()).await;
-    assert_eq!(text(response).await, "rock under None");
-    let response = send(&it.app(layer.all_methods()), get()).await;
-    problem(response, 423, "locked").await;
-}
+use crate::support::{Bed, MS, log::Log, misconfigured, post, problem, request, rock, text};
 
 #[tokio::test(start_paused = true)]
 async fn path_values_are_decoded_once() {
@@ -52,7 +29,6 @@ async fn path_values_are_decoded_once() {
         let expected = format!("under Some({key:?})");
         assert!(shown.ends_with(&expected), "{uri}: {shown}");
     }
-    problem(post(&app, "/events/%ff").await, 400, "key").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,29 +102,4 @@ async fn the_layer_works_on_routers_nested_routers_and_method_routers() {
         assert_eq!(nowhere, 404, "and no complaint about a missing parameter");
     }
     assert_eq!(post(&on_outer, "/acme/x").await.status(), 200);
-}
-
-/// Over HTTP/2 the handshake of a WebSocket is a CONNECT. A HEAD runs the handler of the GET.
-#[tokio::test(start_paused = true)]
-async fn a_connect_or_a_head_needs_a_lock_just_as_a_get_does() {
-    let it = Bed::new().await;
-    // The response to a CONNECT or a HEAD has no body.
-    let handler = async |locked: Option<Locked>| match locked {
-        Some(_) => StatusCode::ACCEPTED,
-        None => StatusCode::OK,
-    };
-    for (layer, status) in [
-        (it.layer(), StatusCode::OK),
-        (it.layer().all_methods(), StatusCode::ACCEPTED),
-        (it.layer().methods([Method::GET]), StatusCode::ACCEPTED),
-        (it.layer().methods([Method::CONNECT]), StatusCode::ACCEPTED),
-        (it.layer().methods([Method::HEAD]), StatusCode::ACCEPTED),
-        (it.layer().methods([Method::POST]), StatusCode::OK),
-    ] {
-        let app = event_route(handler, layer);
-        for method in [Method::GET, Method::CONNECT, Method::HEAD] {
-            let response = send(&app, rock(method.clone())).await;
-            assert_eq!(response.status(), status, "{method}");
-        }
-    }
 }

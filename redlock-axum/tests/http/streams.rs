@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::support::{
     When, event_route,
-    server::{Fixture, LIMIT, MS, ROCK, VERSIONS, answer, clients, send, serve, until},
+    server::{Fixture, LIMIT, MS, ROCK, VERSIONS, answer, send, serve, until},
 };
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn a_body_that_is_not_sent_does_not_keep_the_lock() {
     for client in VERSIONS {
         let it = Fixture::new().await;
         let at = it.serve(it.layer().hold_until_body_end(3 * LIMIT)).await;
-        let caller = send(&client(), at, "/events/rock");
+        let caller = send(&client(), at);
         it.work.until_entered(1).await;
         caller.abort();
         it.work.until_left(1).await;
@@ -61,14 +61,14 @@ fn streaming(layer: LockLayer<CompositeKey>) -> (Router, mpsc::UnboundedSender<B
 
 #[tokio::test]
 async fn a_stream_holds_its_lock_until_it_has_ended() {
-    for client in clients() {
+    for client in VERSIONS {
         for cancels in [false, true] {
             let it = Fixture::new().await;
             let layer = it.layer().hold_until_body_end(3 * LIMIT);
             let layer = layer.when(cancels, LockLayer::cancel_on_disconnect);
             let (app, chunks) = streaming(layer);
             let at = serve(app).await;
-            let mut response = answer(send(&client, at, "/events/rock")).await;
+            let mut response = answer(send(&client(), at)).await;
             for chunk in ["one", "two"] {
                 assert!(it.is_locked(ROCK));
                 chunks.unbounded_send(chunk.into()).unwrap();
@@ -86,11 +86,11 @@ async fn a_stream_holds_its_lock_until_it_has_ended() {
 
 #[tokio::test]
 async fn a_stream_holds_its_lock_until_its_reader_is_gone() {
-    for client in clients() {
+    for client in VERSIONS {
         let it = Fixture::new().await;
         let (app, chunks) = streaming(it.layer().hold_until_body_end(3 * LIMIT));
         let at = serve(app).await;
-        let mut response = answer(send(&client, at, "/events/rock")).await;
+        let mut response = answer(send(&client(), at)).await;
         chunks.unbounded_send("one".into()).unwrap();
         assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
         assert!(it.is_locked(ROCK));
@@ -107,7 +107,7 @@ async fn a_stream_holds_its_lock_up_to_the_limit_and_goes_on_without_it() {
         let (app, chunks) = streaming(it.layer().hold_until_body_end(MS(200)));
         let at = serve(app).await;
         let asked = Instant::now();
-        let mut response = answer(send(&client(), at, "/events/rock")).await;
+        let mut response = answer(send(&client(), at)).await;
         it.until_free(ROCK).await;
         assert!(asked.elapsed() >= MS(200));
         chunks.unbounded_send("late".into()).unwrap();
@@ -117,7 +117,7 @@ async fn a_stream_holds_its_lock_up_to_the_limit_and_goes_on_without_it() {
 
 #[tokio::test]
 async fn a_reader_that_stops_reading_does_not_keep_the_lock() {
-    for client in clients() {
+    for client in VERSIONS {
         let it = Fixture::new().await;
         let handler = async || {
             // This exceeds all buffers on the way, so the client never reads the rest.
@@ -126,7 +126,7 @@ async fn a_reader_that_stops_reading_does_not_keep_the_lock() {
         };
         let layer = it.layer().hold_until_body_end(MS(1000));
         let at = serve(event_route(handler, layer)).await;
-        let mut response = answer(send(&client, at, "/events/rock")).await;
+        let mut response = answer(send(&client(), at)).await;
         assert!(it.is_locked(ROCK));
         it.until_free(ROCK).await;
         let chunk = response.chunk().await.unwrap();
@@ -137,7 +137,7 @@ async fn a_reader_that_stops_reading_does_not_keep_the_lock() {
 #[tokio::test]
 async fn a_stream_whose_lock_is_lost_goes_on_or_is_cut_off() {
     for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
-        for client in clients() {
+        for client in VERSIONS {
             for cancels in [false, true] {
                 let it = Fixture::new().await;
                 let layer = it.layer().hold_until_body_end(3 * LIMIT).on_lost(on_lost);
@@ -152,7 +152,7 @@ async fn a_stream_whose_lock_is_lost_goes_on_or_is_cut_off() {
                     }
                 };
                 let at = serve(event_route(handler, layer)).await;
-                let mut response = answer(send(&client, at, "/events/rock")).await;
+                let mut response = answer(send(&client(), at)).await;
                 chunks.unbounded_send("one".into()).unwrap();
                 assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
 
@@ -178,7 +178,7 @@ async fn a_stream_goes_on_without_the_lock_by_default() {
         let it = Fixture::new().await;
         let (app, chunks) = streaming(it.layer());
         let at = serve(app).await;
-        let mut response = answer(send(&client(), at, "/events/rock")).await;
+        let mut response = answer(send(&client(), at)).await;
         it.until_free(ROCK).await;
         chunks.unbounded_send("one".into()).unwrap();
         assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
@@ -198,7 +198,7 @@ async fn a_stream_keeps_the_lock_that_it_took_until_it_is_dropped() {
                 }))
             };
             let at = serve(event_route(handler, it.layer())).await;
-            let mut response = answer(send(&client(), at, "/events/rock")).await;
+            let mut response = answer(send(&client(), at)).await;
             for chunk in ["one", "two"] {
                 chunks.unbounded_send(chunk.into()).unwrap();
                 assert_eq!(response.chunk().await.unwrap().unwrap(), chunk);

@@ -19,7 +19,6 @@ use axum::{
 use redlock_axum::{CompositeKey, LockLayer, Locked, key, path};
 use redlock_tokio::{Hold, Redlock, RedlockBuilder, test_util::TestNodes};
 use reqwest::{Client, ClientBuilder};
-use serde_json::Value;
 use tokio::{
     net::TcpListener,
     sync::Semaphore,
@@ -66,8 +65,7 @@ impl Fixture {
     }
 
     pub(crate) fn app(&self, layer: LockLayer<CompositeKey>) -> Router {
-        let handler =
-            async |State(work): State<Work>, locked: Option<Locked>| work.run(locked).await;
+        let handler = async |State(work): State<Work>, locked: Locked| work.run(locked).await;
         Router::new()
             .route("/events/{event}", post(handler))
             .route_layer(layer)
@@ -114,16 +112,13 @@ impl Default for Counts {
 }
 
 impl Work {
-    pub(crate) async fn run(&self, locked: Option<Locked>) -> String {
-        let had = if locked.is_some() { "a" } else { "no" };
-        let hold = locked.map(Locked::into_inner);
-        self.0.holds.lock().unwrap().extend(hold);
+    pub(crate) async fn run(&self, locked: Locked) {
+        self.0.holds.lock().unwrap().push(locked.into_inner());
         self.0.entered.fetch_add(1, SeqCst);
         let mut end = CountDrop(Some(&self.0.dropped));
         self.0.may_end.acquire().await.unwrap().forget();
         end.0 = None;
         self.0.ended.fetch_add(1, SeqCst);
-        format!("done with {had} lock")
     }
 
     /// Allows one handler to go on.
@@ -202,27 +197,14 @@ fn client(builder: ClientBuilder) -> Client {
     builder.no_proxy().build().unwrap()
 }
 
-/// Returns a client of each HTTP version.
-pub(crate) fn clients() -> [Client; 2] {
-    VERSIONS.map(|client| client())
-}
-
 pub(crate) type Sent = JoinHandle<reqwest::Result<reqwest::Response>>;
 
-/// Sends a request in a task. Aborting the task disconnects the client.
-pub(crate) fn send(client: &Client, at: SocketAddr, uri: &str) -> Sent {
-    tokio::spawn(client.post(format!("http://{at}{uri}")).send())
+/// Sends a request to `/events/rock` in a task. Aborting the task disconnects the client.
+pub(crate) fn send(client: &Client, at: SocketAddr) -> Sent {
+    tokio::spawn(client.post(format!("http://{at}/events/rock")).send())
 }
 
 pub(crate) async fn answer(sent: Sent) -> reqwest::Response {
     let response = timeout(LIMIT, sent).await.expect("an answer in time");
     response.unwrap().unwrap()
-}
-
-pub(crate) async fn problem(sent: Sent, status: u16, kind: &str) -> Value {
-    let response = answer(sent).await;
-    assert_eq!(response.status(), status);
-    let body: Value = response.json().await.unwrap();
-    assert_eq!(body["type"], format!("urn:redlock:problem:{kind}"));
-    body
 }

@@ -11,9 +11,9 @@ use std::{
 
 use futures::future::{BoxFuture, FutureExt, try_join_all};
 use redlock_tokio::{Hold, OptionsError};
-use redlock_tower::{CallError, KeyRejection, LockLayer, LockRequest, Locked};
+use redlock_tower::{CallError, ExtractKey, KeyRejection, LockLayer, LockRequest, Locked};
 use tokio::time::sleep;
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::ServiceFn};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::ServiceFn};
 
 use crate::support::{Done, MS, assert_refused, idle, paused, share};
 
@@ -44,15 +44,24 @@ impl Gauge {
     }
 }
 
-/// Calls a service for all keys at once, and returns the largest number of calls that were inside together.
-async fn crowd(locked: bool, keys: impl Iterator<Item = String>) -> usize {
-    let (_, redlock) = paused().await;
+/// Makes twelve calls at once, with numbers from 0, and returns the largest number of calls that were inside together.
+async fn crowd<K: ExtractKey<u32> + Clone>(layer: LockLayer<K>) -> usize {
     let gauge = Gauge::default();
-    let layer = LockLayer::new(redlock, move |key: &String| locked.then(|| key.clone()));
     let service = layer.wait(MS(60_000)).layer(gauge.service());
-    let calls = keys.map(|key| service.clone().oneshot(key));
+    let calls = (0..12).map(|number| service.clone().oneshot(number));
     try_join_all(calls).await.unwrap();
     gauge.most()
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_calls_with_one_key_run_one_at_a_time() {
+    let (_, redlock) = paused().await;
+    let one_key = LockLayer::new(redlock.clone(), |_: &u32| "k");
+    assert_eq!(crowd(one_key).await, 1);
+    let different_keys = LockLayer::new(redlock.clone(), |number: &u32| *number);
+    assert_eq!(crowd(different_keys).await, 12);
+    let without_keys = LockLayer::new(redlock, |_: &u32| None::<u32>);
+    assert_eq!(crowd(without_keys).await, 12);
 }
 
 /// Calls with one key, of which as many run at once as there are permits. A layer's number is for requests without one.
@@ -62,20 +71,15 @@ async fn as_many_calls_run_at_once_as_there_are_permits() {
         (Some(3), None, 3),
         (Some(3), Some(2), 2),
         (None, Some(4), 4),
-        (None, None, 1),
     ] {
         let (_, redlock) = paused().await;
-        let gauge = Gauge::default();
         let layer = LockLayer::new(redlock, move |_: &u32| {
             let request = LockRequest::new("k");
             of_request.map_or(request.clone(), |permits| request.permits(permits))
         });
         let layer = of_layer.map_or(layer.clone(), |permits| layer.permits(permits));
         layer.check().unwrap();
-        let service = layer.wait(MS(60_000)).layer(gauge.service());
-        let calls = (0..12).map(|number| service.clone().oneshot(number));
-        try_join_all(calls).await.unwrap();
-        assert_eq!(gauge.most(), expected, "{of_layer:?}, {of_request:?}");
+        assert_eq!(crowd(layer).await, expected, "{of_layer:?}, {of_request:?}");
     }
 }
 
@@ -237,20 +241,6 @@ async fn reading_several_keys_and_reading_with_permits_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_with_one_key_run_one_at_a_time() {
-    let same = || (0..10).map(|_| "k".to_owned());
-    assert_eq!(crowd(true, same()).await, 1);
-    let without_keys = crowd(false, same()).await;
-    assert_eq!(without_keys, 10, "nothing holds them back");
-}
-
-#[tokio::test(start_paused = true)]
-async fn calls_with_different_keys_do_not_wait_for_each_other() {
-    let different = (0..10).map(|number| number.to_string());
-    assert_eq!(crowd(true, different).await, 10);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_call_without_a_lock_fails_and_the_service_is_not_called() {
     let (nodes, redlock) = paused().await;
     let called = Arc::new(AtomicUsize::new(0));
@@ -384,17 +374,6 @@ async fn the_layer_fits_between_layers_that_box_their_errors() {
     assert_eq!(service.clone().oneshot(7).await.unwrap(), 7);
     let error = service.oneshot(500).await.unwrap_err();
     assert!(error.to_string().contains("timed out"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_service_is_always_ready() {
-    let (_, redlock) = paused().await;
-    let inner = ServiceBuilder::new().concurrency_limit(1).service(idle());
-    let mut service = LockLayer::new(redlock, |(): &()| "k").layer(inner);
-    let first = service.call(());
-    let second = service.call(());
-    first.await.unwrap();
-    second.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
