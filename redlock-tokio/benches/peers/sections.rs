@@ -3,17 +3,15 @@
 mod distance;
 mod held;
 mod name;
-mod nodes;
 mod own_keys;
 mod sickness;
-mod thrift;
 
 use std::fmt;
 
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use self::{distance::Distance, held::Held, nodes::Nodes, thrift::Thrift};
+use self::{distance::Distance, held::Held};
 pub(crate) use self::{
     held::hold,
     name::Name,
@@ -27,12 +25,10 @@ use crate::{Result, args::Args, machine::Machine};
 pub(crate) struct Figures {
     pub(crate) machine: Machine,
     pub(crate) own_keys: Option<OwnKeys>,
-    nodes: Option<Nodes>,
     even_distance: Option<Distance>,
     uneven_distance: Option<Distance>,
     pub(crate) sickness: Option<Sickness>,
     held: Option<Held>,
-    thrift: Option<Thrift>,
     /// The sections that failed, and why.
     pub(crate) failures: Vec<String>,
 }
@@ -51,7 +47,6 @@ pub(crate) fn run(args: &Args, runtime: &Runtime) -> Figures {
     Figures {
         machine: Machine::look(),
         own_keys: sections.run(Name::OwnKeys, || runtime.block_on(own_keys::measure(quick))),
-        nodes: sections.run(Name::Nodes, || runtime.block_on(nodes::measure(quick))),
         even_distance: sections.run(Name::EvenDistance, || {
             runtime.block_on(distance::measure(&[5; 5], quick))
         }),
@@ -64,7 +59,6 @@ pub(crate) fn run(args: &Args, runtime: &Runtime) -> Figures {
         held: sections.run(Name::Held, || {
             held::measure(guards, seconds, args.in_memory)
         }),
-        thrift: sections.run(Name::Thrift, || thrift::measure(quick)),
         failures: sections.failures,
     }
 }

@@ -4,34 +4,28 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     OwnKeys,
-    Nodes,
     EvenDistance,
     UnevenDistance,
     Sickness,
     Held,
-    Thrift,
 }
 
 impl Name {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 5] = [
         Self::OwnKeys,
-        Self::Nodes,
         Self::EvenDistance,
         Self::UnevenDistance,
         Self::Sickness,
         Self::Held,
-        Self::Thrift,
     ];
 
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::OwnKeys => "own-keys",
-            Self::Nodes => "nodes",
             Self::EvenDistance => "even-distance",
             Self::UnevenDistance => "uneven-distance",
             Self::Sickness => "sickness",
             Self::Held => "held",
-            Self::Thrift => "thrift",
         }
     }
 }
