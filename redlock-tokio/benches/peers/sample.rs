@@ -1,7 +1,5 @@
 use std::{fmt, time::Duration};
 
-use serde::Serialize;
-
 use crate::{
     Result,
     times::{Summary, Times},
@@ -70,6 +68,7 @@ impl Sample {
 
     pub(crate) fn outcome(self) -> Outcome {
         Outcome {
+            cycles_per_s: self.cycles_per_second(),
             acquire: self.acquire.summary(),
             release: self.release.summary(),
             failures: self.failures,
@@ -79,8 +78,8 @@ impl Sample {
 }
 
 /// What is told of a measurement, whatever it was of.
-#[derive(Serialize)]
 pub(crate) struct Outcome {
+    pub(crate) cycles_per_s: f64,
     pub(crate) acquire: Summary,
     pub(crate) release: Summary,
     pub(crate) failures: u64,
