@@ -9,8 +9,8 @@ mod sharing;
 
 use crate::{Result, args::Args, test_bed::TestBed};
 
-/// Runs all sections, and prints their tables. Returns the failures, in words: a contestant that fails does not keep the
-/// others from being measured.
+/// Runs all sections, and prints their tables. Returns the failures in words: a contestant that fails does not keep
+/// the others from being measured.
 pub(crate) fn run(args: &Args) -> Result<Vec<String>> {
     let bed = TestBed::new(args.distance)?;
     control::check(&bed)?;

@@ -56,16 +56,6 @@ impl Sample {
         self.acquire.count() as f64 / self.time.as_secs_f64()
     }
 
-    /// An error if anything failed, for where nothing may.
-    pub(crate) fn flawless(self, who: &str) -> Result<Self> {
-        match &self.first_failure {
-            None => Ok(self),
-            Some(first) => {
-                Err(format!("{who}: {} failures, the first: {first}", self.failures).into())
-            }
-        }
-    }
-
     pub(crate) fn outcome(self) -> Outcome {
         Outcome {
             cycles_per_s: self.cycles_per_second(),

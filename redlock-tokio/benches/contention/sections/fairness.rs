@@ -236,9 +236,11 @@ impl Mix {
         let mut orders = Vec::new();
         for group in self.groups {
             for process in 0..group.processes {
+                let own_key = || keys[process % self.keys].clone();
                 let (key, access) = match group.contestant {
                     Name::OursSeveralKeys => (keys.join(","), Access::LockAll),
-                    _ => (keys[process % self.keys].clone(), Access::Lock),
+                    Name::OursPoller => (own_key(), Access::TryLock),
+                    _ => (own_key(), Access::Lock),
                 };
                 let urls = match group.contestant {
                     // However far away the nodes are for the others.

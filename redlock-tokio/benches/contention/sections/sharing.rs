@@ -189,7 +189,7 @@ impl Crowd {
 /// Counts the entries into a key that is taken.
 fn clashes(orders: &[Order], processes: &[Vec<TaskHistory>], all: &History) -> usize {
     let allowed = match orders[0].access {
-        Access::Lock | Access::LockAll => 1,
+        Access::Lock | Access::TryLock | Access::LockAll => 1,
         Access::Permit(permits) => permits,
         Access::Read | Access::Write => return beside_writers(orders, processes),
     };

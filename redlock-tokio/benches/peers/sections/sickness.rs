@@ -103,10 +103,7 @@ pub(crate) async fn measure(quick: bool) -> Result<Sickness> {
 
 /// Measures a contestant over nodes with each fault. They take turns with the healthy ones.
 async fn suffer<C: Contestant>(time: Duration) -> Result<Vec<Entry>> {
-    let load = Load {
-        grace: LIMIT,
-        ..Load::new(TASKS, time / ROUNDS)
-    };
+    let load = Load::new(TASKS, time / ROUNDS);
     let mut patients = Vec::new();
     for fault in Fault::ALL {
         patients.push(Patient::<C>::infect(fault).await?);
@@ -136,7 +133,9 @@ impl<C: Contestant> Patient<C> {
         let servers = RedisServers::spawn(5)?;
         let contestant = C::connect(&servers.urls()).await?;
         let healthy = load::run(&contestant, &Load::new(TASKS, TIME / 5)).await?;
-        healthy.flawless(C::NAME)?;
+        if let Some(failure) = healthy.first_failure {
+            return Err(format!("{} over healthy nodes: {failure}", C::NAME).into());
+        }
         fault.strike(&servers);
         Ok(Self {
             fault,
