@@ -1,4 +1,4 @@
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use crate::{Result, contestants::Name};
 
@@ -7,8 +7,6 @@ use crate::{Result, contestants::Name};
 pub(crate) struct Args {
     /// How long each cell is measured.
     pub(crate) time: Duration,
-    /// Where the figures go; `contention.json` in the target directory if not given.
-    pub(crate) json: Option<PathBuf>,
     /// The contestants that take part.
     pub(crate) contestants: Vec<Name>,
     /// Measures only clients of several kinds beside each other: these mixes, or all.
@@ -19,8 +17,6 @@ pub(crate) struct Args {
     pub(crate) faults: bool,
     /// How far away the nodes are: the time of a round trip. On this machine if `None`.
     pub(crate) distance: Option<Duration>,
-    /// How often all of that is measured.
-    pub(crate) repeat: usize,
     /// Makes this process a worker of another one.
     pub(crate) work: Option<String>,
 }
@@ -30,13 +26,11 @@ impl Args {
         let mut args = args.into_iter();
         let mut parsed = Self {
             time: Duration::from_secs(2),
-            json: None,
             contestants: Name::ALL.to_vec(),
             fairness: None,
             sharing: false,
             faults: false,
             distance: None,
-            repeat: 1,
             work: None,
         };
         while let Some(flag) = args.next() {
@@ -44,7 +38,6 @@ impl Args {
             match flag.as_str() {
                 "--bench" => {}
                 "--seconds" => parsed.time = time(value()?.parse()?)?,
-                "--json" => parsed.json = Some(value()?.into()),
                 "--only" => {
                     let names = value()?;
                     parsed.contestants =
@@ -61,7 +54,6 @@ impl Args {
                 "--distance" => {
                     parsed.distance = Some(Duration::from_millis(value()?.parse()?));
                 }
-                "--repeat" => parsed.repeat = value()?.parse()?,
                 "--work" => parsed.work = Some(value()?),
                 _ => return Err(format!("{flag} is not known; {USAGE}").into()),
             }
@@ -70,8 +62,8 @@ impl Args {
     }
 }
 
-const USAGE: &str = "use --seconds NUMBER, --json PATH, --only CONTESTANT,.., \
-     --fairness, --mix NUMBER,.., --sharing, --faults, --distance MILLISECONDS, --repeat NUMBER";
+const USAGE: &str = "use --seconds NUMBER, --only CONTESTANT,.., \
+     --fairness, --mix NUMBER,.., --sharing, --faults, --distance MILLISECONDS";
 
 /// Less than a lock may be waited for, so that no wait comes to its own end.
 fn time(seconds: f64) -> Result<Duration> {

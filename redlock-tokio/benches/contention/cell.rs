@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use comfy_table::Table;
-use serde::Serialize;
 
 use crate::{
     Result, contestants::Name, history::History, table, test_bed::TestBed, times::Summary,
@@ -9,17 +8,16 @@ use crate::{
 };
 
 /// The outcome for one contestant under one workload.
-#[derive(Serialize)]
 pub(crate) struct Cell {
-    pub(crate) contestant: Name,
-    pub(crate) workload: Workload,
-    pub(crate) entries_per_s: f64,
+    contestant: Name,
+    workload: Workload,
+    entries_per_s: f64,
     /// Those that the end cut off count too.
     wait: Summary,
     entries_per_task: Spread,
     process_share: ProcessShare,
     /// On all nodes together, those that scripts make included.
-    pub(crate) commands_per_entry: f64,
+    commands_per_entry: f64,
     /// The share of the time in which the lock was held.
     busy: f64,
     /// From a holder's leaving to the next one's entry, in whatever process.
@@ -29,7 +27,6 @@ pub(crate) struct Cell {
     first_failure: Option<String>,
 }
 
-#[derive(Serialize)]
 struct Spread {
     min: usize,
     median: usize,
@@ -44,16 +41,15 @@ impl Cell {
         time: Duration,
     ) -> Result<Self> {
         let (history, commands) = bed.run(contestant, workload, time)?;
-        let entries = history.entries() as f64;
         let (failures, first_failure) = history.failures();
         Ok(Self {
             contestant,
             workload,
-            entries_per_s: entries / history.seconds(),
+            entries_per_s: history.entries_per_s(),
             wait: history.waits()?.summary(),
             entries_per_task: Spread::of(history.entries_of_tasks()),
             process_share: ProcessShare::of(&history),
-            commands_per_entry: commands / entries,
+            commands_per_entry: commands / history.entries() as f64,
             busy: history.busy(),
             gap: history.gaps()?.summary(),
             overlaps: history.overlaps(),
@@ -115,7 +111,7 @@ impl Cell {
 }
 
 /// The shares of all entries that the least and the most successful process had.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy)]
 struct ProcessShare {
     least: f64,
     most: f64,

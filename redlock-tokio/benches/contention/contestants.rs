@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::{
     in_process::InProcess,
     no_lock::NoLock,
-    ours::{Newcomers, Ours, OverPools, Poller},
+    ours::{Newcomers, Ours, OverPools},
     plain::Plain,
     polling::Polling,
     rslock::Rslock,

@@ -91,6 +91,10 @@ impl History {
         self.entries_of(&self.holds)
     }
 
+    pub(crate) fn entries_per_s(&self) -> f64 {
+        self.entries() as f64 / self.seconds()
+    }
+
     pub(crate) fn entries_of_tasks(&self) -> Vec<usize> {
         let tasks = self.processes.iter().flatten();
         tasks.map(|task| self.entries_of(&task.holds)).collect()

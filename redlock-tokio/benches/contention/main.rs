@@ -12,8 +12,7 @@
 //! cargo bench -p redlock-tokio --bench contention -- --distance 5          # nodes a round trip of 5 ms away
 //! ```
 //!
-//! Prints Markdown tables, and writes all figures to a JSON file; its path is relative to the
-//! package. Fails if two holds ever overlapped. Each cell is measured in processes of its own, which
+//! Prints Markdown tables. Fails if two holds ever overlapped. Each cell is measured in processes of its own, which
 //! end when this one does, however it ends. All load stays on the loopback interface.
 
 mod access;
@@ -23,7 +22,6 @@ mod clock;
 mod contestant;
 mod contestants;
 mod crew;
-mod figures;
 mod history;
 mod load;
 #[path = "../shared/machine.rs"]
@@ -53,6 +51,7 @@ mod workload;
 use std::{env, process::ExitCode, time::Instant};
 
 use args::Args;
+use machine::Machine;
 use program::{Result, runtime};
 
 fn main() -> ExitCode {
@@ -65,9 +64,8 @@ fn run() -> Result<()> {
         return worker::run(order);
     }
     let start = Instant::now();
-    let figures = sections::run(&args)?;
-    println!("{}, took {:.0?}", figures.machine, start.elapsed());
-
-    program::write(&figures, args.json)?;
-    program::verdict(&figures.failures)
+    let machine = Machine::look();
+    let failures = sections::run(&args)?;
+    println!("{machine}, took {:.0?}", start.elapsed());
+    program::verdict(&failures)
 }

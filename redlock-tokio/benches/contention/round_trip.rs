@@ -3,8 +3,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::Serialize;
-
 use crate::{Result, contestants::Plain, table, times::Times};
 
 /// How often each node is asked, each time over a new connection.
@@ -18,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 ///
 /// Depends on whether the system lets client and server share a core: a batch takes one time or
 /// three times as long, and the next one is different. Hence many of them, and their range.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
     /// The median of the batches' medians.
     pub(crate) us: f64,

@@ -6,37 +6,24 @@ mod faults;
 mod foreign;
 mod one_key;
 mod sharing;
-mod summary;
 
-pub(crate) use self::{fairness::Fair, foreign::Foreign, sharing::Crowd};
-use crate::{Result, args::Args, figures::Figures, machine::Machine, test_bed::TestBed};
+use crate::{Result, args::Args, test_bed::TestBed};
 
-/// Runs all sections, and prints their tables. A contestant that fails does not keep the others from
-/// being measured.
-pub(crate) fn run(args: &Args) -> Result<Figures> {
-    let machine = Machine::look();
+/// Runs all sections, and prints their tables. Returns the failures in words: a contestant that fails does not keep
+/// the others from being measured.
+pub(crate) fn run(args: &Args) -> Result<Vec<String>> {
     let bed = TestBed::new(args.distance)?;
     control::check(&bed)?;
-    let mut figures = Figures {
-        machine,
-        seconds_per_cell: args.time.as_secs_f64(),
-        round_trip: bed.round_trip,
-        cells: Vec::new(),
-        foreign: Vec::new(),
-        fairness: Vec::new(),
-        sharing: Vec::new(),
-        failures: Vec::new(),
-    };
+    let mut failures = Vec::new();
     if args.faults {
         faults::measure(&bed, args)?;
     } else if args.sharing {
-        figures.sharing = sharing::measure(&bed, args.time, &mut figures.failures);
+        sharing::measure(&bed, args.time, &mut failures);
     } else if let Some(mixes) = &args.fairness {
-        figures.fairness = fairness::measure(&bed, args, mixes);
+        fairness::measure(&bed, args, mixes);
     } else {
-        one_key::measure(&bed, args, &mut figures);
-        figures.foreign = foreign::measure(&bed, args, &mut figures.failures);
-        summary::print(args, &figures);
+        one_key::measure(&bed, args, &mut failures);
+        foreign::measure(&bed, args, &mut failures);
     }
-    Ok(figures)
+    Ok(failures)
 }

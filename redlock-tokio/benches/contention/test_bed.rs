@@ -47,6 +47,22 @@ pub(crate) struct Outcome {
     pub(crate) server_us: f64,
 }
 
+impl Outcome {
+    /// Returns what happened to all processes.
+    pub(crate) fn history(&self) -> History {
+        History::new(self.processes.clone(), self.window.clone())
+    }
+
+    /// Returns what happened to groups of processes, which have these sizes and come one after the other.
+    pub(crate) fn of_groups(&self, sizes: impl Iterator<Item = usize>) -> Vec<History> {
+        let mut processes = self.processes.iter().cloned();
+        let mut next = |size| processes.by_ref().take(size).collect();
+        sizes
+            .map(|size| History::new(next(size), self.window.clone()))
+            .collect()
+    }
+}
+
 impl TestBed {
     pub(crate) fn new(distance: Option<Duration>) -> Result<Self> {
         let servers = RedisServers::spawn(NODES)?;

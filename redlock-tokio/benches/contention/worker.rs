@@ -15,7 +15,7 @@ use tokio::{
 use crate::{
     Result,
     contestant::Contestant,
-    contestants::{InProcess, Name, Newcomers, NoLock, Ours, OverPools, Poller, Polling, Rslock},
+    contestants::{InProcess, Name, Newcomers, NoLock, Ours, OverPools, Polling, Rslock},
     history::TaskHistory,
     load,
     order::Order,
@@ -36,11 +36,12 @@ pub(crate) fn run(order: &str) -> Result<()> {
         match order.contestant {
             Name::Floor => work::<Polling>(&order).await,
             Name::Rslock => work::<Rslock>(&order).await,
-            Name::Ours | Name::OursResp2 | Name::OursSeveralKeys | Name::OursShared => {
-                work::<Ours>(&order).await
-            }
+            Name::Ours
+            | Name::OursResp2
+            | Name::OursSeveralKeys
+            | Name::OursShared
+            | Name::OursPoller => work::<Ours>(&order).await,
             Name::OursOverPools => work::<OverPools>(&order).await,
-            Name::OursPoller => work::<Poller>(&order).await,
             Name::OursNewcomers => work::<Newcomers>(&order).await,
             Name::InProcess => work::<InProcess>(&order).await,
             Name::NoLock => work::<NoLock>(&order).await,

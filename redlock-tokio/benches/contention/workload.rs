@@ -1,9 +1,7 @@
 use std::{fmt, time::Duration};
 
-use serde::Serialize;
-
 /// The workers that want the key, and how long they hold it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy)]
 pub(crate) struct Workload {
     pub(crate) processes: usize,
     /// Of all processes together.
@@ -12,9 +10,9 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    pub(crate) const TASKS: [usize; 3] = [8, 32, 128];
-    pub(crate) const PROCESSES: [usize; 2] = [1, 4];
-    pub(crate) const HOLDS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
+    const TASKS: [usize; 3] = [8, 32, 128];
+    const PROCESSES: [usize; 2] = [1, 4];
+    const HOLDS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
 
     /// Returns the workloads in groups that differ in the number of tasks only.
     pub(crate) fn groups() -> impl Iterator<Item = [Self; 3]> {

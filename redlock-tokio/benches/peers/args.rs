@@ -7,8 +7,6 @@ use crate::{Result, sections::Name};
 pub(crate) struct Args {
     /// Shorter measurements, to see that everything works. Not for figures.
     pub(crate) quick: bool,
-    /// Where the figures go; `peers.json` in the target directory if not given.
-    pub(crate) json: Option<PathBuf>,
     /// Where a plot goes, if anywhere.
     pub(crate) svg: Option<PathBuf>,
     /// The only section to run.
@@ -27,7 +25,6 @@ impl Args {
         let mut args = args.into_iter();
         let mut parsed = Self {
             quick: false,
-            json: None,
             svg: None,
             only: None,
             guards: None,
@@ -40,9 +37,8 @@ impl Args {
             match flag.as_str() {
                 "--bench" => {}
                 "--quick" => parsed.quick = true,
-                "--json" => parsed.json = Some(value()?.into()),
                 "--svg" => parsed.svg = Some(value()?.into()),
-                "--only" => parsed.only = Some(value()?.parse()?),
+                "--only" => parsed.only = Some(serde_json::from_value(value()?.into())?),
                 "--held" => parsed.guards = Some(value()?.parse()?),
                 "--held-for" => parsed.hold_for = Some(value()?.parse()?),
                 "--in-memory" => parsed.in_memory = true,
@@ -54,5 +50,5 @@ impl Args {
     }
 }
 
-const USAGE: &str = "use --quick, --json PATH, --svg PATH, --only SECTION, --held GUARDS, --held-for SECONDS, \
+const USAGE: &str = "use --quick, --svg PATH, --only SECTION, --held GUARDS, --held-for SECONDS, \
      --in-memory";

@@ -4,24 +4,20 @@ use tokio::task::JoinSet;
 
 use crate::{Result, contestant::Contestant, sample::Sample};
 
+/// How long the last cycles may take beyond the time of the load until they are cut off. No healthy one takes as long.
+const GRACE: Duration = Duration::from_secs(8);
+
 /// A measurement: some tasks acquire and release, each with a key of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) tasks: usize,
     /// No cycle starts later than this.
     pub(crate) time: Duration,
-    /// How long the last cycles may take beyond that until they are cut off.
-    pub(crate) grace: Duration,
 }
 
 impl Load {
-    /// Returns a load whose cycles are cut off after a while that no healthy one takes.
-    pub(crate) fn new(tasks: usize, time: Duration) -> Self {
-        Self {
-            tasks,
-            time,
-            grace: Duration::from_secs(5),
-        }
+    pub(crate) const fn new(tasks: usize, time: Duration) -> Self {
+        Self { tasks, time }
     }
 }
 
@@ -32,7 +28,7 @@ pub(crate) async fn run<C: Contestant>(contestant: &C, load: &Load) -> Result<Sa
     let mut tasks: JoinSet<Result<Sample>> = JoinSet::new();
     for task in 0..load.tasks {
         let contestant = contestant.clone();
-        let cut_off = tokio::time::Instant::from_std(end + load.grace);
+        let cut_off = tokio::time::Instant::from_std(end + GRACE);
         tasks.spawn(async move {
             let mut sample = Sample::new()?;
             let key = format!("own:{}:{task}", C::NAME);

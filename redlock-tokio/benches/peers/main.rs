@@ -6,9 +6,8 @@
 //! cargo bench -p redlock-tokio --bench peers -- --only own-keys    # one section
 //! ```
 //!
-//! Prints a Markdown table for each section, writes all figures to a JSON file, and with `--svg PATH`
-//! draws the main ones. Paths are relative to the package. Contestants take
-//! turns in rounds, so that a machine that is slower for a while is slower for all of them.
+//! Prints a Markdown table for each section, and with `--svg PATH` draws the main figures. The path is relative to the
+//! package. Contestants take turns in rounds, so that a machine that is slower for a while is slower for all of them.
 
 mod args;
 mod contestant;
@@ -34,6 +33,7 @@ mod times;
 use std::{env, process::ExitCode, time::Instant};
 
 use args::Args;
+use machine::Machine;
 use program::{Result, runtime};
 
 fn main() -> ExitCode {
@@ -44,16 +44,15 @@ fn run() -> Result<()> {
     let args = Args::parse(env::args().skip(1))?;
     let runtime = runtime()?;
     if let Some(order) = &args.hold {
-        println!("{}", runtime.block_on(sections::hold(order))?);
+        print!("{}", runtime.block_on(sections::hold(order))?);
         return Ok(());
     }
     let start = Instant::now();
+    let machine = Machine::look();
     let figures = sections::run(&args, &runtime);
-    println!("{}, took {:.0?}", figures.machine, start.elapsed());
-
-    program::write(&figures, args.json)?;
+    println!("{machine}, took {:.0?}", start.elapsed());
     if let Some(path) = &args.svg {
-        plot::draw(&figures, path)?;
+        plot::draw(&machine, &figures, path)?;
         println!("A plot: {}", path.display());
     }
     program::verdict(&figures.failures)

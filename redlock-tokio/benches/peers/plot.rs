@@ -27,12 +27,12 @@ const COLOURS: [RGBColor; 6] = [
 ];
 
 /// Draws the main figures: how much a lock does while all is well, and how fast it is when it is not.
-pub(crate) fn draw(figures: &Figures, path: &Path) -> Result<()> {
+pub(crate) fn draw(machine: &Machine, figures: &Figures, path: &Path) -> Result<()> {
     let (Some(own_keys), Some(sickness)) = (&figures.own_keys, &figures.sickness) else {
         return Err("a plot wants the sections own-keys and sickness".into());
     };
     // Errors of the drawing library are neither `Send` nor `Sync`.
-    paint(&figures.machine, own_keys, sickness, path).map_err(|error| error.to_string().into())
+    paint(machine, own_keys, sickness, path).map_err(|error| error.to_string().into())
 }
 
 fn paint(

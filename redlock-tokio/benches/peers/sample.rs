@@ -1,7 +1,5 @@
 use std::{fmt, time::Duration};
 
-use serde::Serialize;
-
 use crate::{
     Result,
     times::{Summary, Times},
@@ -58,18 +56,9 @@ impl Sample {
         self.acquire.count() as f64 / self.time.as_secs_f64()
     }
 
-    /// An error if anything failed, for where nothing may.
-    pub(crate) fn flawless(self, who: &str) -> Result<Self> {
-        match &self.first_failure {
-            None => Ok(self),
-            Some(first) => {
-                Err(format!("{who}: {} failures, the first: {first}", self.failures).into())
-            }
-        }
-    }
-
     pub(crate) fn outcome(self) -> Outcome {
         Outcome {
+            cycles_per_s: self.cycles_per_second(),
             acquire: self.acquire.summary(),
             release: self.release.summary(),
             failures: self.failures,
@@ -79,8 +68,8 @@ impl Sample {
 }
 
 /// What is told of a measurement, whatever it was of.
-#[derive(Serialize)]
 pub(crate) struct Outcome {
+    pub(crate) cycles_per_s: f64,
     pub(crate) acquire: Summary,
     pub(crate) release: Summary,
     pub(crate) failures: u64,

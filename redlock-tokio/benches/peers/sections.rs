@@ -2,37 +2,36 @@
 
 mod distance;
 mod held;
-mod name;
-mod nodes;
 mod own_keys;
 mod sickness;
-mod thrift;
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::Deserialize;
 use tokio::runtime::Runtime;
 
-use self::{distance::Distance, held::Held, nodes::Nodes, thrift::Thrift};
 pub(crate) use self::{
     held::hold,
-    name::Name,
     own_keys::{OwnKeys, TASKS},
     sickness::{Fault, Sickness},
 };
-use crate::{Result, args::Args, machine::Machine};
+use crate::{Result, args::Args};
 
-/// Everything that was measured.
-#[derive(Serialize)]
+/// A section's name on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Name {
+    OwnKeys,
+    EvenDistance,
+    UnevenDistance,
+    Sickness,
+    Held,
+}
+
+/// What a plot shows, and what failed.
 pub(crate) struct Figures {
-    pub(crate) machine: Machine,
     pub(crate) own_keys: Option<OwnKeys>,
-    nodes: Option<Nodes>,
-    even_distance: Option<Distance>,
-    uneven_distance: Option<Distance>,
     pub(crate) sickness: Option<Sickness>,
-    held: Option<Held>,
-    thrift: Option<Thrift>,
     /// The sections that failed, and why.
     pub(crate) failures: Vec<String>,
 }
@@ -45,51 +44,46 @@ pub(crate) fn run(args: &Args, runtime: &Runtime) -> Figures {
     let guards = args.guards.unwrap_or(guards);
     let seconds = args.hold_for.unwrap_or(seconds);
     let mut sections = Sections {
+        runtime,
         only: args.only,
         failures: Vec::new(),
     };
+    let own_keys = sections.run(Name::OwnKeys, own_keys::measure(quick));
+    sections.run(Name::EvenDistance, distance::measure(&[5; 5], quick));
+    let uneven = distance::measure(&[1, 1, 1, 20, 20], quick);
+    sections.run(Name::UnevenDistance, uneven);
+    let sickness = sections.run(Name::Sickness, sickness::measure(quick));
+    let held = async { held::measure(guards, seconds, args.in_memory) };
+    sections.run(Name::Held, held);
     Figures {
-        machine: Machine::look(),
-        own_keys: sections.run(Name::OwnKeys, || runtime.block_on(own_keys::measure(quick))),
-        nodes: sections.run(Name::Nodes, || runtime.block_on(nodes::measure(quick))),
-        even_distance: sections.run(Name::EvenDistance, || {
-            runtime.block_on(distance::measure(&[5; 5], quick))
-        }),
-        uneven_distance: sections.run(Name::UnevenDistance, || {
-            runtime.block_on(distance::measure(&[1, 1, 1, 20, 20], quick))
-        }),
-        sickness: sections.run(Name::Sickness, || {
-            runtime.block_on(sickness::measure(quick))
-        }),
-        held: sections.run(Name::Held, || {
-            held::measure(guards, seconds, args.in_memory)
-        }),
-        thrift: sections.run(Name::Thrift, || thrift::measure(quick)),
+        own_keys,
+        sickness,
         failures: sections.failures,
     }
 }
 
-struct Sections {
+struct Sections<'a> {
+    runtime: &'a Runtime,
     only: Option<Name>,
     failures: Vec<String>,
 }
 
-impl Sections {
+impl Sections<'_> {
     fn run<T: fmt::Display>(
         &mut self,
         name: Name,
-        measure: impl FnOnce() -> Result<T>,
+        measure: impl Future<Output = Result<T>>,
     ) -> Option<T> {
         if self.only.is_some_and(|only| only != name) {
             return None;
         }
-        match measure() {
+        match self.runtime.block_on(measure) {
             Ok(section) => {
                 println!("{section}");
                 Some(section)
             }
             Err(error) => {
-                self.failures.push(format!("{}: {error}", name.as_str()));
+                self.failures.push(format!("{name:?}: {error}"));
                 None
             }
         }

@@ -1,18 +1,12 @@
 use std::{env, fmt, fs, process::Command, thread};
 
-use serde::Serialize;
-
 /// Where figures come from, without which they mean nothing.
-#[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) cores: usize,
     /// How many threads wanted to run in the minute before: the load of other work.
-    pub(crate) load: Option<f64>,
+    load: Option<f64>,
     pub(crate) redis: String,
     pub(crate) commit: String,
-    pub(crate) profile: &'static str,
-    pub(crate) os: &'static str,
-    pub(crate) arch: &'static str,
 }
 
 impl Machine {
@@ -35,13 +29,6 @@ impl Machine {
                 })
                 .unwrap_or_else(unknown),
             commit: commit.map_or_else(unknown, |it| it + if dirty { "+changes" } else { "" }),
-            profile: if cfg!(debug_assertions) {
-                "debug"
-            } else {
-                "release"
-            },
-            os: env::consts::OS,
-            arch: env::consts::ARCH,
         }
     }
 }
@@ -53,10 +40,10 @@ impl fmt::Display for Machine {
             load,
             redis,
             commit,
-            profile,
-            os,
-            arch,
         } = self;
+        let (os, arch) = (env::consts::OS, env::consts::ARCH);
+        let is_debug = cfg!(debug_assertions);
+        let profile = if is_debug { "debug" } else { "release" };
         let load = load.map_or_else(unknown, |it| it.to_string());
         write!(
             f,

@@ -1,8 +1,7 @@
-//! The frame of every benchmark: its start, its file of figures, and its end.
+//! The frame of every benchmark: its start and its end.
 
-use std::{env, error::Error, fs, path::PathBuf, process::ExitCode};
+use std::{env, error::Error, process::ExitCode};
 
-use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 
 /// An error in words: nothing handles errors by kind in a benchmark.
@@ -39,15 +38,6 @@ pub(crate) fn runtime() -> Result<Runtime> {
         .build()?)
 }
 
-/// Writes all figures to a JSON file, and says where that is.
-pub(crate) fn write(figures: &impl Serialize, path: Option<PathBuf>) -> Result<()> {
-    let path = path.map_or_else(default_path, Ok)?;
-    fs::write(&path, serde_json::to_string_pretty(figures)?)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    println!("All figures: {}", path.display());
-    Ok(())
-}
-
 /// Fails with what has failed, if anything has.
 pub(crate) fn verdict(failures: &[String]) -> Result<()> {
     if failures.is_empty() {
@@ -55,12 +45,4 @@ pub(crate) fn verdict(failures: &[String]) -> Result<()> {
     } else {
         Err(failures.join("\n").into())
     }
-}
-
-/// `peers.json` in the target directory, in which the program `peers` is `release/deps/peers-..`.
-fn default_path() -> Result<PathBuf> {
-    let program = env::current_exe()?;
-    let target = program.ancestors().nth(3);
-    let target = target.ok_or("no target directory")?;
-    Ok(target.join(format!("{NAME}.json")))
 }

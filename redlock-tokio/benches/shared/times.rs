@@ -1,12 +1,16 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
 
 use crate::Result;
 
 /// The durations of something that happened many times.
 pub(crate) struct Times(Histogram<u64>);
+
+/// In microseconds, as figures are told.
+pub(crate) fn us(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
 
 impl Times {
     /// In nanoseconds, to one percent, which is less than one run differs from the next.
@@ -42,7 +46,7 @@ impl Times {
 }
 
 /// The quantiles that are told, in microseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Summary {
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,

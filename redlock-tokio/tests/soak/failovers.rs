@@ -1,5 +1,8 @@
 use std::{
-    sync::mpsc::Sender,
+    sync::{
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::Sender,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -11,7 +14,6 @@ use crate::{
     Result, clock,
     crew::{Crew, WORKERS},
     fault::{Fault, Kind},
-    latest::Latest,
     news::{News, OwnerChange},
     settings::{Breakage, Settings},
     support::MS,
@@ -35,7 +37,8 @@ pub(crate) struct Failovers<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) crew: &'a Crew,
     pub(crate) inbox: &'a Sender<News>,
-    pub(crate) latest: &'a Latest,
+    /// When the latest hold began that was reported, in nanoseconds of the workers' clock.
+    pub(crate) latest: &'a AtomicU64,
 }
 
 /// Servers whose masters fail over.
@@ -167,7 +170,7 @@ impl Failovers<'_> {
     fn wait_for_locks_after(&self, named: u64) -> Result<()> {
         let settling = u64::try_from(Topology::SETTLING.as_nanos())?;
         let deadline = Instant::now() + PATIENCE;
-        while self.latest.get() < named + settling {
+        while self.latest.load(Relaxed) < named + settling {
             if Instant::now() > deadline {
                 return Err(format!("no lock was granted within {PATIENCE:?}").into());
             }

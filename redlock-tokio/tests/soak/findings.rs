@@ -1,5 +1,9 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -32,8 +36,8 @@ pub(crate) struct Findings {
     pub(crate) changes: Vec<OwnerChange>,
     /// When holds began, in nanoseconds of the workers' clock.
     pub(crate) begins: Vec<u64>,
-    /// The latest of these times.
-    pub(crate) latest: u64,
+    /// The latest of these times, for the thread that causes failovers.
+    pub(crate) latest: Arc<AtomicU64>,
     judge: Judge,
     /// The holds whose holders were not told of the loss. The judge says whether they should have been.
     not_told: BTreeSet<HoldId>,
@@ -61,7 +65,7 @@ impl Findings {
             ended: Default::default(),
             changes: Vec::new(),
             begins: Vec::new(),
-            latest: 0,
+            latest: Arc::default(),
             judge: Judge::new(Self::TOLERANCE),
             not_told: BTreeSet::new(),
             log: Vec::new(),
@@ -143,7 +147,7 @@ impl Findings {
     }
 
     fn judge(&mut self, source: Source, hold: Hold) {
-        self.latest = self.latest.max(hold.from);
+        self.latest.fetch_max(hold.from, Relaxed);
         self.begins.push(hold.from);
         *self.holds.entry(source).or_default() += 1;
         let (end, was_not_told) = (hold.end(), hold.was_not_told());

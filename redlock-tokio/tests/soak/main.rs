@@ -92,7 +92,6 @@ mod findings;
 mod foreign;
 #[path = "../judge/judge.rs"]
 mod judge;
-mod latest;
 mod leftovers;
 mod line;
 mod news;

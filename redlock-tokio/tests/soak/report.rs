@@ -11,42 +11,24 @@ use crate::{
 /// How many violations of the judge are printed.
 const EXAMPLES: usize = 5;
 
-/// The violations that the judge found.
-#[derive(Default)]
-struct Judged {
-    overlaps: u64,
-    tokens: u64,
-    late: u64,
-    not_told: u64,
-    /// The first violations, in words.
-    examples: Vec<String>,
-}
-
-impl Judged {
-    fn of(findings: &Findings) -> Self {
-        let mut judged = Self::default();
-        let violations = findings.violations();
-        for violation in &violations {
-            match violation {
-                Violation::TwoHolders { .. } => judged.overlaps += 1,
-                Violation::FenceDidNotGrow { .. } => judged.tokens += 1,
-                Violation::ToldLate { .. } => judged.late += 1,
-                Violation::NotTold { .. } => judged.not_told += 1,
-            }
-        }
-        let examples = violations.iter().take(EXAMPLES);
-        judged.examples = examples.map(|it| findings.explain(it)).collect();
-        judged
+/// Returns how many violations of each kind there are.
+fn counts(violations: &[Violation]) -> [(u64, &'static str); 4] {
+    let mut counts = [
+        (0, "overlapping holds"),
+        (0, "fencing tokens that did not grow"),
+        (0, "losses that were told late"),
+        (0, "losses that nobody told"),
+    ];
+    for violation in violations {
+        let kind = match violation {
+            Violation::TwoHolders { .. } => 0,
+            Violation::FenceDidNotGrow { .. } => 1,
+            Violation::ToldLate { .. } => 2,
+            Violation::NotTold { .. } => 3,
+        };
+        counts[kind].0 += 1;
     }
-
-    fn counts(&self) -> [(u64, &'static str); 4] {
-        [
-            (self.overlaps, "overlapping holds"),
-            (self.tokens, "fencing tokens that did not grow"),
-            (self.late, "losses that were told late"),
-            (self.not_told, "losses that nobody told"),
-        ]
-    }
+    counts
 }
 
 /// Prints the findings.
@@ -56,17 +38,16 @@ impl Judged {
 /// Fails with the violations, or if a negative control has none.
 pub(crate) fn report(
     settings: &Settings,
-    findings: &mut Findings,
+    findings: &Findings,
     leftovers: Leftovers,
     mut problems: Vec<String>,
 ) -> Result<()> {
     println!("{}", findings.progress());
-    let findings = &*findings;
     let usages = usage::of_all(findings, settings.length);
-    let judged = Judged::of(findings);
-    print(findings, &judged, leftovers, &usages);
+    let violations = findings.violations();
+    print(findings, &violations, leftovers, &usages);
     problems.extend(usages.iter().flat_map(Usage::problems));
-    problems.extend(violations(findings, &judged, leftovers));
+    problems.extend(damage(findings, &violations, leftovers));
     if settings.is_conclusive() {
         problems.extend(omissions(settings, findings));
     }
@@ -88,7 +69,7 @@ pub(crate) fn report(
     }
 }
 
-fn print(findings: &Findings, judged: &Judged, leftovers: Leftovers, usages: &[Usage]) {
+fn print(findings: &Findings, violations: &[Violation], leftovers: Leftovers, usages: &[Usage]) {
     let line = |what: &str, count: u64| println!("{what:<44} {count:>8}");
     println!("\nfaults");
     for (kind, count) in &findings.faults {
@@ -102,7 +83,7 @@ fn print(findings: &Findings, judged: &Judged, leftovers: Leftovers, usages: &[U
     for (source, count) in &findings.holds {
         line(&format!("  {source}"), *count);
     }
-    for (count, what) in judged.counts() {
+    for (count, what) in counts(violations) {
         line(what, count);
     }
     line("lost updates", leftovers.lost_updates);
@@ -119,14 +100,14 @@ fn print(findings: &Findings, judged: &Judged, leftovers: Leftovers, usages: &[U
     for usage in usages {
         println!("{usage}");
     }
-    for example in &judged.examples {
-        println!("\n{example}");
+    for violation in violations.iter().take(EXAMPLES) {
+        println!("\n{}", findings.explain(violation));
     }
     println!();
 }
 
 /// Returns the invariants that were violated.
-fn violations(findings: &Findings, judged: &Judged, leftovers: Leftovers) -> Vec<String> {
+fn damage(findings: &Findings, violations: &[Violation], leftovers: Leftovers) -> Vec<String> {
     let refused = findings.count("tokens refused within the validity");
     let others = [
         (refused, "tokens refused within the validity"),
@@ -135,7 +116,7 @@ fn violations(findings: &Findings, judged: &Judged, leftovers: Leftovers) -> Vec
         (leftovers.orphans, "orphan keys"),
         (findings.count("hang"), "hanging turns"),
     ];
-    let all = judged.counts().into_iter().chain(others);
+    let all = counts(violations).into_iter().chain(others);
     let some = all.filter(|(count, _)| *count > 0);
     let some = some.map(|(count, what)| format!("{count} {what}"));
     let unknown = findings.seen.iter().filter(|(it, _)| !events::is_known(it));

@@ -13,7 +13,6 @@ use crate::{
     faults::Faults,
     findings::Findings,
     foreign::{Foreign, ForeignOrder},
-    latest::Latest,
     leftovers::Leftovers,
     news::News,
     order::Order,
@@ -54,13 +53,12 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         news,
         findings: Findings::new(),
         told: Instant::now(),
-        latest: Arc::default(),
         processes,
     };
     listener.until(PATIENCE, |it| it.ready.len() == processes)?;
     listener.findings.start = Instant::now();
 
-    let latest = Arc::clone(&listener.latest);
+    let latest = Arc::clone(&listener.findings.latest);
     thread::scope(|scope| {
         let (bed, crew) = (&bed, &crew);
         scope.spawn(move || {
@@ -91,7 +89,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     let _ = listener.until(PATIENCE, |it| it.gone == processes);
     let complaints = crew.bury(SETTLE)?;
     let leftovers = Leftovers::find(&bed, settings)?;
-    report::report(settings, &mut listener.findings, leftovers, complaints)
+    report::report(settings, &listener.findings, leftovers, complaints)
 }
 
 /// Collects the events, and prints the progress.
@@ -99,7 +97,6 @@ struct Listener {
     news: Receiver<News>,
     findings: Findings,
     told: Instant,
-    latest: Arc<Latest>,
     processes: usize,
 }
 
@@ -151,11 +148,7 @@ impl Listener {
 
     fn note(&mut self, news: News) -> Result<()> {
         match news {
-            News::Line(source, line) => {
-                self.findings.hear(source, &line)?;
-                self.latest.note(self.findings.latest);
-                Ok(())
-            }
+            News::Line(source, line) => self.findings.hear(source, &line),
             News::OwnerChange(change) => {
                 if Settings::traces() {
                     println!("another owner, by {:?}", change.kind);

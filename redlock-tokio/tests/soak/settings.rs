@@ -1,6 +1,6 @@
 use std::{env, fmt, sync::LazyLock, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Result, fault::Kind, topology::Topology};
 
@@ -17,6 +17,7 @@ pub(crate) struct Settings {
 
 /// A deliberate breakage, which the run must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Breakage {
     /// Workers enter the critical section without the lock. They make up fencing tokens and the news of losses.
     NoLock,
@@ -34,26 +35,6 @@ pub(crate) enum Breakage {
 }
 
 impl Breakage {
-    const ALL: [Self; 6] = [
-        Self::NoLock,
-        Self::Forget,
-        Self::Trust,
-        Self::Leak,
-        Self::Deaf,
-        Self::Foreign,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::NoLock => "no-lock",
-            Self::Forget => "forget",
-            Self::Trust => "trust",
-            Self::Leak => "leak",
-            Self::Deaf => "deaf",
-            Self::Foreign => "foreign",
-        }
-    }
-
     /// Returns whether the breakage can be tried over this topology.
     fn is_for(self, topology: Topology) -> bool {
         match self {
@@ -105,13 +86,11 @@ impl Settings {
             _ => Ok(None),
         };
         let length = number(Self::LENGTH)?;
-        let breakage = chosen("SOAK_BREAK", &Breakage::ALL, Breakage::name)?;
+        let breakage = chosen("SOAK_BREAK")?;
         let breakage = breakage.or(length.is_none().then_some(Breakage::NoLock));
-        let topology = chosen("SOAK_TOPOLOGY", &Topology::ALL, Topology::name)?;
-        let topology = topology.unwrap_or(Topology::Masters);
+        let topology = chosen("SOAK_TOPOLOGY")?.unwrap_or(Topology::Masters);
         if let Some(breakage) = breakage.filter(|it| !it.is_for(topology)) {
-            let (breakage, topology) = (breakage.name(), topology.name());
-            return Err(format!("SOAK_BREAK={breakage} is not for {topology}").into());
+            return Err(format!("SOAK_BREAK: {breakage:?} is not for {topology:?}").into());
         }
         Ok(Self {
             topology,
@@ -146,60 +125,62 @@ impl Settings {
     }
 }
 
-/// Returns the one of these that a variable names, if it names any.
-fn chosen<T: Copy>(variable: &str, all: &[T], name: fn(T) -> &'static str) -> Result<Option<T>> {
+/// Returns what a variable names, if it names anything.
+fn chosen<T: DeserializeOwned>(variable: &str) -> Result<Option<T>> {
     let Some(text) = env::var(variable).ok().filter(|it| !it.is_empty()) else {
         return Ok(None);
     };
-    let named = all.iter().copied().find(|it| name(*it) == text);
-    let names = || all.iter().copied().map(name).collect::<Vec<_>>();
-    let unknown = || format!("{variable}={text} is none of {:?}", names());
-    Ok(Some(named.ok_or_else(unknown)?))
+    let named = serde_json::from_value(text.into());
+    Ok(Some(named.map_err(|error| format!("{variable}: {error}"))?))
 }
 
 fn only(topology: Topology) -> Result<Option<Vec<Kind>>> {
     let Ok(names) = env::var("SOAK_FAULTS") else {
         return Ok(None);
     };
+    let all: Vec<_> = Kind::all(topology).copied().collect();
     let kinds = names.split(',').map(|name| {
-        let is_meant = |kind: &&Kind| format!("{kind:?}") == name;
-        let kind = Kind::all(topology).find(is_meant).copied();
-        kind.ok_or_else(|| {
-            let all: Vec<_> = Kind::all(topology).collect();
-            format!("SOAK_FAULTS: {name} is none of {all:?}")
-        })
+        let kind = all.iter().find(|it| format!("{it:?}") == name);
+        kind.copied()
+            .ok_or_else(|| format!("SOAK_FAULTS: {name} is none of {all:?}"))
     });
     Ok(Some(kinds.collect::<Result<_, _>>()?))
+}
+
+/// Returns what [`chosen`] reads as this value.
+fn name_of(it: impl Serialize) -> String {
+    let json = serde_json::to_string(&it).expect("a name is JSON");
+    json.trim_matches('"').to_owned()
 }
 
 impl fmt::Display for Settings {
     /// Writes the command that repeats this run.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, length, .. } = self;
+        let Self {
+            seed,
+            topology,
+            length,
+            breakage,
+            only,
+        } = self;
         let seconds = length.as_secs();
-        match self.breakage {
-            None if seconds.is_multiple_of(60)
-                && self.only.is_none()
-                && self.topology == Topology::Masters =>
-            {
-                write!(f, "make soak MINUTES={} SEED={seed}", seconds / 60)
-            }
-            breakage => {
-                if let Some(breakage) = breakage {
-                    write!(f, "SOAK_BREAK={} ", breakage.name())?;
-                }
-                if let Some(only) = &self.only {
-                    let names: Vec<_> = only.iter().map(|it| format!("{it:?}")).collect();
-                    write!(f, "SOAK_FAULTS={} ", names.join(","))?;
-                }
-                if self.topology != Topology::Masters {
-                    write!(f, "SOAK_TOPOLOGY={} ", self.topology.name())?;
-                }
-                write!(
-                    f,
-                    "SOAK_SECONDS={seconds} SOAK_SEED={seed} cargo test -p redlock-tokio --test soak"
-                )
-            }
+        let is_usual = breakage.is_none() && only.is_none() && *topology == Topology::Masters;
+        if is_usual && seconds.is_multiple_of(60) {
+            return write!(f, "make soak MINUTES={} SEED={seed}", seconds / 60);
         }
+        if let Some(breakage) = breakage {
+            write!(f, "SOAK_BREAK={} ", name_of(breakage))?;
+        }
+        if let Some(only) = only {
+            let names: Vec<_> = only.iter().map(|it| format!("{it:?}")).collect();
+            write!(f, "SOAK_FAULTS={} ", names.join(","))?;
+        }
+        if *topology != Topology::Masters {
+            write!(f, "SOAK_TOPOLOGY={} ", name_of(topology))?;
+        }
+        write!(
+            f,
+            "SOAK_SECONDS={seconds} SOAK_SEED={seed} cargo test -p redlock-tokio --test soak"
+        )
     }
 }

@@ -9,6 +9,7 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(2);
 
 /// What the locks are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Topology {
     /// Five independent servers.
     Masters,
@@ -19,21 +20,11 @@ pub(crate) enum Topology {
 }
 
 impl Topology {
-    pub(crate) const ALL: [Self; 3] = [Self::Masters, Self::Sentinel, Self::Cluster];
-
     /// At most a third of each ttl.
     pub(crate) const WINDOW: Duration = Duration::from_millis(500);
 
     /// How long a new owner has no vote, with the allowance for drift.
     pub(crate) const SETTLING: Duration = Duration::from_millis(2600);
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Masters => "masters",
-            Self::Sentinel => "sentinel",
-            Self::Cluster => "cluster",
-        }
-    }
 
     /// Returns the ttls that tasks use.
     pub(crate) fn ttls(self) -> [Duration; 3] {

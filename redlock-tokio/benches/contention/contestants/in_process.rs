@@ -33,7 +33,7 @@ impl Contestant for InProcess {
 
     fn with_access(self, access: Access) -> Self {
         match access {
-            Access::Lock | Access::LockAll => self,
+            Access::Lock | Access::TryLock | Access::LockAll => self,
             Access::Permit(permits) => Self::Permit(Arc::new(Semaphore::new(permits))),
             Access::Read => Self::Read(Arc::default()),
             Access::Write => Self::Write(Arc::default()),

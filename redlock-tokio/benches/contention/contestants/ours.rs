@@ -16,10 +16,6 @@ pub(crate) struct Ours {
     access: Access,
 }
 
-/// The same, but it stands in no line: it tries again as soon as it is refused.
-#[derive(Clone)]
-pub(crate) struct Poller(Ours);
-
 /// The same, with a client of its own for each lock, as by programs that need it once. To connect is part of the wait.
 #[derive(Clone)]
 pub(crate) struct Newcomers(Arc<[String]>);
@@ -53,6 +49,12 @@ impl Contestant for Ours {
         let redlock = &self.redlock;
         Ok(match self.access {
             Access::Lock => redlock.lock(key).await?,
+            Access::TryLock => loop {
+                match redlock.try_lock(key).await {
+                    Err(LockError::Contended(_)) => {}
+                    answer => break answer?,
+                }
+            },
             Access::LockAll => redlock.lock_all(key.split(',')).await?,
             Access::Permit(permits) => redlock.semaphore(key, permits).acquire().await?,
             Access::Read => redlock.rw_lock(key).read().await?,
@@ -66,27 +68,6 @@ impl Contestant for Ours {
             ReleaseOutcome::Released | ReleaseOutcome::HandedOver => Ok(()),
             _ => Err(format!("{report:?}").into()),
         }
-    }
-}
-
-impl Contestant for Poller {
-    type Held = LockGuard;
-
-    async fn connect(urls: &[String]) -> Result<Self> {
-        Ok(Self(Ours::connect(urls).await?))
-    }
-
-    async fn acquire(&self, key: &str) -> Result<LockGuard> {
-        loop {
-            match self.0.redlock.try_lock(key).await {
-                Err(LockError::Contended(_)) => {}
-                answer => return Ok(answer?),
-            }
-        }
-    }
-
-    async fn release(&self, key: &str, guard: LockGuard) -> Result<()> {
-        self.0.release(key, guard).await
     }
 }
 

@@ -1,7 +1,6 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use comfy_table::Table;
-use serde::Serialize;
 
 use crate::{
     Result,
@@ -11,7 +10,8 @@ use crate::{
     history::History,
     order::{Order, Stay},
     table,
-    test_bed::{Outcome, TestBed},
+    test_bed::TestBed,
+    times::{Summary, us},
 };
 
 /// For how long each task sleeps while it holds the lock, which takes a millisecond more by tokio's timer. It
@@ -63,9 +63,8 @@ const MIXES: [Mix; 26] = [
     mix(&[BUSY, group(Name::NodeRedlock, 1, 1)]),
     mix(&[BUSY, group(Name::RedisSemaphore, 1, 1)]),
     Mix {
-        groups: &[BUSY, group(Name::RedisPy, 1, 1)],
         nodes: 1,
-        keys: 1,
+        ..mix(&[BUSY, group(Name::RedisPy, 1, 1)])
     },
     mix(&[BUSY_FLEET, group(Name::OursResp2, 1, 1)]),
     mix(&[BUSY_FLEET, group(Name::NodeRedlock, 1, 1)]),
@@ -84,14 +83,12 @@ const MIXES: [Mix; 26] = [
     mix(&[group(Name::Ours, 8, 8)]),
     mix(&[group(Name::Ours, 16, 8)]),
     Mix {
-        groups: &[group(Name::OursSeveralKeys, 1, 1), group(Name::Ours, 16, 1)],
-        nodes: 5,
         keys: 4,
+        ..mix(&[group(Name::OursSeveralKeys, 1, 1), group(Name::Ours, 16, 1)])
     },
     Mix {
-        groups: &[group(Name::OursSeveralKeys, 4, 1), group(Name::Ours, 16, 1)],
-        nodes: 5,
         keys: 4,
+        ..mix(&[group(Name::OursSeveralKeys, 4, 1), group(Name::Ours, 16, 1)])
     },
     mix(&[group(Name::Ours, 32, 1)]),
     mix(&[group(Name::Ours, 64, 1)]),
@@ -100,35 +97,25 @@ const MIXES: [Mix; 26] = [
 ];
 
 /// The outcome for the clients of one kind.
-#[derive(Serialize)]
 struct Share {
-    contestant: Name,
-    processes: usize,
-    tasks: usize,
-    entries: usize,
-    /// Of the process that got in least often.
-    fewest: usize,
-    p99_ms: f64,
-    longest_ms: f64,
-    /// The longest time in which a process of this kind did not get in.
-    shut_out_ms: f64,
+    group: Group,
+    history: History,
+    waits: Summary,
 }
 
 /// The outcome of one mix.
-#[derive(Serialize)]
-pub(crate) struct Fair {
+struct Fair {
     mix: usize,
-    run: usize,
-    entries_per_s: f64,
+    all: History,
     busy: f64,
-    commands_per_s: f64,
+    commands: f64,
     /// How long each task would wait if all were served in the order in which they come.
-    in_order_ms: f64,
+    in_order_us: f64,
     shares: Vec<Share>,
 }
 
 /// Measures clients of several kinds beside each other, and prints a table.
-pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize]) -> Vec<Fair> {
+pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize]) {
     println!(
         "## Clients of several kinds, one key, {:.1} s each\n\n\
          Every task holds the lock, sleeps for {} ms (which takes tokio's timer a millisecond more), releases \
@@ -139,78 +126,64 @@ pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize]) -> Vec<Fair> 
         HOLD.as_millis(),
     );
     let mut fairness = Vec::new();
-    for run in 0..args.repeat {
-        for (index, mix) in MIXES.iter().enumerate() {
-            let number = index + 1;
-            if !mixes.is_empty() && !mixes.contains(&number) {
-                continue;
-            }
-            match Fair::measure(bed, mix, number, run, args.time) {
-                Ok(fair) => fairness.push(fair),
-                Err(error) => println!("NOT RUN: {mix}: {error}\n"),
-            }
+    for (number, mix) in (1..).zip(&MIXES) {
+        if !mixes.is_empty() && !mixes.contains(&number) {
+            continue;
+        }
+        match Fair::measure(bed, mix, number, args.time) {
+            Ok(fair) => fairness.push(fair),
+            Err(error) => println!("NOT RUN: {mix}: {error}\n"),
         }
     }
     println!("{}\n", Fair::table(&fairness));
-    for (index, mix) in MIXES.iter().enumerate() {
-        println!("{}: {mix}", index + 1);
+    for (number, mix) in (1..).zip(&MIXES) {
+        println!("{number}: {mix}");
     }
     println!();
-    fairness
 }
 
 impl Fair {
-    fn measure(
-        bed: &TestBed,
-        mix: &Mix,
-        number: usize,
-        run: usize,
-        time: Duration,
-    ) -> Result<Self> {
+    fn measure(bed: &TestBed, mix: &Mix, number: usize, time: Duration) -> Result<Self> {
         let orders = mix.orders(bed);
         let outcome = bed.carry_out(&orders, time)?;
-        let Outcome {
-            processes,
-            window,
-            commands,
-            ..
-        } = outcome;
-        let mut rest = processes.as_slice();
+        let all = outcome.history();
+        if let (1.., Some(first)) = all.failures() {
+            return Err(first.into());
+        }
+        let histories = outcome.of_groups(mix.groups.iter().map(|it| it.processes));
         let mut shares = Vec::new();
-        for group in mix.groups {
-            let (of_group, others) = rest.split_at(group.processes);
-            rest = others;
-            let history = History::new(of_group.to_vec(), window.clone());
-            shares.push(Share::of(*group, &history)?);
+        for (&group, history) in mix.groups.iter().zip(histories) {
+            shares.push(Share {
+                group,
+                waits: history.waits()?.summary(),
+                history,
+            });
         }
         let keys = mix.keys as f64;
         let mut busy = 0.0;
         for key in keys_of(&orders) {
             let wants = |(order, _): &(&Order, _)| order.key.split(',').any(|it| it == key);
-            let of_key = orders.iter().zip(&processes).filter(wants);
+            let of_key = orders.iter().zip(&outcome.processes).filter(wants);
             let of_key = of_key.map(|(_, tasks)| tasks.clone()).collect();
-            let of_key = History::new(of_key, window.clone());
+            let of_key = History::new(of_key, outcome.window.clone());
             if of_key.overlaps() > 0 {
                 return Err(format!("{} holds of {key} overlap", of_key.overlaps()).into());
             }
             busy += of_key.busy() / keys;
         }
-        let all = History::new(processes, window);
         let others = all.tasks().saturating_sub(1) as f64;
         Ok(Self {
             mix: number,
-            run,
-            entries_per_s: all.entries() as f64 / all.seconds(),
             busy,
-            commands_per_s: commands / all.seconds(),
-            in_order_ms: all.mean_hold().as_secs_f64() * 1e3 * others / keys,
+            commands: outcome.commands,
+            in_order_us: us(all.mean_hold()) * others / keys,
+            all,
             shares,
         })
     }
 
     /// What is true of the whole mix is said in its first row only.
     fn table(fairness: &[Self]) -> Table {
-        let ms = |ms: f64| table::time(ms * 1e3);
         let of_all = |is_first: &bool, text: String| if *is_first { text } else { String::new() };
         let mut rows = Vec::new();
         for fair in fairness {
@@ -220,48 +193,38 @@ impl Fair {
         let columns: &[table::Column<'_, (bool, &Self, &Share)>] = &[
             ("mix", &|(first, all, _)| of_all(first, all.mix.to_string())),
             ("entries/s", &|(first, all, _)| {
-                of_all(first, table::whole(all.entries_per_s))
+                of_all(first, table::whole(all.all.entries_per_s()))
             }),
             ("busy", &|(first, all, _)| {
                 of_all(first, table::percent(all.busy))
             }),
             ("commands/s", &|(first, all, _)| {
-                of_all(first, table::whole(all.commands_per_s))
+                of_all(first, table::whole(all.commands / all.all.seconds()))
             }),
             ("client", &|(.., it)| {
-                format!("{} x {} {}", it.processes, it.tasks, it.contestant)
+                let Group {
+                    contestant,
+                    processes,
+                    tasks,
+                } = it.group;
+                format!("{processes} x {tasks} {contestant}")
             }),
-            ("entries", &|(.., it)| it.entries.to_string()),
-            ("fewest", &|(.., it)| it.fewest.to_string()),
-            ("p99", &|(.., it)| ms(it.p99_ms)),
-            ("longest", &|(.., it)| ms(it.longest_ms)),
-            ("in order", &|(_, all, _)| ms(all.in_order_ms)),
+            ("entries", &|(.., it)| it.history.entries().to_string()),
+            ("fewest", &|(.., it)| {
+                let of_processes = it.history.entries_of_processes();
+                of_processes.iter().min().unwrap_or(&0).to_string()
+            }),
+            ("p99", &|(.., it)| table::time(it.waits.p99_us)),
+            ("longest", &|(.., it)| table::time(it.waits.max_us)),
+            ("in order", &|(_, all, _)| table::time(all.in_order_us)),
             ("ratio", &|(_, all, it)| {
-                table::ratio(it.p99_ms, all.in_order_ms)
+                table::ratio(it.waits.p99_us, all.in_order_us)
             }),
-            ("shut out", &|(.., it)| ms(it.shut_out_ms)),
+            ("shut out", &|(.., it)| {
+                table::time(us(it.history.longest_shut_out()))
+            }),
         ];
         table::of(&rows, columns)
-    }
-}
-
-impl Share {
-    fn of(group: Group, history: &History) -> Result<Self> {
-        if let (1.., Some(first)) = history.failures() {
-            return Err(first.into());
-        }
-        let of_processes = history.entries_of_processes();
-        let waits = history.waits()?.summary();
-        Ok(Self {
-            contestant: group.contestant,
-            processes: group.processes,
-            tasks: group.tasks,
-            entries: history.entries(),
-            fewest: of_processes.into_iter().min().unwrap_or_default(),
-            p99_ms: waits.p99_us / 1e3,
-            longest_ms: waits.max_us / 1e3,
-            shut_out_ms: history.longest_shut_out().as_secs_f64() * 1e3,
-        })
     }
 }
 
@@ -273,9 +236,11 @@ impl Mix {
         let mut orders = Vec::new();
         for group in self.groups {
             for process in 0..group.processes {
+                let own_key = || keys[process % self.keys].clone();
                 let (key, access) = match group.contestant {
                     Name::OursSeveralKeys => (keys.join(","), Access::LockAll),
-                    _ => (keys[process % self.keys].clone(), Access::Lock),
+                    Name::OursPoller => (own_key(), Access::TryLock),
+                    _ => (own_key(), Access::Lock),
                 };
                 let urls = match group.contestant {
                     // However far away the nodes are for the others.

@@ -15,6 +15,7 @@ use crate::{
     order::{Order, Stay},
     table,
     test_bed::TestBed,
+    times::us,
 };
 
 const PROCESSES: usize = 8;
@@ -66,21 +67,14 @@ pub(super) fn measure(bed: &TestBed, args: &Args) -> Result<()> {
         "after",
     ]);
     for (fault, name) in FAULTS {
-        let [gap, before, after, ratio, ratio_after] = run(bed, args.time, fault)?;
-        table.add_row([
-            name.to_owned(),
-            table::time(gap * 1e6),
-            format!("{before:.0}"),
-            format!("{after:.0}"),
-            format!("{ratio:.2}"),
-            format!("{ratio_after:.2}"),
-        ]);
+        let figures = run(bed, args.time, fault)?;
+        table.add_row([name.to_owned()].into_iter().chain(figures));
     }
     println!("## Faults beside {PROCESSES} processes of {TASKS} tasks\n\n{table}\n");
     Ok(())
 }
 
-fn run(bed: &TestBed, time: Duration, fault: Fault) -> Result<[f64; 5]> {
+fn run(bed: &TestBed, time: Duration, fault: Fault) -> Result<[String; 5]> {
     let order = Order {
         urls: bed.urls.clone(),
         contestant: Name::Ours,
@@ -103,15 +97,14 @@ fn run(bed: &TestBed, time: Duration, fault: Fault) -> Result<[f64; 5]> {
     let processes = crew.stop()?;
     let within = |window| History::new(processes.clone(), window);
     let [before, all, after] = [start..failed, start..end, recovered..end].map(within);
-    let speed = |it: &History| it.entries() as f64 / it.seconds();
-    let ratio = |it: &History| -> Result<f64> {
-        let in_order = it.mean_hold().as_secs_f64() * 1e6 * (it.tasks() - 1) as f64;
-        Ok(it.waits()?.summary().p99_us / in_order)
+    let ratio = |it: &History| -> Result<String> {
+        let in_order = us(it.mean_hold()) * (it.tasks() - 1) as f64;
+        Ok(table::ratio(it.waits()?.summary().p99_us, in_order))
     };
     Ok([
-        all.longest_without_entry().as_secs_f64(),
-        speed(&before),
-        speed(&after),
+        table::time(us(all.longest_without_entry())),
+        table::whole(before.entries_per_s()),
+        table::whole(after.entries_per_s()),
         ratio(&before)?,
         ratio(&after)?,
     ])

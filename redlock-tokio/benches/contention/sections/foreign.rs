@@ -1,6 +1,5 @@
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
 use tokio::time::timeout;
 
 use crate::{
@@ -31,8 +30,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const TOKEN: &str = "somebody else's";
 
 /// How soon a waiting contestant enters after another client, which does not know the contestant, has freed the key.
-#[derive(Serialize)]
-pub(crate) struct Foreign {
+struct Foreign {
     contestant: Name,
     /// From the last node's answer to the deletion. Nothing if the majority was faster than that.
     after_deletion: Summary,
@@ -42,7 +40,7 @@ pub(crate) struct Foreign {
 }
 
 /// Measures all contestants, and prints a table.
-pub(super) fn measure(bed: &TestBed, args: &Args, failures: &mut Vec<String>) -> Vec<Foreign> {
+pub(super) fn measure(bed: &TestBed, args: &Args, failures: &mut Vec<String>) {
     let mut measured = Vec::new();
     let time = |us| format!("{} ({:.1})", table::time(us), us / bed.round_trip.us);
     for &contestant in &args.contestants {
@@ -72,7 +70,6 @@ pub(super) fn measure(bed: &TestBed, args: &Args, failures: &mut Vec<String>) ->
         HOLD.as_millis(),
         SHORT_TTL.as_millis(),
     );
-    measured
 }
 
 fn watch(bed: &TestBed, contestant: Name) -> Result<Foreign> {

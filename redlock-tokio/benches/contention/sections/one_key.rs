@@ -1,7 +1,7 @@
-use crate::{args::Args, cell::Cell, figures::Figures, test_bed::TestBed, workload::Workload};
+use crate::{args::Args, cell::Cell, test_bed::TestBed, workload::Workload};
 
 /// Many tasks, one key.
-pub(super) fn measure(bed: &TestBed, args: &Args, figures: &mut Figures) {
+pub(super) fn measure(bed: &TestBed, args: &Args, failures: &mut Vec<String>) {
     println!(
         "## One key, five nodes, {:.1} s each\n\n\
          A hold of 1 ms spins on the clock and yields, since a timer would not be as precise. A wait \
@@ -13,32 +13,23 @@ pub(super) fn measure(bed: &TestBed, args: &Args, figures: &mut Figures) {
         bed.round_trip
     );
     for group in Workload::groups() {
-        measure_group(&group, bed, args, figures);
-    }
-}
-
-fn measure_group(group: &[Workload], bed: &TestBed, args: &Args, figures: &mut Figures) {
-    let first = figures.cells.len();
-    for &workload in group {
-        for &contestant in &args.contestants {
-            match Cell::measure(bed, contestant, workload, args.time) {
-                Ok(cell) => {
-                    figures.failures.extend(cell.complaints());
-                    figures.cells.push(cell);
-                }
-                Err(error) => {
-                    let failure = format!("{contestant} with {workload}: {error}");
-                    figures.failures.push(failure);
+        let mut cells = Vec::new();
+        for workload in group {
+            for &contestant in &args.contestants {
+                match Cell::measure(bed, contestant, workload, args.time) {
+                    Ok(cell) => {
+                        failures.extend(cell.complaints());
+                        cells.push(cell);
+                    }
+                    Err(error) => failures.push(format!("{contestant} with {workload}: {error}")),
                 }
             }
         }
-    }
-    if let Some(Workload {
-        processes, hold, ..
-    }) = group.first()
-    {
+        let Workload {
+            processes, hold, ..
+        } = group[0];
         let hold = hold.as_millis();
-        let table = Cell::table(&figures.cells[first..], bed.round_trip.us);
+        let table = Cell::table(&cells, bed.round_trip.us);
         println!("### Processes: {processes}, hold {hold} ms\n\n{table}\n");
     }
 }

@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use comfy_table::Table;
-use serde::Serialize;
 
 use crate::{
     Result,
@@ -11,7 +10,7 @@ use crate::{
     order::{Order, Stay},
     table,
     test_bed::{NODES, TestBed},
-    times::Summary,
+    times::{Summary, us},
 };
 
 const NO_HOLD: Duration = Duration::ZERO;
@@ -28,17 +27,14 @@ struct Group {
 }
 
 /// The outcome for the tasks of one group, which wanted a key beside those of other groups.
-#[derive(Serialize)]
-pub(crate) struct Crowd {
+struct Crowd {
     contestant: Name,
     access: Access,
-    processes: usize,
-    tasks: usize,
-    hold_ms: u128,
+    hold: Duration,
     entries_per_s: f64,
     wait: Summary,
     /// The longest time in which none of them entered.
-    longest_gap_ms: f64,
+    longest_gap_us: f64,
     most_at_once: usize,
     /// These are shared among the entries of all groups.
     commands_per_entry: f64,
@@ -48,7 +44,7 @@ pub(crate) struct Crowd {
 }
 
 /// Measures what several may hold at once, and prints tables.
-pub(super) fn measure(bed: &TestBed, time: Duration, failures: &mut Vec<String>) -> Vec<Crowd> {
+pub(super) fn measure(bed: &TestBed, time: Duration, failures: &mut Vec<String>) {
     println!(
         "## What several may hold at once, {:.1} s each\n\n\
          A hold sleeps, which takes tokio's timer a millisecond more. *At once* is the most that were in at the same \
@@ -56,9 +52,8 @@ pub(super) fn measure(bed: &TestBed, time: Duration, failures: &mut Vec<String>)
         time.as_secs_f64(),
         bed.round_trip
     );
-    let mut crowds = Vec::new();
     let mut run = |title: &str, contestants: &[Name], groups: &[Group], holds: &[Duration]| {
-        let first = crowds.len();
+        let mut crowds = Vec::new();
         for &hold in holds {
             for &contestant in contestants {
                 match Crowd::measure(bed, contestant, groups, hold, time) {
@@ -70,7 +65,7 @@ pub(super) fn measure(bed: &TestBed, time: Duration, failures: &mut Vec<String>)
                 }
             }
         }
-        println!("### {title}\n\n{}\n", Crowd::table(&crowds[first..]));
+        println!("### {title}\n\n{}\n", Crowd::table(&crowds));
     };
     let group = |access, processes, tasks| Group {
         access,
@@ -79,12 +74,8 @@ pub(super) fn measure(bed: &TestBed, time: Duration, failures: &mut Vec<String>)
     };
     let ours = &[Name::OursShared][..];
     for access in [Access::Lock, Access::Permit(4), Access::Read, Access::Write] {
-        run(
-            &format!("{access}, one task"),
-            ours,
-            &[group(access, 1, 1)],
-            &[SHORT],
-        );
+        let title = format!("{access}, one task");
+        run(&title, ours, &[group(access, 1, 1)], &[SHORT]);
     }
     let beside_tokio = &[Name::InProcess, Name::OursShared][..];
     for access in [Access::Lock, Access::Permit(4), Access::Read] {
@@ -98,24 +89,15 @@ pub(super) fn measure(bed: &TestBed, time: Duration, failures: &mut Vec<String>)
     }
     for processes in [4, 16, 48] {
         let title = format!("4 permits, {processes} processes of 1 task");
-        run(
-            &title,
-            ours,
-            &[group(Access::Permit(4), processes, 1)],
-            &[LONG],
-        );
+        let groups = [group(Access::Permit(4), processes, 1)];
+        run(&title, ours, &groups, &[LONG]);
     }
+    let beside_nothing = &[Name::NoLock, Name::OursShared][..];
     for writers in [1, 4] {
         let title = format!("4 processes of 4 readers, {writers} of 1 writer");
         let groups = [group(Access::Read, 4, 4), group(Access::Write, writers, 1)];
-        run(
-            &title,
-            &[Name::NoLock, Name::OursShared],
-            &groups,
-            &[SHORT, LONG],
-        );
+        run(&title, beside_nothing, &groups, &[SHORT, LONG]);
     }
-    crowds
 }
 
 impl Crowd {
@@ -145,26 +127,21 @@ impl Crowd {
         let orders = groups.iter().flat_map(|it| vec![order(it); it.processes]);
         let orders: Vec<_> = orders.collect();
         let outcome = bed.carry_out(&orders, time)?;
-        let all = History::new(outcome.processes.clone(), outcome.window.clone());
+        let all = outcome.history();
         if let (1.., Some(first)) = all.failures() {
             return Err(first.into());
         }
         let entries = all.entries().max(1) as f64;
-        let mut rest = outcome.processes.as_slice();
+        let histories = outcome.of_groups(groups.iter().map(|it| it.processes));
         let mut crowds = Vec::new();
-        for group in groups {
-            let (of_group, others) = rest.split_at(group.processes);
-            rest = others;
-            let history = History::new(of_group.to_vec(), outcome.window.clone());
+        for (group, history) in groups.iter().zip(histories) {
             crowds.push(Self {
                 contestant,
                 access: group.access,
-                processes: group.processes,
-                tasks: group.tasks,
-                hold_ms: hold.as_millis(),
-                entries_per_s: history.entries() as f64 / history.seconds(),
+                hold,
+                entries_per_s: history.entries_per_s(),
                 wait: history.waits()?.summary(),
-                longest_gap_ms: history.longest_without_entry().as_secs_f64() * 1e3,
+                longest_gap_us: us(history.longest_without_entry()),
                 most_at_once: history.most_at_once(),
                 commands_per_entry: outcome.commands / entries,
                 attempts_per_entry: outcome.sets / NODES as f64 / entries,
@@ -189,11 +166,11 @@ impl Crowd {
         let columns: &[table::Column<'_, Self>] = &[
             ("contestant", &|it| it.contestant.to_string()),
             ("", &|it| it.access.to_string()),
-            ("hold", &|it| format!("{} ms", it.hold_ms)),
+            ("hold", &|it| format!("{} ms", it.hold.as_millis())),
             ("entries/s", &|it| table::whole(it.entries_per_s)),
             ("wait p50", &|it| table::time(it.wait.p50_us)),
             ("p99", &|it| table::time(it.wait.p99_us)),
-            ("longest gap", &|it| table::time(it.longest_gap_ms * 1e3)),
+            ("longest gap", &|it| table::time(it.longest_gap_us)),
             ("at once", &|it| it.most_at_once.to_string()),
             ("commands per entry", &|it| {
                 format!("{:.1}", it.commands_per_entry)
@@ -212,7 +189,7 @@ impl Crowd {
 /// Counts the entries into a key that is taken.
 fn clashes(orders: &[Order], processes: &[Vec<TaskHistory>], all: &History) -> usize {
     let allowed = match orders[0].access {
-        Access::Lock | Access::LockAll => 1,
+        Access::Lock | Access::TryLock | Access::LockAll => 1,
         Access::Permit(permits) => permits,
         Access::Read | Access::Write => return beside_writers(orders, processes),
     };

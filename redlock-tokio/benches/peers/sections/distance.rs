@@ -4,7 +4,6 @@ use std::{
 };
 
 use redlock_tokio::test_util::RedisServers;
-use serde::Serialize;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -14,7 +13,7 @@ use crate::{
     Result, contestants,
     load::Load,
     proxy::Proxy,
-    sample::{Outcome, Sample},
+    racer::{Entry, race},
     table,
     times::{Summary, Times},
 };
@@ -24,20 +23,10 @@ const ROUNDS: usize = 2;
 const ROUND: Duration = Duration::from_millis(700);
 
 /// What a lock costs when the nodes are far away, so that round trips are all that counts.
-#[derive(Serialize)]
 pub(crate) struct Distance {
     /// Each node's bare round trip, measured beside the locks.
     round_trips: Vec<Summary>,
     entries: Vec<Entry>,
-}
-
-#[derive(Serialize)]
-struct Entry {
-    tasks: usize,
-    contestant: &'static str,
-    cycles_per_s: f64,
-    #[serde(flatten)]
-    outcome: Outcome,
 }
 
 /// Measures over nodes that are this far away, in milliseconds there and back.
@@ -53,26 +42,11 @@ pub(crate) async fn measure(distances: &[u64], quick: bool) -> Result<Distance> 
     let round = if quick { ROUND / 4 } else { ROUND };
     let mut entries = Vec::new();
     for tasks in TASKS {
-        let load = Load::new(tasks, round);
-        let mut samples = Vec::new();
         for racer in &racers {
             // Connections are opened.
             racer.run(&Load::new(tasks, round / 4)).await?;
-            samples.push(Sample::new()?);
         }
-        for _ in 0..ROUNDS {
-            for (racer, total) in racers.iter().zip(&mut samples) {
-                total.add_later(&racer.run(&load).await?)?;
-            }
-        }
-        for (racer, sample) in racers.iter().zip(samples) {
-            entries.push(Entry {
-                tasks,
-                contestant: racer.name(),
-                cycles_per_s: sample.cycles_per_second(),
-                outcome: sample.outcome(),
-            });
-        }
+        entries.extend(race(&racers, &Load::new(tasks, round), ROUNDS).await?);
     }
     let mut round_trips = Vec::new();
     for proxy in &proxies {
@@ -116,7 +90,7 @@ impl fmt::Display for Distance {
         let columns: &[table::Column<'_, Entry>] = &[
             ("contestant", &|it| it.contestant.to_owned()),
             ("tasks", &|it| it.tasks.to_string()),
-            ("cycles/s", &|it| table::whole(it.cycles_per_s)),
+            ("cycles/s", &|it| table::whole(it.outcome.cycles_per_s)),
             ("acquire p50", &|it| table::time(it.outcome.acquire.p50_us)),
             ("p99", &|it| table::time(it.outcome.acquire.p99_us)),
             ("in round trips", &|it| {

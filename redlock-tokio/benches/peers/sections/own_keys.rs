@@ -1,15 +1,13 @@
 use std::{fmt, time::Duration};
 
 use redlock_tokio::test_util::RedisServers;
-use serde::Serialize;
 
 use crate::{
     Result,
     contestant::Contestant,
     contestants::{self, Ours, Rslock, Sockets},
     load::Load,
-    racer::Racer,
-    sample::{Outcome, Sample},
+    racer::{Entry, race},
     table,
 };
 
@@ -19,20 +17,8 @@ const ROUNDS: usize = 6;
 const ROUND: Duration = Duration::from_millis(300);
 
 /// How many cycles there are where nobody competes: each task has a key of its own.
-#[derive(Serialize)]
 pub(crate) struct OwnKeys {
     entries: Vec<Entry>,
-}
-
-#[derive(Serialize)]
-struct Entry {
-    tasks: usize,
-    contestant: &'static str,
-    /// The median of the rounds.
-    cycles_per_s: f64,
-    rounds: Vec<f64>,
-    #[serde(flatten)]
-    outcome: Outcome,
 }
 
 pub(crate) async fn measure(quick: bool) -> Result<OwnKeys> {
@@ -45,35 +31,9 @@ pub(crate) async fn measure(quick: bool) -> Result<OwnKeys> {
     }
     let mut entries = Vec::new();
     for tasks in TASKS {
-        entries.extend(race(&racers, &Load::new(tasks, round)).await?);
+        entries.extend(race(&racers, &Load::new(tasks, round), ROUNDS).await?);
     }
     Ok(OwnKeys { entries })
-}
-
-async fn race(racers: &[Box<dyn Racer>], load: &Load) -> Result<Vec<Entry>> {
-    let mut samples: Vec<(Vec<f64>, Sample)> = Vec::new();
-    for _ in racers {
-        samples.push((Vec::new(), Sample::new()?));
-    }
-    for round in 0..ROUNDS {
-        for turn in 0..racers.len() {
-            // Nobody always comes after the same one.
-            let index = (turn + round) % racers.len();
-            let sample = racers[index].run(load).await?;
-            samples[index].0.push(sample.cycles_per_second());
-            samples[index].1.add_later(&sample)?;
-        }
-    }
-    let entries = racers.iter().zip(samples);
-    Ok(entries
-        .map(|(racer, (rounds, sample))| Entry {
-            tasks: load.tasks,
-            contestant: racer.name(),
-            cycles_per_s: median(rounds.clone()),
-            rounds,
-            outcome: sample.outcome(),
-        })
-        .collect())
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -90,10 +50,10 @@ impl OwnKeys {
         of_one.map(|it| it.contestant).collect()
     }
 
-    /// Returns a contestant's cycles per second.
+    /// Returns the median of a contestant's cycles per second.
     pub(crate) fn cycles(&self, contestant: &str, tasks: usize) -> f64 {
         let entry = self.entry(contestant, tasks);
-        entry.map_or(f64::NAN, |it| it.cycles_per_s)
+        entry.map_or(f64::NAN, |it| median(it.rounds.clone()))
     }
 
     /// Returns the median of the rounds' ratios: whatever else the machine did in a round, it did to
@@ -116,7 +76,7 @@ impl fmt::Display for OwnKeys {
         let columns: &[table::Column<'_, Entry>] = &[
             ("contestant", &|it| it.contestant.to_owned()),
             ("tasks", &|it| it.tasks.to_string()),
-            ("cycles/s", &|it| table::rate(it.cycles_per_s)),
+            ("cycles/s", &|it| table::rate(median(it.rounds.clone()))),
             ("acquire p50", &|it| table::time(it.outcome.acquire.p50_us)),
             ("p99", &|it| table::time(it.outcome.acquire.p99_us)),
             ("release p50", &|it| table::time(it.outcome.release.p50_us)),

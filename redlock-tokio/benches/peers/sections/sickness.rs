@@ -4,7 +4,6 @@ use std::{
 };
 
 use redlock_tokio::test_util::RedisServers;
-use serde::Serialize;
 use tokio::time::timeout;
 
 use crate::{
@@ -14,7 +13,7 @@ use crate::{
     load::{self, Load},
     sample::{Outcome, Sample},
     table,
-    times::Summary,
+    times::{Summary, us},
 };
 
 const TASKS: usize = 8;
@@ -25,27 +24,20 @@ const ROUNDS: u32 = 5;
 const LIMIT: Duration = Duration::from_secs(8);
 
 /// What a lock costs while some of the five nodes are sick.
-#[derive(Serialize)]
 pub(crate) struct Sickness {
     entries: Vec<Entry>,
 }
 
-#[derive(Serialize)]
 struct Entry {
     nodes: Fault,
     contestant: &'static str,
-    /// How long the very first acquisition took after the fault, in microseconds; `None` if it
-    /// failed, or was given up.
-    first_us: Option<f64>,
-    first_error: Option<String>,
-    cycles_per_s: f64,
-    #[serde(flatten)]
+    /// How long the very first acquisition took after the fault.
+    first: Result<Duration>,
     outcome: Outcome,
 }
 
 /// What is wrong with the nodes.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     Healthy,
     OneRefuses,
@@ -111,10 +103,7 @@ pub(crate) async fn measure(quick: bool) -> Result<Sickness> {
 
 /// Measures a contestant over nodes with each fault. They take turns with the healthy ones.
 async fn suffer<C: Contestant>(time: Duration) -> Result<Vec<Entry>> {
-    let load = Load {
-        grace: LIMIT,
-        ..Load::new(TASKS, time / ROUNDS)
-    };
+    let load = Load::new(TASKS, time / ROUNDS);
     let mut patients = Vec::new();
     for fault in Fault::ALL {
         patients.push(Patient::<C>::infect(fault).await?);
@@ -144,7 +133,9 @@ impl<C: Contestant> Patient<C> {
         let servers = RedisServers::spawn(5)?;
         let contestant = C::connect(&servers.urls()).await?;
         let healthy = load::run(&contestant, &Load::new(TASKS, TIME / 5)).await?;
-        healthy.flawless(C::NAME)?;
+        if let Some(failure) = healthy.first_failure {
+            return Err(format!("{} over healthy nodes: {failure}", C::NAME).into());
+        }
         fault.strike(&servers);
         Ok(Self {
             fault,
@@ -156,16 +147,10 @@ impl<C: Contestant> Patient<C> {
     }
 
     fn entry(self) -> Entry {
-        let (first, first_error) = match self.first {
-            Ok(first) => (Some(first), None),
-            Err(error) => (None, Some(error.to_string())),
-        };
         Entry {
             nodes: self.fault,
             contestant: C::NAME,
-            first_us: first.map(|it| it.as_secs_f64() * 1e6),
-            first_error,
-            cycles_per_s: self.sample.cycles_per_second(),
+            first: self.first,
             outcome: self.sample.outcome(),
         }
     }
@@ -191,7 +176,8 @@ impl fmt::Display for Sickness {
             ("of five nodes", &|it| it.nodes.to_string()),
             ("contestant", &|it| it.contestant.to_owned()),
             ("first acquire", &|it| {
-                it.first_us.map_or("failed".into(), table::time)
+                let first = it.first.as_ref();
+                first.map_or("failed".into(), |it| table::time(us(*it)))
             }),
             ("acquire p50", &|it| table::time(it.outcome.acquire.p50_us)),
             ("/ healthy", &|it| self.relative(it)),
@@ -199,14 +185,14 @@ impl fmt::Display for Sickness {
             ("max", &|it| table::time(it.outcome.acquire.max_us)),
             ("release p50", &|it| table::time(it.outcome.release.p50_us)),
             ("p99", &|it| table::time(it.outcome.release.p99_us)),
-            ("cycles/s", &|it| table::whole(it.cycles_per_s)),
+            ("cycles/s", &|it| table::whole(it.outcome.cycles_per_s)),
             ("failures", &|it| it.outcome.failures.to_string()),
         ];
         let table = table::of(&self.entries, columns);
         writeln!(f, "{table}")?;
         for entry in &self.entries {
             let who = format!("{}, {}", entry.contestant, entry.nodes);
-            if let Some(error) = &entry.first_error {
+            if let Err(error) = &entry.first {
                 writeln!(f, "- {who}: the first acquire: {error}")?;
             }
             entry.outcome.write_failures(f, &who)?;

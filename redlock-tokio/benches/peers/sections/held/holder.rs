@@ -11,10 +11,10 @@ use redlock_tokio::{Durability, LockGuard, MemoryNode, Redlock};
 use tokio::task::JoinSet;
 
 use super::{
-    Held, Order,
+    Order,
     process::{cpu_time, resident_bytes},
 };
-use crate::{Result, nodes};
+use crate::{Result, nodes, table};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -25,29 +25,32 @@ const TASKS: usize = 256;
 const LIMIT: Duration = Duration::from_secs(120);
 const LIMIT_PER_GUARD: Duration = Duration::from_micros(500);
 
-/// Holds what it is told to, and tells what that cost. Runs in a process of its own.
+/// Holds what it is told to, and returns what that cost. Runs in a process of its own.
 pub(crate) async fn hold(order: &str) -> Result<String> {
     let order: Order = serde_json::from_str(order)?;
     let guards = u32::try_from(order.guards)?;
     let limit = LIMIT + LIMIT_PER_GUARD * guards + Duration::from_secs(order.seconds);
-    let held = tokio::time::timeout(limit, carry_out(&order))
+    tokio::time::timeout(limit, carry_out(&order))
         .await
-        .map_err(|_| format!("the holder was not done within {limit:?}"))??;
-    Ok(serde_json::to_string(&held)?)
+        .map_err(|_| format!("the holder was not done within {limit:?}"))?
 }
 
-async fn carry_out(order: &Order) -> Result<Held> {
+async fn connect(urls: &[String]) -> Result<Redlock> {
     let builder = Redlock::builder()
         .durability(Durability::AssumedForTests)
         .ttl(TTL)
         .max_hold(Duration::from_secs(3600))
         .wait(Duration::from_secs(20));
-    let redlock = if order.urls.is_empty() {
-        let nodes = (0..5).map(|_| MemoryNode::new());
-        builder.custom_nodes(nodes).build().await?
+    let builder = if urls.is_empty() {
+        builder.custom_nodes((0..5).map(|_| MemoryNode::new()))
     } else {
-        builder.nodes(&order.urls).build().await?
+        builder.nodes(urls)
     };
+    Ok(builder.build().await?)
+}
+
+async fn carry_out(order: &Order) -> Result<String> {
+    let redlock = connect(&order.urls).await?;
     // The process has its buffers and threads before it is weighed.
     acquire_all(&redlock, 1024.min(order.guards)).await?.clear();
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -83,25 +86,58 @@ async fn carry_out(order: &Order) -> Result<Held> {
     let report = redlock.shutdown().await;
     let deliver_half = start.elapsed();
 
-    Ok(Held {
-        guards: order.guards,
-        ttl_s: TTL.as_secs(),
-        held_s: held.as_secs_f64(),
-        acquire_s: acquire.as_secs_f64(),
-        invalid,
-        lost: losses.len(),
-        first_loss: losses.into_iter().next(),
-        core_share: cpu.as_secs_f64() / held.as_secs_f64(),
-        bytes_per_guard: full.saturating_sub(empty) as f64 / order.guards as f64,
-        extensions: calls.pexpires / (nodes * order.guards) as f64,
-        script_calls_per_s: calls.scripts / per_node_and_second,
-        commands_per_s: calls.all / per_node_and_second,
-        release_half_s: release_half.as_secs_f64(),
-        drop_half_s: drop_half.as_secs_f64(),
-        deliver_half_s: deliver_half.as_secs_f64(),
-        abandoned: report.abandoned,
-        left_behind: nodes::keys(&order.urls).await?,
-    })
+    let count = order.guards as f64;
+    let per_second = |count: f64, time: Duration| table::rate(count / time.as_secs_f64());
+    let seconds = |time: Duration| format!("{:.2} s", time.as_secs_f64());
+    let core_share = cpu.as_secs_f64() / held.as_secs_f64();
+    let bytes = full.saturating_sub(empty) as f64;
+    let extensions = calls.pexpires / (nodes as f64 * count);
+    let mut table = table::new(["what", "redlock-tokio"]);
+    for (what, figure) in [
+        ("lost", losses.len().to_string()),
+        ("not valid at the end", invalid.to_string()),
+        (
+            "processor time, share of one core",
+            table::percent(core_share),
+        ),
+        (
+            "resident memory per guard",
+            format!("{:.0} B", bytes / count),
+        ),
+        ("extensions of each", format!("{extensions:.1}")),
+        (
+            "script calls per second and node",
+            table::whole(calls.scripts / per_node_and_second),
+        ),
+        (
+            "commands per second and node, in scripts too",
+            table::whole(calls.all / per_node_and_second),
+        ),
+        ("acquire all", seconds(acquire)),
+        ("acquire, per second", per_second(count, acquire)),
+        (
+            "release and wait, per second",
+            per_second(count / 2.0, release_half),
+        ),
+        ("drop half of them", seconds(drop_half)),
+        ("until those are delivered", seconds(deliver_half)),
+        ("releases abandoned", report.abandoned.to_string()),
+        (
+            "keys left behind",
+            nodes::keys(&order.urls).await?.to_string(),
+        ),
+    ] {
+        table.add_row([what, &figure]);
+    }
+    let mut text = format!(
+        "## {count} guards held for {:.0} s, ttl {} s, five nodes\n\n{table}\n",
+        held.as_secs_f64(),
+        TTL.as_secs()
+    );
+    if let Some(reason) = losses.first() {
+        text += &format!("- the first loss: {reason}\n");
+    }
+    Ok(text)
 }
 
 async fn acquire_all(redlock: &Redlock, count: usize) -> Result<Vec<LockGuard>> {
