@@ -1,23 +1,15 @@
 //! Handover: a released lock passes to the next waiter of the process without a request to the nodes. Over
 //! nodes in memory, by tokio's clock.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
-use fastrand::Rng;
 use futures::FutureExt;
 use redlock_tokio::{ExtendError, LockGuard, LockOptions, LossReason, MemoryNode, ReleaseOutcome};
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::support::{
     MS, built,
-    in_memory::{blocked, fleet, over, three_nodes},
+    in_memory::{all_empty, blocked, fleet, over, three_nodes},
 };
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +34,7 @@ async fn a_handed_over_lock_has_a_guard_of_its_own() {
     assert!(old.lost().now_or_never().is_none());
     drop(second);
     redlock.shutdown().await;
-    assert!(nodes.iter().all(MemoryNode::is_empty));
+    assert!(all_empty(&nodes));
 }
 
 /// For how long a process may keep a lock by handovers while others wait.
@@ -176,101 +168,4 @@ async fn each_fenced_lock_has_a_larger_fencing_token() {
     nodes.iter().for_each(MemoryNode::clear);
     let third = redlock.lock("k").fenced().await.unwrap();
     assert!(third.fencing_token() > token, "without the nodes' counters");
-}
-
-/// Which key each task of a walk locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keys {
-    OneForAll,
-    /// The control: nothing keeps the tasks apart.
-    OneForEach,
-}
-
-/// What the tasks of a walk counted.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    /// How often a task entered while another one was inside.
-    crowds: usize,
-    handovers: usize,
-}
-
-/// Runs tasks that wait, give up, hold, extend and release at random, through three separate services.
-async fn walk(seed: u64, keys: Keys) -> Counts {
-    let nodes = three_nodes();
-    let mut locks = Vec::new();
-    for _ in 0..3 {
-        locks.push(over(&nodes).build().await.unwrap());
-    }
-    let mut tasks = JoinSet::new();
-    let inside = Arc::new(AtomicUsize::new(0));
-    for task in 0..12 {
-        let (redlock, inside) = (locks[task % 3].clone(), Arc::clone(&inside));
-        tasks.spawn(async move {
-            let mut rng = Rng::with_seed(seed << 8 | task as u64);
-            let mut counts = Counts::default();
-            for _ in 0..40 {
-                let key = match keys {
-                    Keys::OneForAll => "k".to_owned(),
-                    Keys::OneForEach => task.to_string(),
-                };
-                let lock = redlock.lock(key).ttl(MS(900)).wait(MS(rng.u64(0..3000)));
-                let patience = MS(rng.u64(1..2000));
-                let Ok(Ok(guard)) = timeout(patience, lock.into_future()).await else {
-                    continue;
-                };
-                let alone = inside.fetch_add(1, SeqCst) == 0;
-                counts.crowds += usize::from(!alone);
-                let work = MS(rng.u64(0..60));
-                tokio::select! {
-                    _ = guard.lost() => {}
-                    () = tokio::time::sleep(work) => {}
-                }
-                if rng.bool() {
-                    let _ = guard.extend().await;
-                }
-                inside.fetch_sub(1, SeqCst);
-                match rng.u8(0..3) {
-                    0 => drop(guard),
-                    1 => {
-                        let outcome = guard.release().await.outcome;
-                        counts.handovers += usize::from(outcome == ReleaseOutcome::HandedOver);
-                    }
-                    _ => tokio::spawn(async move { drop(guard) }).await.unwrap(),
-                }
-                tokio::time::sleep(MS(rng.u64(0..5))).await;
-            }
-            counts
-        });
-    }
-    let results = tasks.join_all().await;
-    for redlock in locks {
-        let report = redlock.shutdown().await;
-        assert_eq!((report.held, report.abandoned), (0, 0), "seed {seed}");
-        assert_eq!(
-            (redlock.queue().keys, redlock.queue().waiting),
-            (0, 0),
-            "seed {seed}"
-        );
-    }
-    assert!(
-        nodes.iter().all(MemoryNode::is_empty),
-        "seed {seed}: keys are left"
-    );
-    Counts {
-        crowds: results.iter().map(|it| it.crowds).sum(),
-        handovers: results.iter().map(|it| it.handovers).sum(),
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn random_walks_never_let_two_holders_in() {
-    let mut handovers = 0;
-    for seed in 0..5 {
-        let counts = walk(seed, Keys::OneForAll).await;
-        assert_eq!(counts.crowds, 0, "seed {seed}: two tasks were inside");
-        handovers += counts.handovers;
-    }
-    assert!(handovers > 25, "{handovers}");
-    let control = walk(0, Keys::OneForEach).await;
-    assert!(control.crowds > 0, "two tasks inside are noticed");
 }
