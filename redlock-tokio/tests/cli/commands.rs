@@ -7,10 +7,8 @@ fn shells_and_man_can_read_what_is_printed() {
     for shell in ["bash", "zsh", "fish"] {
         let output = program(["completions", shell]).output().unwrap();
         let script = text(&output.stdout);
-        assert!(
-            script.contains("conflict-exit-code") && !script.contains("guardian"),
-            "{shell}"
-        );
+        assert!(script.contains("conflict-exit-code"), "{shell}");
+        assert!(!script.contains("guardian"), "{shell}");
     }
     let page_of = |arguments: &[&str]| {
         let output = program(arguments).output().unwrap();
@@ -22,9 +20,8 @@ fn shells_and_man_can_read_what_is_printed() {
     let page = page_of(&["man"]);
     // `redlock\-run(1)`: each page that it refers to is there.
     let others = page.lines().filter_map(|it| it.strip_suffix("(1)"));
-    let others: Vec<_> = others
-        .filter_map(|it| it.strip_prefix(r"redlock\-"))
-        .collect();
+    let others = others.filter_map(|it| it.strip_prefix(r"redlock\-"));
+    let others: Vec<_> = others.collect();
     assert!(others.contains(&"run") && others.len() > 6, "{others:?}");
     for command in others {
         let title = format!(".TH redlock-{command} 1 ");

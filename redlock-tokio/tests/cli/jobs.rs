@@ -56,6 +56,13 @@ impl Shell {
         self.shown.lock().unwrap().contains(text)
     }
 
+    /// Ends once the shell says that its last command has ended with this code.
+    fn ends_after(mut self, code: u8) {
+        self.line("echo code=$?");
+        self.wait_for(&format!("code={code}"));
+        self.end();
+    }
+
     fn end(mut self) {
         self.press("exit\n");
         end_of(&mut self.process);
@@ -78,15 +85,11 @@ fn a_background_job_that_reads_goes_on_in_the_foreground() {
     let (_, guardian) = bed.pid("pid").state().unwrap();
     let (_, program) = Pid(guardian).state().unwrap();
     // It has no terminal to read from, and the shell must know that it has stopped.
-    wait_for("the stop", || {
-        Pid(program).state().filter(|it| it.0 == 'T').map(|_| ())
-    });
+    wait_for("the stop", || Pid(program).state().filter(|it| it.0 == 'T'));
     shell.line("fg");
     shell.line("a word");
     shell.wait_for("got a word");
-    shell.line("echo code=$?");
-    shell.wait_for("code=0");
-    shell.end();
+    shell.ends_after(0);
 }
 
 #[test]
@@ -102,9 +105,7 @@ fn a_job_that_was_stopped_goes_on_if_its_lock_is_valid() {
     shell.line("fg");
     shell.line("a word");
     shell.wait_for("got a word");
-    shell.line("echo code=$?");
-    shell.wait_for("code=0");
-    shell.end();
+    shell.ends_after(0);
 }
 
 #[test]
@@ -118,9 +119,7 @@ fn a_job_that_stays_stopped_ends_with_its_lock() {
     bed.get_lock();
     assert!(!command.runs());
     shell.line("fg");
-    shell.line("echo code=$?");
-    shell.wait_for("code=76");
-    shell.end();
+    shell.ends_after(76);
 }
 
 #[test]
@@ -128,10 +127,8 @@ fn a_command_that_stays_stopped_ends_with_its_lock() {
     let bed = Bed::new();
     let mut program = bed.run("--ttl 2s --grace 500ms", "echo $$ > pid; kill -STOP $$");
     let mut program = program.stderr(Stdio::piped()).spawn().unwrap();
-    let next = {
-        bed.pid("pid");
-        bed.run("--wait 20s", "true").output().unwrap()
-    };
+    bed.pid("pid");
+    let next = bed.run("--wait 20s", "true").output().unwrap();
     assert_eq!(code(&next), 0, "{}", text(&next.stderr));
     assert_eq!(end_of(&mut program), Some(76));
     let output = program.wait_with_output().unwrap();
@@ -145,9 +142,7 @@ fn a_stopped_command_ends_when_the_program_is_told_to() {
     let mut program = bed.run("", "echo $$ > pid; exec sleep 60").spawn().unwrap();
     let command = bed.pid("pid");
     command.signal("STOP");
-    wait_for("the stop", || {
-        command.state().filter(|it| it.0 == 'T').map(|_| ())
-    });
+    wait_for("the stop", || command.state().filter(|it| it.0 == 'T'));
     Pid::of(&program).signal("TERM");
     assert_eq!(end_of(&mut program), Some(143));
 }
@@ -202,13 +197,9 @@ fn a_signal_from_the_keyboard_comes_once_and_one_from_a_process_too() {
     shell.press("\x03");
     count(3);
     shell.line("\n\n");
-    shell.line("echo code=$?");
-    shell.wait_for("code=0");
-    assert_eq!(
-        fs::read_to_string(bed.path("ints")).unwrap(),
-        "int\n".repeat(3)
-    );
-    shell.end();
+    shell.ends_after(0);
+    let ints = fs::read_to_string(bed.path("ints")).unwrap();
+    assert_eq!(ints, "int\n".repeat(3));
 }
 
 #[test]

@@ -143,8 +143,7 @@ fn a_program_that_is_replaced_on_disk_goes_on() {
     // By a process of its own: one of another test might inherit an open file, which could not be executed.
     let copied = Command::new("cp").arg(PROGRAM).arg(&copy).status().unwrap();
     assert!(copied.success());
-    let mut holder = bed.run("", "echo > held; exec sleep 60").spawn().unwrap();
-    bed.trace("held");
+    let mut holder = bed.holder("");
     let mut waiting = ["run", "elect"].map(|name| {
         let mut command = Command::new(&copy);
         command.args(["--node-timeout", "500ms", name, "k", "--", "true"]);

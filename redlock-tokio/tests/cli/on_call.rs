@@ -120,29 +120,22 @@ fn a_lock_that_restarted_nodes_may_have_forgotten_is_not_called_free() {
 #[test]
 fn a_look_shows_the_database_and_how_many_permits_are_taken() {
     let bed = Bed::new();
-    let urls: Vec<_> = bed
-        .servers
-        .iter()
-        .map(|it| format!("{}/1", it.url()))
-        .collect();
+    let urls = bed.servers.iter().map(|it| format!("{}/1", it.url()));
+    let urls: Vec<_> = urls.collect();
     for arguments in ["nodes", "inspect k"] {
         let mut command = bed.redlock(arguments);
         let output = command.env("REDLOCK_NODES", urls.join(",")).output();
         let shown = text(&output.unwrap().stdout);
         for url in &urls {
-            assert!(
-                shown.contains(url.trim_start_matches("redis://")),
-                "{shown}"
-            );
+            let url = url.trim_start_matches("redis://");
+            assert!(shown.contains(url), "{shown}");
         }
     }
     assert_eq!(bed.code_of("run --permits 1 --keep-for 9s jobs -- true"), 0);
     let shown = text(&bed.output("inspect jobs").stdout);
     assert!(shown.starts_with("jobs: 1 permit is taken\n"), "{shown}");
-    assert_eq!(
-        value(&bed.output("inspect jobs --json"))["state"],
-        "permits"
-    );
+    let inspection = value(&bed.output("inspect jobs --json"));
+    assert_eq!(inspection["state"], "permits");
 }
 
 #[test]
@@ -194,21 +187,16 @@ fn unlock_says_who_has_freed_what() {
     let token = take();
     let output = bed.output("--label bastion unlock k --yes");
     let shown = text(&output.stdout);
-    let freed = shown
-        .lines()
-        .find(|it| it.starts_with("k: released by force by "));
+    let mut lines = shown.lines();
+    let freed = lines.find(|it| it.starts_with("k: released by force by "));
     let freed = freed.unwrap_or_else(|| panic!("{shown}"));
     assert!(freed.contains("@bastion: "), "{freed}");
-    assert!(
-        freed.ends_with(&format!("held by web-3 with token {token}")),
-        "{freed}"
-    );
+    let held = format!("held by web-3 with token {token}");
+    assert!(freed.ends_with(&held), "{freed}");
     take();
     let freed = value(&bed.output("--label bastion unlock k --yes --json"));
-    assert!(
-        freed["by"].as_str().unwrap().ends_with("@bastion"),
-        "{freed}"
-    );
+    let by = freed["by"].as_str().unwrap();
+    assert!(by.ends_with("@bastion"), "{freed}");
 }
 
 #[test]

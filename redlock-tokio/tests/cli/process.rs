@@ -4,7 +4,7 @@ use std::{
     env,
     ffi::OsStr,
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Write},
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -51,6 +51,14 @@ impl Bed {
         command
     }
 
+    /// Starts the program with a command that does not end, and waits until it has the lock `k`.
+    pub(crate) fn holder(&self, options: &str) -> Child {
+        let mut holder = self.run(options, "echo > held; exec sleep 60");
+        let holder = holder.spawn().unwrap();
+        self.trace("held");
+        holder
+    }
+
     /// Runs the program to its end.
     pub(crate) fn output(&self, arguments: &str) -> Output {
         self.redlock(arguments).output().unwrap()
@@ -90,15 +98,16 @@ impl Bed {
 
     /// Has each server carry out a command.
     pub(crate) fn command(&self, command: &str) {
-        (0..3).for_each(|server| self.command_at(server, command));
+        (0..3).for_each(|server| _ = self.command_at(server, command));
     }
 
-    /// Has this server carry out a command.
-    pub(crate) fn command_at(&self, server: usize, command: &str) {
+    /// Has this server carry out a command, and returns the line that it answers.
+    pub(crate) fn command_at(&self, server: usize, command: &str) -> String {
         let url = &self.servers.urls()[server];
         let mut server = TcpStream::connect(url.trim_start_matches("redis://")).unwrap();
         write!(server, "{command}\r\n").unwrap();
-        server.read_exact(&mut [0; 4]).unwrap();
+        let mut lines = BufReader::new(server).lines();
+        lines.next().expect("an answer").unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -173,11 +182,8 @@ impl Pid {
 
     pub(crate) fn signal(self, signal: &str) {
         let id = self.0.to_string();
-        let sent = Command::new("kill")
-            .args(["-s", signal, &id])
-            .status()
-            .unwrap();
-        assert!(sent.success(), "{signal} to {id}");
+        let sent = Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(sent.unwrap().success(), "{signal} to {id}");
     }
 
     /// Returns the state, as `ps` names it, and the parent. `None` if there is no such process.
@@ -234,10 +240,8 @@ pub(crate) fn end_of(program: &mut Child) -> Option<i32> {
 
 /// The end of the program, for assertions.
 pub(crate) fn code(output: &Output) -> i32 {
-    output
-        .status
-        .code()
-        .expect("no signal has ended the program")
+    let code = output.status.code();
+    code.expect("no signal has ended the program")
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

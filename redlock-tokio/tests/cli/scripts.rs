@@ -15,10 +15,8 @@ fn explained() -> BTreeSet<String> {
     let table = PAGE.split("## Exit codes").nth(1).unwrap();
     let rows = table.lines().filter_map(|line| line.strip_prefix("| "));
     let codes = rows.filter_map(|row| row.split(" | ").next());
-    codes
-        .filter(|code| *code != "code")
-        .map(Into::into)
-        .collect()
+    let codes = codes.filter(|code| *code != "code");
+    codes.map(Into::into).collect()
 }
 
 #[test]
@@ -61,8 +59,7 @@ fn each_exit_code_of_the_page_is_seen_and_no_other() {
     );
     let plain = bed.path("plain").display().to_string();
     expect("3", bed.redlock(&format!("run k -- {plain}")));
-    let mut holder = bed.run("", "echo > held; exec sleep 60").spawn().unwrap();
-    bed.trace("held");
+    let mut holder = bed.holder("");
     expect("75", bed.run("-n", "true"));
     expect("75", bed.run("--wait 50ms", "true"));
     expect("9", bed.run("-n -E 9", "true"));
@@ -127,8 +124,7 @@ fn signals_are_passed_on_and_nothing_is_left() {
 #[test]
 fn a_signal_ends_the_wait_without_the_command() {
     let bed = Bed::new();
-    let mut holder = bed.run("", "echo > held; exec sleep 60").spawn().unwrap();
-    bed.trace("held");
+    let mut holder = bed.holder("");
     let mut waiting = bed.run("", "echo > never").spawn().unwrap();
     // It may be connecting still, or waiting.
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -166,10 +162,8 @@ fn the_nodes_come_from_options_variables_and_files() {
     let two = two.env("REDLOCK_NODES", &list).output().unwrap();
     assert_eq!(code(&two), 64, "it would be a guess which is meant");
     // An empty variable is none, as where a template has no value.
-    assert_eq!(
-        from(&["--nodes", &list], Some(("REDLOCK_NODES_FILE", ""))),
-        3
-    );
+    let empty = Some(("REDLOCK_NODES_FILE", ""));
+    assert_eq!(from(&["--nodes", &list], empty), 3);
 }
 
 #[test]
@@ -180,10 +174,8 @@ fn scripts_get_json() {
         let command = command.arg("--json").env("REDLOCK_LABEL", "web-3");
         let output = command.output().unwrap();
         let lines = text(&[output.stdout, output.stderr].concat());
-        let values = lines
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap());
-        values.collect()
+        let values = lines.lines().map(serde_json::from_str);
+        values.map(Result::unwrap).collect()
     };
     let nodes = json("nodes");
     assert_eq!(nodes.len(), 3);

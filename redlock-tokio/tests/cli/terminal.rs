@@ -16,19 +16,15 @@ fn on_terminal(bed: &Bed, line: &str) -> Output {
 #[test]
 fn a_wait_shows_who_has_the_lock_and_leaves_no_trace() {
     let bed = Bed::new();
-    let mut holder = bed.run("--label job-1", "echo > held; exec sleep 60");
-    let mut holder = holder.spawn().unwrap();
-    bed.trace("held");
+    let mut holder = bed.holder("--label job-1");
     let output = on_terminal(&bed, "redlock run --wait 2s k -- true");
     assert_eq!(output.status.code(), Some(75));
     let shown = text(&output.stdout);
     assert!(shown.contains("waiting for k for"), "{shown}");
     assert!(shown.contains(": held by job-1 for another "), "{shown}");
     let (_, end) = shown.rsplit_once("\r\x1b[K").expect("the line is removed");
-    assert!(
-        end.starts_with("redlock: k is taken: held by job-1"),
-        "{end}"
-    );
+    let refusal = "redlock: k is taken: held by job-1";
+    assert!(end.starts_with(refusal), "{end}");
     // Not in a file, and not if it is to be quiet.
     let plain = bed.run("--wait 1s", "true").output().unwrap();
     assert!(!text(&plain.stderr).contains("waiting"));

@@ -11,8 +11,7 @@ use std::{
 
 use futures::FutureExt;
 use redlock_tokio::{
-    Candidacy, Candidate, Clock, KeyError, LockError, LockOptions, MemoryNode, Redlock, Timestamp,
-    Verdict,
+    Candidacy, Candidate, Clock, KeyError, LockError, LockOptions, Redlock, Timestamp, Verdict,
 };
 use tokio::{
     sync::Notify,
@@ -22,12 +21,8 @@ use tokio::{
 
 use crate::support::{
     MS,
-    in_memory::{all_empty, fleet, over, settle, three_nodes},
+    in_memory::{all_empty, client, fleet, over, set_down, settle, three_nodes},
 };
-
-async fn client(nodes: &[MemoryNode]) -> Redlock {
-    over(nodes).build().await.unwrap()
-}
 
 /// A candidate that leads for as long as it can.
 fn campaign(redlock: &Redlock) -> (Candidate, JoinHandle<Result<(), LockError>>) {
@@ -49,10 +44,7 @@ async fn one_candidate_leads_without_a_limit_and_another_one_after_it() {
     assert_eq!(first.changed().await, Candidacy::Leading);
     let (mut second, _campaign) = campaign(&other);
     let leader = second.leader().await.unwrap();
-    assert!(
-        matches!(&leader, Verdict::Held { by, .. } if by.label() == Some("one")),
-        "{leader}"
-    );
+    assert!(matches!(&leader, Verdict::Held { by, .. } if by.label() == Some("one")));
     // A third one, in the process of the leader.
     let (third, other_campaign) = campaign(&one);
     // Far longer than `max_hold`.
@@ -118,21 +110,19 @@ async fn a_leadership_that_is_lost_ends_the_work_and_begins_another_campaign() {
     tokens.push(leading.await.unwrap().unwrap());
     assert!(tokens.is_sorted() && tokens[0].is_some(), "{tokens:?}");
     assert_eq!(candidate.candidacy(), Candidacy::Ended);
-    assert!(
-        !nodes.iter().any(|node| node.contains("e")),
-        "it has resigned"
-    );
+    // It has resigned.
+    assert!(!nodes.iter().any(|node| node.contains("e")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_candidate_campaigns_through_an_outage_and_is_not_told_that_it_ceased_to_lead() {
     let nodes = three_nodes();
-    nodes.iter().for_each(|node| node.set_down(true));
+    set_down(&nodes, true);
     let redlock = client(&nodes).await;
     let (mut candidate, leading) = campaign(&redlock);
     sleep(MS(600_000)).await;
     assert!(candidate.changed().now_or_never().is_none());
-    nodes.iter().for_each(|node| node.set_down(false));
+    set_down(&nodes, false);
     assert_eq!(candidate.changed().await, Candidacy::Leading);
     leading.abort();
     let _ = leading.await;

@@ -19,7 +19,7 @@ use redlock_tokio::{
 
 use crate::support::{
     MS, assert_says, built,
-    in_memory::{all_empty, five_nodes_and_lock, hold, over, settle, three_nodes},
+    in_memory::{all_empty, five_nodes_and_lock, hold, over, set_down, settle, three_nodes},
     scripted::{Scripted, over_custom},
 };
 
@@ -61,19 +61,15 @@ async fn a_lock_outlives_a_minority_of_nodes_and_not_a_majority() {
         outcome,
         ExtendError::NoQuorum { remaining, nodes } => (remaining, nodes)
     );
-    assert!(
-        guard.is_valid() && remaining > Duration::ZERO,
-        "a failed extension does not shorten the validity"
-    );
+    // A failed extension does not shorten the validity.
+    assert!(guard.is_valid() && remaining > Duration::ZERO);
     assert_eq!(reports.len(), 3);
     let validity = guard.remaining();
     let before = tokio::time::Instant::now();
     assert_eq!(guard.lost().await, LossReason::Expired);
     let late = before.elapsed().saturating_sub(validity);
-    assert!(
-        late <= MS(2),
-        "reported {late:?} late; timers count whole milliseconds"
-    );
+    // Timers count whole milliseconds.
+    assert!(late <= MS(2), "{late:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,15 +86,13 @@ async fn a_lock_waits_for_a_foreign_key_to_expire() {
 #[tokio::test(start_paused = true)]
 async fn with_lock_does_the_work_and_releases() {
     let (nodes, redlock) = five_nodes_and_lock().await;
-    let result = redlock
-        .with_lock("k", async |hold| {
-            assert!(hold.is_valid());
-            assert!(redlock.try_lock("k").await.is_err());
-            tokio::time::sleep(MS(30_000)).await;
-            "done"
-        })
-        .await;
-    assert_eq!(result.unwrap(), "done");
+    let work = redlock.with_lock("k", async |hold| {
+        assert!(hold.is_valid());
+        assert!(redlock.try_lock("k").await.is_err());
+        tokio::time::sleep(MS(30_000)).await;
+        "done"
+    });
+    assert_eq!(work.await.unwrap(), "done");
     redlock.shutdown().await;
     assert!(all_empty(&nodes));
 }
@@ -136,13 +130,13 @@ async fn with_waits_for_nodes_that_do_not_answer_for_a_node_timeout_at_most() {
         let redlock = built(over_custom(scripted)).await;
         let worked = redlock.with_lock("k", async |_| {
             switch.store(hangs, SeqCst);
-            nodes.iter().for_each(|node| node.set_down(!hangs));
+            set_down(&nodes, !hangs);
             tokio::time::Instant::now()
         });
         let waited = worked.await.unwrap().elapsed();
         assert!(waited <= MS(60), "{waited:?}");
         switch.store(false, SeqCst);
-        nodes.iter().for_each(|node| node.set_down(false));
+        set_down(&nodes, false);
         redlock.shutdown().await;
         assert!(all_empty(&nodes));
     }
@@ -167,26 +161,18 @@ async fn a_release_that_was_begun_goes_on_if_with_is_dropped() {
 async fn with_lock_drops_the_work_when_the_lock_is_lost() {
     let (nodes, redlock) = five_nodes_and_lock().await;
     let mut steps = 0;
-    let result = redlock
-        .with_lock("k", async |_hold| {
-            loop {
-                steps += 1;
-                if steps == 10 {
-                    nodes.iter().for_each(MemoryNode::clear);
-                }
-                tokio::time::sleep(MS(1000)).await;
+    let work = redlock.with_lock("k", async |_| {
+        while steps < 20 {
+            steps += 1;
+            if steps == 10 {
+                nodes.iter().for_each(MemoryNode::clear);
             }
-        })
-        .await;
-    let result: Result<(), _> = result;
-    assert!(
-        matches!(result, Err(WithLockError::Lost(LossReason::KeysLost))),
-        "{result:?}"
-    );
-    assert!(
-        (10..14).contains(&steps),
-        "the work is dropped at the next extension: {steps}"
-    );
+            tokio::time::sleep(MS(1000)).await;
+        }
+    });
+    assert_refused!(work.await, WithLockError::Lost(LossReason::KeysLost));
+    // It is dropped at the next extension.
+    assert!((10..14).contains(&steps), "{steps}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,9 +229,7 @@ async fn a_loss_that_only_the_clock_shows_has_its_reason() {
         let nanoseconds = Arc::clone(&nanoseconds);
         move || Timestamp::from_nanos(nanoseconds.load(SeqCst))
     });
-    let nodes: Vec<_> = (0..3)
-        .map(|_| MemoryNode::with_clock(clock.clone()))
-        .collect();
+    let nodes = [(); 3].map(|()| MemoryNode::with_clock(clock.clone()));
     let builder = Redlock::builder().custom_nodes(nodes).clock(clock);
     let redlock = builder.build().await.unwrap();
     let unrenewed = LockOptions::new().ttl(MS(1000)).no_renewal();

@@ -133,10 +133,7 @@ fn an_event_without_a_row_or_a_target_is_found() {
         "tracing::warn!(\n    target: \"redlocks\",\n    \"..\"\n);",
         r#"let span = tracing::debug_span!("lock_wait");"#,
     ] {
-        assert!(
-            matches!(logged(source)[..], [(_, false)]),
-            "{:?}",
-            logged(source)
-        );
+        let found = logged(source);
+        assert!(matches!(found[..], [(_, false)]), "{found:?}");
     }
 }

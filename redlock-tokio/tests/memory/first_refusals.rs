@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{
     MS, built,
-    in_memory::{fleet, over, three_nodes},
+    in_memory::{fleet, over, set_down, three_nodes},
     kinds::{KINDS, Kind},
     scripted::{Scripted, out_of_memory, over_custom},
 };
@@ -49,7 +49,7 @@ async fn refused_after(kind: &Kind, holder: Holder, seed: u64) -> Duration {
             waiting.map(Result::unwrap).boxed()
         }
     };
-    nodes[1..].iter().for_each(|node| node.set_down(true));
+    set_down(&nodes[1..], true);
     let begin = Instant::now();
     assert_refused!(request.await, LockError::NoQuorum(_));
     drop(held);
@@ -86,11 +86,11 @@ async fn the_first_request_of_an_outage_just_after_another_is_refused_as_fast() 
     let redlock = client(&nodes, 7).await;
     let patient = LockOptions::new().no_fail_fast();
     for _ in 0..20 {
-        nodes[1..].iter().for_each(|node| node.set_down(true));
+        set_down(&nodes[1..], true);
         let begin = Instant::now();
         redlock.lock("k").await.unwrap_err();
         assert!(begin.elapsed() <= MS(110), "{:?}", begin.elapsed());
-        nodes[1..].iter().for_each(|node| node.set_down(false));
+        set_down(&nodes[1..], false);
         drop(redlock.lock("k").options(patient).await.unwrap());
     }
 }
@@ -99,10 +99,10 @@ async fn the_first_request_of_an_outage_just_after_another_is_refused_as_fast() 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_does_not_fail_fast_outlasts_an_outage() {
     let (nodes, [redlock]) = fleet().await;
-    nodes.iter().for_each(|node| node.set_down(true));
+    set_down(&nodes, true);
     let waiting = tokio::spawn(redlock.lock("k").into_future());
     sleep(MS(3000)).await;
-    nodes.iter().for_each(|node| node.set_down(false));
+    set_down(&nodes, false);
     drop(waiting.await.unwrap().unwrap());
 }
 

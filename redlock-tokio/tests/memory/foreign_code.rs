@@ -10,14 +10,14 @@ use std::{
 };
 
 use futures::{FutureExt, future::ready};
-use redlock_tokio::{Clock, NodeState, NotReady, Redlock, Timestamp, node::Session};
+use redlock_tokio::{Clock, LockOptions, NodeState, NotReady, Redlock, Timestamp, node::Session};
 use tokio::time::timeout;
 use tracing::Level;
 
 use crate::support::{
     MS, built,
     council::Council,
-    in_memory::{fleet, over, set_down, settle, three_nodes},
+    in_memory::{blocked, fleet, over, set_down, settle, three_nodes},
     log::Log,
     scripted::{Scripted, over_custom},
 };
@@ -70,6 +70,24 @@ async fn a_waker_that_panics_ends_no_task_of_the_driver() {
     tokio::time::sleep(MS(500)).await;
     redlock.ready(MS(5000)).await.unwrap();
     assert_works(&redlock).await;
+}
+
+/// One waiter's waker panics when it is woken. The other waiters still get their turns.
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_costs_no_other_waiter_its_turn() {
+    let (_, [redlock]) = fleet().await;
+    let guard = redlock.lock("k").await.unwrap();
+    let mut odd = redlock.lock("k").into_future();
+    poll_oddly(&mut odd);
+    let next = blocked(redlock.lock("k")).await;
+    // The drop hands the lock over, and wakes the successor, whose waker panics.
+    drop(guard);
+    drop(odd);
+    let guard = next.await.unwrap().expect("its turn");
+    let next = redlock.lock("k").options(LockOptions::new().no_handover());
+    let next = blocked(next).await;
+    drop(guard);
+    drop(next.await.unwrap().expect("its turn"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,23 +1,15 @@
 //! Handover: a released lock passes to the next waiter of the process without a request to the nodes. Over
 //! nodes in memory, by tokio's clock.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
-use fastrand::Rng;
 use futures::FutureExt;
 use redlock_tokio::{ExtendError, LockGuard, LockOptions, LossReason, MemoryNode, ReleaseOutcome};
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::support::{
-    MS,
-    in_memory::{blocked, fleet, over, three_nodes},
+    MS, built,
+    in_memory::{all_empty, blocked, fleet, over, three_nodes},
 };
 
 #[tokio::test(start_paused = true)]
@@ -42,15 +34,16 @@ async fn a_handed_over_lock_has_a_guard_of_its_own() {
     assert!(old.lost().now_or_never().is_none());
     drop(second);
     redlock.shutdown().await;
-    assert!(nodes.iter().all(MemoryNode::is_empty));
+    assert!(all_empty(&nodes));
 }
 
+/// For how long a process may keep a lock by handovers while others wait.
+const TURN: Duration = Duration::from_millis(30);
+
 /// What the first holder does with its guard before a waiter gets the lock.
-#[derive(Clone, Copy, Debug)]
 enum Holder {
-    DropsAtOnce,
     /// Drops the guard after this many milliseconds.
-    DropsAfter(u64),
+    Drops(u64),
     /// Panics while it holds the guard.
     Panics,
     /// Drops the guard after the lock was lost.
@@ -60,8 +53,7 @@ enum Holder {
 impl Holder {
     async fn finish(self, guard: LockGuard) {
         match self {
-            Self::DropsAtOnce => drop(guard),
-            Self::DropsAfter(time) => {
+            Self::Drops(time) => {
                 tokio::time::sleep(MS(time)).await;
                 drop(guard);
             }
@@ -80,128 +72,50 @@ impl Holder {
     }
 }
 
-/// A holder and a waiter for the same key, and whether the lock passes between them without a release.
-struct Case {
-    name: &'static str,
-    holder: Holder,
-    holders_options: LockOptions,
-    waiters_options: LockOptions,
-    has_long_turns: bool,
-    is_handed_over: bool,
-}
-
-impl Case {
-    /// A holder that drops its guard at once, and a waiter with the same default options.
-    fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            holder: Holder::DropsAtOnce,
-            holders_options: LockOptions::new(),
-            waiters_options: LockOptions::new(),
-            has_long_turns: false,
-            is_handed_over: true,
-        }
-    }
-
-    fn holder(mut self, holder: Holder) -> Self {
-        self.holder = holder;
-        self
-    }
-
-    fn holders_options(mut self, options: LockOptions) -> Self {
-        self.holders_options = options;
-        self
-    }
-
-    fn waiters_options(mut self, options: LockOptions) -> Self {
-        self.waiters_options = options;
-        self
-    }
-
-    fn both_options(self, options: LockOptions) -> Self {
-        self.holders_options(options).waiters_options(options)
-    }
-
-    fn with_long_turns(mut self) -> Self {
-        self.has_long_turns = true;
-        self
-    }
-
-    fn without_handover(mut self) -> Self {
-        self.is_handed_over = false;
-        self
-    }
-
-    async fn run(self) {
-        let nodes = three_nodes();
-        let builder = over(&nodes).max_ttl(MS(60_000));
-        let builder = if self.has_long_turns {
-            builder.handover_for(MS(60_000))
-        } else {
-            builder
-        };
-        let redlock = builder.build().await.unwrap();
-        let first = redlock.lock("k").options(self.holders_options);
-        let guard = first.await.unwrap();
-        let token = guard.token();
-        let second = redlock.lock("k").options(self.waiters_options);
-        let waiting = blocked(second).await;
-        self.holder.finish(guard).await;
-        let is_handed_over = waiting.await.unwrap().unwrap().token() == token;
-        assert_eq!(is_handed_over, self.is_handed_over, "{}", self.name);
-    }
+/// Returns whether the lock passes from a holder to a waiter for the same key without a release.
+async fn is_handed_over(turn: Duration, options: [LockOptions; 2], holder: Holder) -> bool {
+    let builder = over(&three_nodes()).max_ttl(MS(60_000));
+    let redlock = built(builder.handover_for(turn)).await;
+    let [first, second] = options.map(|it| redlock.lock("k").options(it));
+    let guard = first.await.unwrap();
+    let token = guard.token();
+    let waiting = blocked(second).await;
+    holder.finish(guard).await;
+    waiting.await.unwrap().unwrap().token() == token
 }
 
 #[tokio::test(start_paused = true)]
 async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
-    use Holder::{DropsAfter, LosesTheLock, Panics};
+    use Holder::{Drops, LosesTheLock, Panics};
 
-    let plain = LockOptions::new;
-    let patient = plain().wait(MS(60_000));
-    let short_hold = plain().max_hold(MS(9)).wait(MS(60_000));
-    let cases = [
-        Case::new("the options are equal"),
-        Case::new("the waiter waits for another time").waiters_options(plain().wait(MS(9000))),
-        Case::new("the holder forbids handover")
-            .holders_options(plain().no_handover())
-            .without_handover(),
-        Case::new("the waiter forbids handover")
-            .waiters_options(plain().no_handover())
-            .without_handover(),
-        Case::new("the waiter wants another ttl")
-            .waiters_options(plain().ttl(MS(9000)))
-            .without_handover(),
-        Case::new("the waiter wants another max_hold")
-            .waiters_options(plain().max_hold(MS(9)))
-            .without_handover(),
-        Case::new("the waiter wants to renew at another interval")
-            .waiters_options(plain().renew_every(MS(9)))
-            .without_handover(),
-        Case::new("the turn of 30 ms is not over").holder(DropsAfter(29)),
-        Case::new("the turn of 30 ms is over, and nobody else waits").holder(DropsAfter(31)),
-        Case::new("half of the ttl is not over")
-            .holder(DropsAfter(4900))
-            .with_long_turns()
-            .both_options(patient),
-        Case::new("half of the ttl is over, and nobody else waits")
-            .holder(DropsAfter(5100))
-            .with_long_turns()
-            .both_options(patient),
-        Case::new("little validity is left without renewal")
-            .holder(DropsAfter(4950))
-            .with_long_turns()
-            .both_options(patient.no_renewal())
-            .without_handover(),
-        Case::new("the holder panics")
-            .holder(Panics)
-            .without_handover(),
-        Case::new("the lock is lost")
-            .holder(LosesTheLock)
-            .both_options(short_hold)
-            .without_handover(),
-    ];
-    for case in cases {
-        case.run().await;
+    let plain = LockOptions::new();
+    for (waiter_wants, holders, waiters, expected) in [
+        ("the same", plain, plain, true),
+        ("to wait for longer", plain, plain.wait(MS(9000)), true),
+        ("what the holder forbids", plain.no_handover(), plain, false),
+        ("no handover", plain, plain.no_handover(), false),
+        ("another ttl", plain, plain.ttl(MS(9000)), false),
+        ("another max_hold", plain, plain.max_hold(MS(9)), false),
+        ("another interval", plain, plain.renew_every(MS(9)), false),
+    ] {
+        let found = is_handed_over(TURN, [holders, waiters], Drops(0)).await;
+        assert_eq!(found, expected, "the waiter wants {waiter_wants}");
+    }
+    // Nobody else waits, so it does not matter whether the turn is over.
+    for held in [29, 31] {
+        assert!(is_handed_over(TURN, [plain; 2], Drops(held)).await);
+    }
+    let patient = plain.wait(MS(60_000));
+    let (unrenewed, short) = (patient.no_renewal(), patient.max_hold(MS(9)));
+    for (state, options, holder, expected) in [
+        ("half of the ttl is not over", patient, Drops(4900), true),
+        ("half of the ttl is over", patient, Drops(5100), true),
+        ("little validity is left", unrenewed, Drops(4950), false),
+        ("the holder panics", plain, Panics, false),
+        ("the lock is lost", short, LosesTheLock, false),
+    ] {
+        let found = is_handed_over(MS(60_000), [options; 2], holder).await;
+        assert_eq!(found, expected, "{state}");
     }
 }
 
@@ -254,101 +168,4 @@ async fn each_fenced_lock_has_a_larger_fencing_token() {
     nodes.iter().for_each(MemoryNode::clear);
     let third = redlock.lock("k").fenced().await.unwrap();
     assert!(third.fencing_token() > token, "without the nodes' counters");
-}
-
-/// Which key each task of a walk locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keys {
-    OneForAll,
-    /// The control: nothing keeps the tasks apart.
-    OneForEach,
-}
-
-/// What the tasks of a walk counted.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    /// How often a task entered while another one was inside.
-    crowds: usize,
-    handovers: usize,
-}
-
-/// Runs tasks that wait, give up, hold, extend and release at random, through three separate services.
-async fn walk(seed: u64, keys: Keys) -> Counts {
-    let nodes = three_nodes();
-    let mut locks = Vec::new();
-    for _ in 0..3 {
-        locks.push(over(&nodes).build().await.unwrap());
-    }
-    let mut tasks = JoinSet::new();
-    let inside = Arc::new(AtomicUsize::new(0));
-    for task in 0..12 {
-        let (redlock, inside) = (locks[task % 3].clone(), Arc::clone(&inside));
-        tasks.spawn(async move {
-            let mut rng = Rng::with_seed(seed << 8 | task as u64);
-            let mut counts = Counts::default();
-            for _ in 0..40 {
-                let key = match keys {
-                    Keys::OneForAll => "k".to_owned(),
-                    Keys::OneForEach => task.to_string(),
-                };
-                let lock = redlock.lock(key).ttl(MS(900)).wait(MS(rng.u64(0..3000)));
-                let patience = MS(rng.u64(1..2000));
-                let Ok(Ok(guard)) = timeout(patience, lock.into_future()).await else {
-                    continue;
-                };
-                let alone = inside.fetch_add(1, SeqCst) == 0;
-                counts.crowds += usize::from(!alone);
-                let work = MS(rng.u64(0..60));
-                tokio::select! {
-                    _ = guard.lost() => {}
-                    () = tokio::time::sleep(work) => {}
-                }
-                if rng.bool() {
-                    let _ = guard.extend().await;
-                }
-                inside.fetch_sub(1, SeqCst);
-                match rng.u8(0..3) {
-                    0 => drop(guard),
-                    1 => {
-                        let outcome = guard.release().await.outcome;
-                        counts.handovers += usize::from(outcome == ReleaseOutcome::HandedOver);
-                    }
-                    _ => tokio::spawn(async move { drop(guard) }).await.unwrap(),
-                }
-                tokio::time::sleep(MS(rng.u64(0..5))).await;
-            }
-            counts
-        });
-    }
-    let results = tasks.join_all().await;
-    for redlock in locks {
-        let report = redlock.shutdown().await;
-        assert_eq!((report.held, report.abandoned), (0, 0), "seed {seed}");
-        assert_eq!(
-            (redlock.queue().keys, redlock.queue().waiting),
-            (0, 0),
-            "seed {seed}"
-        );
-    }
-    assert!(
-        nodes.iter().all(MemoryNode::is_empty),
-        "seed {seed}: keys are left"
-    );
-    Counts {
-        crowds: results.iter().map(|it| it.crowds).sum(),
-        handovers: results.iter().map(|it| it.handovers).sum(),
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn random_walks_never_let_two_holders_in() {
-    let mut handovers = 0;
-    for seed in 0..5 {
-        let counts = walk(seed, Keys::OneForAll).await;
-        assert_eq!(counts.crowds, 0, "seed {seed}: two tasks were inside");
-        handovers += counts.handovers;
-    }
-    assert!(handovers > 25, "{handovers}");
-    let control = walk(0, Keys::OneForEach).await;
-    assert!(control.crowds > 0, "two tasks inside are noticed");
 }

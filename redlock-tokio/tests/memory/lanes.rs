@@ -15,7 +15,7 @@ use futures::{
     join,
 };
 use redlock_tokio::{
-    LockError, MemoryNode, NodeState, RedlockBuilder,
+    LockError, MemoryNode, NodeState, NodeStatus, RedlockBuilder,
     node::{Command, Node, Session},
 };
 use tokio::time::Instant;
@@ -58,10 +58,7 @@ async fn a_busy_node_is_not_taken_for_a_silent_one() {
         let key = format!("k{number}");
         let mut cycles = 0;
         while Instant::now() < end {
-            let guard = redlock
-                .try_lock(&key)
-                .await
-                .expect("each task has a key of its own");
+            let guard = redlock.try_lock(&key).await.expect("its own key");
             guard.release().await;
             cycles += 1;
         }
@@ -130,10 +127,8 @@ async fn locks_of_a_thousand_keys_neither_silence_the_nodes_nor_delay_single_one
         let mut silent = 0;
         while Instant::now() < end {
             let nodes = redlock.nodes();
-            silent += nodes
-                .iter()
-                .filter(|it| it.state == NodeState::Silent)
-                .count();
+            let is_silent = |it: &&NodeStatus| it.state == NodeState::Silent;
+            silent += nodes.iter().filter(is_silent).count();
             tokio::time::sleep(MS(1)).await;
         }
         silent
@@ -199,11 +194,8 @@ async fn requests_wait_while_a_node_has_more_than_512_keys_to_answer_for() {
     };
     let (first, second) = join!(first, second);
     assert_eq!(first, 511);
-    assert_eq!(
-        second,
-        511 + 511 + 16,
-        "no large requests after the small ones"
-    );
+    // No large requests come after the small ones.
+    assert_eq!(second, 511 + 511 + 16);
 }
 
 /// The state of a node that answers the first batch late, strands the second one on its way, and loses all later ones with the

@@ -13,26 +13,12 @@ use tokio::{
 
 use crate::support::{
     MS, assert_says, built,
-    in_memory::{all_empty, client, over, set_down, settle, three_nodes},
+    in_memory::{Two, all_empty, client, set_down, settle, three_nodes},
     scripted::{Scripted, over_custom},
     unrenewed,
 };
 
-/// A process with a lock, another process, and their nodes.
-struct Two {
-    nodes: Vec<MemoryNode>,
-    own: Redlock,
-    other: Redlock,
-}
-
 impl Two {
-    async fn new() -> Self {
-        let nodes = three_nodes();
-        let client = async || over(&nodes).max_ttl(MS(60_000)).build().await.unwrap();
-        let (own, other) = (client().await, client().await);
-        Self { nodes, own, other }
-    }
-
     async fn is_free(&self) -> bool {
         self.other.try_lock("k").await.is_ok()
     }
@@ -107,13 +93,9 @@ fn life_after_the_process(ending: impl AsyncFn(LockGuard)) -> Duration {
 fn the_keys_outlive_the_process() {
     let life = life_after_the_process(async |guard| guard.release_after(MS(900)).await.unwrap());
     assert!(life >= MS(900), "{life:?}");
-    let life = life_after_the_process(async |guard| {
-        Box::leak(Box::new(guard));
-    });
-    assert!(
-        life < MS(900),
-        "without it, they live for the ttl, and not for {life:?}"
-    );
+    // Without it, they live for the ttl.
+    let life = life_after_the_process(async |guard| _ = Box::leak(Box::new(guard)));
+    assert!(life < MS(900), "{life:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,10 +203,11 @@ async fn a_failure_gives_the_guard_back() {
     ));
     assert!(guard.is_valid());
     set_down(&two.nodes[..2], true);
-    let error = guard.release_after(MS(30_000)).await.unwrap_err();
-    let ReleaseAfterError::NotExtended { guard, cause } = error else {
-        panic!("{error:?}");
-    };
+    let outcome = guard.release_after(MS(30_000)).await;
+    let (guard, cause) = assert_refused!(
+        outcome,
+        ReleaseAfterError::NotExtended { guard, cause } => (guard, cause)
+    );
     assert!(matches!(cause, ExtendError::NoQuorum { .. }), "{cause}");
     assert!(guard.is_valid(), "and is renewed as before");
     set_down(&two.nodes, false);
@@ -233,12 +216,9 @@ async fn a_failure_gives_the_guard_back() {
 
     let guard = unrenewed(two.other.lock("lost")).await;
     sleep(MS(11_000)).await;
-    let error = guard.release_after(MS(10)).await.unwrap_err();
-    let lost = ExtendError::Lost(LossReason::Expired);
-    assert!(
-        matches!(&error, ReleaseAfterError::NotExtended { cause, .. } if *cause == lost),
-        "{error}"
-    );
+    let outcome = guard.release_after(MS(10)).await;
+    let cause = assert_refused!(outcome, ReleaseAfterError::NotExtended { cause, .. } => cause);
+    assert_eq!(cause, ExtendError::Lost(LossReason::Expired));
     let guard = two.own.rw_lock("rw").read().await.unwrap();
     let error = guard.release_after(MS(10)).await.unwrap_err();
     assert!(matches!(error, ReleaseAfterError::Reader { .. }), "{error}");

@@ -9,31 +9,44 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Clock, Key, Lock, LockOptions, MemoryNode, NodeError, Redlock,
+    Clock, Key, Lock, LockError, LockGuard, LockOptions, MemoryNode, NodeError, Redlock,
     node::{
         Answer, Command, FreedNotifier, LineAction, LineAnswer, LineRequest, Member, Node, Session,
     },
 };
 use tokio::{
-    task::JoinSet,
+    task::{JoinHandle, JoinSet},
     time::{Instant, sleep, timeout},
 };
 
 use crate::support::{
     MS, assert_says,
-    in_memory::{Opens, blocked, fleet, over, settle, three_nodes},
+    in_memory::{Opens, blocked, fleet, keep_busy, over, set_down, settle, three_nodes},
 };
-
-async fn processes(nodes: &[MemoryNode], count: usize) -> Vec<Redlock> {
-    let mut processes = Vec::new();
-    for _ in 0..count {
-        processes.push(over(nodes).build().await.unwrap());
-    }
-    processes
-}
 
 fn patient() -> LockOptions {
     LockOptions::new().wait(Duration::MAX)
+}
+
+/// Lets a process wait for `k`.
+fn wait(process: &Redlock) -> JoinHandle<Result<LockGuard, LockError>> {
+    let lock = process.lock("k").options(patient());
+    tokio::spawn(lock.into_future())
+}
+
+/// Returns the lock of a request that must have it by then.
+async fn served(request: JoinHandle<Result<LockGuard, LockError>>, within: Duration) -> LockGuard {
+    let served = timeout(within, request).await;
+    served.expect("in time").unwrap().unwrap()
+}
+
+/// Has eight tasks of a process want `k` all the time.
+fn busy(process: &Redlock) -> JoinSet<()> {
+    let task = |_| {
+        let process = process.clone();
+        async move { keep_busy(|| process.lock("k"), MS(1)).await }
+    };
+    (0..8).map(task).collect()
 }
 
 /// Asks a node about the line of `k`.
@@ -75,8 +88,7 @@ async fn standing(nodes: &[MemoryNode]) -> Vec<u32> {
 
 #[tokio::test(start_paused = true)]
 async fn processes_get_a_lock_in_the_order_in_which_they_came() {
-    let nodes = three_nodes();
-    let processes = processes(&nodes, 9).await;
+    let (_, processes) = fleet::<9>().await;
     let held = processes[8].lock("k").await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut waiting = Vec::new();
@@ -115,60 +127,39 @@ async fn an_inspection_names_those_that_stand_in_the_line() {
         let holder = client("web-1").await;
         let held = lock(&holder).await.unwrap();
         for label in ["web-3", "web-2"] {
-            let waiting = lock(&client(label).await).options(patient());
-            tokio::spawn(waiting.into_future());
-            settle().await;
+            blocked(lock(&client(label).await).options(patient())).await;
         }
         let inspection = holder.inspect("k").await.unwrap();
-        let labels: Vec<_> = inspection
-            .waiting()
-            .iter()
-            .flatten()
-            .map(|it| &**it)
-            .collect();
-        assert_eq!(labels, ["web-3", "web-2"], "{held:?}");
+        let labels = inspection.waiting().iter().flatten().map(|it| &**it);
+        assert!(labels.eq(["web-3", "web-2"]), "{held:?}: {inspection}");
         assert!(inspection.to_string().contains("in line: web-3, web-2"));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_busy_process_lets_another_one_in_when_its_turn_is_over() {
-    let processes = processes(&three_nodes(), 2).await;
-    let mut busy = JoinSet::new();
-    for _ in 0..8 {
-        let redlock = processes[0].clone();
-        busy.spawn(async move {
-            loop {
-                let guard = redlock.lock("k").options(patient()).await.unwrap();
-                sleep(MS(1)).await;
-                drop(guard);
-            }
-        });
-    }
+    let (_, processes) = fleet::<2>().await;
+    let _busy = busy(&processes[0]);
     sleep(MS(300)).await;
-    let newcomer = timeout(MS(100), processes[1].lock("k").into_future()).await;
-    assert!(newcomer.expect("its turn").is_ok());
+    drop(served(wait(&processes[1]), MS(100)).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_next_request_of_a_process_takes_its_place_over() {
-    let nodes = three_nodes();
-    let processes = processes(&nodes, 3).await;
+    let (_, processes) = fleet::<3>().await;
     let held = processes[0].lock("k").await.unwrap();
     let first = tokio::spawn(processes[1].lock("k").wait(MS(500)).into_future());
-    let second = tokio::spawn(processes[1].lock("k").options(patient()).into_future());
+    let second = wait(&processes[1]);
     sleep(MS(100)).await;
-    let other = tokio::spawn(processes[2].lock("k").options(patient()).into_future());
+    let other = wait(&processes[2]);
     assert!(first.await.unwrap().is_err(), "after 500 ms");
     settle().await;
     held.release().await;
-    let second = timeout(MS(1), second).await.expect("it is the first");
-    let second = second.unwrap().unwrap();
+    let second = served(second, MS(1)).await;
     settle().await;
     assert!(!other.is_finished());
     second.release().await;
-    let other = timeout(MS(1), other).await.expect("it is called");
-    assert!(other.unwrap().is_ok());
+    drop(served(other, MS(1)).await);
 }
 
 /// A node whose lines are far away.
@@ -205,20 +196,19 @@ async fn a_place_that_was_asked_for_by_another_request_is_asked_for_again() {
     let distant = nodes.iter().cloned().map(Distant).map(Opens::new);
     let distant = Redlock::builder().custom_nodes(distant);
     let distant = distant.clock(Clock::tokio()).build().await.unwrap();
-    let first = tokio::spawn(distant.lock("k").options(patient()).into_future());
-    let second = tokio::spawn(distant.lock("k").options(patient()).into_future());
+    let first = wait(&distant);
+    let second = wait(&distant);
     sleep(MS(2)).await;
     first.abort();
     sleep(MS(50)).await;
     held.release().await;
-    let second = timeout(MS(50), second).await.expect("it is the first");
-    assert!(second.unwrap().is_ok());
+    drop(served(second, MS(50)).await);
 }
 
 /// Requests for permits of one process wait side by side, and have one place.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_gives_up_leaves_the_place_to_another_that_waits_for_a_permit() {
-    let processes = processes(&three_nodes(), 4).await;
+    let (_, processes) = fleet::<4>().await;
     let permit = |process: &Redlock| process.semaphore("k", 2).acquire().options(patient());
     let held = [permit(&processes[0]).await, permit(&processes[0]).await];
     for process in &processes[1..3] {
@@ -231,8 +221,7 @@ async fn a_request_that_gives_up_leaves_the_place_to_another_that_waits_for_a_pe
     let patient = tokio::spawn(permit(&processes[3]).into_future());
     assert!(impatient.await.unwrap().is_err());
     drop(held);
-    let patient = timeout(MS(50), patient).await.expect("it is called");
-    assert!(patient.unwrap().is_ok());
+    drop(served(patient, MS(50)).await);
 }
 
 /// All wait in one line, and the holder's process asks whether others wait before it goes on.
@@ -240,57 +229,46 @@ async fn a_request_that_gives_up_leaves_the_place_to_another_that_waits_for_a_pe
 async fn nobody_is_left_with_a_lock_when_no_node_tells_whether_others_wait() {
     let (nodes, [redlock]) = fleet().await;
     let held = redlock.lock("k").await.unwrap();
-    let waiting = tokio::spawn(redlock.lock("k").options(patient()).into_future());
+    let waiting = wait(&redlock);
     sleep(MS(100)).await;
-    nodes.iter().for_each(|node| node.set_down(true));
+    set_down(&nodes, true);
     sleep(MS(1)).await;
     drop(held);
     sleep(MS(200)).await;
-    nodes.iter().for_each(|node| node.set_down(false));
-    let guard = timeout(MS(15_000), waiting).await.expect("it is not kept");
-    assert!(guard.unwrap().is_ok());
+    set_down(&nodes, false);
+    drop(served(waiting, MS(15_000)).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_is_shut_down_leaves_the_line() {
-    let nodes = three_nodes();
-    let processes = processes(&nodes, 3).await;
+    let (_, processes) = fleet::<3>().await;
     let held = processes[0].lock("k").await.unwrap();
-    let gone = tokio::spawn(processes[1].lock("k").options(patient()).into_future());
+    let gone = wait(&processes[1]);
     sleep(MS(1)).await;
-    let waiting = tokio::spawn(processes[2].lock("k").options(patient()).into_future());
+    let waiting = wait(&processes[2]);
     sleep(MS(1)).await;
     processes[1].shutdown().await;
     assert!(gone.await.unwrap().is_err());
     held.release().await;
-    let waiting = timeout(MS(1), waiting).await.expect("it is the first");
-    assert!(waiting.unwrap().is_ok());
+    drop(served(waiting, MS(1)).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_may_not_wait_is_refused_at_once() {
-    let nodes = three_nodes();
-    let processes = processes(&nodes, 4).await;
+    let (_, processes) = fleet::<4>().await;
     let held = [0, 1].map(|it| processes[it].semaphore("k", 2).acquire().into_future());
     let _held = futures::future::try_join_all(held).await.unwrap();
-    let waiting = [0, 1, 2].map(|it| {
-        processes[it]
-            .semaphore("k", 2)
-            .acquire()
-            .wait(Duration::MAX)
-    });
-    let waiting = waiting.map(|it| tokio::spawn(it.into_future()));
-    sleep(MS(100)).await;
+    for process in &processes[..3] {
+        blocked(process.semaphore("k", 2).acquire().options(patient())).await;
+    }
     let begin = Instant::now();
     let refused = processes[3].semaphore("k", 2).try_acquire().await;
     assert!(refused.is_err() && begin.elapsed() < MS(1));
-    waiting.iter().for_each(|it| it.abort());
 }
 
 #[tokio::test(start_paused = true)]
 async fn processes_that_are_dead_lose_their_places() {
-    let nodes = three_nodes();
-    let processes = processes(&nodes, 3).await;
+    let (nodes, processes) = fleet::<3>().await;
     let held = processes[0].lock("k").await.unwrap();
     ghost(&nodes, 1).await;
     ghost(&nodes, 2).await;
@@ -308,11 +286,8 @@ async fn processes_that_are_dead_lose_their_places() {
     held.release().await;
     for it in waiting {
         let after = it.await.unwrap() - released;
-        assert!(
-            after > MS(1000),
-            "the key is free for two looks, after {after:?}"
-        );
-        assert!(after < MS(6000), "{after:?}");
+        // The key is free for two looks.
+        assert!(after > MS(1000) && after < MS(6000), "{after:?}");
     }
 }
 
@@ -322,16 +297,7 @@ async fn longest_without_a_free_key(poller_share: u8) -> Duration {
     let nodes = three_nodes();
     let builder = over(&nodes).poller_share(poller_share);
     let redlock = builder.build().await.unwrap();
-    let mut tasks = JoinSet::new();
-    for _ in 0..8 {
-        let redlock = redlock.clone();
-        tasks.spawn(async move {
-            loop {
-                let _guard = redlock.lock("k").options(patient()).await.unwrap();
-                sleep(MS(1)).await;
-            }
-        });
-    }
+    let _busy = busy(&redlock);
     let mut last_free = Instant::now();
     let mut longest = Duration::ZERO;
     for _ in 0..3000 {
@@ -355,8 +321,7 @@ async fn row_47_a_busy_process_leaves_the_key_free_for_clients_that_poll() {
 
 #[tokio::test(start_paused = true)]
 async fn a_process_knows_its_place() {
-    let nodes = three_nodes();
-    let processes = processes(&nodes, 3).await;
+    let (_, processes) = fleet::<3>().await;
     for _ in 0..3 {
         let guard = processes[2].lock("k").await.unwrap();
         sleep(MS(1000)).await;
@@ -383,11 +348,10 @@ async fn a_process_knows_its_place() {
 /// Nobody sees a held key lie free, so nobody finds out by looking that the first of the line is dead.
 #[tokio::test(start_paused = true)]
 async fn places_for_which_nobody_asks_are_forgotten() {
-    let nodes = three_nodes();
-    let processes = processes(&nodes, 2).await;
+    let (nodes, processes) = fleet::<2>().await;
     let _held = processes[0].lock("k").await.unwrap();
     ghost(&nodes, 1).await;
-    let _waiting = tokio::spawn(processes[1].lock("k").options(patient()).into_future());
+    let _waiting = wait(&processes[1]);
     sleep(Duration::from_secs(24)).await;
     assert_eq!(processes[1].processes_ahead("k"), Some(1));
     sleep(Duration::from_secs(12)).await;
@@ -404,14 +368,12 @@ async fn there_is_one_line_again_soon_after_the_return_of_its_node() {
 }
 
 async fn assert_one_line_again(ahead: u32) {
-    let nodes = three_nodes();
-    let processes = processes(&nodes, 2).await;
+    let (nodes, processes) = fleet::<2>().await;
     let _held = processes[0].lock("k").await.unwrap();
     if ahead > 0 {
         ghost(&nodes, 1).await;
     }
-    let wait = || tokio::spawn(processes[1].lock("k").options(patient()).into_future());
-    let first = wait();
+    let first = wait(&processes[1]);
     settle().await;
     let usual = standing(&nodes).await;
     let node = usual.iter().position(|it| *it == ahead + 1).unwrap();
@@ -422,14 +384,12 @@ async fn assert_one_line_again(ahead: u32) {
     // It finds out with the next request.
     drop(processes[1].lock("other").await.unwrap());
     settle().await;
-    let _second = wait();
+    let _second = wait(&processes[1]);
     settle().await;
     nodes[node].set_down(false);
     let elsewhere = standing(&nodes).await;
-    assert_eq!(
-        (elsewhere[node], elsewhere.iter().sum()),
-        (ahead, 3 * ahead + 1)
-    );
+    assert_eq!(elsewhere[node], ahead);
+    assert_eq!(elsewhere.iter().sum::<u32>(), 3 * ahead + 1);
     sleep(Duration::from_secs(15)).await;
     assert_eq!(standing(&nodes).await, usual);
 }
@@ -437,28 +397,23 @@ async fn assert_one_line_again(ahead: u32) {
 /// The line is lost, and another first than the one that knows of it stands in the new one.
 #[tokio::test(start_paused = true)]
 async fn a_line_that_is_lost_costs_time_only() {
-    let nodes = three_nodes();
-    let processes = processes(&nodes, 4).await;
+    let (nodes, processes) = fleet::<4>().await;
     let held = processes[0].lock("k").await.unwrap();
     let mut waiting = Vec::new();
     for process in &processes[1..] {
-        waiting.push(tokio::spawn(
-            process.lock("k").options(patient()).into_future(),
-        ));
+        waiting.push(wait(process));
         sleep(MS(1)).await;
     }
     nodes.iter().for_each(MemoryNode::clear);
     drop(held);
     for it in waiting {
-        let got = timeout(MS(22_000), it).await.expect("it looks");
-        drop(got.unwrap().unwrap());
+        drop(served(it, MS(22_000)).await);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_may_not_wait_leaves_no_place_behind() {
-    let nodes = three_nodes();
-    let processes = processes(&nodes, 3).await;
+    let (_, processes) = fleet::<3>().await;
     let held = processes[0].lock("k").await.unwrap();
     assert!(processes[1].try_lock("k").await.is_err());
     let short = processes[1].lock("k").wait(MS(20)).into_future();
@@ -468,6 +423,5 @@ async fn a_request_that_may_not_wait_leaves_no_place_behind() {
     settle().await;
     let waiting = blocked(processes[2].lock("k").options(patient())).await;
     held.release().await;
-    let waiting = timeout(MS(1), waiting).await.expect("it is the first");
-    assert!(waiting.unwrap().is_ok());
+    drop(served(waiting, MS(1)).await);
 }

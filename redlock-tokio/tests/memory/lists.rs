@@ -1,6 +1,8 @@
 //! A change of the list of nodes while clients with the old list hold locks: what `OPERATIONS.md` says is safe.
 
-use redlock_tokio::{Clock, Durability, MemoryNode, Redlock, Ttl};
+use redlock_tokio::{Clock, Durability, MemoryNode, Ttl};
+
+use crate::support::{built, scripted::over_custom};
 
 /// Six nodes. A list is a choice of them, by their indexes.
 type Nodes = [MemoryNode; 6];
@@ -13,11 +15,7 @@ fn is_majority(chosen: u32, list: &[usize]) -> bool {
 /// Returns a majority of `from` whose keys do not keep a client with the list `to` from the lock, if there is one.
 async fn loophole(nodes: &Nodes, from: &[usize], to: &[usize]) -> Option<u32> {
     let voters = to.iter().map(|node| nodes[*node].clone());
-    let builder = Redlock::builder().custom_nodes(voters);
-    let builder = builder
-        .clock(Clock::tokio())
-        .durability(Durability::AssumedForTests);
-    let redlock = builder.build().await.unwrap();
+    let redlock = built(over_custom(voters).durability(Durability::AssumedForTests)).await;
     for chosen in (0..1 << nodes.len()).filter(|it| is_majority(*it, from)) {
         nodes.iter().for_each(MemoryNode::clear);
         for node in from.iter().filter(|node| chosen & (1 << **node) != 0) {

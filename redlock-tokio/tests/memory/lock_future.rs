@@ -1,12 +1,9 @@
 //! The future of a lock: it may be cancelled at any point, polled late, or never be polled again. Over nodes in
 //! memory, on a clock that the tests move.
 
-use std::{
-    panic::{RefUnwindSafe, UnwindSafe},
-    pin::pin,
-    task::{Context, Poll, Waker},
-};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
+use futures::FutureExt;
 use redlock_tokio::{
     Hold, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Redlock, ReleaseOutcome,
     node::Session,
@@ -15,7 +12,7 @@ use tokio::task::yield_now;
 
 use crate::support::{
     MS, built,
-    in_memory::{all_empty, embedded, five_nodes_and_lock, hold},
+    in_memory::{all_empty, embedded, five_nodes_and_lock, hold, runtime},
     scripted::{Scripted, over_custom},
 };
 
@@ -24,8 +21,7 @@ async fn a_lock_that_was_lost_before_it_was_polled_is_not_returned() {
     let (_nodes, redlock) = five_nodes_and_lock().await;
     let options = LockOptions::new().ttl(MS(300)).no_renewal();
     let mut waiting = redlock.lock("k").options(options).into_future();
-    let mut cx = Context::from_waker(Waker::noop());
-    assert!(pin!(&mut waiting).poll(&mut cx).is_pending());
+    assert!((&mut waiting).now_or_never().is_none());
     tokio::time::sleep(MS(400)).await;
     let attempts = assert_refused!(waiting.await, LockError::TooSlow(it) => it);
     assert_eq!(attempts.count, 1);
@@ -33,11 +29,9 @@ async fn a_lock_that_was_lost_before_it_was_polled_is_not_returned() {
 
 /// Polls the future of a lock up to `polls` times, with a turn of the runtime after each, and drops it.
 /// Returns whether the future completed.
-async fn poll_and_drop(future: LockFuture, polls: usize) -> bool {
-    let mut future = pin!(future);
-    let mut cx = Context::from_waker(Waker::noop());
+async fn poll_and_drop(mut future: LockFuture, polls: usize) -> bool {
     for _ in 0..polls {
-        if future.as_mut().poll(&mut cx).is_ready() {
+        if (&mut future).now_or_never().is_some() {
             return true;
         }
         yield_now().await;
@@ -52,12 +46,13 @@ async fn a_lock_cancelled_at_any_poll_leaves_no_key_behind() {
     let slow = nodes.iter().enumerate().map(|(index, node)| {
         Scripted::new(node, move |node, batch| {
             let answers = node.execute(batch);
-            Box::pin(async move {
+            async move {
                 for _ in 0..5 * index {
                     yield_now().await;
                 }
                 answers.await
-            })
+            }
+            .boxed()
         })
     });
     let redlock = built(over_custom(slow)).await;
@@ -94,9 +89,8 @@ async fn a_lock_cancelled_while_contending_leaves_no_key_behind() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_not_polled_is_not_renewed() {
     let (nodes, redlock) = five_nodes_and_lock().await;
-    let mut cx = Context::from_waker(Waker::noop());
-    let mut future = pin!(redlock.lock("k").into_future());
-    assert!(future.as_mut().poll(&mut cx).is_pending());
+    let mut future = redlock.lock("k").into_future();
+    assert!((&mut future).now_or_never().is_none());
     tokio::time::sleep(MS(9000)).await;
     assert!(!all_empty(&nodes), "nine of ten seconds have passed");
     tokio::time::sleep(MS(1001)).await;
@@ -107,9 +101,8 @@ async fn a_lock_that_is_not_polled_is_not_renewed() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_polled_late_is_renewed_from_then_on() {
     let (_nodes, redlock) = five_nodes_and_lock().await;
-    let mut cx = Context::from_waker(Waker::noop());
-    let mut future = pin!(redlock.lock("k").into_future());
-    assert!(future.as_mut().poll(&mut cx).is_pending());
+    let mut future = redlock.lock("k").into_future();
+    assert!((&mut future).now_or_never().is_none());
     tokio::time::sleep(MS(9000)).await;
     let guard = future.await.unwrap();
     assert!(guard.remaining() < MS(1000), "{:?}", guard.remaining());
@@ -123,9 +116,8 @@ async fn a_lock_that_is_polled_late_is_renewed_from_then_on() {
 async fn a_handed_over_lock_that_is_not_polled_is_not_renewed() {
     let (nodes, redlock) = five_nodes_and_lock().await;
     let first = redlock.lock("k").await.unwrap();
-    let mut cx = Context::from_waker(Waker::noop());
-    let mut second = pin!(redlock.lock("k").into_future());
-    assert!(second.as_mut().poll(&mut cx).is_pending());
+    let mut second = redlock.lock("k").into_future();
+    assert!((&mut second).now_or_never().is_none());
     assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
     tokio::time::sleep(MS(10_001)).await;
     assert!(all_empty(&nodes), "it was renewed without a poll");
@@ -136,21 +128,17 @@ async fn a_handed_over_lock_that_is_not_polled_is_not_renewed() {
 /// error must not blame the nodes.
 #[test]
 fn a_lock_whose_runtime_ended_before_it_was_polled_is_refused() {
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.enable_all().build().unwrap();
+    let runtime = runtime();
     let redlock = runtime.block_on(embedded());
-    let mut cx = Context::from_waker(Waker::noop());
-    let mut future = pin!(redlock.lock("k").into_future());
+    let mut future = redlock.lock("k").into_future();
     runtime.block_on(async {
-        assert!(future.as_mut().poll(&mut cx).is_pending());
+        assert!((&mut future).now_or_never().is_none());
         // The lanes answer.
         tokio::time::sleep(MS(50)).await;
     });
     drop(runtime);
-    match future.as_mut().poll(&mut cx) {
-        Poll::Ready(Err(LockError::ShutDown)) => {}
-        other => panic!("{other:?}"),
-    }
+    let answer = future.now_or_never().expect("it is answered");
+    assert_refused!(answer, LockError::ShutDown);
 }
 
 #[test]

@@ -126,7 +126,7 @@ async fn extend(node: &Described, guard: &LockGuard, remaining: Duration) {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_logged_about_sound_servers() {
     let (log, _guard) = Log::start();
-    let redlock = built(over(&nodes(sound(b'a')))).await;
+    let (_nodes, redlock) = sound_nodes().await;
     let guard = redlock.lock("k").await.unwrap();
     tokio::time::sleep(MS(30_000)).await;
     guard.release().await;
@@ -279,17 +279,6 @@ async fn an_outage_is_logged_when_it_begins_and_when_it_ends() {
     check_count(&log, "a lock was acquired, so the outage is over", 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lost_lock_is_logged_with_the_reason() {
-    let (log, _guard) = Log::start();
-    let (nodes, redlock) = sound_nodes().await;
-    let guard = redlock.lock("k").await.unwrap();
-    nodes.iter().for_each(|it| it.inner.clear());
-    assert_eq!(guard.lost().await, LossReason::KeysLost);
-    check_count(&log, "a lock was lost", 1);
-    check_count(&log, &LossReason::KeysLost.to_string(), 1);
-}
-
 /// Returns the line about the lock that this client loses.
 async fn line_of_loss(
     configure: fn(RedlockBuilder) -> RedlockBuilder,
@@ -300,18 +289,19 @@ async fn line_of_loss(
     let redlock = configure(over(&nodes)).build().await.unwrap();
     let guard = lock(&redlock).await.unwrap();
     nodes.iter().for_each(|it| it.inner.clear());
-    guard.lost().await;
-    let token = guard.token().to_string();
+    assert_eq!(guard.lost().await, LossReason::KeysLost);
+    check_count(&log, "a lock was lost", 1);
+    check_count(&log, &LossReason::KeysLost.to_string(), 1);
     let text = log.text();
     let line = text.lines().find(|it| it.contains("a lock was lost"));
     let line = line.unwrap();
     assert!(line.contains("WARN redlock: a lock was lost"), "{line}");
-    assert!(line.contains(&format!("token={token}")), "{line}");
+    assert!(line.contains(&format!("token={}", guard.token())), "{line}");
     line.to_owned()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_lock_is_logged_with_its_label() {
+async fn a_lost_lock_is_logged_with_its_reason_and_its_label() {
     let line = line_of_loss(|it| it, |it| it.lock("secret").label("orders")).await;
     assert!(line.contains("label=\"orders\""), "{line}");
     let line = line_of_loss(|it| it.label("all"), |it| it.lock("secret")).await;

@@ -6,7 +6,6 @@ use std::{
     convert::Infallible,
     fs,
     path::Path,
-    time::Duration,
 };
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
@@ -14,17 +13,20 @@ use promql_parser::{
     label::Matchers,
     parser::{self, Expr},
 };
-use redlock_tokio::{Clock, LockOptions, MemoryNode, MetricsObserver, Redlock, RedlockBuilder};
+use redlock_tokio::{LockOptions, MetricsObserver};
 use redlock_tower::LockLayer;
 use serde_json::Value;
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 
+use crate::support::{
+    MS, built,
+    in_memory::{over, paused_runtime, set_down, three_nodes},
+};
+
 const PAGE: &str = include_str!("../../METRICS.md");
 const DASHBOARD: &str = include_str!("../../observability/dashboard.json");
 const ALERTS: &str = include_str!("../../observability/alerts.yml");
-
-const MS: fn(u64) -> Duration = Duration::from_millis;
 
 /// The labels that Prometheus adds, and that of the buckets.
 const ADDED: [&str; 3] = ["job", "instance", "le"];
@@ -41,10 +43,8 @@ struct Metric {
 fn read(page: &str) -> BTreeMap<String, Metric> {
     let mut metrics = BTreeMap::<String, Metric>::new();
     for line in page.lines().filter(|line| !line.is_empty()) {
-        let words = line
-            .strip_prefix("# ")
-            .map(|it| it.splitn(3, ' ').collect::<Vec<_>>());
-        match words.as_deref() {
+        let words = line.strip_prefix("# ").map(|it| it.splitn(3, ' '));
+        match words.map(Vec::from_iter).as_deref() {
             Some(["TYPE", name, kind]) => {
                 metrics.entry((*name).into()).or_default().kind = (*kind).into();
             }
@@ -79,15 +79,11 @@ fn parse(expression: &str) -> Expr {
     parser::parse(expression).unwrap_or_else(|error| panic!("{expression}: {error}"))
 }
 
-/// Has everything counted that can be counted, and returns the page.
+/// Has everything counted that can be counted.
 async fn count_all() {
-    let nodes = [(); 3].map(|()| MemoryNode::new());
-    let over = |nodes: &[MemoryNode]| -> RedlockBuilder {
-        let builder = Redlock::builder().custom_nodes(nodes.to_vec());
-        builder.clock(Clock::tokio()).ttl(MS(2000))
-    };
-    let redlock = over(&nodes).observer(MetricsObserver::new());
-    let redlock = redlock.build().await.unwrap();
+    let nodes = three_nodes();
+    let builder = over(&nodes).ttl(MS(2000));
+    let redlock = built(builder.observer(MetricsObserver::new())).await;
     let label = LockOptions::new().label("secret-free");
     let guard = redlock.lock("secret").options(label).await.unwrap();
     assert!(redlock.try_lock("secret").await.is_err());
@@ -99,12 +95,12 @@ async fn count_all() {
     nodes[0].set_down(true);
     drop(guard);
     let guard = redlock.lock("secret").await.unwrap();
-    nodes.iter().for_each(|node| node.set_down(true));
+    set_down(&nodes, true);
     sleep(MS(1000)).await;
     assert!(guard.extend().await.is_err());
     sleep(MS(4000)).await;
     assert!(!guard.is_valid());
-    nodes.iter().for_each(|node| node.set_down(false));
+    set_down(&nodes, false);
     sleep(MS(2000)).await;
 
     let layer = LockLayer::new(redlock.clone(), |_: &()| "secret").label("calls");
@@ -123,10 +119,8 @@ fn emitted() -> (String, BTreeMap<String, Metric>) {
     let builder = PrometheusBuilder::new();
     let builder = builder.set_buckets_for_metric(Matcher::Prefix("redlock_".into()), &[1.0]);
     let recorder = builder.unwrap().build_recorder();
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
     // All tasks run on this thread.
-    metrics::with_local_recorder(&recorder, || runtime.block_on(count_all()));
+    metrics::with_local_recorder(&recorder, || paused_runtime().block_on(count_all()));
     let page = recorder.handle().render();
     let metrics = read(&page);
     (page, metrics)
@@ -137,9 +131,8 @@ fn rows() -> Vec<(String, String, BTreeSet<String>)> {
     let rows = PAGE.lines().filter(|line| line.starts_with("| `redlock_"));
     let rows = rows.map(|line| {
         let cells: Vec<_> = line.split(" | ").collect();
-        let labels = cells[2]
-            .split(", ")
-            .map(|it| it.trim_matches('`').to_owned());
+        let labels = cells[2].split(", ");
+        let labels = labels.map(|it| it.trim_matches('`').to_owned());
         let name = cells[0].trim_start_matches("| ").trim_matches('`');
         (name.to_owned(), cells[1].to_owned(), labels.collect())
     });
@@ -165,14 +158,10 @@ fn each_metric_is_described_written_and_explained() {
     assert!(!page.contains("\"secret\""), "a key: {page}");
     for (name, metric) in &metrics {
         assert!(!metric.help.is_empty(), "{name} is not described");
-        assert!(
-            !metric.labels.is_empty(),
-            "{name} is described, but not written"
-        );
+        assert!(!metric.labels.is_empty(), "{name} is not written");
     }
-    let written = metrics
-        .into_iter()
-        .map(|(name, metric)| (name, metric.kind, metric.labels));
+    let written = metrics.into_iter();
+    let written = written.map(|(name, metric)| (name, metric.kind, metric.labels));
     let mut explained = rows();
     explained.sort();
     assert_eq!(written.collect::<Vec<_>>(), explained);
@@ -255,10 +244,7 @@ fn the_dashboard_shows_what_is_written() {
         if panel["type"] == "row" {
             continue;
         }
-        assert!(
-            !panel["description"].as_str().unwrap().is_empty(),
-            "{title}"
-        );
+        assert_ne!(panel["description"].as_str().unwrap(), "", "{title}");
         for target in panel["targets"].as_array().unwrap() {
             let expression = target["expr"].as_str().unwrap();
             let faults = faults(expression, &metrics, &values);

@@ -97,13 +97,12 @@ impl Session for Odd {
                 let refused: Vec<_> = batch.iter().map(|it| is_release(&it)).collect();
                 let answers = self.inner.execute(batch);
                 Box::pin(async move {
-                    let mut answers = answers.await?;
-                    for (answer, refused) in answers.iter_mut().zip(refused) {
-                        if refused {
-                            *answer = Err(refusal.clone());
-                        }
-                    }
-                    Ok(answers)
+                    let answers = answers.await?.into_iter().zip(refused);
+                    let answer = |(answer, refused)| match refused {
+                        true => Err(refusal.clone()),
+                        false => answer,
+                    };
+                    Ok(answers.map(answer).collect())
                 })
             }
             Manner::Dawdles(delay) => {

@@ -32,6 +32,12 @@ async fn host(nodes: &[MemoryNode], late: Duration) -> Redlock {
     over(nodes).wall_clock(wall_clock).build().await.unwrap()
 }
 
+/// Two hosts with exact clocks.
+async fn hosts() -> [Redlock; 2] {
+    let nodes = three_nodes();
+    [host(&nodes, MS(0)).await, host(&nodes, MS(0)).await]
+}
+
 fn job(host: &Redlock) -> Once {
     host.once("report", UNIX_EPOCH + FIRE_TIME)
 }
@@ -73,8 +79,7 @@ async fn a_clock_beyond_the_tolerance_runs_the_job_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_waits_for_the_fire_time_and_leaves_the_job_if_it_comes_too_late() {
-    let nodes = three_nodes();
-    let [on_time, late] = [host(&nodes, MS(0)).await, host(&nodes, MS(0)).await];
+    let [on_time, late] = hosts().await;
     let begun = Instant::now();
     let ran = job(&on_time).run(async |_| begun.elapsed()).await.unwrap();
     let OnceOutcome::Ran(after) = ran else {
@@ -92,8 +97,7 @@ async fn a_host_waits_for_the_fire_time_and_leaves_the_job_if_it_comes_too_late(
 
 #[tokio::test(start_paused = true)]
 async fn a_host_that_gets_the_lock_too_late_leaves_the_job() {
-    let nodes = three_nodes();
-    let [first, second] = [host(&nodes, MS(0)).await, host(&nodes, MS(0)).await];
+    let [first, second] = hosts().await;
     let key = format!("once:report:{}", FIRE_TIME.as_millis());
     let held = first.lock(key).await.unwrap();
     sleep(FIRE_TIME - BEFORE - MS(100)).await;
@@ -108,8 +112,7 @@ async fn a_host_that_gets_the_lock_too_late_leaves_the_job() {
 #[tokio::test(start_paused = true)]
 async fn nobody_takes_over_from_a_host_that_stops_half_way() {
     for panics in [false, true] {
-        let nodes = three_nodes();
-        let [first, second] = [host(&nodes, MS(0)).await, host(&nodes, MS(0)).await];
+        let [first, second] = hosts().await;
         sleep(FIRE_TIME - BEFORE).await;
         let stops = job(&first).run(async |_| {
             sleep(MS(100)).await;
@@ -129,8 +132,7 @@ async fn nobody_takes_over_from_a_host_that_stops_half_way() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_takes_long_is_not_run_again() {
-    let nodes = three_nodes();
-    let [first, second] = [host(&nodes, MS(0)).await, host(&nodes, MS(0)).await];
+    let [first, second] = hosts().await;
     sleep(FIRE_TIME - BEFORE).await;
     // Longer than the default of `max_hold`.
     let long = job(&first).run(async |_| sleep(MS(300_000)).await);
@@ -162,11 +164,7 @@ async fn a_job_is_dropped_when_its_lock_is_lost() {
 /// A person who frees it wants the job to run again.
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_lock_is_freed_can_run_again_in_the_same_process() {
-    let nodes = three_nodes();
-    let (own, other) = (
-        host(&nodes, Duration::ZERO).await,
-        host(&nodes, Duration::ZERO).await,
-    );
+    let [own, other] = hosts().await;
     let outcome = job(&own).run(async |_| ()).await.unwrap();
     assert_eq!(outcome, OnceOutcome::Ran(()));
     sleep(MS(100)).await;

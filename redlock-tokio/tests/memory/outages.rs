@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::support::{
     MS, built,
-    in_memory::{blocked, fleet, set_down, three_nodes},
+    in_memory::{blocked, fleet, paused_runtime, set_down, three_nodes},
     scripted::{Scripted, over_custom},
 };
 
@@ -137,18 +137,14 @@ async fn attempts_to_connect_are_no_storm() {
 
 #[test]
 fn a_request_in_doubt_ends_with_the_runtime_of_its_lanes() {
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_time().start_paused(true).build().unwrap()
-    };
-    let lanes = runtime();
+    let lanes = paused_runtime();
     let redlock = lanes.block_on(built(over_custom([unreachable(&Arc::default())])));
     let mut request = redlock.lock("k").options(fail_fast()).into_future();
     let begun = lanes.block_on(async { (&mut request).now_or_never() });
     assert!(begun.is_none());
     drop(lanes);
     let ended = async { tokio::time::timeout(MS(1000), request).await };
-    let outcome = runtime().block_on(ended).expect("it ended");
+    let outcome = paused_runtime().block_on(ended).expect("it ended");
     assert_refused!(outcome, LockError::ShutDown);
 }
 

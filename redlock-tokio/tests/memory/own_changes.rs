@@ -3,31 +3,18 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Lock, LockGuard, LockOptions, LossReason, MemoryNode, Redlock};
+use redlock_tokio::{Lock, LockGuard, LockOptions, LossReason, Redlock};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{
     MS,
-    in_memory::{all_empty, over, three_nodes},
+    in_memory::{Two, all_empty, set_down},
 };
 
 /// How long a round trip or two take over nodes in memory.
 const AT_ONCE: Duration = Duration::from_millis(50);
 
-struct Two {
-    nodes: Vec<MemoryNode>,
-    own: Redlock,
-    other: Redlock,
-}
-
 impl Two {
-    async fn new() -> Self {
-        let nodes = three_nodes();
-        let client = async || over(&nodes).build().await.unwrap();
-        let (own, other) = (client().await, client().await);
-        Self { nodes, own, other }
-    }
-
     async fn adopted(&self) -> LockGuard {
         let given = self.other.lock("k").await.unwrap();
         self.own.adopt(given.into_ticket().unwrap()).await.unwrap()
@@ -155,10 +142,10 @@ async fn a_release_that_comes_late_wakes_those_of_its_process_too() {
     let two = Two::new().await;
     let reader = READER(&two.own).await.unwrap();
     let ((), waited) = wait_for(PLAIN(&two.own), async || {
-        two.nodes[1..].iter().for_each(|it| it.set_down(true));
+        set_down(&two.nodes[1..], true);
         drop(reader);
         sleep(MS(2000)).await;
-        two.nodes[1..].iter().for_each(|it| it.set_down(false));
+        set_down(&two.nodes[1..], false);
     })
     .await;
     // It takes some time to connect again.

@@ -6,12 +6,15 @@ use futures::{
     future::{BoxFuture, join_all},
 };
 use redlock_tokio::{
-    Clock, Lock, NodeError, Redlock,
+    Lock, NodeError, Redlock,
     node::{Answer, Command, Session, Vote},
 };
-use tokio::runtime::Builder;
 
-use crate::support::in_memory::Opens;
+use crate::support::{
+    built,
+    in_memory::{Opens, paused_runtime},
+    scripted::over_custom,
+};
 
 /// A session that grants everything and remembers nothing.
 #[derive(Clone)]
@@ -37,16 +40,10 @@ async fn hold_at_once(redlock: &Redlock, locks: usize, request: Request) {
 #[test]
 fn twenty_thousand_keys_that_were_busy_at_once_leave_no_memory_behind() {
     const PEAK: usize = 20_000;
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
+    let runtime = paused_runtime();
     let nodes = [(); 3].map(|()| Opens::new(Forgetful));
     // By tokio's clock, which is paused, a slow machine loses no lock.
-    let builder = Redlock::builder().custom_nodes(nodes);
-    let builder = builder.clock(Clock::tokio());
-    let redlock = runtime.block_on(builder.build()).unwrap();
+    let redlock = runtime.block_on(built(over_custom(nodes)));
     let requests: [(&str, Request); 3] = [
         ("lock", |redlock, key| redlock.lock(key)),
         ("permit", |redlock, key| redlock.semaphore(key, 1).acquire()),

@@ -50,18 +50,17 @@ async fn each_holder_has_a_slot_of_its_own_and_no_more_hold_than_there_are_permi
     assert_eq!(again.slot(), slot);
 }
 
-/// The largest number of holders at once, by the entries of all tasks.
-async fn most_at_once(clients: &[Redlock], permits: usize, tasks: usize) -> (usize, usize) {
-    let [now, most, entries] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+/// Returns the largest number of holders at once.
+async fn most_at_once(clients: &[Redlock], permits: usize) -> usize {
+    let [now, most] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
     let mut all = JoinSet::new();
-    for task in 0..tasks {
+    for task in 0..24 {
         let semaphore = clients[task % clients.len()].semaphore("k", permits);
-        let (now, most, entries) = (now.clone(), most.clone(), entries.clone());
+        let (now, most) = (now.clone(), most.clone());
         all.spawn(async move {
             for _ in 0..5 {
                 let permit = semaphore.acquire().wait(MS(60_000)).await.unwrap();
                 most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
-                entries.fetch_add(1, SeqCst);
                 tokio::time::sleep(MS(3)).await;
                 now.fetch_sub(1, SeqCst);
                 drop(permit);
@@ -69,19 +68,14 @@ async fn most_at_once(clients: &[Redlock], permits: usize, tasks: usize) -> (usi
         });
     }
     all.join_all().await;
-    (most.load(SeqCst), entries.load(SeqCst))
+    most.load(SeqCst)
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_tasks_of_several_processes_share_the_permits() {
     for permits in [1, 3, 16] {
         let (nodes, clients) = fleet::<3>().await;
-        let (most, entries) = most_at_once(&clients, permits, 24).await;
-        assert_eq!(
-            (most, entries),
-            (permits, 120),
-            "all of {permits} are used, and no more"
-        );
+        assert_eq!(most_at_once(&clients, permits).await, permits);
         for client in &clients {
             client.shutdown().await;
         }
@@ -130,10 +124,7 @@ async fn a_permit_beyond_the_number_of_the_next_in_line_is_not_handed_over() {
     let third = held.pop().unwrap();
     assert_eq!(third.release().await.outcome, ReleaseOutcome::Released);
     tokio::time::sleep(MS(100)).await;
-    assert!(
-        !waiting.is_finished(),
-        "the third slot is not one of its two"
-    );
+    assert!(!waiting.is_finished());
     drop(held);
     assert!(waiting.await.unwrap().unwrap().slot() < Some(2));
 }
@@ -269,10 +260,7 @@ async fn permits_are_renewed_lost_and_fenced_as_locks_are() {
     assert!(second.is_valid(), "it has another slot");
     let third = exports.acquire().fenced().await.unwrap();
     assert_eq!(third.slot(), first.slot());
-    assert!(
-        third.fencing_token() > first.fencing_token(),
-        "of the same slot"
-    );
+    assert!(third.fencing_token() > first.fencing_token());
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +281,7 @@ async fn a_request_that_is_dropped_leaves_nothing_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wrong_number_of_permits_and_a_wrong_key_are_refused_by_name() {
-    let redlock = client(&three_nodes()).await;
+    let (_, [redlock]) = fleet().await;
     for permits in [0, 129] {
         let outcome = redlock.semaphore("k", permits).try_acquire().await;
         assert_refused!(outcome, LockError::InvalidOptions(OptionsError::Permits(_)));

@@ -137,12 +137,9 @@ async fn the_error_reports_the_time_until_a_majority_votes() {
     // The uptime is in whole seconds, so the three seconds of the third node may be little more than two.
     assert_eq!(remaining, QUARANTINE - MS(2000));
     let start = Instant::now();
-    let guard = redlock.lock("k").wait(MS(9000)).await;
+    drop(redlock.lock("k").wait(MS(9000)).await.expect("in time"));
     let waited = start.elapsed();
-    assert!(
-        guard.is_ok() && waited < QUARANTINE - MS(1000),
-        "{waited:?}: {guard:?}"
-    );
+    assert!(waited < QUARANTINE - MS(1000), "{waited:?}");
 }
 
 /// Also the waiters behind the first one learn why it does not get the lock.
@@ -195,15 +192,10 @@ async fn a_service_is_ready_when_the_nodes_that_were_down_are_up() {
     set_down(&nodes[1..], true);
     let redlock = client(&nodes).await;
     let error = redlock.ready(MS(100)).await.unwrap_err();
-    let NotReady::NoQuorum {
-        remaining: None,
-        nodes: down,
-        ..
-    } = &error
-    else {
-        panic!("{error}");
-    };
-    assert_eq!(down.len(), 2);
+    assert!(
+        matches!(&error, NotReady::NoQuorum { remaining: None, nodes, .. } if nodes.len() == 2),
+        "{error:?}"
+    );
     let up = async {
         tokio::time::sleep(MS(5000)).await;
         nodes[2].set_down(false);

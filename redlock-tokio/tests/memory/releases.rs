@@ -9,7 +9,7 @@ use crate::{
     odd_node::{Manner, with_one},
     support::{
         MS,
-        in_memory::{fleet, over, three_nodes},
+        in_memory::{fleet, over, runtime, three_nodes},
     },
 };
 
@@ -115,19 +115,11 @@ async fn a_request_that_arrives_after_its_release_is_released_once_more() {
     tokio::time::sleep(MS(8000)).await;
     let before = odd.releases.load(SeqCst);
     tokio::time::sleep(MS(5000)).await;
-    assert_eq!(
-        odd.releases.load(SeqCst),
-        before,
-        "no more releases are sent"
-    );
+    assert_eq!(odd.releases.load(SeqCst), before);
 }
 
 #[test]
 fn releases_that_the_end_of_the_runtime_prevents_are_counted() {
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().build().unwrap()
-    };
     for is_dropped_before in [true, false] {
         let first = runtime();
         let (redlock, guard) = first.block_on(async {

@@ -5,13 +5,15 @@ use std::{
     time::Duration,
 };
 
-use crate::support::MS;
-use futures::{FutureExt, future::BoxFuture};
-use redlock_tokio::{
-    Clock, Key, LockError, LockGuard, LockOptions, MemoryNode, NodeError, Redlock,
-    node::{Answer, Command, FreedNotifier, Node, Session},
-};
+use futures::{FutureExt, future::ready};
+use redlock_tokio::{Key, LockError, LockGuard, LockOptions, MemoryNode, Redlock, node::Session};
 use tokio::{task::JoinSet, time::Instant};
+
+use crate::support::{
+    MS, built,
+    in_memory::paused_runtime,
+    scripted::{Reports, Scripted, over_custom},
+};
 
 const PROCESSES: usize = 2;
 const NODES: usize = 5;
@@ -38,49 +40,16 @@ impl Trace {
 }
 
 /// A node that is some milliseconds away, as one process sees it.
-#[derive(Clone)]
-struct Distant {
-    node: MemoryNode,
-    name: String,
-    latency: Duration,
-    trace: Trace,
-}
-
-impl Node for Distant {
-    fn address(&self) -> &str {
-        &self.name
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        async {
-            self.trace.note(&format!("{} connect", self.name));
-            let inner = self.node.connect().await?;
-            let node = self.clone();
-            Ok(Box::new(DistantSession { inner, node }) as Box<dyn Session>)
-        }
-        .boxed()
-    }
-}
-
-struct DistantSession {
-    inner: Box<dyn Session>,
-    node: Distant,
-}
-
-impl Session for DistantSession {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        let Distant {
-            name,
-            latency,
-            trace,
-            ..
-        } = self.node.clone();
+fn distant(node: &MemoryNode, name: String, latency: Duration, trace: &Trace) -> Scripted {
+    let (address, asked, opened) = (name.clone(), trace.clone(), trace.clone());
+    let connects = format!("{name} connect");
+    let node = Scripted::new(node, move |node, batch| {
         for command in batch {
             let keys = command.keys().map(Key::as_bytes);
             let keys = String::from_utf8(keys.collect::<Vec<_>>().join(&b'+')).unwrap();
-            trace.note(&format!("{name} {keys} {:?}", command.operation()));
+            asked.note(&format!("{name} {keys} {:?}", command.operation()));
         }
-        let answers = self.inner.execute(batch);
+        let (name, trace, answers) = (name.clone(), asked.clone(), node.execute(batch));
         async move {
             tokio::time::sleep(latency).await;
             let answers = answers.await;
@@ -88,11 +57,12 @@ impl Session for DistantSession {
             answers
         }
         .boxed()
-    }
-
-    fn watch(&mut self, freed: FreedNotifier) -> bool {
-        self.inner.watch(freed)
-    }
+    });
+    let node = node.address(&address).reports(Reports::Arrive);
+    node.connect(move || {
+        opened.note(&connects);
+        ready(Ok(())).boxed()
+    })
 }
 
 /// Where the random numbers of a run come from.
@@ -105,12 +75,7 @@ enum Randomness {
 
 /// Lets two processes contend for keys in every way, while nodes fail. Returns what happened.
 fn run(randomness: Randomness) -> Vec<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    paused_runtime().block_on(async {
         let trace = Trace::new();
         let nodes = [(); NODES].map(|()| MemoryNode::new());
         let mut tasks = JoinSet::new();
@@ -139,11 +104,9 @@ async fn start(
     randomness: Randomness,
     trace: &Trace,
 ) -> Redlock {
-    let nodes = nodes.iter().enumerate().map(|(index, node)| Distant {
-        node: node.clone(),
-        name: format!("process {process} node {index}"),
-        latency: MS(1 + index as u64),
-        trace: trace.clone(),
+    let nodes = nodes.iter().enumerate().map(|(index, node)| {
+        let name = format!("process {process} node {index}");
+        distant(node, name, MS(1 + index as u64), trace)
     });
     let start = Instant::now();
     // The wall clocks differ by 3 s, and each is set back by 1 s after half a second.
@@ -154,16 +117,12 @@ async fn start(
         Duration::from_secs(1_700_000_000) + ahead + passed
     };
     let options = LockOptions::new().wait(Duration::from_secs(60));
-    let builder = Redlock::builder()
-        .custom_nodes(nodes)
-        .clock(Clock::tokio())
-        .wall_clock(wall_clock)
-        .options(options);
+    let builder = over_custom(nodes).wall_clock(wall_clock).options(options);
     let builder = match randomness {
         Randomness::System => builder,
         Randomness::Seed(seed) => builder.random_seed(seed + process as u64),
     };
-    builder.build().await.unwrap()
+    built(builder).await
 }
 
 async fn use_locks(process: usize, user: usize, redlock: Redlock, trace: Trace) {
@@ -203,10 +162,6 @@ async fn fail(nodes: Vec<MemoryNode>) {
     nodes[0].set_down(false);
 }
 
-fn count(trace: &[String], part: &str) -> usize {
-    trace.iter().filter(|line| line.contains(part)).count()
-}
-
 #[test]
 fn one_seed_replays_one_run() {
     let first = run(Randomness::Seed(7));
@@ -226,7 +181,7 @@ fn one_seed_replays_one_run() {
         ("node 0 connect", 8),
         ("a+b Acquire", 10),
     ] {
-        let count = count(&first, part);
+        let count = lines(&first, part).len();
         assert!(count >= fewest, "{count} lines with `{part}`");
     }
 }
@@ -242,19 +197,21 @@ fn another_seed_makes_another_run() {
 fn without_a_seed_nothing_is_predictable() {
     let [one, other] = [(); 2].map(|()| run(Randomness::System));
     for line in acquisitions(&one) {
-        assert!(!other.contains(&line), "in both runs: {line}");
+        assert!(!other.contains(line), "in both runs: {line}");
     }
     assert_ne!(connects(&one), connects(&other));
 }
 
 /// Returns the requests to set keys, with their tokens.
-fn acquisitions(trace: &[String]) -> Vec<String> {
-    let lines = trace.iter().filter(|line| line.contains("Acquire {"));
-    lines.cloned().collect()
+fn acquisitions(trace: &[String]) -> Vec<&String> {
+    lines(trace, "Acquire {")
 }
 
 /// Returns the attempts to connect to the node that fails, with their times.
-fn connects(trace: &[String]) -> Vec<String> {
-    let lines = trace.iter().filter(|line| line.contains("node 0 connect"));
-    lines.cloned().collect()
+fn connects(trace: &[String]) -> Vec<&String> {
+    lines(trace, "node 0 connect")
+}
+
+fn lines<'a>(trace: &'a [String], part: &str) -> Vec<&'a String> {
+    trace.iter().filter(|line| line.contains(part)).collect()
 }

@@ -15,16 +15,17 @@ use tokio::{task::JoinSet, time::Instant};
 
 use crate::support::{
     MS, assert_says,
-    in_memory::{blocked, embedded, fleet, over, settle, three_nodes},
+    in_memory::{
+        all_empty, blocked, client, embedded, fleet, keep_busy, over, settle, three_nodes,
+    },
 };
 
 #[tokio::test(start_paused = true)]
 async fn several_keys_are_locked_together_or_not_at_all() {
-    let (nodes, [redlock]) = fleet().await;
+    let (nodes, [redlock, theirs]) = fleet().await;
     let b = redlock.lock("b").await.unwrap();
     let outcome = redlock.lock_all(["a", "b"]).wait(MS(300)).await;
     assert!(outcome.unwrap_err().is_contended());
-    let theirs = over(&nodes).build().await.unwrap();
     let outcome = theirs.lock_all(["b", "c"]).wait(MS(300)).await;
     assert!(outcome.unwrap_err().is_contended());
     settle().await;
@@ -45,7 +46,7 @@ async fn several_keys_are_locked_together_or_not_at_all() {
     let outcome = guard.extend().await;
     assert_refused!(outcome, ExtendError::Lost(LossReason::KeysLost));
     theirs.shutdown().await;
-    assert!(nodes.iter().all(MemoryNode::is_empty));
+    assert!(all_empty(&nodes));
 
     let error = redlock.lock_all(["x"; 0]).await.unwrap_err();
     assert!(error.to_string().contains("nothing to lock"), "{error}");
@@ -89,16 +90,10 @@ async fn row_49_several_keys_are_served_beside_other_processes() {
     let nodes = three_nodes();
     let mut others = JoinSet::new();
     for key in ["a", "a", "a", "b", "b", "b"] {
-        let redlock = over(&nodes).build().await.unwrap();
-        others.spawn(async move {
-            loop {
-                let guard = redlock.lock(key).wait(Duration::MAX).await.unwrap();
-                tokio::time::sleep(MS(5)).await;
-                drop(guard);
-            }
-        });
+        let redlock = client(&nodes).await;
+        others.spawn(async move { keep_busy(|| redlock.lock(key), MS(5)).await });
     }
-    let redlock = over(&nodes).build().await.unwrap();
+    let redlock = client(&nodes).await;
     for _ in 0..5 {
         let start = Instant::now();
         let lock = redlock.lock_all(["a", "b"]).wait(Duration::MAX);
@@ -194,7 +189,7 @@ async fn locking_several_keys_never_deadlocks() {
 }
 
 /// Locks one key again and again until the service shuts down, and holds it for 2 ms. Returns how often.
-async fn keep_busy(redlock: Redlock, key: &'static str) -> usize {
+async fn keep_counting(redlock: Redlock, key: &'static str) -> usize {
     for entries in 0.. {
         match redlock.lock(key).await {
             Ok(_guard) => tokio::time::sleep(MS(2)).await,
@@ -212,7 +207,7 @@ async fn row_48_several_keys_are_served_beside_busy_single_ones() {
         let redlock = over(&three_nodes()).options(options).build().await.unwrap();
         let mut busy = JoinSet::new();
         for key in ["a", "a", "a", "b", "b", "b"] {
-            busy.spawn(keep_busy(redlock.clone(), key));
+            busy.spawn(keep_counting(redlock.clone(), key));
         }
         let start = Instant::now();
         let (mut entries, mut longest) = (0, Duration::ZERO);

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use futures::{FutureExt, future::join};
 use redlock_tokio::{
-    AdoptError, Attempts, ExtendError, LockError, LockOptions, LockTicket, MemoryNode, NodeState,
-    Objection, Redlock, TicketError,
+    AdoptError, Attempts, ExtendError, LockError, LockOptions, LockTicket, MemoryNode, Objection,
+    Redlock, TicketError,
 };
 use tokio::time::Instant;
 
 use crate::support::{
     MS,
     in_memory::{all_empty, over, set_down, settle, three_nodes},
+    states::all_vote,
 };
 
 /// Connects a process whose wall clock is ahead by this much.
@@ -151,20 +152,16 @@ async fn a_fenced_lock_gets_a_larger_fence_even_where_the_clock_is_behind() {
     let worker = process(&nodes, "worker", Duration::ZERO).await;
     let guard = ahead.lock("k").fenced().await.unwrap();
     let given = guard.fencing_token().unwrap();
-    let ticket = guard.into_ticket().unwrap();
-    assert_eq!(ticket.fencing_token(), Some(given));
-    let guard = worker.adopt(ticket).await.unwrap();
+    let fenced = guard.into_ticket().unwrap();
+    assert_eq!(fenced.fencing_token(), Some(given));
+    let guard = worker.adopt(fenced).await.unwrap();
     assert_eq!(guard.fencing_token(), given.next());
     guard.release().await;
     // A lock that was not fenced can be.
-    let ticket = ticket_of(&worker).await;
+    let ticket = ticket(&worker, "k").await;
     let options = LockOptions::new().fenced();
     let guard = worker.adopt(ticket).options(options).await.unwrap();
     assert!(guard.fencing_token() > given.next());
-}
-
-async fn ticket_of(process: &Redlock) -> LockTicket {
-    ticket(process, "k").await
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,19 +211,11 @@ async fn an_adoption_without_a_majority_uses_up_only_the_nodes_that_it_reached()
     };
     assert_eq!(attempts.count, 1);
     set_down(&nodes[1..], false);
-    while worker
-        .nodes()
-        .iter()
-        .any(|it| it.state != NodeState::Voting)
-    {
-        tokio::time::sleep(MS(50)).await;
-    }
+    all_vote(&worker).await;
     assert!(nodes[0].value("k").is_none(), "released");
     assert!(have(&nodes[1..], "k", "@giver"));
-    let guard = worker
-        .adopt(ticket)
-        .await
-        .expect("two of three still have it");
+    let adopted = worker.adopt(ticket).await;
+    let guard = adopted.expect("two of three still have it");
     // The first renewal sets the key where it is missing.
     tokio::time::sleep(MS(4_000)).await;
     assert!(have(&nodes, "k", "@worker") && guard.is_valid());
@@ -254,11 +243,8 @@ async fn a_cancelled_adoption_leaves_no_key_of_the_adopter() {
     }
     worker.shutdown().await;
     assert!(all_empty(&nodes));
-    let late = worker.adopt(ticket(&giver, "k").await).await.unwrap_err();
-    assert!(
-        matches!(late, AdoptError::Lock(LockError::ShutDown)),
-        "{late}"
-    );
+    let late = worker.adopt(ticket(&giver, "k").await).await;
+    assert_refused!(late, AdoptError::Lock(LockError::ShutDown));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,7 @@
 //! The queue of waiters in one process: order, limits, cancellation and shutdown. Over nodes in memory, by
 //! tokio's clock.
 
-use std::{
-    sync::Arc,
-    task::{Context, Wake, Waker},
-    time::Duration,
-};
+use std::time::Duration;
 
 use futures::{FutureExt, future::join_all};
 use redlock_tokio::{Acquisition, LockError, LockOptions, NodeState, NodeStatus, WaiterLimit};
@@ -13,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{
     MS, acquired, assert_says,
-    in_memory::{blocked, embedded, fleet, over, settle, three_nodes},
+    in_memory::{blocked, embedded, fleet, over, runtime, set_down, settle, three_nodes},
 };
 
 #[tokio::test(start_paused = true)]
@@ -215,10 +211,7 @@ async fn a_lock_that_was_handed_over_before_a_shutdown_and_not_taken_is_refused(
 /// Ten thousand waiters for one key are answered without a deep recursion.
 #[test]
 fn waiters_are_answered_when_the_runtime_ends() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = runtime();
     let (redlock, guard, mut waiting) = runtime.block_on(async {
         let redlock = embedded().await;
         let guard = redlock.lock("k").await.unwrap();
@@ -240,45 +233,10 @@ fn waiters_are_answered_when_the_runtime_ends() {
     assert_eq!(redlock.queue().keys, 0);
 }
 
-/// One waiter's waker panics when it is woken. The other waiters still get their turns.
-#[test]
-fn a_waker_that_panics_costs_no_other_waiter_its_turn() {
-    struct Panics;
-    impl Wake for Panics {
-        fn wake(self: Arc<Self>) {
-            panic!("this waker panics on purpose");
-        }
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let _entered = runtime.enter();
-    let redlock = runtime.block_on(embedded());
-    let lock = |key: &str| redlock.lock(key).into_future();
-    let guard = runtime.block_on(lock("a")).unwrap();
-    let mut odd = Box::pin(lock("a"));
-    let waker = Waker::from(Arc::new(Panics));
-    let polled = odd.as_mut().poll(&mut Context::from_waker(&waker));
-    assert!(polled.is_pending());
-    let next = runtime.spawn(lock("a"));
-    runtime.block_on(settle());
-    // The drop hands the lock over, and wakes the successor, whose waker panics.
-    drop(guard);
-    drop(odd);
-    drop(runtime.block_on(next).unwrap().expect("its turn"));
-    let guard = runtime.block_on(lock("a").map(Result::unwrap));
-    let next = redlock.lock("a").options(LockOptions::new().no_handover());
-    let next = runtime.spawn(next.into_future());
-    runtime.block_on(settle());
-    drop(guard);
-    drop(runtime.block_on(next).unwrap().expect("its turn"));
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_waiter_without_a_turn_reports_why_the_nodes_do_not_vote() {
     let (nodes, [redlock]) = fleet().await;
-    nodes.iter().for_each(|node| node.set_down(true));
+    set_down(&nodes, true);
     let first = blocked(redlock.lock("k")).await;
     let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
     let LockError::NoQuorum(attempts) = &error else {
@@ -292,7 +250,7 @@ async fn a_waiter_without_a_turn_reports_why_the_nodes_do_not_vote() {
 async fn a_lock_that_another_task_holds_is_contended_even_if_all_nodes_are_down() {
     let (nodes, [redlock]) = fleet().await;
     let guard = redlock.lock("k").await.unwrap();
-    nodes.iter().for_each(|node| node.set_down(true));
+    set_down(&nodes, true);
     // A lane notices with the next request that its node is down.
     redlock.try_lock("other").await.unwrap_err();
     let votes = |it: NodeStatus| it.state == NodeState::Voting;

@@ -3,13 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use allocation_counter::measure;
-use redlock_tokio::{Clock, LockGuard, LockOptions, Redlock};
-use tokio::{
-    runtime::{Builder, Runtime},
-    task::JoinHandle,
-};
+use futures::future::try_join_all;
+use redlock_tokio::{LockGuard, LockOptions, Redlock};
+use tokio::runtime::Runtime;
 
-use crate::{peak::Forgetful, support::in_memory::Opens};
+use crate::{
+    peak::Forgetful,
+    support::{
+        built,
+        in_memory::{Opens, paused_runtime},
+        scripted::over_custom,
+    },
+};
 
 /// The tables are as full as with four times as many.
 const MANY: usize = 5_000;
@@ -17,15 +22,13 @@ const MANY: usize = 5_000;
 /// A client of nodes that keep nothing, on a runtime with one thread and a paused clock: all tasks run on the thread
 /// whose allocations are counted.
 fn client() -> (Runtime, Arc<Redlock>) {
-    let mut builder = Builder::new_current_thread();
-    let runtime = builder.enable_all().start_paused(true).build().unwrap();
+    let runtime = paused_runtime();
     let nodes = [(); 5].map(|()| Opens::new(Forgetful));
     let options = LockOptions::new()
         .wait(Duration::from_secs(3600))
         .max_waiters_per_key(MANY);
-    let builder = Redlock::builder().custom_nodes(nodes).options(options);
-    let builder = builder.max_waiters_total(2 * MANY).clock(Clock::tokio());
-    let redlock = runtime.block_on(builder.build()).unwrap();
+    let builder = over_custom(nodes).options(options);
+    let redlock = runtime.block_on(built(builder.max_waiters_total(2 * MANY)));
     (runtime, Arc::new(redlock))
 }
 
@@ -63,60 +66,42 @@ fn a_held_and_renewed_lock_weighs_little() {
     assert!(bytes < 700.0, "{bytes:.0} B for each lock");
 }
 
-fn spawn(runtime: &Runtime, redlock: &Arc<Redlock>, key: String) -> JoinHandle<()> {
-    let redlock = Arc::clone(redlock);
-    runtime.spawn(async move {
-        let guard = redlock.lock(key).await.unwrap();
-        drop(guard);
-    })
-}
-
-async fn until_waiting(redlock: &Redlock, waiting: usize) {
-    while redlock.queue().waiting < waiting {
-        tokio::task::yield_now().await;
-    }
-}
-
-#[test]
-fn a_task_that_waits_in_a_long_line_weighs_little() {
+/// Returns the bytes of each task that waits for one of these keys.
+fn bytes_of_each_waiter(held: &[String]) -> f64 {
     let (runtime, redlock) = client();
-    let guard = runtime.block_on(redlock.lock("k").into_future()).unwrap();
-    let mut tasks = Vec::with_capacity(MANY);
-    let bytes = bytes_of_each(&runtime, &mut tasks, async |tasks| {
-        tasks.extend((0..MANY).map(|_| spawn(&runtime, &redlock, "k".into())));
-        until_waiting(&redlock, MANY).await;
-    });
-    println!("a task that waits in a line: {bytes:.0} B");
-    runtime.block_on(async {
-        drop(guard);
-        for task in tasks {
-            task.await.unwrap();
-        }
-    });
-    assert!(bytes < 650.0, "{bytes:.0} B for each waiter");
-}
-
-#[test]
-fn a_task_that_waits_for_a_lock_of_its_own_weighs_little() {
-    let (runtime, redlock) = client();
-    let guards: Vec<_> = runtime.block_on(async {
+    let guards = runtime.block_on(async {
         let mut guards = Vec::new();
-        for number in 0..MANY {
-            guards.push(redlock.lock(number.to_string()).await.unwrap());
+        for key in held {
+            guards.push(redlock.lock(key).await.unwrap());
         }
         guards
     });
     let mut tasks = Vec::with_capacity(MANY);
     let bytes = bytes_of_each(&runtime, &mut tasks, async |tasks| {
-        tasks.extend((0..MANY).map(|number| spawn(&runtime, &redlock, number.to_string())));
-        until_waiting(&redlock, MANY).await;
-    });
-    println!("a task that waits for a lock of its own: {bytes:.0} B");
-    runtime.block_on(async {
-        drop(guards);
-        for task in tasks {
-            task.await.unwrap();
+        tasks.extend(held.iter().cycle().take(MANY).map(|key| {
+            let (redlock, key) = (Arc::clone(&redlock), key.clone());
+            tokio::spawn(async move { drop(redlock.lock(key).await.unwrap()) })
+        }));
+        while redlock.queue().waiting < MANY {
+            tokio::task::yield_now().await;
         }
     });
-    assert!(bytes < 650.0, "{bytes:.0} B for each waiter");
+    runtime.block_on(async {
+        drop(guards);
+        try_join_all(tasks).await.unwrap();
+    });
+    bytes
+}
+
+#[test]
+fn a_task_that_waits_weighs_little_in_a_long_line_and_in_one_of_its_own() {
+    let own: Vec<_> = (0..MANY).map(|it| it.to_string()).collect();
+    for held in [&own[..1], &own] {
+        let bytes = bytes_of_each_waiter(held);
+        println!(
+            "a task that waits for one of {} keys: {bytes:.0} B",
+            held.len()
+        );
+        assert!(bytes < 650.0, "{bytes:.0} B for each waiter");
+    }
 }

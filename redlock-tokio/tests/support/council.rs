@@ -20,9 +20,12 @@ use redlock_tokio::{
 #[derive(Clone)]
 pub(crate) struct Council(Arc<State>);
 
+#[derive(Default)]
 struct State {
     members: Mutex<Vec<Member>>,
-    servers: Mutex<BTreeMap<String, Server>>,
+    servers: Mutex<BTreeMap<String, MemoryNode>>,
+    /// For how long servers have been the owners at least, by their markers.
+    ages: Mutex<BTreeMap<String, Duration>>,
     objection: Mutex<Option<NodeError>>,
     panics: AtomicBool,
     /// How many watches run, and how many were started.
@@ -31,17 +34,11 @@ struct State {
     connections: Mutex<Vec<Tenure>>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Member {
     /// What the member says of each node.
     tenures: BTreeMap<usize, Tenure>,
     is_silent: bool,
-}
-
-#[derive(Clone)]
-struct Server {
-    node: MemoryNode,
-    tenure_age: Option<Duration>,
 }
 
 /// A node whose server a council names.
@@ -58,18 +55,9 @@ struct CouncilSession {
 
 impl Council {
     pub(crate) fn new(members: usize) -> Self {
-        let member = Member {
-            tenures: BTreeMap::new(),
-            is_silent: false,
-        };
         Self(Arc::new(State {
-            members: Mutex::new(vec![member; members]),
-            servers: Mutex::default(),
-            objection: Mutex::default(),
-            panics: AtomicBool::new(false),
-            watching: AtomicUsize::new(0),
-            watches: AtomicUsize::new(0),
-            connections: Mutex::default(),
+            members: Mutex::new(vec![Member::default(); members]),
+            ..State::default()
         }))
     }
 
@@ -127,14 +115,13 @@ impl Council {
 
     /// Returns the server that is called `owner`.
     pub(crate) fn server(&self, owner: &str) -> MemoryNode {
-        self.entry(owner).node
+        let mut servers = self.0.servers.lock().unwrap();
+        servers.entry(owner.into()).or_default().clone()
     }
 
     /// Sets for how long a server has been the owner at least, by its marker.
     pub(crate) fn age(&self, owner: &str, age: Duration) {
-        self.entry(owner);
-        let mut servers = self.0.servers.lock().unwrap();
-        servers.get_mut(owner).unwrap().tenure_age = Some(age);
+        self.0.ages.lock().unwrap().insert(owner.into(), age);
     }
 
     /// Returns the tenures in which a server was connected to.
@@ -156,15 +143,6 @@ impl Council {
 
     fn members(&self) -> MutexGuard<'_, Vec<Member>> {
         self.0.members.lock().unwrap()
-    }
-
-    fn entry(&self, owner: &str) -> Server {
-        let mut servers = self.0.servers.lock().unwrap();
-        let server = servers.entry(owner.into()).or_insert_with(|| Server {
-            node: MemoryNode::new(),
-            tenure_age: None,
-        });
-        server.clone()
     }
 }
 
@@ -205,7 +183,9 @@ impl Authority for Council {
     ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         self.0.panic_if_told();
         self.0.connections.lock().unwrap().push(tenure.clone());
-        let Server { node, tenure_age } = self.entry(tenure.owner.as_str());
+        let owner = tenure.owner.as_str();
+        let node = self.server(owner);
+        let tenure_age = self.0.ages.lock().unwrap().get(owner).copied();
         async move {
             let session = node.connect().await?;
             let session = CouncilSession {

@@ -13,7 +13,11 @@ use redlock_tokio::{
     Clock, Lock, LockError, LockGuard, MemoryNode, NodeError, Redlock, RedlockBuilder, Ttl,
     node::{Node, Session},
 };
-use tokio::task::{JoinHandle, yield_now};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::{JoinHandle, yield_now},
+    time::sleep,
+};
 
 use super::built;
 
@@ -71,6 +75,30 @@ pub(crate) async fn clients<const N: usize>(nodes: &[MemoryNode]) -> [Redlock; N
     clients.try_into().expect("as many as asked for")
 }
 
+/// A process, another process, and their nodes.
+pub(crate) struct Two {
+    pub(crate) nodes: Vec<MemoryNode>,
+    pub(crate) own: Redlock,
+    pub(crate) other: Redlock,
+}
+
+impl Two {
+    pub(crate) async fn new() -> Self {
+        let nodes = three_nodes();
+        let client = async || built(over(&nodes).max_ttl(Duration::from_secs(60))).await;
+        let (own, other) = (client().await, client().await);
+        Self { nodes, own, other }
+    }
+}
+
+/// Takes a lock again and again, and holds it for some time.
+pub(crate) async fn keep_busy(lock: impl Fn() -> Lock, hold: Duration) {
+    loop {
+        let _guard = lock().wait(Duration::MAX).await.unwrap();
+        sleep(hold).await;
+    }
+}
+
 /// Connects to five nodes, and returns both.
 pub(crate) async fn five_nodes_and_lock() -> (Vec<MemoryNode>, Redlock) {
     let nodes: Vec<_> = (0..5).map(|_| MemoryNode::new()).collect();
@@ -100,6 +128,17 @@ pub(crate) fn set_down(nodes: &[MemoryNode], is_down: bool) {
 
 pub(crate) fn all_empty(nodes: &[MemoryNode]) -> bool {
     nodes.iter().all(MemoryNode::is_empty)
+}
+
+/// Returns a runtime with one thread, by the machine's clock.
+pub(crate) fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Returns a runtime with one thread and a paused clock.
+pub(crate) fn paused_runtime() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().start_paused(true).build().unwrap()
 }
 
 /// Lets every task run that is ready.

@@ -4,7 +4,7 @@ use redlock_tokio::{Acquisition, DowngradeError, ReleaseOutcome};
 
 use crate::support::{
     MS,
-    in_memory::{all_empty, blocked, client, fleet, over, settle, three_nodes},
+    in_memory::{all_empty, blocked, client, fleet, over, set_down, settle, three_nodes},
 };
 
 #[tokio::test(start_paused = true)]
@@ -13,14 +13,7 @@ async fn a_downgraded_writer_lets_readers_in_and_keeps_writers_out() {
     let catalogue = redlock.rw_lock("catalogue");
     let guard = catalogue.write().fenced().await.unwrap();
     let waiting = tokio::spawn(catalogue.read().into_future());
-    let next = tokio::spawn(
-        other
-            .rw_lock("catalogue")
-            .write()
-            .wait(MS(60_000))
-            .into_future(),
-    );
-    settle().await;
+    let next = blocked(other.rw_lock("catalogue").write().wait(MS(60_000))).await;
     assert!(guard.fencing_token().is_some());
     guard.downgrade().await.expect("all nodes are up");
     assert_eq!(guard.fencing_token(), None);
@@ -71,10 +64,10 @@ async fn only_a_writer_can_be_downgraded() {
         assert!(guard.is_valid());
     }
     let guard = redlock.rw_lock("f").write().await.unwrap();
-    nodes.iter().for_each(|node| node.set_down(true));
+    set_down(&nodes, true);
     let error = guard.downgrade().await.unwrap_err();
     assert!(error.to_string().starts_with("no majority"), "{error}");
-    nodes.iter().for_each(|node| node.set_down(false));
+    set_down(&nodes, false);
     tokio::time::sleep(MS(5000)).await;
     assert!(guard.is_valid());
     let reader = client(&nodes).await.rw_lock("f").try_read().await;
@@ -95,8 +88,8 @@ async fn a_downgrade_keeps_what_a_longer_extension_beside_it_has_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_was_downgraded_still_says_that_it_was_handed_its_lock() {
-    let nodes = three_nodes();
-    let catalogue = client(&nodes).await.rw_lock("catalogue");
+    let (_, [redlock]) = fleet().await;
+    let catalogue = redlock.rw_lock("catalogue");
     let first = catalogue.write().await.unwrap();
     let second = blocked(catalogue.write()).await;
     drop(first);

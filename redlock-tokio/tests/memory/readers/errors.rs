@@ -7,7 +7,7 @@ use redlock_tokio::{
 
 use crate::support::{
     MS, built,
-    in_memory::{all_empty, blocked, client, fleet, over, three_nodes},
+    in_memory::{all_empty, blocked, client, fleet, over, set_down, three_nodes},
     scripted::{Reports, Scripted, over_custom},
 };
 
@@ -85,7 +85,7 @@ async fn an_error_says_who_keeps_whom_out() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_reported_of_what_was_asked_for() {
     let (nodes, [redlock]) = fleet().await;
-    nodes.iter().for_each(|node| node.set_down(true));
+    set_down(&nodes, true);
     let catalogue = redlock.rw_lock("catalogue");
     assert!(catalogue.read().wait(MS(300)).await.is_err());
     let exports = redlock.semaphore("exports", 2);

@@ -5,27 +5,30 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use redlock_tokio::{Redlock, RedlockRwLock, ReleaseOutcome};
+use futures::future::join_all;
+use redlock_tokio::{Lock, MemoryNode, Redlock, RedlockRwLock, ReleaseOutcome};
 use tokio::task::JoinSet;
 
 use super::client_of_lone_readers;
 use crate::support::{
     MS, acquired,
-    in_memory::{all_empty, client, fleet, hold, three_nodes},
+    in_memory::{all_empty, fleet, hold},
 };
+
+/// Three nodes, and clients whose readers join each other's leases, or do not.
+async fn fleet_that_joins<const N: usize>(joins: bool) -> (Vec<MemoryNode>, [Redlock; N]) {
+    let (nodes, clients) = fleet().await;
+    if joins {
+        return (nodes, clients);
+    }
+    let lone = join_all([(); N].map(|()| client_of_lone_readers(&nodes))).await;
+    (nodes, lone.try_into().expect("as many as asked for"))
+}
 
 #[tokio::test(start_paused = true)]
 async fn readers_share_the_lock_and_a_writer_has_it_alone() {
     for joins in [true, false] {
-        let nodes = three_nodes();
-        let clients = if joins {
-            [client(&nodes).await, client(&nodes).await]
-        } else {
-            [
-                client_of_lone_readers(&nodes).await,
-                client_of_lone_readers(&nodes).await,
-            ]
-        };
+        let (nodes, clients) = fleet_that_joins::<2>(joins).await;
         let [one, other] = clients.each_ref().map(|it| it.rw_lock("catalogue"));
         let [first, second, third] = acquired([one.read(), one.read(), other.read()]).await;
         let readers = [first, second, third, other.try_read().await.unwrap()];
@@ -98,41 +101,32 @@ struct Inside {
 
 impl Inside {
     async fn work(&self, is_writer: bool) {
-        let (own, most_others) = if is_writer {
-            (&self.writers, 0)
+        let own = if is_writer {
+            &self.writers
         } else {
-            (&self.readers, usize::MAX)
+            &self.readers
         };
-        let count = own.fetch_add(1, SeqCst);
-        let others = if is_writer {
-            count + self.readers.load(SeqCst)
-        } else {
-            0
-        };
-        let writers = self.writers.load(SeqCst) - usize::from(is_writer);
-        if others > most_others || writers > 0 {
-            self.overlaps.fetch_add(1, SeqCst);
-        }
-        if !is_writer {
-            self.most_readers.fetch_max(count + 1, SeqCst);
-        }
+        own.fetch_add(1, SeqCst);
+        let [readers, writers] = [&self.readers, &self.writers].map(|it| it.load(SeqCst));
+        self.most_readers.fetch_max(readers, SeqCst);
+        let overlaps = writers > 0 && readers + writers > 1;
+        self.overlaps.fetch_add(usize::from(overlaps), SeqCst);
         tokio::time::sleep(MS(3)).await;
         own.fetch_sub(1, SeqCst);
     }
 }
 
-/// Runs tasks of several processes, a quarter of which write. Returns how many entries there were, the most readers at once,
-/// and the overlaps of a writer. `share` makes the lock that a reader takes.
+/// Runs tasks of several processes, a quarter of which write. Returns the most readers at once, and the overlaps of a
+/// writer. `read` makes the lock that a reader takes.
 async fn crowd(
     clients: &[Redlock],
-    read: fn(&RedlockRwLock, &Redlock, usize) -> redlock_tokio::Lock,
-) -> (usize, usize, usize) {
+    read: fn(&RedlockRwLock, &Redlock, usize) -> Lock,
+) -> (usize, usize) {
     let inside = Arc::new(Inside::default());
-    let entries = Arc::new(AtomicUsize::new(0));
     let mut all = JoinSet::new();
     for task in 0..24 {
         let client = clients[task % clients.len()].clone();
-        let (inside, entries) = (inside.clone(), entries.clone());
+        let inside = Arc::clone(&inside);
         all.spawn(async move {
             let lock = client.rw_lock("k");
             for _ in 0..5 {
@@ -145,45 +139,30 @@ async fn crowd(
                 let guard = request.wait(MS(60_000)).await.expect("its turn");
                 inside.work(is_writer).await;
                 assert!(guard.is_valid());
-                entries.fetch_add(1, SeqCst);
                 drop(guard);
                 tokio::time::sleep(MS(1)).await;
             }
         });
     }
     all.join_all().await;
-    let [entries, most, overlaps] =
-        [&entries, &inside.most_readers, &inside.overlaps].map(|it| it.load(SeqCst));
-    (entries, most, overlaps)
+    let counts = [&inside.most_readers, &inside.overlaps];
+    counts.map(|it| it.load(SeqCst)).into()
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_writer_is_in_beside_anybody_and_both_kinds_get_in() {
     for joins in [true, false] {
-        let nodes = three_nodes();
-        let mut clients = Vec::new();
-        for _ in 0..3 {
-            clients.push(if joins {
-                client(&nodes).await
-            } else {
-                client_of_lone_readers(&nodes).await
-            });
-        }
-        let (entries, most, overlaps) = crowd(&clients, |lock, _, _| lock.read()).await;
-        assert_eq!((entries, overlaps), (120, 0));
+        let (nodes, clients) = fleet_that_joins::<3>(joins).await;
+        let (most, overlaps) = crowd(&clients, |lock, _, _| lock.read()).await;
+        assert_eq!(overlaps, 0);
         assert!(most > 3, "{most} readers at once");
         for client in &clients {
             client.shutdown().await;
         }
         assert!(all_empty(&nodes), "nothing is left behind");
     }
-}
-
-/// The control of the test before: readers that take another lock each are in beside a writer.
-#[tokio::test(start_paused = true)]
-async fn the_check_finds_readers_that_take_no_share() {
+    // The control: readers that take another lock each are in beside a writer.
     let (_, clients) = fleet::<2>().await;
-    let alone = |_: &RedlockRwLock, client: &Redlock, task: usize| client.lock(format!("k{task}"));
-    let (_, _, overlaps) = crowd(&clients, alone).await;
+    let (_, overlaps) = crowd(&clients, |_, client, task| client.lock(format!("k{task}"))).await;
     assert!(overlaps > 0);
 }

@@ -4,7 +4,7 @@ use redlock_tokio::LossReason;
 
 use crate::support::{
     MS, acquired,
-    in_memory::{client, fleet, settle, three_nodes},
+    in_memory::{client, fleet, set_down, settle},
     unrenewed,
 };
 
@@ -44,10 +44,10 @@ async fn readers_are_lost_as_locks_are() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_leaves_a_lost_lock_learns_of_the_loss() {
     for notices_first in [false, true] {
-        let nodes = three_nodes();
-        let catalogue = client(&nodes).await.rw_lock("catalogue");
+        let (nodes, [redlock]) = fleet().await;
+        let catalogue = redlock.rw_lock("catalogue");
         let [one, _other] = acquired([catalogue.read(), catalogue.read()]).await;
-        nodes.iter().for_each(|node| node.set_down(true));
+        set_down(&nodes, true);
         let left = one.remaining();
         let clone = one.hold().clone();
         if notices_first {

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::client_of_lone_readers;
 use crate::support::{
     MS,
-    in_memory::{client, fleet, settle, three_nodes},
+    in_memory::{client, fleet, keep_busy, settle, three_nodes},
 };
 
 /// Returns how long a writer waits while readers of another process come every millisecond and hold for 20 ms.
@@ -20,11 +20,7 @@ async fn wait_beside_busy_readers(is_writer: bool) -> Option<Duration> {
         let lock = readers.rw_lock("catalogue");
         crowd.spawn(async move {
             tokio::time::sleep(MS(task)).await;
-            loop {
-                let guard = lock.read().wait(MS(60_000)).await.expect("its turn");
-                tokio::time::sleep(MS(20)).await;
-                drop(guard);
-            }
+            keep_busy(|| lock.read(), MS(20)).await;
         });
     }
     tokio::time::sleep(MS(100)).await;
@@ -41,9 +37,8 @@ async fn wait_beside_busy_readers(is_writer: bool) -> Option<Duration> {
 /// With its control: a plain lock does not mark the key, and starves.
 #[tokio::test(start_paused = true)]
 async fn a_writer_gets_in_beside_busy_readers() {
-    let waited = wait_beside_busy_readers(true)
-        .await
-        .expect("readers make way");
+    let waited = wait_beside_busy_readers(true).await;
+    let waited = waited.expect("readers make way");
     assert!(waited < MS(500), "{waited:?}");
     assert_eq!(wait_beside_busy_readers(false).await, None);
 }
@@ -55,13 +50,7 @@ async fn a_reader_gets_in_beside_busy_writers() {
     let mut crowd = JoinSet::new();
     for _ in 0..4 {
         let lock = client(&nodes).await.rw_lock("catalogue");
-        crowd.spawn(async move {
-            loop {
-                let guard = lock.write().wait(MS(60_000)).await.expect("its turn");
-                tokio::time::sleep(MS(20)).await;
-                drop(guard);
-            }
-        });
+        crowd.spawn(async move { keep_busy(|| lock.write(), MS(20)).await });
     }
     let lock = client(&nodes).await.rw_lock("catalogue");
     for _ in 0..10 {
