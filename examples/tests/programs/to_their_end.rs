@@ -153,7 +153,7 @@ fn transfer_in_processes_that_share_a_database() {
 
 #[test]
 fn transfers_without_locks_lose_money() {
-    // What is lost and what appears may be the same by chance.
+    // By chance, as much may appear as is lost.
     let loses = |seed: &str| {
         let arguments = ["--no-lock", "--tellers", "64", "--seed", seed];
         let output = run(env!("CARGO_BIN_EXE_transfer"), &arguments, None);

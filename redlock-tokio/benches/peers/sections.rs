@@ -28,7 +28,7 @@ pub(crate) enum Name {
     Held,
 }
 
-/// What a plot shows, and what failed.
+/// The figures of the plots, and the sections that failed.
 pub(crate) struct Figures {
     pub(crate) own_keys: Option<OwnKeys>,
     pub(crate) sickness: Option<Sickness>,

@@ -201,7 +201,7 @@ impl Server {
                         self.store.remove(at, key);
                         released += 1;
                     } else {
-                        // A server deletes what has expired once it looks at it. A clock that is set back does not revive it.
+                        // A server deletes an expired key that it finds, so a clock set back does not revive it.
                         let has_expired =
                             |name: &Name, it: &Entry| !name.is_readers() && it.expires_at <= now;
                         self.store.remove_if(at, key, has_expired);

@@ -242,8 +242,8 @@ pub(super) async fn send(
 
 /// Waits for what a server answers, and returns no error while the runtime shuts down.
 ///
-/// The runtime may drop the task that reads a connection before the one that waits. No server has failed then, so nobody must
-/// be told so: this waits until its own task is dropped, too.
+/// The runtime may drop the task that reads a connection before the one that waits. No server has failed then, so nobody
+/// must be told so: this waits until its own task is dropped, too.
 async fn unless_shut_down<T>(answer: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
     let answer = answer.await;
     // A runtime that shuts down cancels each new task.
