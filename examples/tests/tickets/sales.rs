@@ -90,10 +90,12 @@ async fn without_the_lock_a_seat_is_sold_twice() {
 async fn a_seat_is_given_back_by_its_owner_only_and_shown_as_free() {
     let fleet = Fleet::start(TICKETS, &["--payment", "0ms"]);
     let [here, there] = [fleet.url(0), fleet.url(1)];
-    let mut live = Live::open(here).await;
+    let mut pages = [Live::open(here).await, Live::open(there).await];
     let bought = buy(here, 7, "Ada").await;
     assert_eq!(bought.status(), StatusCode::CREATED);
-    live.shows_owner(7, Some("Ada")).await;
+    for page in &mut pages {
+        page.shows_owner(7, Some("Ada")).await;
+    }
 
     // A repeated request gets the same answer.
     let again = buy(there, 7, "Ada").await;
@@ -111,7 +113,9 @@ async fn a_seat_is_given_back_by_its_owner_only_and_shown_as_free() {
 
     let given_back = give_back(there, 7, "Ada").await;
     assert_eq!(given_back.status(), StatusCode::NO_CONTENT);
-    live.shows_owner(7, None).await;
+    for page in &mut pages {
+        page.shows_owner(7, None).await;
+    }
     let free = give_back(here, 7, "Ada").await;
     assert_eq!(free.status(), StatusCode::CONFLICT);
     let bought = buy(here, 7, "Bob").await;

@@ -121,21 +121,16 @@ async fn at_most_eight_batches_are_in_flight_to_a_node() {
 async fn requests_do_not_pile_up_at_a_slow_node() {
     let dawdles = Manner::Dawdles(MS(45));
     let (_odd, redlock) = with_one(dawdles, Clock::system()).await;
-    let until = Instant::now() + MS(1500);
     let mut tasks = JoinSet::new();
     for task in 0..64 {
         let redlock = redlock.clone();
         tasks.spawn(async move {
-            let mut cycles = 0;
-            while Instant::now() < until {
+            for _ in 0..40 {
                 drop(redlock.lock(format!("k{task}")).await.unwrap());
-                cycles += 1;
             }
-            cycles
         });
     }
-    let cycles: usize = tasks.join_all().await.into_iter().sum();
-    assert!(cycles > 1000, "{cycles} cycles");
+    tasks.join_all().await;
     // The lane's queue is bounded, to a second of work at this pace. Owed releases come on top, for the ttl of 10 s.
     let drained = tokio::time::timeout(Duration::from_secs(12), redlock.shutdown()).await;
     assert!(drained.is_ok());

@@ -113,13 +113,16 @@ async fn readers_and_writers_over_resp2() {
 /// A mark lives for up to two seconds. Readers do not wait for its end.
 #[tokio::test]
 async fn readers_are_notified_of_a_writer_that_gives_up() {
-    let (_servers, [one, other, third]) = fleet(5).await;
+    let (servers, [one, other, third]) = fleet(5).await;
+    let servers: Vec<_> = servers.iter().map(Cli::of).collect();
+    let is_marked = |server: &Cli| server.run(&["EXISTS", "redlock:wait:{catalogue}"]) == "1";
     let held = one.rw_lock("catalogue").read().await.unwrap();
     let mut waits = Vec::new();
     for _ in 0..3 {
         let writer = other.rw_lock("catalogue").write().wait(MS(20_000));
         let writer = tokio::spawn(writer.into_future());
-        tokio::time::sleep(MS(100)).await;
+        let waits_at_all = || servers.iter().all(is_marked);
+        eventually("the writer waits", waits_at_all).await;
         let reader = third.rw_lock("catalogue").read().wait(MS(20_000));
         let reader = tokio::spawn(reader.into_future());
         // Long enough that the looks of both are a second apart.
