@@ -2,6 +2,8 @@
 
 use std::{
     fs,
+    io::{Read, Write},
+    os::{fd::OwnedFd, unix::net::UnixStream},
     process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -134,6 +136,21 @@ fn a_killed_guardian_ends_the_command_with_its_grace() {
     let output = program.wait_with_output().unwrap();
     let shown = text(&output.stderr);
     assert!(shown.contains("guardian"), "{shown}");
+}
+
+/// This one gets no standard input for the command.
+#[test]
+fn a_guardian_that_cannot_start_says_why() {
+    let (mut program, theirs) = UnixStream::pair().unwrap();
+    let mut guardian = Command::new(PROGRAM);
+    guardian.args(["--guardian", "1000", "1000", "0", "true"]);
+    let mut started = guardian.stdin(OwnedFd::from(theirs)).spawn().unwrap();
+    drop(guardian);
+    program.write_all(b"\n").unwrap();
+    assert_eq!(end_of(&mut started), Some(70));
+    let mut report = String::new();
+    program.read_to_string(&mut report).unwrap();
+    assert!(report.starts_with("failed 70 the guardian: "), "{report}");
 }
 
 #[test]

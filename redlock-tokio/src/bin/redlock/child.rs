@@ -39,8 +39,7 @@ pub(crate) async fn run(
                 Report::Failed(failure) => child.outcome = Some(Err(failure)),
                 Report::Ended(exit, loss) => child.conclude(exit, loss, hold),
                 Report::Done => break,
-                // It may not have told that the command has begun. This process has adopted all that has stemmed from it.
-                Report::Gone => child.end(Loss::Guardian, grace.min(hold.remaining())),
+                Report::Gone => child.lose_guardian(grace.min(hold.remaining())),
             },
             received = signals.next() => child.handle(received),
             reason = hold.lost(), if !is_ending => {
@@ -119,12 +118,23 @@ impl Child {
 
     fn begin(&mut self, command: Pid) {
         self.family.command = Some(command);
-        for signal in std::mem::take(&mut self.early) {
-            self.family.pass_on(signal, false);
-        }
+        self.pass_on_early();
         if self.kill_at.is_some() {
             ask_to_end(&self.family.members());
         }
+    }
+
+    fn pass_on_early(&mut self) {
+        for signal in std::mem::take(&mut self.early) {
+            self.family.pass_on(signal, false);
+        }
+    }
+
+    /// The guardian was killed. It may not have told that the command has begun. On Linux, this process has adopted all that
+    /// has stemmed from the guardian.
+    fn lose_guardian(&mut self, within: Duration) {
+        self.pass_on_early();
+        self.end(Loss::Guardian, within);
     }
 
     /// The command has ended. What it has left ends before the lock is released.
@@ -137,6 +147,7 @@ impl Child {
 
     fn handle(&mut self, received: Received) {
         let has_begun = self.family.command.is_some() || self.outcome.is_some();
+        let has_begun = has_begun || self.guardian.is_gone();
         match received {
             Received::Child => self.guardian.look(),
             Received::Ending { signal, .. } if !has_begun => self.early.push(signal),

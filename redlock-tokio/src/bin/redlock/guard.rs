@@ -50,8 +50,18 @@ pub(crate) fn main() -> Option<Exit> {
     let valid_until = Duration::from_millis(number()?);
     let group = number()?.try_into().ok()?;
     let command: Vec<_> = arguments.collect();
-    let outcome = Guard::start(grace, valid_until, group, &command).map(Guard::run);
-    Some(outcome.map_or(Exit::Internal, |()| Exit::Ok))
+    match Guard::start(grace, valid_until, group, &command) {
+        Ok(guard) => {
+            guard.run();
+            Some(Exit::Ok)
+        }
+        Err(error) => {
+            let exit = Exit::Internal;
+            let report = format!("failed {} the guardian: {error}\n", exit.code());
+            let _ = rustix::io::write(io::stdin(), report.as_bytes());
+            Some(exit)
+        }
+    }
 }
 
 struct Guard {

@@ -65,6 +65,7 @@ pub(crate) fn now() -> Duration {
 /// What the guardian says.
 pub(crate) enum Report {
     Started(Pid),
+    /// Why the command could not begin.
     Failed(Failure),
     /// How the command has ended, and why the guardian had told it to.
     Ended(Exit, Option<Loss>),
@@ -203,13 +204,10 @@ fn parse(line: &str) -> Option<Report> {
         "started" => Report::Started(Pid::from_raw(rest.parse().ok()?)?),
         "failed" => {
             let (code, message) = rest.split_once(' ')?;
-            let is_missing = code.parse() == Ok(Exit::NotFound.code());
-            let exit = if is_missing {
-                Exit::NotFound
-            } else {
-                Exit::NotExecutable
-            };
-            Report::Failed(Failure::new(exit, message))
+            let code: u8 = code.parse().ok()?;
+            let mut exits = [Exit::NotFound, Exit::NotExecutable].into_iter();
+            let exit = exits.find(|it| it.code() == code);
+            Report::Failed(Failure::new(exit.unwrap_or(Exit::Internal), message))
         }
         "ended" => {
             let mut words = rest.split(' ');

@@ -150,6 +150,7 @@ impl Place {
             }
             State::Joining { .. } => {
                 self.interval = FIRST_CHECK;
+                self.look_at = self.look_at.max(now.saturating_add(FIRST_CHECK));
                 self.fall_behind(now, None);
             }
             // Else the place would expire after another one that is lost.
@@ -174,6 +175,8 @@ impl Place {
     pub(crate) fn inherit(&mut self) -> Option<Step> {
         match self.state {
             State::Active { .. } => None,
+            // The node has not answered, and is asked once a second.
+            State::Behind { .. } if self.failures > 0 => None,
             State::Joining { .. } | State::Behind { .. } | State::Looking { .. } => {
                 Some(self.ask_anew())
             }
@@ -330,26 +333,29 @@ mod tests {
     #[test]
     fn a_process_tries_without_a_line_once_its_node_was_silent_for_two_seconds() {
         let polls = Duration::from_millis(50);
-        for is_called in [true, false] {
+        // Silent from the first question on, or from just before the first look.
+        for (is_called, answers) in [(true, 0), (false, 0), (false, 18)] {
             let (mut place, _) = Place::join(1, polls);
             place.handle_standing(Timestamp::ZERO, standing(1, is_called));
-            let mut now = Timestamp::ZERO;
-            let mut silent_since = None;
-            while !place.is_active() {
+            let (mut now, mut silent_since) = (Timestamp::ZERO, None);
+            for question in 0.. {
                 now = place.timeout().unwrap();
-                match place.handle_timeout(now) {
-                    Some(Step::Look) => place.handle_look(now, false),
-                    step => step,
-                };
+                if place.handle_timeout(now) == Some(Step::Look) {
+                    place.handle_look(now, false);
+                }
+                if question < answers {
+                    place.handle_standing(now, standing(1, is_called));
+                    continue;
+                }
                 silent_since.get_or_insert(now);
                 place.handle_failure(now);
+                if place.is_active() {
+                    break;
+                }
+                assert_eq!(place.inherit(), None, "a new request asks no sooner");
             }
             let silence = now.saturating_duration_since(silent_since.unwrap());
-            // A look comes a little before.
-            assert!(
-                silence + polls >= 2 * FIRST_CHECK,
-                "{is_called}: {silence:?}"
-            );
+            assert_eq!(silence, 2 * FIRST_CHECK, "{is_called}, {answers}");
         }
     }
 

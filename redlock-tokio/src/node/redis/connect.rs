@@ -169,7 +169,7 @@ impl ConnectionSettings {
         let settings = self.with_fresh_credentials().await?;
         if !self.excludes_resp3 {
             let protocol = ProtocolVersion::RESP3;
-            match settings.open_as(endpoint, protocol, config).await {
+            match unless_shut_down(settings.open_as(endpoint, protocol, config)).await {
                 Err(NodeError::Misconfigured(text)) if is_unknown_protocol(&text) => {}
                 opened => {
                     let (connection, attachment) = opened?;
@@ -178,8 +178,8 @@ impl ConnectionSettings {
             }
         }
         let protocol = ProtocolVersion::RESP2;
-        let opened = settings.open_as(endpoint, protocol, plain_config()).await;
-        let (connection, attachment) = opened?;
+        let opened = settings.open_as(endpoint, protocol, plain_config());
+        let (connection, attachment) = unless_shut_down(opened).await?;
         Ok((connection, attachment, protocol))
     }
 
@@ -216,7 +216,7 @@ impl ConnectionSettings {
             let connection = client.get_multiplexed_async_connection_with_config(&config);
             connection.await
         };
-        let connection = unless_shut_down(connect).await;
+        let connection = connect.await;
         Ok((connection.map_err(|error| connect_error(&error))?, None))
     }
 
@@ -244,7 +244,9 @@ pub(super) async fn send(
 ///
 /// The runtime may drop the task that reads a connection before the one that waits. No server has failed then, so nobody
 /// must be told so: this waits until its own task is dropped, too.
-async fn unless_shut_down<T>(answer: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+pub(super) async fn unless_shut_down<T, E>(
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
     let answer = answer.await;
     // A runtime that shuts down cancels each new task.
     if answer.is_err() && tokio::spawn(async {}).await.is_err() {

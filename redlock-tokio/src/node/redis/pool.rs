@@ -7,7 +7,11 @@ use deadpool_redis::{
     redis::{AsyncConnectionConfig, aio::MultiplexedConnection},
 };
 
-use super::{connect::Opened, invalidations::Invalidations, server_error::connect_error};
+use super::{
+    connect::{Opened, unless_shut_down},
+    invalidations::Invalidations,
+    server_error::connect_error,
+};
 use crate::node::NodeError;
 
 /// Makes the connections of a pool of your own report free locks. Used with
@@ -41,7 +45,8 @@ pub(super) struct OwnPool {
 impl OwnPool {
     /// Takes a connection out of the pool for as long as a session lasts.
     pub(super) async fn open(&self) -> Result<Opened, NodeError> {
-        let connection = self.pool.get().await.map_err(|error| match error {
+        let connection = unless_shut_down(self.pool.get()).await;
+        let connection = connection.map_err(|error| match error {
             PoolError::Backend(error) => connect_error(&error),
             other => NodeError::Unreachable(other.to_string().into()),
         })?;
