@@ -16,11 +16,11 @@ pub(crate) fn run(args: &Args) -> Result<Vec<String>> {
     control::check(&bed)?;
     let mut failures = Vec::new();
     if args.faults {
-        faults::measure(&bed, args)?;
+        faults::measure(&bed, args, &mut failures)?;
     } else if args.sharing {
         sharing::measure(&bed, args.time, &mut failures);
     } else if let Some(mixes) = &args.fairness {
-        fairness::measure(&bed, args, mixes);
+        fairness::measure(&bed, args, mixes, &mut failures);
     } else {
         one_key::measure(&bed, args, &mut failures);
         foreign::measure(&bed, args, &mut failures);

@@ -253,13 +253,14 @@ async fn a_sentinel_that_names_very_many_others_is_not_believed() {
     });
     scene.said.lock().unwrap()[0].others.extend(others);
     let redlock = client(scene.node()).await;
-    let asked = scene.asked(0);
+    let (asked, mut losses) = (scene.asked(0), 0);
     while scene.asked(0) < asked + 3 {
+        losses += u32::from(state(&redlock) != NodeState::Voting);
         votes(&redlock).await;
         tokio::time::sleep(WINDOW).await;
     }
     // On a busy machine the others may be late for a moment.
-    votes(&redlock).await;
+    assert!(losses <= 1, "the vote was withdrawn {losses} times");
     scene.change(|said| said.others.truncate(2));
     votes(&redlock).await;
 }

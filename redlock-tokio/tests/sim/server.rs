@@ -127,6 +127,13 @@ impl Server {
             return self.execute_for_reader(at, from, command);
         }
         let now = self.millis(at);
+        if !matches!(command.operation(), Operation::Probe { .. }) {
+            // A server deletes an expired key that it finds, so a clock set back does not revive it.
+            let has_expired = |name: &Name, it: &Entry| !name.is_readers() && it.expires_at <= now;
+            for key in command.keys() {
+                self.store.remove_if(at, key, has_expired);
+            }
+        }
         let entry = |token, ttl: Ttl| Entry {
             token,
             expires_at: now + ttl.as_millis(),
@@ -200,11 +207,6 @@ impl Server {
                     if self.has(now, key, token) {
                         self.store.remove(at, key);
                         released += 1;
-                    } else {
-                        // A server deletes an expired key that it finds, so a clock set back does not revive it.
-                        let has_expired =
-                            |name: &Name, it: &Entry| !name.is_readers() && it.expires_at <= now;
-                        self.store.remove_if(at, key, has_expired);
                     }
                 }
                 if released == command.key_count() {

@@ -57,7 +57,7 @@ const FAULTS: [(Fault, &str); 6] = [
 ];
 
 /// Lets processes and nodes fail beside a busy fleet, and prints how long nobody got in, and whether the order comes back.
-pub(super) fn measure(bed: &TestBed, args: &Args) -> Result<()> {
+pub(super) fn measure(bed: &TestBed, args: &Args, failures: &mut Vec<String>) -> Result<()> {
     let mut table = table::new([
         "fault",
         "longest time without an entry",
@@ -67,14 +67,20 @@ pub(super) fn measure(bed: &TestBed, args: &Args) -> Result<()> {
         "after",
     ]);
     for (fault, name) in FAULTS {
-        let figures = run(bed, args.time, fault)?;
+        let (overlaps, figures) = run(bed, args.time, fault)?;
+        if overlaps > 0 {
+            failures.push(format!(
+                "{overlaps} holds overlap beside this fault: {name}"
+            ));
+        }
         table.add_row([name.to_owned()].into_iter().chain(figures));
     }
     println!("## Faults beside {PROCESSES} processes of {TASKS} tasks\n\n{table}\n");
     Ok(())
 }
 
-fn run(bed: &TestBed, time: Duration, fault: Fault) -> Result<[String; 5]> {
+/// Returns how many holds overlapped, and the figures.
+fn run(bed: &TestBed, time: Duration, fault: Fault) -> Result<(usize, [String; 5])> {
     let order = Order {
         urls: bed.urls.clone(),
         contestant: Name::Ours,
@@ -101,13 +107,14 @@ fn run(bed: &TestBed, time: Duration, fault: Fault) -> Result<[String; 5]> {
         let in_order = us(it.mean_hold()) * (it.tasks() - 1) as f64;
         Ok(table::ratio(it.waits()?.summary().p99_us, in_order))
     };
-    Ok([
+    let figures = [
         table::time(us(all.longest_without_entry())),
         table::whole(before.entries_per_s()),
         table::whole(after.entries_per_s()),
         ratio(&before)?,
         ratio(&after)?,
-    ])
+    ];
+    Ok((all.overlaps(), figures))
 }
 
 fn cause(bed: &TestBed, crew: &mut Crew, key: &str, fault: Fault) -> Result<()> {
