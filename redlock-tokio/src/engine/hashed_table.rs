@@ -59,21 +59,20 @@ impl<V> HashedTable<V> {
             .map(|entry| &mut entry.value)
     }
 
-    pub(crate) fn get_or_default(&mut self, key: &Key) -> &mut V
-    where
-        V: Default,
-    {
+    /// Returns the value of a key. If there is none, it is made of the hash.
+    pub(crate) fn get_or_insert_with(&mut self, key: &Key, value: impl FnOnce(u64) -> V) -> &mut V {
         let hash = self.hash(key);
         let place = self.place(hash);
         place.take_if(|entry| entry.hash != hash);
-        let place = place.get_or_insert_with(|| Place {
+        let value = || Place {
             hash,
-            value: V::default(),
-        });
-        &mut place.value
+            value: value(hash),
+        };
+        &mut place.get_or_insert_with(value).value
     }
 
-    fn hash(&self, key: &Key) -> u64 {
+    /// Returns the hash of a key, which is another one in each table.
+    pub(crate) fn hash(&self, key: &Key) -> u64 {
         let mut hasher = self.hasher.clone();
         key.hash(&mut hasher);
         hasher.finish()
@@ -128,8 +127,8 @@ mod tests {
             found += usize::from(value.is_some());
         }
         assert!((1..=PLACES).contains(&found), "{found}");
-        assert_eq!(*table.get_or_default(&keys[0]), 0);
-        *table.get_or_default(&keys[0]) += 7;
+        assert_eq!(*table.get_or_insert_with(&keys[0], |_| 0), 0);
+        *table.get_or_insert_with(&keys[0], |_| 1) += 7;
         assert_eq!(table.get_mut(&keys[0]), Some(&mut 7));
         assert_eq!(table.remove(&keys[0]), Some(7));
         assert_eq!(table.get_mut(&keys[0]), None);

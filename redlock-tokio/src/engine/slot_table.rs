@@ -37,7 +37,7 @@ impl SlotTable {
     /// Notes that a lease uses another slot than before, or none.
     pub(crate) fn change(&self, semaphore: &Key, before: Option<Slot>, now: Option<Slot>) {
         let mut table = self.0.lock();
-        let slots = table.get_or_default(semaphore);
+        let slots = table.get_or_insert_with(semaphore, |_| Slots::default());
         if let Some(before) = before {
             slots.in_use.remove(before);
         }

@@ -43,15 +43,6 @@ struct Released {
     at: Timestamp,
 }
 
-impl Default for Released {
-    fn default() -> Self {
-        Self {
-            past: Past::default(),
-            at: Timestamp::ZERO,
-        }
-    }
-}
-
 /// The history of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Past {
@@ -122,7 +113,7 @@ impl Recent {
 
     /// Remembers the past of a key that nobody holds or wants any more.
     pub(super) fn note(&mut self, key: &Key, past: Past, at: Timestamp) {
-        if past.streak.is_some() || !past.holds.is_empty() || past.owed > Micros::ZERO {
+        if past.streak.is_some() || !past.holds.is_empty() {
             self.0.insert(key, Released { past, at });
         }
     }
@@ -152,7 +143,10 @@ impl Recent {
         if held.is_none() && self.0.get_mut(key).is_none() {
             return false;
         }
-        let released = self.0.get_or_default(key);
+        let released = self.0.get_or_insert_with(key, |hash| Released {
+            past: Past::new(hash),
+            at: now,
+        });
         released.at = now;
         released.past.end_turn(now, held, policy, None)
     }
@@ -170,11 +164,21 @@ impl Recent {
     /// Removes it.
     pub(super) fn take(&mut self, key: &Key) -> Past {
         let released = self.0.remove(key);
-        released.map(|released| released.past).unwrap_or_default()
+        released.map_or_else(|| Past::new(self.0.hash(key)), |released| released.past)
     }
 }
 
 impl Past {
+    /// Begins the past of a key whose hash is another one in each process. So processes that take turns do not leave the key
+    /// free one after the other.
+    fn new(hash: u64) -> Self {
+        let owed = Duration::from_micros(hash % POLLER_PAUSE.as_micros() as u64);
+        Self {
+            owed: owed.into(),
+            ..Self::default()
+        }
+    }
+
     /// Ends a turn that has held the lock since `held`, if at all. `next` is the first waiter. Returns whether to let other
     /// processes go first.
     pub(super) fn end_turn(
@@ -293,6 +297,19 @@ mod tests {
 
     const NANO: Duration = Duration::from_nanos(1);
     const IN_A_ROW: Duration = Duration::from_millis(2);
+
+    #[test]
+    fn processes_that_share_a_key_leave_it_free_at_different_times() {
+        let key = Key::new("k").unwrap();
+        let owed = |_| Duration::from(Recent::new(&Random::system()).take(&key).owed);
+        let mut owed: Vec<_> = (0..100).map(owed).collect();
+        owed.sort_unstable();
+        assert!(
+            owed[0] < POLLER_PAUSE / 4 && owed[99] > POLLER_PAUSE * 3 / 4,
+            "{owed:?}"
+        );
+        assert!(owed[99] < POLLER_PAUSE, "it has held the key, too");
+    }
 
     #[test]
     fn a_streak_is_remembered_for_an_attempt_and_hold_times_for_a_minute() {

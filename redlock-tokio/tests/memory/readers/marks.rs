@@ -75,7 +75,8 @@ async fn a_writer_that_gives_up_leaves_no_mark() {
     settle().await;
     // While it waits, it keeps new readers out.
     let held = reader.rw_lock("catalogue").read().await.unwrap();
-    let waiting = tokio::spawn(writer.rw_lock("catalogue").write().into_future());
+    let waiting = writer.rw_lock("catalogue").write().wait(MS(60_000));
+    let waiting = tokio::spawn(waiting.into_future());
     for _ in 0..50 {
         tokio::time::sleep(MS(100)).await;
         assert!(others.rw_lock("catalogue").try_read().await.is_err());
