@@ -97,7 +97,7 @@ pub(super) enum Next {
     /// It continues to wait.
     Wait,
     GiveUp(AcquireFailure),
-    /// A probe that is due.
+    /// A probe that is due, unless the last one is not answered yet.
     Probe,
     Attempt,
 }
@@ -185,11 +185,18 @@ impl Backoff {
                 Next::GiveUp(self.failure())
             };
         }
-        if self.is_taken(now) {
+        if self.is_taken(now) || self.awaits_answers(now) {
             Next::Probe
         } else {
             Next::Attempt
         }
+    }
+
+    /// Returns whether the nodes that have not answered yet may still tell that the key is taken. An attempt would be more
+    /// work for nodes that are slow because they have too much of it.
+    pub(super) fn awaits_answers(&self, now: Timestamp) -> bool {
+        let key_watch = self.key_watch.as_ref();
+        key_watch.is_some_and(|it| !it.is_settled(now))
     }
 
     /// Has a reader insist once a writer has come and gone.

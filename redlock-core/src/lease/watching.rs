@@ -10,6 +10,9 @@ use super::{
 };
 use crate::{AcquireFailure, NodeId, Reply, Slot, SlotSet, Timestamp};
 
+/// The rare probes of a client that is notified are due at multiples of this, so that those of many keys share requests.
+const TICK: Duration = Duration::from_millis(100);
+
 impl Lease {
     /// Watches a taken key, to try again as soon as it is free.
     pub(super) fn watch(&mut self, now: Timestamp, until: Timestamp, mut retry: RetryState) {
@@ -150,12 +153,13 @@ impl Lease {
         let round = self.outbox.last_round().0;
         let random = self.nonce.jitter(self.attempts ^ round.rotate_left(16));
         let (schedule, attempts) = (self.config.retry, self.attempts);
-        let is_notified = self.is_notified;
+        let is_patient = self.is_notified && !schedule.is_limited();
         let (nodes, token) = (self.config.quorum.all(), self.token());
         let State::Backoff(backoff) = &mut self.state else {
             return;
         };
         let failure = backoff.failure();
+        let awaits_answers = backoff.awaits_answers(now);
         let Backoff {
             until,
             retry,
@@ -165,9 +169,9 @@ impl Lease {
         else {
             return;
         };
-        retry.probes = retry.probes.saturating_add(1);
+        retry.probes = retry.probes.saturating_add(u32::from(!awaits_answers));
         let tries = retry.tries(attempts);
-        let schedule = if is_notified {
+        let schedule = if is_patient {
             let left = retry.deadline.saturating_duration_since(now);
             schedule.with_patience(left)
         } else {
@@ -176,9 +180,23 @@ impl Lease {
         match schedule.next_probe(retry.deadline, tries, now, random) {
             None => self.exhaust_waiting(failure),
             Some(next) => {
+                let next = if is_patient {
+                    on_tick(next).min(retry.deadline)
+                } else {
+                    next
+                };
                 *until = next;
-                key_watch.await_scheduled(self.outbox.look(nodes, token, now, next));
+                if !awaits_answers {
+                    key_watch.await_scheduled(self.outbox.look(nodes, token, now, next));
+                }
             }
         }
     }
+}
+
+/// Returns the next tick.
+fn on_tick(at: Timestamp) -> Timestamp {
+    let since = at.saturating_duration_since(Timestamp::ZERO).as_nanos();
+    let over = (since % TICK.as_nanos()) as u64;
+    at.saturating_add(TICK - Duration::from_nanos(over))
 }

@@ -2,6 +2,7 @@
 //! them, and neither spins nor grows meanwhile.
 
 use std::{
+    future::IntoFuture,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -10,13 +11,13 @@ use std::{
 };
 
 use redlock_tokio::{Clock, LockOptions, NodeError, NodeState, Redlock};
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     odd_node::{Manner, Odd, with_one},
     support::{
         MS, eventually,
-        in_memory::{fleet, settle},
+        in_memory::{fleet, hold, settle},
     },
 };
 
@@ -130,6 +131,28 @@ async fn requests_do_not_pile_up_at_a_slow_node() {
     tokio::time::sleep(MS(3000)).await;
     let asked_for = odd.inner.len();
     assert!((8_192..13_000).contains(&asked_for), "{asked_for} keys");
+}
+
+/// Attempts for keys that are taken would keep busy nodes busy, and the more of them there are, the longer each takes.
+#[tokio::test(start_paused = true)]
+async fn many_that_wait_make_one_attempt_each_although_the_nodes_are_slow() {
+    const WAITING: usize = 10_000;
+    let clock = Clock::tokio();
+    let nodes = [(); 3].map(|()| Odd::new(Manner::Dawdles(MS(30)), clock.clone()));
+    let inner = nodes.clone().map(|node| node.inner);
+    let first = nodes[0].clone();
+    let builder = Redlock::builder().custom_nodes(nodes).clock(clock);
+    let redlock = builder.build().await.unwrap();
+    let mut waiting = JoinSet::new();
+    for number in 0..WAITING {
+        let key = format!("k{number}");
+        hold(&inner, &key, MS(60_000));
+        waiting.spawn(redlock.lock(key).wait(Duration::MAX).into_future());
+    }
+    tokio::time::sleep(MS(5000)).await;
+    assert_eq!(waiting.len(), WAITING);
+    let attempts = first.releases.load(SeqCst);
+    assert_eq!(attempts, WAITING);
 }
 
 #[tokio::test(start_paused = true)]

@@ -66,6 +66,24 @@ fn probes_again_without_a_notification() {
     assert_eq!(driven.lease.attempts(), 2);
 }
 
+/// Many leases that wait would otherwise give slow nodes more and more to do.
+#[test]
+fn awaits_the_answers_to_its_probe_before_it_tries() {
+    let mut driven = contended();
+    driven.reply(at(2), &[taken(9000), taken(9000)]);
+    let probe = driven.last().round;
+    while driven.due() < at(700) {
+        driven.wait();
+    }
+    assert_eq!(driven.lease.attempts(), 1);
+    assert_eq!(driven.last().round, probe, "one is enough");
+    let late = [Unknown, Refused, taken(9000)];
+    driven.reply_to(probe, at(700), 2, &late);
+    driven.wait();
+    assert_eq!(driven.lease.attempts(), 1, "it is taken");
+    assert!(driven.last().round > probe);
+}
+
 #[test]
 fn tries_without_a_probe_if_too_few_nodes_answer_one() {
     let mut driven = contended();

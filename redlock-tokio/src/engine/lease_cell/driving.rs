@@ -131,8 +131,10 @@ impl LeaseCell {
         let is_behind = |node: &NodeId| lanes[node.index()].counters.is_behind(command);
         let is_overloaded = |node: &NodeId| lanes[node.index()].counters.is_too_much(command);
         let mut skipped: NodeSet = nodes.iter().filter(is_behind).collect();
+        // So is a probe of all nodes: without an answer to it, an attempt would follow, which is more work.
+        let needs_majority = transmit.asks_for_votes || nodes.len() >= votes;
         let votes = votes.min(nodes.len());
-        if transmit.asks_for_votes && nodes.difference(skipped).len() < votes {
+        if needs_majority && nodes.difference(skipped).len() < votes {
             skipped = nodes.iter().filter(is_overloaded).collect();
             if nodes.difference(skipped).len() < votes {
                 skipped = nodes;
