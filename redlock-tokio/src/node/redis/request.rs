@@ -103,7 +103,8 @@ impl Request {
                 for (&position, answer) in positions.iter().zip(answers) {
                     let earlier = &mut self.answers[position];
                     // A key that was not set has no counter to raise.
-                    if matches!(earlier, None | Some(Ok(Vote::Granted))) {
+                    let has_counter = matches!(earlier, None | Some(Ok(Vote::Granted)));
+                    if has_counter || matches!(shared, Shared::Holders) {
                         *earlier = Some(answer);
                     }
                 }
@@ -158,6 +159,7 @@ impl Request {
         for position in groups.rest {
             self.push_unshared(position);
         }
+        self.push_in_chunks(Shared::Holders, groups.looks);
         self.push_in_chunks(Shared::Fences, groups.fences);
     }
 
@@ -176,14 +178,15 @@ impl Request {
                 .count()
                 .max(1);
             let rest = positions.split_off(chunk);
-            self.push_shared(shared, Call::ByHash, Positions::Many(positions));
+            let by = shared.first_call();
+            self.push_shared(shared, by, Positions::Many(positions));
             positions = rest;
         }
     }
 
     fn push_shared(&mut self, shared: Shared, by: Call, positions: impl Into<Positions>) {
         let positions = positions.into();
-        if let Shared::Extensions = shared {
+        if let Shared::Extensions | Shared::Holders = shared {
             self.track_next(positions.as_slice()[0]);
         }
         let commands = positions
@@ -191,7 +194,17 @@ impl Request {
             .iter()
             .map(|&position| &self.batch[position]);
         let cmd = self.encoder.shared(shared, by, commands);
+        let looks = match shared {
+            Shared::Holders => positions.as_slice().to_vec(),
+            _ => Vec::new(),
+        };
         self.push(Ask::Shared(shared, by), cmd, positions);
+        for position in looks {
+            let cmd = self
+                .encoder
+                .time_left(self.batch[position].key().as_bytes());
+            self.push(Ask::Look, cmd, position);
+        }
     }
 
     /// Encodes one command that shares no script with others.
@@ -264,6 +277,9 @@ impl Request {
             self.push(Ask::Ignored, cmd, position);
         }
         let is_readers = command.is_readers();
+        if asks_for_holder(command) {
+            return self.push_shared(Shared::Holders, Call::InFull, position);
+        }
         let mut slots = command.probed_slots();
         for key in command.keys() {
             self.track_next(position);
@@ -275,10 +291,6 @@ impl Request {
                 .next()
                 .map_or(Ask::Probe, |(slot, _)| Ask::ProbeSlot(slot));
             self.push(ask, self.encoder.time_left(key.as_bytes()), position);
-            if !is_readers && !command.has_several_keys() && !command.probes_slots() {
-                let cmd = self.encoder.value(key.as_bytes());
-                self.push(Ask::Holder, cmd, position);
-            }
             if is_readers {
                 let cmd = self.encoder.mark_left(key.as_bytes());
                 self.push(Ask::Mark, cmd, position);
@@ -309,6 +321,7 @@ struct Groups {
     extensions: Vec<usize>,
     releases: Vec<usize>,
     rest: Vec<usize>,
+    looks: Vec<usize>,
     fences: Vec<usize>,
     /// The tokens of the rest and of the fences. A batch has few, so a search is faster than a hash.
     tokens: Vec<Token>,
@@ -328,6 +341,9 @@ impl Groups {
             _ => {}
         }
         // A probe changes nothing, so its order does not matter.
+        if matches!(operation, Operation::Probe { mark: None, .. }) && asks_for_holder(command) {
+            return self.looks.push(position);
+        }
         if !matches!(operation, Operation::Probe { .. }) {
             self.tokens.push(operation.token());
         }
@@ -339,6 +355,12 @@ impl Groups {
             self.rest.push(position);
         }
     }
+}
+
+/// Returns whether a probe asks who has the key.
+fn asks_for_holder(command: &Command) -> bool {
+    let has_one_key = !command.has_several_keys() && !command.probes_slots();
+    has_one_key && !command.is_readers()
 }
 
 /// Returns whether the command joins the script that raises counters.

@@ -58,19 +58,27 @@ impl Encoder {
         cmd
     }
 
-    /// `EVALSHA hash n key.. token.. ttl..`, or with [counters](Self::counters) instead of the ttls
+    /// `EVALSHA hash n key.. token.. ttl..`, with [counters](Self::counters) instead of the ttls, or `MGET key..`
     pub(super) fn shared<'a>(
         &self,
         shared: Shared,
         by: Call,
         commands: impl Iterator<Item = &'a Command> + Clone,
     ) -> Cmd {
-        if let Shared::Fences = shared {
-            let targets = commands.map(|command| (command.key(), command));
-            return self.counters(shared.script(), by, targets);
-        }
         let keys = commands.clone().map(Command::key);
-        let mut cmd = self.script(shared.script(), by, keys.clone().count(), keys);
+        let script = match shared {
+            Shared::Extensions => &script::EXTEND,
+            Shared::Releases => &script::RELEASE,
+            Shared::Fences => return self.counters(&script::FENCE, by, keys.zip(commands)),
+            Shared::Holders => {
+                let mut cmd = redis::cmd("MGET");
+                for key in keys {
+                    cmd.arg(self.tag.on(key.as_bytes()));
+                }
+                return cmd;
+            }
+        };
+        let mut cmd = self.script(script, by, keys.clone().count(), keys);
         for command in commands.clone() {
             cmd.arg(command.value());
         }

@@ -5,10 +5,7 @@ use super::sharing::Sharing;
 
 use crate::node::{
     Command,
-    redis::{
-        script::{self, Script},
-        server_error::{concerns_server, is_denied_command, is_denied_key},
-    },
+    redis::server_error::{concerns_server, is_denied_command, is_denied_key},
 };
 
 pub(super) struct Part {
@@ -42,18 +39,19 @@ impl From<usize> for Positions {
 pub(super) enum Ask {
     /// `SET .. NX`.
     Set,
-    /// Extensions or releases of many keys, or the raising of their fencing counters, by one script.
+    /// Extensions or releases of many keys, or the raising of their fencing counters, by one script. Or who has many keys, by
+    /// one command.
     Shared(Shared, Call),
     /// A command of a reader or a writer, by a script.
     Sharing(Sharing, Call),
     /// `CLIENT CACHING YES`, or the mark of a writer. The reply is ignored.
     Ignored,
+    /// `PTTL`, of a key whose holder was asked for.
+    Look,
     /// `PTTL`, of a key that anybody may hold.
     Probe,
     /// Likewise, of one slot of a semaphore.
     ProbeSlot(Slot),
-    /// `MGET`, of a key that was just probed: who has it.
-    Holder,
     /// `MGET`, of a key that a reader looks at.
     Value,
     /// `PTTL`, of the mark of a writer.
@@ -76,13 +74,15 @@ pub(super) enum Call {
     InFull,
 }
 
-/// Commands that share a script.
+/// Commands that share a script, or an `MGET`.
 #[derive(Clone, Copy)]
 pub(super) enum Shared {
     Extensions,
     Releases,
     /// The raising of fencing counters, after the keys were set.
     Fences,
+    /// Who has the keys of probes, by `MGET`.
+    Holders,
 }
 
 /// Another way to ask, because a server refused the first one.
@@ -107,11 +107,11 @@ impl Shared {
         }
     }
 
-    pub(super) fn script(self) -> &'static Script {
+    /// Returns how to ask first. An `MGET` has no hash.
+    pub(super) const fn first_call(self) -> Call {
         match self {
-            Self::Extensions => &script::EXTEND,
-            Self::Releases => &script::RELEASE,
-            Self::Fences => &script::FENCE,
+            Self::Holders => Call::InFull,
+            Self::Extensions | Self::Releases | Self::Fences => Call::ByHash,
         }
     }
 }

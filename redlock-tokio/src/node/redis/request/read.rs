@@ -44,6 +44,14 @@ pub(super) fn shared<'a>(
                 .map(|(text, command)| fence(text, command.key(), tag))
                 .collect()
         }
+        // How long each of them is taken comes later.
+        (Shared::Holders, Value::Array(values)) if values.len() == count => {
+            let taken = values.iter().map(|value| Vote::Taken {
+                remaining: Duration::ZERO,
+                by: holder(value),
+            });
+            taken.map(Ok).collect()
+        }
         (Shared::Fences, Value::ServerError(error)) if is_denied_key(&error) => commands
             .map(|command| Err(no_right_to_counter(command.key(), tag, &error)))
             .collect(),
@@ -62,9 +70,9 @@ pub(super) fn single(
 ) -> Option<Answer> {
     match (ask, reply) {
         (Ask::Ignored, _) => earlier,
+        (Ask::Look, reply) => Some(sharing::probe(earlier.filter(Result::is_ok), probe(reply))),
         (Ask::Probe, reply) if command.is_readers() => Some(sharing::probe(earlier, probe(reply))),
         (Ask::Probe, reply) => Some(last_to_be_free(earlier, probe(reply))),
-        (Ask::Holder, reply) => held_by(earlier, &reply),
         (Ask::Value, reply) => sharing::value(reply),
         (Ask::Mark, reply) => sharing::marked(earlier, reply),
         (Ask::Sharing(sharing, _), reply) => Some(sharing.read(reply, command, tag)),
@@ -139,20 +147,9 @@ fn probe(reply: Value) -> Answer {
     }
 }
 
-/// Adds who has a key that was probed.
-fn held_by(earlier: Option<Answer>, value: &Value) -> Option<Answer> {
-    match (earlier, value) {
-        (Some(Ok(Vote::Taken { remaining, .. })), Value::Array(values)) => Some(Ok(Vote::Taken {
-            remaining,
-            by: holder(values),
-        })),
-        (earlier, _) => earlier,
-    }
-}
-
-pub(super) fn holder(values: &[Value]) -> Option<Holder> {
-    match values {
-        [Value::BulkString(value)] => Some(Holder::new(&value[..])),
+pub(super) fn holder(value: &Value) -> Option<Holder> {
+    match value {
+        Value::BulkString(value) => Some(Holder::new(&value[..])),
         _ => None,
     }
 }

@@ -121,7 +121,7 @@ pub(super) fn value(reply: Value) -> Option<Answer> {
     let Value::Array(values) = reply else {
         return Some(Err(read::failure(reply)));
     };
-    let by = read::holder(&values)?;
+    let by = values.first().and_then(read::holder)?;
     Some(Ok(if by.value() == Key::SHARED.as_bytes() {
         Vote::Free
     } else {

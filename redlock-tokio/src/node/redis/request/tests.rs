@@ -6,7 +6,7 @@ use redlock_core::{FencingToken, Nonce, Ttl};
 use super::*;
 use crate::{
     Key,
-    node::{CounterDefect, Vote},
+    node::{CounterDefect, Holder, Vote},
 };
 
 /// The command of a lease, which has a token and a ttl of one second.
@@ -290,4 +290,67 @@ fn no_script_blocks_the_server_for_long() {
     let request = request(&batch);
     assert_eq!(request.pipeline.len(), 3, "two keys of 64 KiB each");
     assert_eq!(sent(&request), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn probes_share_one_question_for_their_holders() {
+    let probe = |lease| command(lease, |token, _| Operation::Probe { token, mark: None });
+    let batch = [probe(1), release(2), probe(3), probe(4)];
+    let request = Request::new(&KeyTag::NONE, &batch, true, |_| None);
+    let expected = [
+        "EVALSHA # 1 k2 #",
+        "CLIENT CACHING YES",
+        "MGET k1 k3 k4",
+        "PTTL k1",
+        "PTTL k3",
+        "PTTL k4",
+    ];
+    assert_eq!(shown(&request), expected);
+    let taken = |by: Option<&str>| {
+        let by = by.map(|it| Holder::new(it.as_bytes()));
+        let remaining = Duration::from_millis(700);
+        Some(Ok(Vote::Taken { remaining, by }))
+    };
+    let times = [700, 700, -2].map(Value::Int);
+    // The second key was taken, and the third freed, after they were asked for.
+    let holders = Value::Array(vec![text("a"), Value::Nil, text("b")]);
+    let [by_hash, caching] = [text("1"), Value::Okay];
+    let replies = [by_hash, caching.clone(), holders]
+        .into_iter()
+        .chain(times.clone());
+    let (answers, again) = read(request, replies.collect());
+    assert!(again.is_none());
+    let expected = [taken(Some("a")), GRANTED, taken(None), Some(Ok(Vote::Free))];
+    assert_eq!(answers, expected);
+
+    // One of the keys may be the cause of an error.
+    let request = Request::new(&KeyTag::NONE, &batch[2..], true, |_| None);
+    let replies = [caching.clone(), error("NOPERM")]
+        .into_iter()
+        .chain(times[1..].to_vec());
+    let (_, again) = read(request, replies.collect());
+    let again = again.expect("each key on its own");
+    let expected = ["k3", "k4"].map(|key| {
+        [
+            "CLIENT CACHING YES".to_owned(),
+            format!("MGET {key}"),
+            format!("PTTL {key}"),
+        ]
+    });
+    assert_eq!(shown(&again), expected.concat());
+    let [refused, holder] = [error("NOPERM"), Value::Array(vec![text("b")])];
+    let replies = vec![
+        caching.clone(),
+        refused.clone(),
+        refused,
+        caching,
+        holder,
+        Value::Int(700),
+    ];
+    let (answers, again) = read(again, replies);
+    assert!(
+        again.is_none() && matches!(answers[0], Some(Err(_))),
+        "{answers:?}"
+    );
+    assert_eq!(answers[1], taken(Some("b")));
 }
