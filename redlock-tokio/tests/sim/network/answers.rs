@@ -59,6 +59,11 @@ impl Network {
         } else {
             FencingToken::new(self.rng.u64(1..FencingToken::MAX.get()))
         };
+        let any_yes = [
+            Ok(Vote::Granted),
+            Ok(Vote::Extended { remaining: absurd }),
+            Ok(Vote::Outbid { counter }),
+        ];
         let mut senseless = vec![
             Ok(Vote::Denied),
             Ok(Vote::Free),
@@ -70,16 +75,12 @@ impl Network {
             Err(NodeError::Unexpected("a number without an end".into())),
         ];
         let is_probe = matches!(command.operation(), Operation::Probe { .. });
-        let is_yes = matches!(
-            answer,
-            Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. })
-        );
-        if is_probe || is_yes {
-            senseless.extend([
-                Ok(Vote::Granted),
-                Ok(Vote::Extended { remaining: absurd }),
-                Ok(Vote::Outbid { counter }),
-            ]);
+        match answer {
+            // The key is set, but the counter is not raised.
+            Ok(Vote::Outbid { .. }) => senseless.push(Ok(Vote::Outbid { counter })),
+            Ok(Vote::Granted | Vote::Extended { .. }) => senseless.extend(any_yes),
+            _ if is_probe => senseless.extend(any_yes),
+            _ => {}
         }
         let index = self.rng.usize(..senseless.len());
         senseless.swap_remove(index)
