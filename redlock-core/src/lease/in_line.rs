@@ -73,10 +73,20 @@ impl Lease {
     ///
     /// With a `pause` it first leaves the key free for so long, once it is free, for clients that poll and stand in no line.
     pub fn proceed(&mut self, now: Timestamp, tries: bool, pause: Duration) {
+        self.go_on(now, tries, pause, Order::Free);
+    }
+
+    /// Lets the lease try at once, since nobody stands in the line. If the key is taken, it waits in the line again. Likewise
+    /// with a `pause`.
+    pub fn try_first(&mut self, now: Timestamp, pause: Duration) {
+        self.go_on(now, true, pause, Order::OnceTaken);
+    }
+
+    fn go_on(&mut self, now: Timestamp, tries: bool, pause: Duration, order: Order) {
         let State::InLine(it) = &self.state else {
             return;
         };
-        let retry = it.retry.in_order(Order::Free);
+        let retry = it.retry.in_order(order);
         if (tries && pause.is_zero()) || now >= retry.deadline {
             return self.attempt(now, retry, SlotSet::EMPTY);
         }

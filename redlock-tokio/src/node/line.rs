@@ -31,6 +31,8 @@ pub enum LineAction {
         active: u32,
         /// A member that loses its place first, if it is the first of the line.
         evicts: Option<Member>,
+        /// Takes a place only behind others. The answer is [`LineAnswer::Waiting`] with zero if nobody stands in the line.
+        only_behind_others: bool,
     },
     /// Gives the place up, and calls the process that is among the first `active` because of that. The answer is
     /// [`LineAnswer::Left`].

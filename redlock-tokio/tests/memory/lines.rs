@@ -69,6 +69,7 @@ async fn ghost(nodes: &[MemoryNode], number: u64) {
             member: Member(number),
             active: 1,
             evicts: None,
+            only_behind_others: false,
         };
         ask(node, action).await;
     }
@@ -162,9 +163,9 @@ async fn the_next_request_of_a_process_takes_its_place_over() {
     drop(served(other, MS(1)).await);
 }
 
-/// A node whose lines are far away.
+/// A node whose lines are far away, and what it was asked about them.
 #[derive(Clone)]
-struct Distant(MemoryNode);
+struct Distant(MemoryNode, Arc<Mutex<Vec<LineAction>>>);
 
 impl Session for Distant {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
@@ -180,6 +181,8 @@ impl Session for Distant {
         requests: &[LineRequest],
     ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
         let answers = self.0.line(requests);
+        let actions = requests.iter().map(|it| it.action);
+        self.1.lock().unwrap().extend(actions);
         async {
             sleep(MS(5)).await;
             answers.await
@@ -188,14 +191,38 @@ impl Session for Distant {
     }
 }
 
+async fn distant(nodes: &[MemoryNode], actions: &Arc<Mutex<Vec<LineAction>>>) -> Redlock {
+    let distant = |node: &MemoryNode| Opens::new(Distant(node.clone(), Arc::clone(actions)));
+    let builder = Redlock::builder().custom_nodes(nodes.iter().map(distant));
+    builder.clock(Clock::tokio()).build().await.unwrap()
+}
+
+/// One that comes back after its turn asks whether others wait, and takes a place behind them only.
+#[tokio::test(start_paused = true)]
+async fn a_process_alone_takes_no_place() {
+    let nodes = three_nodes();
+    let actions = Arc::default();
+    let alone = distant(&nodes, &actions).await;
+    for _ in 0..20 {
+        drop(alone.lock("k").await.unwrap());
+    }
+    let asked = std::mem::take(&mut *actions.lock().unwrap());
+    assert!(!asked.is_empty());
+    let only_asks =
+        |it: &_| matches!(it, LineAction::Join { only_behind_others, .. } if *only_behind_others);
+    assert!(asked.iter().all(only_asks), "{asked:?}");
+    ghost(&nodes, 1).await;
+    let _back = wait(&alone);
+    sleep(MS(10)).await;
+    assert!(standing(&nodes).await.contains(&2));
+}
+
 /// The request is gone whose place the node is about to tell.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_was_asked_for_by_another_request_is_asked_for_again() {
     let (nodes, [holder]) = fleet().await;
     let held = holder.lock("k").await.unwrap();
-    let distant = nodes.iter().cloned().map(Distant).map(Opens::new);
-    let distant = Redlock::builder().custom_nodes(distant);
-    let distant = distant.clock(Clock::tokio()).build().await.unwrap();
+    let distant = distant(&nodes, &Arc::default()).await;
     let first = wait(&distant);
     let second = wait(&distant);
     sleep(MS(2)).await;

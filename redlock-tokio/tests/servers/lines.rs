@@ -71,6 +71,18 @@ async fn processes_get_a_lock_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test]
+async fn a_process_alone_takes_no_place() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let cli = Cli::of(servers.get(0));
+    for _ in 0..1000 {
+        drop(redlock.lock("k").await.unwrap());
+    }
+    let (asks, joins) = (cli.calls("zcard"), cli.calls("zadd"));
+    assert!(asks > 0 && joins == 0, "{asks}, {joins}");
+}
+
+#[tokio::test]
 async fn processes_that_are_not_called_keep_the_order() {
     let servers = RedisServers::spawn(3).unwrap();
     let resp2 = || {

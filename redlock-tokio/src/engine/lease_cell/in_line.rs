@@ -147,10 +147,15 @@ impl LeaseCell {
             Some(Step::Join { evicts }) => evicts,
         };
         let (lease, wait) = (Arc::clone(self), placed.wait);
+        let (node, place) = &placed.places[index];
+        let node = *node;
+        // It has come back after a turn of the process, and lets others go first if there are any.
+        let comes_back = state.lease.is_in_line() && state.lease.attempts() == 0;
         let action = LineAction::Join {
             member: self.client.lines.member,
             active: placed.active,
             evicts,
+            only_behind_others: comes_back && !place.is_known() && !self.keys.has_several(),
         };
         let reply = LineReply::new(move |answer| {
             let now = lease.now();
@@ -158,7 +163,6 @@ impl LeaseCell {
                 lease.handle_line_answer(state, now, wait, index, answer.ok());
             });
         });
-        let node = placed.places[index].0;
         self.ask_line(node, index, action, reply);
     }
 
@@ -193,6 +197,11 @@ impl LeaseCell {
                     is_called,
                 };
                 place.handle_standing(now, standing)
+            }
+            Some(LineAnswer::Waiting(0)) => {
+                state.placed = None;
+                let pause = self.client.queue.take_pause(self.keys.first());
+                return state.lease.try_first(now, pause);
             }
             _ => {
                 place.handle_failure(now);

@@ -43,9 +43,14 @@ impl Lines {
         };
         match *action {
             LineAction::Join {
+                only_behind_others: true,
+                ..
+            } if !self.by_key.contains_key(key) => LineAnswer::Waiting(0),
+            LineAction::Join {
                 member,
                 active,
                 evicts,
+                ..
             } => {
                 let line = self.by_key.entry(key.clone()).or_default();
                 let own = Place {

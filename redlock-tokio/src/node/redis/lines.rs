@@ -17,8 +17,11 @@ use crate::{
 const DIGITS: usize = 16;
 
 /// Removes those that lose their places and calls those that become active, then takes a place at the end unless there is
-/// one. Returns the place and the first of the line.
+/// one. Returns the place and the first of the line, or 0 if a place is wanted behind others only, and there are none.
 const JOIN: &str = "local line, seen, member, active = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3]) \
+    if ARGV[7] == '1' and redis.call('ZCARD', line) == 0 then \
+      return 0 \
+    end \
     local now = redis.call('TIME')[1] \
     redis.call('ZADD', seen, now, member) \
     local gone = redis.call('ZRANGE', seen, '-inf', now - ARGV[4] / 1000, 'BYSCORE') \
@@ -34,14 +37,17 @@ const JOIN: &str = "local line, seen, member, active = KEYS[1], KEYS[2], ARGV[1]
       for _, called in ipairs(redis.call('ZRANGE', line, math.max(active - #gone, 0), active - 1)) do \
         redis.pcall('PUBLISH', ARGV[5] .. string.sub(called, 1, 16), ARGV[6]) \
       end \
+      first = redis.call('ZRANGE', line, 0, 0)[1] \
     end \
-    if not redis.call('ZSCORE', line, member) then \
+    local place = redis.call('ZRANK', line, member) \
+    if not place then \
       local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2] or 0 \
       redis.call('ZADD', line, last + 1, member) \
+      place = redis.call('ZCARD', line) - 1 \
     end \
     redis.call('PEXPIRE', line, ARGV[4]) \
     redis.call('PEXPIRE', seen, ARGV[4]) \
-    return {redis.call('ZRANK', line, member), redis.call('ZRANGE', line, 0, 0)[1]}";
+    return {place, first or member}";
 
 /// Gives up the place, and calls the one who is among the first `active` because of that.
 const LEAVE: &str = "local line, active = KEYS[1], tonumber(ARGV[2]) \
@@ -77,12 +83,14 @@ pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
                 member,
                 active,
                 evicts,
+                only_behind_others,
             } => {
                 let mut cmd = script(JOIN);
                 cmd.arg(labelled(member));
                 cmd.arg(evicts.map(name).unwrap_or_default()).arg(active);
                 let lifetime = LineRequest::LIFETIME.as_millis() as u64;
                 cmd.arg(lifetime).arg(Key::LINES).arg(called_by);
+                cmd.arg(u8::from(only_behind_others));
                 cmd
             }
             LineAction::Leave { member, active } => {
@@ -119,9 +127,9 @@ pub(super) fn read(
                 _ => Err(failure(Value::Array(standing))),
             },
             (LineAction::Leave { .. }, Value::Int(_)) => Ok(LineAnswer::Left),
-            (LineAction::Count, Value::Int(waiting)) => Ok(LineAnswer::Waiting(
-                u32::try_from(waiting).unwrap_or(u32::MAX),
-            )),
+            (LineAction::Count | LineAction::Join { .. }, Value::Int(waiting)) => Ok(
+                LineAnswer::Waiting(u32::try_from(waiting).unwrap_or(u32::MAX)),
+            ),
             (_, reply) => Err(failure(reply)),
         })
         .collect()

@@ -69,8 +69,8 @@ const READER: [&str; 12] = [
     "ZRANGE",
 ];
 
-const LINE: [&str; 9] = [
-    "EVAL", "TIME", "ZRANGE", "ZREM", "ZSCORE", "ZADD", "PEXPIRE", "ZRANK", "ZCARD",
+const LINE: [&str; 8] = [
+    "EVAL", "TIME", "ZRANGE", "ZREM", "ZADD", "PEXPIRE", "ZRANK", "ZCARD",
 ];
 
 pub(super) const REPLIES: usize = PROBES.len() + 3;

@@ -33,9 +33,14 @@ impl Server {
         let mut called = Vec::new();
         let answer = match request.action {
             LineAction::Join {
+                only_behind_others: true,
+                ..
+            } if line.places.is_empty() => LineAnswer::Waiting(0),
+            LineAction::Join {
                 member,
                 active,
                 evicts,
+                ..
             } => {
                 let first = line.places.first().map(|it| it.0);
                 let evicted = evicts.filter(|it| first == Some(*it));
