@@ -4,6 +4,7 @@ mod distance;
 mod held;
 mod own_keys;
 mod sickness;
+mod waiting;
 
 use std::fmt;
 
@@ -26,6 +27,7 @@ pub(crate) enum Name {
     UnevenDistance,
     Sickness,
     Held,
+    Waiting,
 }
 
 /// The figures of the plots, and the sections that failed.
@@ -55,6 +57,8 @@ pub(crate) fn run(args: &Args, runtime: &Runtime) -> Figures {
     let sickness = sections.run(Name::Sickness, sickness::measure(quick));
     let held = async { held::measure(guards, seconds, args.in_memory) };
     sections.run(Name::Held, held);
+    let (keys, seconds) = if quick { (1_000, 3) } else { (20_000, 30) };
+    sections.run(Name::Waiting, waiting::measure(keys, seconds));
     Figures {
         own_keys,
         sickness,
