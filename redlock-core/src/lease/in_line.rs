@@ -32,8 +32,8 @@ impl Lease {
     /// it `tries_first`, from the start. Has no effect once the lease has started, or if its schedule has no
     /// [probes](crate::RetrySchedule::with_probes) or a [limit](crate::RetrySchedule::with_max_attempts) of attempts.
     ///
-    /// A lease [in the line](Self::is_in_line) sends nothing until the driver tells it to [look](Self::look) or to
-    /// [proceed](Self::proceed). At its deadline it fails as contended. If it has not made any attempt by then, it makes one.
+    /// A lease [in the line](Self::is_in_line) sends nothing until the driver tells it to [look](Self::look), to
+    /// [proceed](Self::proceed) or to [try](Self::try_first). At its deadline it fails as contended. If it has not made any attempt by then, it makes one.
     pub fn stand_in_line(&mut self, tries_first: bool) {
         let retry = self.config.retry;
         if let State::Idle { order, .. } = &mut self.state
@@ -76,8 +76,8 @@ impl Lease {
         self.go_on(now, tries, pause, Order::Free);
     }
 
-    /// Lets the lease try at once, since nobody stands in the line. If the key is taken, it waits in the line again. Likewise
-    /// with a `pause`.
+    /// Lets the lease try at once, since nobody stands in the line. If the key is taken, it waits in the line again. With a
+    /// `pause` it leaves the key free first, as in [`proceed`](Self::proceed).
     pub fn try_first(&mut self, now: Timestamp, pause: Duration) {
         self.go_on(now, true, pause, Order::OnceTaken);
     }

@@ -97,7 +97,7 @@ pub(super) enum Next {
     /// It continues to wait.
     Wait,
     GiveUp(AcquireFailure),
-    /// A probe that is due, unless the last one is not answered yet.
+    /// A probe that is due, unless too little is known before the answers to the last one.
     Probe,
     Attempt,
 }
@@ -192,8 +192,9 @@ impl Backoff {
         }
     }
 
-    /// Returns whether the nodes that have not answered yet may still tell that the key is taken. An attempt would be more
-    /// work for nodes that are slow because they have too much of it.
+    /// Returns whether the answers of other nodes to the last probe may still tell that the key is taken, or free. An attempt
+    /// would be more work for nodes that are slow because they have too much of it. A driver brings a reply of each node, be
+    /// it that there is none.
     pub(super) fn awaits_answers(&self, now: Timestamp) -> bool {
         let key_watch = self.key_watch.as_ref();
         key_watch.is_some_and(|it| !it.is_settled(now))

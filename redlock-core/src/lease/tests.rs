@@ -48,6 +48,7 @@ fn config() -> LeaseConfig {
 }
 
 /// A lease with the requests it sent and the events it told, in order.
+#[derive(Clone)]
 struct Driven {
     lease: Lease,
     sent: Vec<Transmit>,

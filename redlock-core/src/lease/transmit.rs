@@ -133,7 +133,7 @@ pub enum Operation {
         /// The value to compare with.
         token: Token,
     },
-    /// Tell whether the key exists, with any value, and how long it lives: `PTTL key`. The answer is
+    /// Tell whether the key exists, with any value, and how long it lives: `MGET key` and `PTTL key`. The answer is
     /// [`Reply::Free`](crate::Reply::Free) or [`Reply::Taken`](crate::Reply::Taken).
     ///
     /// A node that can notify its clients also tells when the key is gone

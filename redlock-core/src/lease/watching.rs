@@ -79,7 +79,7 @@ impl Lease {
     }
 
     /// Notes whether enough nodes for a quorum report when a probed key is gone. The lease then
-    /// probes a taken key more and more rarely, up to once in one or two seconds, or in the delays of its
+    /// probes a taken key more and more rarely, up to once in five to ten seconds, or in the delays of its
     /// [schedule](crate::RetrySchedule) if they are longer.
     pub fn set_notified(&mut self, is_notified: bool) {
         self.is_notified = is_notified;
@@ -120,7 +120,9 @@ impl Lease {
             backoff.allow_a_look(now, validity.until(now));
         }
         let (is_taken, retry) = (backoff.is_taken(now), backoff.retry);
-        if is_semaphore && is_taken && self.falls_in_line(now, &retry) {
+        // Without an attempt it has no place in the line: others came while it left the key free.
+        let has_no_place = is_semaphore || self.attempts == 0;
+        if has_no_place && is_taken && self.falls_in_line(now, &retry) {
             return;
         }
         let State::Backoff(backoff) = &mut self.state else {
@@ -153,7 +155,7 @@ impl Lease {
         let round = self.outbox.last_round().0;
         let random = self.nonce.jitter(self.attempts ^ round.rotate_left(16));
         let (schedule, attempts) = (self.config.retry, self.attempts);
-        let is_patient = self.is_notified && !schedule.is_limited();
+        let is_notified = self.is_notified && !schedule.is_limited();
         let (nodes, token) = (self.config.quorum.all(), self.token());
         let State::Backoff(backoff) = &mut self.state else {
             return;
@@ -169,6 +171,7 @@ impl Lease {
         else {
             return;
         };
+        let is_patient = is_notified && !awaits_answers;
         retry.probes = retry.probes.saturating_add(u32::from(!awaits_answers));
         let tries = retry.tries(attempts);
         let schedule = if is_patient {
@@ -181,7 +184,7 @@ impl Lease {
             None => self.exhaust_waiting(failure),
             Some(next) => {
                 let next = if is_patient {
-                    on_tick(next).min(retry.deadline)
+                    next_tick(next).min(retry.deadline)
                 } else {
                     next
                 };
@@ -194,8 +197,7 @@ impl Lease {
     }
 }
 
-/// Returns the next tick.
-fn on_tick(at: Timestamp) -> Timestamp {
+fn next_tick(at: Timestamp) -> Timestamp {
     let since = at.saturating_duration_since(Timestamp::ZERO).as_nanos();
     let over = (since % TICK.as_nanos()) as u64;
     at.saturating_add(TICK - Duration::from_nanos(over))

@@ -22,8 +22,8 @@ pub struct LineRequest {
 /// What a process asks of the node of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineAction {
-    /// Takes a place at the end, unless the member has one. The answer is [`LineAnswer::Standing`]. A place is forgotten
-    /// [`LineRequest::LIFETIME`] after the last of these.
+    /// Takes a place at the end, unless the member has one. The answer is [`LineAnswer::Standing`], but for a place that is
+    /// wanted only behind others. A place is forgotten [`LineRequest::LIFETIME`] after the last of these.
     Join {
         /// The process that asks.
         member: Member,

@@ -41,6 +41,33 @@ fn a_lease_whose_turn_comes_at_once_tries_at_once() {
     assert!(driven.is_held(at(4)));
 }
 
+/// Nobody stood in the line, so it has no place.
+#[test]
+fn a_lease_that_tries_first_is_in_the_line_once_the_key_is_taken() {
+    let begun = || {
+        let mut driven = probing(config().retry);
+        driven.lease.stand_in_line(false);
+        driven.acquire(at(0));
+        driven
+    };
+    let mut driven = begun();
+    driven.run(|lease| lease.try_first(at(3), Duration::ZERO));
+    driven.reply(at(4), &[Denied; 3]);
+    assert!(driven.lease.is_in_line());
+
+    let mut driven = begun();
+    driven.run(|lease| lease.try_first(at(3), MS(8)));
+    assert_eq!(driven.lease.attempts(), 0, "it leaves the key free");
+    driven.reply(at(4), &[Reply::Free; 3]);
+    driven.wait();
+    assert_eq!(driven.lease.attempts(), 1);
+
+    let mut driven = begun();
+    driven.run(|lease| lease.try_first(at(3), MS(8)));
+    driven.reply(at(4), &[taken(900); 3]);
+    assert!(driven.lease.is_in_line() && driven.lease.attempts() == 0);
+}
+
 #[test]
 fn a_look_says_once_whether_a_majority_is_free() {
     let free = Reply::Free;

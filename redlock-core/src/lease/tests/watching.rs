@@ -70,6 +70,7 @@ fn probes_again_without_a_notification() {
 #[test]
 fn awaits_the_answers_to_its_probe_before_it_tries() {
     let mut driven = contended();
+    driven.lease.set_notified(true);
     driven.reply(at(2), &[taken(9000), taken(9000)]);
     let probe = driven.last().round;
     while driven.due() < at(700) {
@@ -77,11 +78,15 @@ fn awaits_the_answers_to_its_probe_before_it_tries() {
     }
     assert_eq!(driven.lease.attempts(), 1);
     assert_eq!(driven.last().round, probe, "one is enough");
-    let late = [Unknown, Refused, taken(9000)];
-    driven.reply_to(probe, at(700), 2, &late);
+    let mut silent = driven.clone();
+    driven.reply_to(probe, at(700), 2, &[Unknown, Refused, taken(9000)]);
     driven.wait();
     assert_eq!(driven.lease.attempts(), 1, "it is taken");
     assert!(driven.last().round > probe);
+    // Nothing more will be known of this probe.
+    silent.reply_to(probe, at(700), 2, &[Unknown; 3]);
+    assert!(silent.wait() < at(900));
+    assert_eq!(silent.lease.attempts(), 2);
 }
 
 #[test]

@@ -131,7 +131,7 @@ impl LeaseCell {
         let is_behind = |node: &NodeId| lanes[node.index()].counters.is_behind(command);
         let is_overloaded = |node: &NodeId| lanes[node.index()].counters.is_too_much(command);
         let mut skipped: NodeSet = nodes.iter().filter(is_behind).collect();
-        // So is a probe of all nodes: without an answer to it, an attempt would follow, which is more work.
+        // A probe of all nodes needs a majority, too: without answers the lease would make an attempt, which is more work.
         let needs_majority = transmit.asks_for_votes || nodes.len() >= votes;
         let votes = votes.min(nodes.len());
         if needs_majority && nodes.difference(skipped).len() < votes {

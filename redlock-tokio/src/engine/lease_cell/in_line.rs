@@ -149,21 +149,33 @@ impl LeaseCell {
         let (lease, wait) = (Arc::clone(self), placed.wait);
         let (node, place) = &placed.places[index];
         let node = *node;
-        // It has come back after a turn of the process, and lets others go first if there are any.
-        let comes_back = state.lease.is_in_line() && state.lease.attempts() == 0;
+        // The process has had its turn. It lets others go first if there are any.
+        let has_not_tried = state.lease.is_in_line() && state.lease.attempts() == 0;
+        let only_behind_others = has_not_tried && !place.is_known() && !self.keys.has_several();
         let action = LineAction::Join {
             member: self.client.lines.member,
             active: placed.active,
             evicts,
-            only_behind_others: comes_back && !place.is_known() && !self.keys.has_several(),
+            only_behind_others,
         };
         let reply = LineReply::new(move |answer| {
             let now = lease.now();
-            lease.update(now, |state| {
-                lease.handle_line_answer(state, now, wait, index, answer.ok());
+            lease.update(now, |state| match answer {
+                Ok(LineAnswer::Waiting(0)) if only_behind_others => {
+                    lease.try_first(state, now, wait);
+                }
+                answer => lease.handle_line_answer(state, now, wait, index, answer.ok()),
             });
         });
         self.ask_line(node, index, action, reply);
+    }
+
+    /// Takes the answer that nobody stands in the line. So the lease tries without a place.
+    fn try_first(&self, state: &mut CellState, now: Timestamp, wait: u32) {
+        if state.placed.take_if(|it| it.wait == wait).is_some() {
+            let pause = self.client.queue.take_pause(self.keys.first());
+            state.lease.try_first(now, pause);
+        }
     }
 
     fn handle_line_answer(
@@ -197,11 +209,6 @@ impl LeaseCell {
                     is_called,
                 };
                 place.handle_standing(now, standing)
-            }
-            Some(LineAnswer::Waiting(0)) => {
-                state.placed = None;
-                let pause = self.client.queue.take_pause(self.keys.first());
-                return state.lease.try_first(now, pause);
             }
             _ => {
                 place.handle_failure(now);

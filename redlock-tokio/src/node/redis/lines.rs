@@ -127,9 +127,16 @@ pub(super) fn read(
                 _ => Err(failure(Value::Array(standing))),
             },
             (LineAction::Leave { .. }, Value::Int(_)) => Ok(LineAnswer::Left),
-            (LineAction::Count | LineAction::Join { .. }, Value::Int(waiting)) => Ok(
-                LineAnswer::Waiting(u32::try_from(waiting).unwrap_or(u32::MAX)),
-            ),
+            (
+                LineAction::Count
+                | LineAction::Join {
+                    only_behind_others: true,
+                    ..
+                },
+                Value::Int(waiting),
+            ) => Ok(LineAnswer::Waiting(
+                u32::try_from(waiting).unwrap_or(u32::MAX),
+            )),
             (_, reply) => Err(failure(reply)),
         })
         .collect()

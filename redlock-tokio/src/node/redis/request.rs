@@ -102,9 +102,9 @@ impl Request {
                 let answers = read::shared(shared, reply, commands, self.encoder.tag());
                 for (&position, answer) in positions.iter().zip(answers) {
                     let earlier = &mut self.answers[position];
-                    // A key that was not set has no counter to raise.
-                    let has_counter = matches!(earlier, None | Some(Ok(Vote::Granted)));
-                    if has_counter || matches!(shared, Shared::Holders) {
+                    // A key that was not set has no counter to raise. A probe may be asked again.
+                    let is_unknown = matches!(earlier, None | Some(Ok(Vote::Granted)));
+                    if is_unknown || matches!(shared, Shared::Holders) {
                         *earlier = Some(answer);
                     }
                 }
@@ -115,7 +115,7 @@ impl Request {
                 let tag = self.encoder.tag();
                 self.answers[position] = read::single(ask, reply, command, tag, earlier);
             }
-            // Only shared scripts are for several.
+            // Only what is shared is for several.
             _ => {}
         }
     }
@@ -159,7 +159,7 @@ impl Request {
         for position in groups.rest {
             self.push_unshared(position);
         }
-        self.push_in_chunks(Shared::Holders, groups.looks);
+        self.push_in_chunks(Shared::Holders, groups.probes);
         self.push_in_chunks(Shared::Fences, groups.fences);
     }
 
@@ -194,16 +194,16 @@ impl Request {
             .iter()
             .map(|&position| &self.batch[position]);
         let cmd = self.encoder.shared(shared, by, commands);
-        let looks = match shared {
+        let probes = match shared {
             Shared::Holders => positions.as_slice().to_vec(),
             _ => Vec::new(),
         };
         self.push(Ask::Shared(shared, by), cmd, positions);
-        for position in looks {
+        for position in probes {
             let cmd = self
                 .encoder
                 .time_left(self.batch[position].key().as_bytes());
-            self.push(Ask::Look, cmd, position);
+            self.push(Ask::TimeLeft, cmd, position);
         }
     }
 
@@ -313,7 +313,7 @@ impl Request {
 }
 
 /// Commands in groups, so that the extensions share a script, the releases share another, and so does the raising of
-/// fencing counters. Extensions and releases are sent before the rest, so a command may join them only if it overtakes none
+/// fencing counters. Probes share an `MGET`. Extensions and releases are sent before the rest, so a command may join them only if it overtakes none
 /// with its own token. Counters are raised after the rest, by a script that reads all of them first, so each token is there
 /// once.
 #[derive(Default)]
@@ -321,7 +321,7 @@ struct Groups {
     extensions: Vec<usize>,
     releases: Vec<usize>,
     rest: Vec<usize>,
-    looks: Vec<usize>,
+    probes: Vec<usize>,
     fences: Vec<usize>,
     /// The tokens of the rest and of the fences. A batch has few, so a search is faster than a hash.
     tokens: Vec<Token>,
@@ -342,7 +342,7 @@ impl Groups {
         }
         // A probe changes nothing, so its order does not matter.
         if matches!(operation, Operation::Probe { mark: None, .. }) && asks_for_holder(command) {
-            return self.looks.push(position);
+            return self.probes.push(position);
         }
         if !matches!(operation, Operation::Probe { .. }) {
             self.tokens.push(operation.token());

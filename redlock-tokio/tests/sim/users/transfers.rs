@@ -79,10 +79,13 @@ impl User {
     /// Adopts a lock that some user has given away, perhaps one that was adopted before.
     pub(super) async fn adopt_and_work(&mut self) {
         let tickets = self.environment.records.tickets.clone();
+        let now = self.environment.now();
         let sent = {
             let mut tickets = tickets.lock();
             let index = self.rng.usize(..tickets.len().max(1));
-            (index < tickets.len()).then(|| tickets.remove(index))
+            // The giver's time may be ahead of this process.
+            let has_arrived = tickets.get(index).is_some_and(|it| it.at <= now);
+            has_arrived.then(|| tickets.remove(index))
         };
         let Some(sent) = sent else {
             return;

@@ -47,7 +47,7 @@ pub(super) enum Ask {
     /// `CLIENT CACHING YES`, or the mark of a writer. The reply is ignored.
     Ignored,
     /// `PTTL`, of a key whose holder was asked for.
-    Look,
+    TimeLeft,
     /// `PTTL`, of a key that anybody may hold.
     Probe,
     /// Likewise, of one slot of a semaphore.

@@ -70,7 +70,7 @@ pub(super) fn single(
 ) -> Option<Answer> {
     match (ask, reply) {
         (Ask::Ignored, _) => earlier,
-        (Ask::Look, reply) => Some(sharing::probe(earlier.filter(Result::is_ok), probe(reply))),
+        (Ask::TimeLeft, reply) => Some(sharing::probe(earlier, probe(reply))),
         (Ask::Probe, reply) if command.is_readers() => Some(sharing::probe(earlier, probe(reply))),
         (Ask::Probe, reply) => Some(last_to_be_free(earlier, probe(reply))),
         (Ask::Value, reply) => sharing::value(reply),
