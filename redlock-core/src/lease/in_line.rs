@@ -33,7 +33,8 @@ impl Lease {
     /// [probes](crate::RetrySchedule::with_probes) or a [limit](crate::RetrySchedule::with_max_attempts) of attempts.
     ///
     /// A lease [in the line](Self::is_in_line) sends nothing until the driver tells it to [look](Self::look), to
-    /// [proceed](Self::proceed) or to [try](Self::try_first). At its deadline it fails as contended. If it has not made any attempt by then, it makes one.
+    /// [proceed](Self::proceed) or to [try](Self::try_first). At its deadline it fails as contended. If it has not made any
+    /// attempt by then, it makes one.
     pub fn stand_in_line(&mut self, tries_first: bool) {
         let retry = self.config.retry;
         if let State::Idle { order, .. } = &mut self.state
