@@ -38,6 +38,8 @@ pub(super) struct Placed {
     active: u32,
     /// By the index of the key. The lease was the first in each but the last.
     places: SmallVec<[(NodeId, Place); 1]>,
+    /// Whether a node has told a place.
+    is_known: bool,
     /// Whether the lease was seen behind others.
     has_waited: bool,
 }
@@ -121,6 +123,7 @@ impl LeaseCell {
                 wait: client.lines.next_wait(),
                 active,
                 places: SmallVec::new(),
+                is_known: false,
                 has_waited: false,
             })
         });
@@ -147,11 +150,10 @@ impl LeaseCell {
             Some(Step::Join { evicts }) => evicts,
         };
         let (lease, wait) = (Arc::clone(self), placed.wait);
-        let (node, place) = &placed.places[index];
-        let node = *node;
+        let node = placed.places[index].0;
         // The process has had its turn. It lets others go first if there are any.
         let has_not_tried = state.lease.is_in_line() && state.lease.attempts() == 0;
-        let only_behind_others = has_not_tried && !place.is_known() && !self.keys.has_several();
+        let only_behind_others = has_not_tried && !placed.is_known && !self.keys.has_several();
         let action = LineAction::Join {
             member: self.client.lines.member,
             active: placed.active,
@@ -198,6 +200,7 @@ impl LeaseCell {
                 first,
                 is_called,
             }) => {
+                placed.is_known = true;
                 placed.has_waited |= ahead > 0;
                 // Where it waits now.
                 if is_last {

@@ -231,11 +231,6 @@ impl Place {
         Some(self.ask(evicts))
     }
 
-    /// Returns whether the node has told the place.
-    pub(crate) const fn is_known(&self) -> bool {
-        self.has_place
-    }
-
     /// Returns whether the process may watch the key and try.
     pub(crate) fn is_active(&self) -> bool {
         matches!(self.state, State::Active { .. })
