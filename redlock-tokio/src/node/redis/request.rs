@@ -178,8 +178,7 @@ impl Request {
                 .count()
                 .max(1);
             let rest = positions.split_off(chunk);
-            let by = shared.first_call();
-            self.push_shared(shared, by, Positions::Many(positions));
+            self.push_shared(shared, Call::ByHash, Positions::Many(positions));
             positions = rest;
         }
     }
@@ -278,7 +277,7 @@ impl Request {
         }
         let is_readers = command.is_readers();
         if asks_for_holder(command) {
-            return self.push_shared(Shared::Holders, Call::InFull, position);
+            return self.push_shared(Shared::Holders, Call::ByHash, position);
         }
         let mut slots = command.probed_slots();
         for key in command.keys() {

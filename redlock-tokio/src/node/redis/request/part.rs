@@ -106,14 +106,6 @@ impl Shared {
             _ => None,
         }
     }
-
-    /// Returns how to ask first. An `MGET` has no hash.
-    pub(super) const fn first_call(self) -> Call {
-        match self {
-            Self::Holders => Call::InFull,
-            Self::Extensions | Self::Releases | Self::Fences => Call::ByHash,
-        }
-    }
 }
 
 impl Part {

@@ -314,21 +314,17 @@ fn probes_share_one_question_for_their_holders() {
     let times = [700, 700, -2].map(Value::Int);
     // The second key was taken, and the third freed, after they were asked for.
     let holders = Value::Array(vec![text("a"), Value::Nil, text("b")]);
-    let [by_hash, caching] = [text("1"), Value::Okay];
-    let replies = [by_hash, caching.clone(), holders]
-        .into_iter()
-        .chain(times.clone());
-    let (answers, again) = read(request, replies.collect());
+    let caching = Value::Okay;
+    let replies = [&[text("1"), caching.clone(), holders], &times[..]].concat();
+    let (answers, again) = read(request, replies);
     assert!(again.is_none());
     let expected = [taken(Some("a")), GRANTED, taken(None), Some(Ok(Vote::Free))];
     assert_eq!(answers, expected);
 
     // One of the keys may be the cause of an error.
     let request = Request::new(&KeyTag::NONE, &batch[2..], true, |_| None);
-    let replies = [caching.clone(), error("NOPERM")]
-        .into_iter()
-        .chain(times[1..].to_vec());
-    let (_, again) = read(request, replies.collect());
+    let replies = [&[caching.clone(), error("NOPERM")], &times[1..]].concat();
+    let (_, again) = read(request, replies);
     let again = again.expect("each key on its own");
     let expected = ["k3", "k4"].map(|key| {
         [
@@ -339,18 +335,11 @@ fn probes_share_one_question_for_their_holders() {
     });
     assert_eq!(shown(&again), expected.concat());
     let [refused, holder] = [error("NOPERM"), Value::Array(vec![text("b")])];
-    let replies = vec![
-        caching.clone(),
-        refused.clone(),
-        refused,
-        caching,
-        holder,
-        Value::Int(700),
+    let alone = [
+        [caching, refused.clone(), refused],
+        [Value::Okay, holder, Value::Int(700)],
     ];
-    let (answers, again) = read(again, replies);
-    assert!(
-        again.is_none() && matches!(answers[0], Some(Err(_))),
-        "{answers:?}"
-    );
+    let (answers, again) = read(again, alone.concat());
+    assert!(again.is_none() && matches!(answers[0], Some(Err(_))));
     assert_eq!(answers[1], taken(Some("b")));
 }
