@@ -97,7 +97,7 @@ pub(super) enum Next {
     /// It continues to wait.
     Wait,
     GiveUp(AcquireFailure),
-    /// A probe that is due, unless too little is known before the answers to the last one.
+    /// A probe that is due. Nothing is sent if it is the answers to the last one that are missing.
     Probe,
     Attempt,
 }
@@ -192,9 +192,9 @@ impl Backoff {
         }
     }
 
-    /// Returns whether the answers of other nodes to the last probe may still tell that the key is taken, or free. An attempt
-    /// would be more work for nodes that are slow because they have too much of it. A driver brings a reply of each node, be
-    /// it that there is none.
+    /// Returns whether the answers that are missing to the last probe may still tell that the key is taken, or free. An attempt
+    /// would be more work for nodes that are slow because they have too much of it. The wait ends, since a driver also tells
+    /// the lease of each node that does not answer.
     pub(super) fn awaits_answers(&self, now: Timestamp) -> bool {
         let key_watch = self.key_watch.as_ref();
         key_watch.is_some_and(|it| !it.is_settled(now))

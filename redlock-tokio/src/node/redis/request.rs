@@ -312,9 +312,9 @@ impl Request {
 }
 
 /// Commands in groups, so that the extensions share a script, the releases share another, and so does the raising of
-/// fencing counters. Probes share an `MGET`. Extensions and releases are sent before the rest, so a command may join them only if it overtakes none
-/// with its own token. Counters are raised after the rest, by a script that reads all of them first, so each token is there
-/// once.
+/// fencing counters. Probes share an `MGET`. Extensions and releases are sent before the rest, so a command may join them
+/// only if it overtakes none with its own token. Counters are raised after the rest, by a script that reads all of them
+/// first, so each token is there once.
 #[derive(Default)]
 struct Groups {
     extensions: Vec<usize>,

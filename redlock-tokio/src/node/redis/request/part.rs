@@ -39,8 +39,8 @@ impl From<usize> for Positions {
 pub(super) enum Ask {
     /// `SET .. NX`.
     Set,
-    /// Extensions or releases of many keys, or the raising of their fencing counters, by one script. Or who has many keys, by
-    /// one command.
+    /// Extensions or releases of many keys, or the raising of their fencing counters, by one script. Or a question for the
+    /// holders of many keys, by one command.
     Shared(Shared, Call),
     /// A command of a reader or a writer, by a script.
     Sharing(Sharing, Call),
@@ -81,7 +81,7 @@ pub(super) enum Shared {
     Releases,
     /// The raising of fencing counters, after the keys were set.
     Fences,
-    /// Who has the keys of probes, by `MGET`.
+    /// A question for the holders of keys that are probed, by `MGET`.
     Holders,
 }
 
