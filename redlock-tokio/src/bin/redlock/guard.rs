@@ -39,6 +39,9 @@ const SLACK: Duration = Duration::from_millis(250);
 /// Timers may stand still while the machine sleeps, and validity does not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// How many milliseconds to wait for a terminal that cannot be written to.
+const SAY_WITHIN: u8 = 100;
+
 /// Runs and guards the command, if this process is to be a guardian.
 pub(crate) fn main() -> Option<Exit> {
     let mut arguments = std::env::args_os().skip(1);
@@ -342,11 +345,12 @@ fn receive_input(program: &UnixStream) -> io::Result<OwnedFd> {
     Ok(input)
 }
 
-/// Writes a line, unless this could block or stop the guardian.
+/// Writes a line, unless this would stop the guardian, or keep it waiting for long.
 fn say(text: &str) {
     let stderr = io::stderr();
     let mut ready = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
-    let is_ready = poll(&mut ready, PollTimeout::ZERO).is_ok_and(|it| it > 0);
+    // The shell may be writing to the terminal at this moment. A terminal that was stopped may stay so.
+    let is_ready = poll(&mut ready, PollTimeout::from(SAY_WITHIN)).is_ok_and(|it| it > 0);
     let mut stops = SigSet::empty();
     stops.add(Stop::SIGTTOU);
     if is_ready && stops.thread_block().is_ok() {
