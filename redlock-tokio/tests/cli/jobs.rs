@@ -46,9 +46,9 @@ impl Shell {
     }
 
     fn wait_for(&self, expected: &str) {
-        let shown = || self.shown.lock().unwrap().clone();
-        wait_for(&format!("{expected:?} in {:?}", shown()), || {
-            shown().contains(expected).then_some(())
+        let shown = &self.shown;
+        wait_for(format_args!("{expected:?} in {shown:?}"), || {
+            self.shows(expected).then_some(())
         });
     }
 
@@ -81,11 +81,10 @@ impl Drop for Shell {
 fn a_background_job_that_reads_goes_on_in_the_foreground() {
     let bed = Bed::new();
     let mut shell = Shell::start(&bed);
-    shell.line("redlock run k -- sh -c 'echo $$ > pid; read line; echo got $line' &");
-    let (_, guardian) = bed.pid("pid").state().unwrap();
-    let (_, program) = Pid(guardian).state().unwrap();
-    // It has no terminal to read from, and the shell must know that it has stopped.
-    wait_for("the stop", || Pid(program).state().filter(|it| it.0 == 'T'));
+    // It has no terminal to read from, and the shell must know that it has stopped, which it says at once with -b.
+    shell.line("set -b");
+    shell.line("redlock run k -- sh -c 'read line; echo got $line' &");
+    shell.wait_for("Stopped");
     shell.line("fg");
     shell.line("a word");
     shell.wait_for("got a word");
@@ -183,7 +182,7 @@ fn a_signal_from_the_keyboard_comes_once_and_one_from_a_process_too() {
     shell.line(&format!("redlock run k -- bash -c '{script}'"));
     let guardian = bed.pid("guardian");
     let count = |expected: usize| {
-        wait_for(&format!("{expected} signals"), || {
+        wait_for(format_args!("{expected} signals"), || {
             let ints = fs::read_to_string(bed.path("ints")).unwrap_or_default();
             (ints.lines().count() >= expected).then_some(())
         });

@@ -3,6 +3,7 @@
 use std::{
     env,
     ffi::OsStr,
+    fmt::Display,
     fs,
     io::{BufRead, BufReader, Write},
     net::TcpStream,
@@ -117,7 +118,7 @@ impl Bed {
     /// Waits for a command to write this file, and returns the text.
     pub(crate) fn trace(&self, name: &str) -> String {
         let path = self.path(name);
-        wait_for(&format!("{name} to be written"), || written(&path))
+        wait_for(format_args!("{name} to be written"), || written(&path))
     }
 
     /// Waits for a command to write its process id into this file.
@@ -157,7 +158,7 @@ fn written(path: &Path) -> Option<String> {
 }
 
 /// Waits until there is a result.
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -199,7 +200,7 @@ impl Pid {
     }
 
     pub(crate) fn wait_for_end(self) -> Instant {
-        wait_for(&format!("the end of {self:?}"), || {
+        wait_for(format_args!("the end of {self:?}"), || {
             (!self.runs()).then(Instant::now)
         })
     }
