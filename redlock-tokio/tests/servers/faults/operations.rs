@@ -90,15 +90,18 @@ async fn a_server_that_was_up_before_may_not_take_the_place_of_a_dead_node() {
     all_vote(&holder).await;
     let looks_at_idle = built(over(&idle.urls())).await;
     all_vote(&looks_at_idle).await;
-    // The holder cannot reach node 2. Others can.
-    let mut urls = named.urls();
-    urls[2] = named.servers.get(2).url();
+    // The holder cannot reach node 2, nor the new node 1, from which it would learn that its lock is lost. Others can.
+    let others = [
+        named.names[0].url(),
+        idle.get(0).url(),
+        named.servers.get(2).url(),
+    ];
     named.names[2].refuse();
     named.names[2].reset();
     let guard = unrenewed(holder.lock("k")).await;
 
-    named.replace(1, &idle);
-    let other = built(over(&urls)).await;
+    named.servers.get(1).kill();
+    let other = built(over(&others)).await;
     let second = other.lock("k").await.expect("two of three are free");
     assert!(guard.is_valid() && second.is_valid(), "two holders");
 }
