@@ -50,6 +50,9 @@ const OVERTAKEN: Sometimes = ("overtaken by all before", |_, world| {
     let mut all = world.processes.iter();
     all.any(|it| it.ahead > 0 && it.overtaken >= it.ahead)
 });
+const ALONE: Sometimes = ("the others are gone when one comes back", |_, it| {
+    it.comes_back_alone()
+});
 const STUCK: Sometimes = ("only a check helps", |setup, it| it.is_stuck(setup));
 
 const CALM: Setup = Setup {
@@ -67,7 +70,7 @@ const CALM: Setup = Setup {
     },
     broken: Broken::Nothing,
     violates: None,
-    sometimes: &[ALL_STAND, OVERTAKEN],
+    sometimes: &[ALL_STAND, OVERTAKEN, ALONE],
 };
 
 const NO_FAULTS: Faults = CALM.faults;

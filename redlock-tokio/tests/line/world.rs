@@ -32,6 +32,9 @@ pub(crate) struct Process {
     pub(crate) requests: u8,
     /// The number of its wait, so that it knows an answer to an earlier one.
     wait: u8,
+    /// Whether it has tried, or knows its place. Else it takes a place only behind others.
+    has_tried: bool,
+    knows_place: bool,
     /// What is on its way to the node of the line, and back, each in its order.
     pub(crate) to_node: VecDeque<Message>,
     pub(crate) answers: VecDeque<Answer>,
@@ -53,8 +56,14 @@ pub(crate) enum State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Message {
-    Join { wait: u8, evicts: Option<Member> },
-    Ask { wait: u8 },
+    Join {
+        wait: u8,
+        evicts: Option<Member>,
+        only_behind_others: bool,
+    },
+    Ask {
+        wait: u8,
+    },
     Leave,
 }
 
@@ -103,6 +112,8 @@ impl World {
             state: State::Idle,
             requests,
             wait: 0,
+            has_tried: false,
+            knows_place: false,
             to_node: VecDeque::new(),
             answers: VecDeque::new(),
             calls: 0,
@@ -125,6 +136,14 @@ impl World {
     /// Returns whether the key is free, and some wait, but nobody will try unless a check shows it.
     pub(crate) fn is_stuck(&self, setup: &Setup) -> bool {
         self.is_free(setup) && self.waits() && self.is_quiet() && !self.is_tried()
+    }
+
+    /// Returns whether one that takes a place only behind others learns that there are none.
+    pub(crate) fn comes_back_alone(&self) -> bool {
+        self.processes.iter().any(|it| {
+            let is_alone = matches!(it.answers.front(), Some(Answer::Others { count: 0, .. }));
+            is_alone && matches!(it.state, State::Placed(_))
+        })
     }
 
     /// Returns whether no message is on its way.
@@ -187,7 +206,7 @@ impl World {
     pub(crate) fn step(&mut self, action: Action, setup: &Setup) {
         match action {
             Action::Begin(it) if self.is_free(setup) => self.take(it),
-            Action::Begin(it) => self.join(it, setup),
+            Action::Begin(it) => self.join(it, true, setup),
             Action::Try(it) => {
                 self.take(it);
                 self.leave(it, setup);
@@ -200,6 +219,7 @@ impl World {
                     && let State::Placed(place) = &mut process.state
                 {
                     process.wait += 1;
+                    process.has_tried = false;
                     if let Some(step) = place.inherit() {
                         self.carry_out(it, step, setup);
                     }
@@ -279,10 +299,12 @@ impl World {
         }
     }
 
-    fn join(&mut self, process: usize, setup: &Setup) {
-        self.processes[process].wait += 1;
+    fn join(&mut self, process: usize, has_tried: bool, setup: &Setup) {
         let (place, step) = Place::join(setup.active, Duration::ZERO);
-        self.processes[process].state = State::Placed(place);
+        let it = &mut self.processes[process];
+        it.wait += 1;
+        (it.has_tried, it.knows_place) = (has_tried, false);
+        it.state = State::Placed(place);
         self.carry_out(process, step, setup);
     }
 
@@ -305,7 +327,11 @@ impl World {
         let wait = it.wait;
         it.state = State::Holding { asks: true };
         it.to_node.push_back(match setup.broken {
-            Broken::AsksByJoining => Message::Join { wait, evicts: None },
+            Broken::AsksByJoining => Message::Join {
+                wait,
+                evicts: None,
+                only_behind_others: false,
+            },
             _ => Message::Ask { wait },
         });
     }
@@ -313,9 +339,12 @@ impl World {
     fn carry_out(&mut self, process: usize, step: Step, setup: &Setup) {
         match step {
             Step::Join { evicts } => {
-                let wait = self.processes[process].wait;
-                let message = Message::Join { wait, evicts };
-                self.processes[process].to_node.push_back(message);
+                let process = &mut self.processes[process];
+                process.to_node.push_back(Message::Join {
+                    wait: process.wait,
+                    evicts,
+                    only_behind_others: !process.has_tried && !process.knows_place,
+                });
             }
             Step::Look => {
                 let is_free = self.is_free(setup);
@@ -345,7 +374,15 @@ impl World {
         };
         let others = self.line.iter().filter(|it| **it != process).count();
         match message {
-            Message::Join { wait, evicts } => {
+            Message::Join {
+                wait,
+                only_behind_others: true,
+                ..
+            } if self.line.is_empty() => {
+                let answer = Answer::Others { wait, count: 0 };
+                self.processes[process].answers.push_back(answer);
+            }
+            Message::Join { wait, evicts, .. } => {
                 if let Some(first) = self.line.first().copied()
                     && evicts == Some(Member(first as u64))
                 {
@@ -403,7 +440,12 @@ impl World {
         };
         let is_old = |wait: u8| wait != it.wait && setup.broken != Broken::OldAnswersBelieved;
         match (answer, &mut it.state) {
+            // Nobody else waits, so it tries without a place.
+            (Answer::Others { wait, .. }, State::Placed(_)) if !is_old(wait) => {
+                it.state = State::Idle;
+            }
             (Answer::Place { wait, standing }, State::Placed(place)) if !is_old(wait) => {
+                it.knows_place = true;
                 if let Some(step) = place.handle_standing(Timestamp::ZERO, standing) {
                     self.carry_out(process, step, setup);
                 }
@@ -420,7 +462,7 @@ impl World {
 
     fn decide(&mut self, process: usize, others_wait: bool, setup: &Setup) {
         if others_wait {
-            self.join(process, setup);
+            self.join(process, false, setup);
             self.holders.retain(|it| *it != process);
         } else {
             self.processes[process].state = State::Holding { asks: false };
