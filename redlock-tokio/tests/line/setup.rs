@@ -4,7 +4,7 @@ use stateright::{Model, Property};
 
 use crate::{
     check::Checked,
-    world::{Action, Faults, PROCESSES, State, World},
+    world::{Action, Answer, Faults, PROCESSES, State, World},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -261,18 +261,15 @@ impl Model for Setup {
             let mut add_if =
                 |is_possible, action| actions.extend(Some(action).filter(|_| is_possible));
             add_if(!it.to_node.is_empty(), Action::Arrive(process));
-            add_if(!it.answers.is_empty(), Action::Answer(process));
+            let is_answered = it.answers.front().is_some_and(|it| *it != Answer::Call);
+            add_if(is_answered, Action::Answer(process));
             let may_lose = faults.unanswered > 0 && !it.to_node.is_empty();
             add_if(may_lose, Action::LoseRequest(process));
-            add_if(it.calls > 0, Action::Call(process));
-            add_if(
-                it.calls > 0 && faults.lost_calls > 0,
-                Action::LoseCall(process),
-            );
-            add_if(
-                it.calls > 0 && faults.doubled_calls > 0,
-                Action::DoubleCall(process),
-            );
+            if it.call().is_some() {
+                add_if(true, Action::Call(process));
+                add_if(faults.lost_calls > 0, Action::LoseCall(process));
+                add_if(faults.doubled_calls > 0, Action::DoubleCall(process));
+            }
             let lives = !matches!(it.state, State::Idle | State::Dead);
             add_if(lives && faults.deaths > 0, Action::Die(process));
         }

@@ -35,11 +35,10 @@ pub(crate) struct Process {
     /// Whether it has tried, or knows its place. Else it takes a place only behind others.
     has_tried: bool,
     knows_place: bool,
-    /// What is on its way to the node of the line, and back, each in its order.
+    /// What is on its way to the node of the line, and back, each in its order. But a call may overtake answers, since other
+    /// tasks take these.
     pub(crate) to_node: VecDeque<Message>,
     pub(crate) answers: VecDeque<Answer>,
-    /// Calls come on a connection of their own.
-    pub(crate) calls: u8,
     /// How many stood before it when it got its place.
     pub(crate) ahead: u8,
     /// How many turns of others have begun since.
@@ -71,6 +70,7 @@ pub(crate) enum Message {
 pub(crate) enum Answer {
     Place { wait: u8, standing: Standing },
     Others { wait: u8, count: usize },
+    Call,
 }
 
 /// How often each fault may still happen.
@@ -106,6 +106,17 @@ pub(crate) enum Action {
     LoseRequest(usize),
 }
 
+impl Process {
+    /// Returns which of the answers is the next call.
+    pub(crate) fn call(&self) -> Option<usize> {
+        self.answers.iter().position(|it| *it == Answer::Call)
+    }
+
+    fn take_call(&mut self) {
+        self.call().map(|it| self.answers.remove(it));
+    }
+}
+
 impl World {
     pub(crate) fn new(setup: &Setup) -> Self {
         let process = |requests| Process {
@@ -116,7 +127,6 @@ impl World {
             knows_place: false,
             to_node: VecDeque::new(),
             answers: VecDeque::new(),
-            calls: 0,
             ahead: 0,
             overtaken: 0,
         };
@@ -178,8 +188,8 @@ impl World {
         let mut all = self.processes.iter().enumerate();
         all.find_map(|(index, it)| match it {
             it if !it.to_node.is_empty() => Some(Action::Arrive(index)),
+            it if it.answers.front() == Some(&Answer::Call) => Some(Action::Call(index)),
             it if !it.answers.is_empty() => Some(Action::Answer(index)),
-            it if it.calls > 0 => Some(Action::Call(index)),
             _ => None,
         })
     }
@@ -232,20 +242,20 @@ impl World {
             Action::Arrive(it) => self.arrive(it, setup),
             Action::Answer(it) => self.answer(it, setup),
             Action::Call(it) => {
-                self.processes[it].calls -= 1;
-                if let State::Placed(place) = &mut self.processes[it].state
-                    && let Some(step) = place.handle_call()
-                {
-                    self.carry_out(it, step, setup);
+                self.processes[it].take_call();
+                if let State::Placed(place) = &mut self.processes[it].state {
+                    place.handle_call(Timestamp::ZERO);
                 }
             }
             Action::LoseCall(it) => {
-                self.processes[it].calls -= 1;
+                self.processes[it].take_call();
                 self.faults.lost_calls -= 1;
                 self.is_disturbed = true;
             }
             Action::DoubleCall(it) => {
-                self.processes[it].calls += 1;
+                if let Some(at) = self.processes[it].call() {
+                    self.processes[it].answers.insert(at, Answer::Call);
+                }
                 self.faults.doubled_calls -= 1;
             }
             Action::Check(it) => {
@@ -280,7 +290,6 @@ impl World {
                 process.requests = 0;
                 process.to_node.clear();
                 process.answers.clear();
-                process.calls = 0;
             }
         }
     }
@@ -429,7 +438,7 @@ impl World {
             _ => None,
         };
         if let Some(next) = next.copied() {
-            self.processes[next].calls += 1;
+            self.processes[next].answers.push_back(Answer::Call);
         }
     }
 

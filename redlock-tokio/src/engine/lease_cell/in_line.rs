@@ -248,23 +248,25 @@ impl LeaseCell {
     pub(super) fn handle_call(self: &Arc<Self>, node: NodeId, key: &[u8]) {
         let now = self.now();
         self.update(now, |state| {
-            let index = lines_of(&self.keys).position(|it| it.as_bytes() == key);
-            let placed = state.placed.as_mut();
-            let place = placed
-                .zip(index)
-                .and_then(|(it, index)| it.places.get_mut(index));
-            if let Some((_, place)) = place.filter(|(has_line, _)| *has_line == node) {
-                let step = place.handle_call();
-                self.take_step(state, now, index.unwrap_or_default(), step);
+            let Some(placed) = &mut state.placed else {
+                return;
+            };
+            let mut places = lines_of(&self.keys).zip(&mut placed.places);
+            if let Some((_, (has_line, place))) = places.find(|(it, _)| it.as_bytes() == key)
+                && *has_line == node
+            {
+                place.handle_call(now);
+            }
+            if !placed.waits() {
+                state.watched.note_place(0);
             }
         });
     }
 
-    /// Takes the news that there is a new connection to a node. Nobody was called on it, and the node may have forgotten its
-    /// lines.
+    /// Takes the news that there is a new connection to a node.
     pub(super) fn rejoin_at(self: &Arc<Self>, state: &mut CellState, now: Timestamp, node: NodeId) {
         self.change_places(state, now, |has_line, place| {
-            (*has_line == node).then(|| place.handle_call()).flatten()
+            (*has_line == node).then(|| place.ask_again()).flatten()
         });
     }
 

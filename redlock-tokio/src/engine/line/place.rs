@@ -54,10 +54,10 @@ pub(crate) enum Step {
 /// ```text
 ///            answer: first
 ///  Joining -----------------> Active
-///    |  ^
-///    |  | called, or looked
-///    v  |
-///   Behind <--> Looking
+///    |  ^                       ^
+///    |  | looked                | called
+///    v  |                       |
+///   Behind <--> Looking --------+
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
@@ -159,28 +159,33 @@ impl Place {
         }
     }
 
-    /// Takes a call: a process has left the line, and this one may be active now.
-    pub(crate) fn handle_call(&mut self) -> Option<Step> {
+    /// Takes a call: a process has left the line, so that this one may try. An answer that is on its way may be older.
+    pub(crate) fn handle_call(&mut self, now: Timestamp) {
         match &mut self.state {
-            State::Joining { called } => {
-                *called = true;
-                None
-            }
-            State::Behind { .. } | State::Looking { .. } => Some(self.ask_anew()),
-            State::Active { .. } => None,
+            State::Joining { called } => *called = true,
+            State::Behind { .. } | State::Looking { .. } => self.activate(now),
+            State::Active { .. } => {}
         }
     }
 
     /// Takes the place over for another request of the process. Earlier requests are not answered any more.
     pub(crate) fn inherit(&mut self) -> Option<Step> {
         match self.state {
-            State::Active { .. } => None,
             // The node has not answered, and is asked once a second.
             State::Behind { .. } if self.failures > 0 => None,
-            State::Joining { .. } | State::Behind { .. } | State::Looking { .. } => {
-                Some(self.ask_anew())
-            }
+            _ => self.ask_again(),
         }
+    }
+
+    /// Asks at once, unless the process may try. On a new connection, the node has called nobody, and it may have forgotten the
+    /// line.
+    pub(crate) fn ask_again(&mut self) -> Option<Step> {
+        if self.is_active() {
+            return None;
+        }
+        self.look_at = Timestamp::ZERO;
+        self.interval = FIRST_CHECK;
+        Some(self.ask(None))
     }
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next.
@@ -254,13 +259,6 @@ impl Place {
             Some(_) => now.saturating_add(self.polls),
         };
         self.state = State::Behind { first, ask_at };
-    }
-
-    /// Asks after something has happened that makes a look necessary soon.
-    fn ask_anew(&mut self) -> Step {
-        self.look_at = Timestamp::ZERO;
-        self.interval = FIRST_CHECK;
-        self.ask(None)
     }
 
     fn ask(&mut self, evicts: Option<Member>) -> Step {
