@@ -50,7 +50,8 @@ impl FreedNotifier {
         (self.0)(Notice::AllFreed);
     }
 
-    /// Reports that this process may be among the first in the [line](super::LineRequest) of a key now. Never blocks.
+    /// Reports that this process is among the first in the [line](super::LineRequest) of a key now, before any answer that the
+    /// node has given later. Else the process may pass others. Never blocks.
     pub fn called(&self, key: &[u8]) {
         (self.0)(Notice::Called(key));
     }

@@ -36,11 +36,16 @@ pub(crate) enum Broken {
     NoChecks,
     AsksByJoining,
     OldAnswersBelieved,
+    CallsIgnoredWhileJoining,
+    CallsBelievedWhileJoining,
+    AnswersOvertakeCalls,
+    OthersNotLetIn,
 }
 
 const NOBODY_IS_FORGOTTEN: &str = "nobody needs a check while nothing goes wrong";
 const CHECKS_HELP: &str = "checks help after each fault";
 const FIRST_ARE_ACTIVE: &str = "the first of the line are active as soon as all messages are there";
+const ONLY_FIRST: &str = "nobody behind the first is active once all messages are there";
 const BOUND: &str = "no more turns of others than stood before";
 
 const ALL_STAND: Sometimes = ("all others stand in the line", |setup, it| {
@@ -52,6 +57,12 @@ const OVERTAKEN: Sometimes = ("overtaken by all before", |_, world| {
 });
 const ALONE: Sometimes = ("the others are gone when one comes back", |_, it| {
     it.comes_back_alone()
+});
+const CALLED: Sometimes = ("a call finds its process behind others", |_, it| {
+    it.processes.iter().any(|it| it.is_called_behind())
+});
+const OVERTAKING: Sometimes = ("a call overtakes an answer", |_, it| {
+    it.processes.iter().any(|it| it.call() > Some(0))
 });
 const STUCK: Sometimes = ("only a check helps", |setup, it| it.is_stuck(setup));
 
@@ -70,7 +81,7 @@ const CALM: Setup = Setup {
     },
     broken: Broken::Nothing,
     violates: None,
-    sometimes: &[ALL_STAND, OVERTAKEN, ALONE],
+    sometimes: &[ALL_STAND, OVERTAKEN, ALONE, CALLED, OVERTAKING],
 };
 
 const NO_FAULTS: Faults = CALM.faults;
@@ -87,9 +98,14 @@ const CONTROL: Setup = Setup {
 };
 
 /// The worlds of the most states, which a debug build leaves out.
-pub(crate) const LARGE: &[&str] = &["checks at the wrong time"];
+pub(crate) const LARGE: &[&str] = &[
+    "checks at the wrong time",
+    "one comes back twice",
+    "NOT: calls count before the answer",
+    "NOT: answers overtake calls",
+];
 
-pub(crate) const ALL: [Setup; 15] = [
+pub(crate) const ALL: [Setup; 20] = [
     CALM,
     Setup {
         name: "two permits",
@@ -205,8 +221,40 @@ pub(crate) const ALL: [Setup; 15] = [
         name: "NOT: answers to an earlier wait count",
         broken: Broken::OldAnswersBelieved,
         requests: [2, 2, 2, 0],
+        violates: Some(ONLY_FIRST),
+        ..CONTROL
+    },
+    Setup {
+        name: "NOT: calls are ignored before the answer",
+        broken: Broken::CallsIgnoredWhileJoining,
         violates: Some(FIRST_ARE_ACTIVE),
         ..CONTROL
+    },
+    Setup {
+        name: "NOT: calls count before the answer",
+        requests: [2, 2, 1, 0],
+        broken: Broken::CallsBelievedWhileJoining,
+        violates: Some(ONLY_FIRST),
+        ..CONTROL
+    },
+    Setup {
+        name: "NOT: answers overtake calls",
+        requests: [2, 2, 1, 0],
+        broken: Broken::AnswersOvertakeCalls,
+        violates: Some(ONLY_FIRST),
+        ..CONTROL
+    },
+    Setup {
+        name: "NOT: others are not let in",
+        requests: [4, 1, 0, 0],
+        broken: Broken::OthersNotLetIn,
+        violates: Some(BOUND),
+        ..CONTROL
+    },
+    Setup {
+        name: "one comes back twice",
+        requests: [3, 1, 1, 0],
+        ..CALM
     },
 ];
 
@@ -250,6 +298,9 @@ impl Model for Setup {
                         actions.push(Action::Try(process));
                     }
                     actions.push(Action::GiveUp(process));
+                    if it.requests > 1 {
+                        actions.push(Action::Pause(process));
+                    }
                     let may_check = is_stuck || faults.early_checks > 0;
                     if self.broken != Broken::NoChecks && may_check && world.can_check(process) {
                         actions.push(Action::Check(process));
@@ -261,7 +312,9 @@ impl Model for Setup {
             let mut add_if =
                 |is_possible, action| actions.extend(Some(action).filter(|_| is_possible));
             add_if(!it.to_node.is_empty(), Action::Arrive(process));
-            let is_answered = it.answers.front().is_some_and(|it| *it != Answer::Call);
+            let is_next =
+                |it: &Answer| *it != Answer::Call || self.broken == Broken::AnswersOvertakeCalls;
+            let is_answered = it.answers.front().is_some_and(is_next);
             add_if(is_answered, Action::Answer(process));
             let may_lose = faults.unanswered > 0 && !it.to_node.is_empty();
             add_if(may_lose, Action::LoseRequest(process));
@@ -295,6 +348,9 @@ impl Model for Setup {
             }),
             Property::always(FIRST_ARE_ACTIVE, |setup: &Self, it: &World| {
                 it.is_disturbed || !it.is_quiet() || it.first_are_active(setup)
+            }),
+            Property::always(ONLY_FIRST, |setup: &Self, it: &World| {
+                it.is_disturbed || !it.is_quiet() || it.only_first_are_active(setup)
             }),
             Property::always(BOUND, |setup: &Self, it: &World| {
                 it.is_disturbed || is_within_bound(setup, it)

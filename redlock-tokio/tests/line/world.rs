@@ -35,8 +35,8 @@ pub(crate) struct Process {
     /// Whether it has tried, or knows its place. Else it takes a place only behind others.
     has_tried: bool,
     knows_place: bool,
-    /// What is on its way to the node of the line, and back, each in its order. But a call may overtake answers, since other
-    /// tasks take these.
+    /// What is on its way to the node of the line, and back, each in its order. But a call may overtake answers, since
+    /// another task delivers these.
     pub(crate) to_node: VecDeque<Message>,
     pub(crate) answers: VecDeque<Answer>,
     /// How many stood before it when it got its place.
@@ -90,7 +90,10 @@ pub(crate) enum Action {
     /// Tries without a place, and takes one if the key is taken.
     Begin(usize),
     Try(usize),
+    /// The next request takes the place over, if there is one.
     GiveUp(usize),
+    /// Gives up, and the next request comes later.
+    Pause(usize),
     /// Ends a turn, or first asks whether others wait if it has more requests.
     End(usize),
     Arrive(usize),
@@ -110,6 +113,16 @@ impl Process {
     /// Returns which of the answers is the next call.
     pub(crate) fn call(&self) -> Option<usize> {
         self.answers.iter().position(|it| *it == Answer::Call)
+    }
+
+    /// Returns whether the next call finds this process behind others, or overtakes an answer.
+    pub(crate) fn is_called_behind(&self) -> bool {
+        let is_behind = matches!(&self.state, State::Placed(it) if it.timeout().is_some());
+        self.call() == Some(0) && is_behind && !self.is_active()
+    }
+
+    fn is_active(&self) -> bool {
+        matches!(&self.state, State::Placed(place) if place.is_active())
     }
 
     fn take_call(&mut self) {
@@ -163,9 +176,12 @@ impl World {
 
     pub(crate) fn first_are_active(&self, setup: &Setup) -> bool {
         let mut first = self.line.iter().take(setup.active as usize);
-        first.all(
-            |it| matches!(&self.processes[*it].state, State::Placed(place) if place.is_active()),
-        )
+        first.all(|it| self.processes[*it].is_active())
+    }
+
+    pub(crate) fn only_first_are_active(&self, setup: &Setup) -> bool {
+        let mut others = self.line.iter().skip(setup.active as usize);
+        !others.any(|it| self.processes[*it].is_active())
     }
 
     pub(crate) fn waits(&self) -> bool {
@@ -179,9 +195,7 @@ impl World {
     }
 
     fn is_tried(&self) -> bool {
-        self.processes
-            .iter()
-            .any(|it| matches!(&it.state, State::Placed(place) if place.is_active()))
+        self.processes.iter().any(Process::is_active)
     }
 
     fn next_message(&self) -> Option<Action> {
@@ -223,20 +237,23 @@ impl World {
             }
             Action::GiveUp(it) => {
                 let process = &mut self.processes[it];
-                process.requests -= 1;
-                // The next request takes the place over.
-                if process.requests > 0
-                    && let State::Placed(place) = &mut process.state
-                {
-                    process.wait += 1;
-                    process.has_tried = false;
-                    if let Some(step) = place.inherit() {
-                        self.carry_out(it, step, setup);
-                    }
-                } else {
-                    process.state = State::Idle;
-                    self.leave(it, setup);
+                if process.requests == 1 {
+                    return self.step(Action::Pause(it), setup);
                 }
+                process.requests -= 1;
+                process.wait += 1;
+                process.has_tried = false;
+                if let State::Placed(place) = &mut process.state
+                    && let Some(step) = place.inherit()
+                {
+                    self.carry_out(it, step, setup);
+                }
+            }
+            Action::Pause(it) => {
+                let process = &mut self.processes[it];
+                process.requests -= 1;
+                process.state = State::Idle;
+                self.leave(it, setup);
             }
             Action::End(it) => self.end(it, setup),
             Action::Arrive(it) => self.arrive(it, setup),
@@ -244,7 +261,21 @@ impl World {
             Action::Call(it) => {
                 self.processes[it].take_call();
                 if let State::Placed(place) = &mut self.processes[it].state {
-                    place.handle_call(Timestamp::ZERO);
+                    let is_joining = !place.is_active() && place.timeout().is_none();
+                    match setup.broken {
+                        Broken::CallsIgnoredWhileJoining if is_joining => {}
+                        Broken::CallsBelievedWhileJoining if is_joining => {
+                            place.handle_standing(
+                                Timestamp::ZERO,
+                                Standing {
+                                    ahead: 0,
+                                    first: Member(it as u64),
+                                    is_called: true,
+                                },
+                            );
+                        }
+                        _ => place.handle_call(Timestamp::ZERO),
+                    }
                 }
             }
             Action::LoseCall(it) => {
@@ -444,7 +475,8 @@ impl World {
 
     fn answer(&mut self, process: usize, setup: &Setup) {
         let it = &mut self.processes[process];
-        let Some(answer) = it.answers.pop_front() else {
+        let at = it.answers.iter().position(|it| *it != Answer::Call);
+        let Some(answer) = at.and_then(|at| it.answers.remove(at)) else {
             return;
         };
         let is_old = |wait: u8| wait != it.wait && setup.broken != Broken::OldAnswersBelieved;
@@ -470,7 +502,7 @@ impl World {
     }
 
     fn decide(&mut self, process: usize, others_wait: bool, setup: &Setup) {
-        if others_wait {
+        if others_wait && setup.broken != Broken::OthersNotLetIn {
             self.join(process, false, setup);
             self.holders.retain(|it| *it != process);
         } else {

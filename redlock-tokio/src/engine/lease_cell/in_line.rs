@@ -256,9 +256,7 @@ impl LeaseCell {
                 && *has_line == node
             {
                 place.handle_call(now);
-            }
-            if !placed.waits() {
-                state.watched.note_place(0);
+                state.watched.note_place(placed.active - 1);
             }
         });
     }
@@ -266,7 +264,9 @@ impl LeaseCell {
     /// Takes the news that there is a new connection to a node.
     pub(super) fn rejoin_at(self: &Arc<Self>, state: &mut CellState, now: Timestamp, node: NodeId) {
         self.change_places(state, now, |has_line, place| {
-            (*has_line == node).then(|| place.ask_again()).flatten()
+            (*has_line == node)
+                .then(|| place.handle_connection())
+                .flatten()
         });
     }
 

@@ -55,9 +55,9 @@ pub(crate) enum Step {
 ///            answer: first
 ///  Joining -----------------> Active
 ///    |  ^                       ^
-///    |  | looked                | called
+///    |  | asks again            | called
 ///    v  |                       |
-///   Behind <--> Looking --------+
+///  Behind or Looking -----------+
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
@@ -171,21 +171,23 @@ impl Place {
     /// Takes the place over for another request of the process. Earlier requests are not answered any more.
     pub(crate) fn inherit(&mut self) -> Option<Step> {
         match self.state {
+            State::Joining { .. } => Some(self.ask_anew()),
             // The node has not answered, and is asked once a second.
             State::Behind { .. } if self.failures > 0 => None,
-            _ => self.ask_again(),
+            _ => self.handle_connection(),
         }
     }
 
-    /// Asks at once, unless the process may try. On a new connection, the node has called nobody, and it may have forgotten the
-    /// line.
-    pub(crate) fn ask_again(&mut self) -> Option<Step> {
-        if self.is_active() {
-            return None;
+    /// Takes the news of a new connection to the node, which has called nobody on it, and may have forgotten the line.
+    pub(crate) fn handle_connection(&mut self) -> Option<Step> {
+        match &mut self.state {
+            State::Joining { called } => {
+                *called = true;
+                None
+            }
+            State::Behind { .. } | State::Looking { .. } => Some(self.ask_anew()),
+            State::Active { .. } => None,
         }
-        self.look_at = Timestamp::ZERO;
-        self.interval = FIRST_CHECK;
-        Some(self.ask(None))
     }
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next.
@@ -261,6 +263,13 @@ impl Place {
         self.state = State::Behind { first, ask_at };
     }
 
+    /// Asks after something has happened that makes a look necessary soon.
+    fn ask_anew(&mut self) -> Step {
+        self.look_at = Timestamp::ZERO;
+        self.interval = FIRST_CHECK;
+        self.ask(None)
+    }
+
     fn ask(&mut self, evicts: Option<Member>) -> Step {
         self.state = State::Joining { called: false };
         Step::Join { evicts }
@@ -290,6 +299,20 @@ mod tests {
                 assert_eq!((step, place.is_active()), (None, may_try));
             }
         }
+    }
+
+    #[test]
+    fn a_process_that_is_called_tries_at_once_unless_an_answer_is_on_its_way() {
+        let (mut place, _) = Place::join(1, Duration::ZERO);
+        place.handle_call(Timestamp::ZERO);
+        assert!(!place.is_active());
+        let asks = Some(Step::Join { evicts: None });
+        let step = place.handle_standing(Timestamp::ZERO, standing(1, true));
+        assert_eq!(step, asks, "the answer may be older than the call");
+        let step = place.handle_standing(Timestamp::ZERO, standing(1, true));
+        assert_eq!(step, None);
+        place.handle_call(Timestamp::ZERO);
+        assert!(place.is_active());
     }
 
     #[test]

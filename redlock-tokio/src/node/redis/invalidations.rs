@@ -3,7 +3,7 @@ use std::{convert::Infallible, sync::Arc};
 use deadpool_redis::redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
 
 use super::connect::plain_config;
-use crate::{node::FreedNotifier, sync::Mutex};
+use crate::{Key, node::FreedNotifier, sync::Mutex};
 
 /// Receives a server's messages that probed keys are gone (`CLIENT TRACKING`, Redis' client-side caching), and the calls on
 /// the channel of a line, and passes them on.
@@ -34,8 +34,10 @@ impl Invalidations {
             return;
         };
         if push.kind == PushKind::Message {
-            // The channel, and the key.
-            if let [_, Value::BulkString(key)] = &push.data[..] {
+            // The connection may be of a pool of the user, who may subscribe to other channels.
+            if let [Value::BulkString(channel), Value::BulkString(key)] = &push.data[..]
+                && channel.starts_with(Key::LINES.as_bytes())
+            {
                 freed.called(key);
             }
             return;
