@@ -13,9 +13,9 @@ use crate::{
 /// A turn lasts at least so many times as long as it took to get the lock. So somebody has it most of the time.
 const ATTEMPTS: u32 = 10;
 
-/// The same if other processes wait: the next of the line is called, takes its place and looks at the key, and then makes its
-/// attempt. A turn that is shorter than these four round trips would leave the lock free for some of them.
-const ATTEMPTS_BESIDE_OTHERS: u32 = 4;
+/// The same if other processes wait: the next of the line is called, looks at the key, and then makes its attempt. A turn
+/// that is shorter than these three round trips would leave the lock free for some of them.
+const ATTEMPTS_BESIDE_OTHERS: u32 = 3;
 
 /// For how long a lock is left free at a time for clients that poll: some of them come in it.
 const POLLER_PAUSE: Duration = Duration::from_millis(8);

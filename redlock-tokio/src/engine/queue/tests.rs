@@ -219,11 +219,11 @@ fn a_process_that_has_seen_others_has_a_short_turn_and_then_stands_behind_them()
         joined
     };
     let behind = Ok(JoinOutcome::Turn { backs_off: true });
-    for now in 0..4 {
+    for now in 0..3 {
         assert_eq!(go(now), TURN, "{now}");
     }
-    assert_eq!(go(4), behind);
-    assert_eq!(go(5), TURN, "another turn");
-    assert_eq!(go(10), behind, "others are on their way");
+    assert_eq!(go(3), behind);
+    assert_eq!(go(4), TURN, "another turn");
+    assert_eq!(go(8), behind, "others are on their way");
     assert_eq!(go(20), TURN, "they had the time to come");
 }
