@@ -32,7 +32,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{FencingToken, Lease, LossReason, NodeId, Nonce, Quorum, Timestamp, Token, Ttl};
+use redlock_core::{FencingToken, Lease, NodeId, Nonce, Quorum, Timestamp, Token, Ttl};
 
 pub(crate) use self::{
     client::Client,
@@ -181,14 +181,6 @@ impl LeaseCell {
     /// Returns whether the lease holds the lock.
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state().stage(), Stage::Held(_))
-    }
-
-    /// Returns whether the lock was lost because the runtime has ended.
-    pub(crate) fn is_abandoned(&self) -> bool {
-        matches!(
-            self.state().stage(),
-            Stage::Ended(End::Lost(LossReason::Abandoned))
-        )
     }
 
     pub(crate) fn quorum(&self) -> Quorum {

@@ -37,7 +37,7 @@ pub(super) fn conclude(
                 observed::succeed(observed);
                 return Ok(guard);
             }
-            if cell.is_abandoned() {
+            if request.client.is_shut_down() {
                 // The runtime has ended since the lock was acquired.
                 #[cfg(all(test, redlock_shuttle))]
                 crate::threads::sometimes("the runtime ended before the claim", true);
