@@ -6,7 +6,7 @@ use redlock_core::Timestamp;
 
 use crate::{
     node::Member,
-    place::{Place, Standing, Step},
+    place::{Place, Step},
     setup::{Broken, Setup},
 };
 
@@ -68,7 +68,7 @@ pub(crate) enum Message {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
-    Place { wait: u8, standing: Standing },
+    Place { wait: u8, ahead: u32, first: Member },
     Others { wait: u8, count: usize },
     Call,
 }
@@ -265,14 +265,7 @@ impl World {
                     match setup.broken {
                         Broken::CallsIgnoredWhileJoining if is_joining => {}
                         Broken::CallsBelievedWhileJoining if is_joining => {
-                            place.handle_standing(
-                                Timestamp::ZERO,
-                                Standing {
-                                    ahead: 0,
-                                    first: Member(it as u64),
-                                    is_called: true,
-                                },
-                            );
+                            place.handle_standing(Timestamp::ZERO, 0, Member(it as u64), true);
                         }
                         _ => place.handle_call(Timestamp::ZERO),
                     }
@@ -435,12 +428,9 @@ impl World {
                     self.processes[process].overtaken = 0;
                 }
                 let ahead = self.line.iter().take_while(|it| **it != process).count();
-                let standing = Standing {
-                    ahead: ahead as u32,
-                    first: Member(self.line[0] as u64),
-                    is_called: true,
-                };
-                let answer = Answer::Place { wait, standing };
+                let first = Member(self.line[0] as u64);
+                let ahead = ahead as u32;
+                let answer = Answer::Place { wait, ahead, first };
                 self.processes[process].answers.push_back(answer);
             }
             Message::Ask { wait } => {
@@ -485,14 +475,14 @@ impl World {
             (Answer::Others { wait, .. }, State::Placed(_)) if !is_old(wait) => {
                 it.state = State::Idle;
             }
-            (Answer::Place { wait, standing }, State::Placed(place)) if !is_old(wait) => {
+            (Answer::Place { wait, ahead, first }, State::Placed(place)) if !is_old(wait) => {
                 it.knows_place = true;
-                if let Some(step) = place.handle_standing(Timestamp::ZERO, standing) {
+                if let Some(step) = place.handle_standing(Timestamp::ZERO, ahead, first, true) {
                     self.carry_out(process, step, setup);
                 }
             }
-            (Answer::Place { wait, standing }, State::Holding { asks: true }) if !is_old(wait) => {
-                self.decide(process, standing.ahead > 0, setup);
+            (Answer::Place { wait, ahead, .. }, State::Holding { asks: true }) if !is_old(wait) => {
+                self.decide(process, ahead > 0, setup);
             }
             (Answer::Others { wait, count }, State::Holding { asks: true }) if !is_old(wait) => {
                 self.decide(process, count > 0, setup);

@@ -12,7 +12,7 @@ use crate::{
         lane::LineReply,
         line::{
             self,
-            place::{Place, Standing, Step},
+            place::{Place, Step},
         },
     },
     key::KeySet,
@@ -206,12 +206,7 @@ impl LeaseCell {
                 if is_last {
                     state.watched.note_place(ahead);
                 }
-                let standing = Standing {
-                    ahead,
-                    first,
-                    is_called,
-                };
-                place.handle_standing(now, standing)
+                place.handle_standing(now, ahead, first, is_called)
             }
             _ => {
                 place.handle_failure(now);

@@ -28,17 +28,6 @@ const LOOKS_TO_TRY: u32 = 4;
 /// So many requests in a row that the node of the line does not answer, and the process tries without a line.
 const FAILURES: u32 = 3;
 
-/// What the node of a line says of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Standing {
-    /// How many processes stand before this one.
-    pub(crate) ahead: u32,
-    /// The first of the line.
-    pub(crate) first: Member,
-    /// Whether the node calls this process.
-    pub(crate) is_called: bool,
-}
-
 /// What the driver of a place has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
@@ -115,13 +104,15 @@ impl Place {
         (place, Step::Join { evicts: None })
     }
 
-    /// Takes the answer of the node to a request to join.
-    pub(crate) fn handle_standing(&mut self, now: Timestamp, standing: Standing) -> Option<Step> {
-        let Standing {
-            ahead,
-            first,
-            is_called,
-        } = standing;
+    /// Takes the answer of the node to a request to join: how many stand before this process, the first of the line, and
+    /// whether the node calls this process.
+    pub(crate) fn handle_standing(
+        &mut self,
+        now: Timestamp,
+        ahead: u32,
+        first: Member,
+        is_called: bool,
+    ) -> Option<Step> {
         self.is_called = is_called;
         self.failures = 0;
         self.has_place = true;
@@ -282,20 +273,12 @@ mod tests {
 
     const FIRST: Member = Member(1);
 
-    fn standing(ahead: u32, is_called: bool) -> Standing {
-        Standing {
-            ahead,
-            first: FIRST,
-            is_called,
-        }
-    }
-
     #[test]
     fn only_the_first_of_the_line_may_try() {
         for (active, may_try) in [(1, [true, false, false]), (2, [true, true, false])] {
             for (ahead, may_try) in (0..).zip(may_try) {
                 let (mut place, _) = Place::join(active, Duration::ZERO);
-                let step = place.handle_standing(Timestamp::ZERO, standing(ahead, true));
+                let step = place.handle_standing(Timestamp::ZERO, ahead, FIRST, true);
                 assert_eq!((step, place.is_active()), (None, may_try));
             }
         }
@@ -307,9 +290,9 @@ mod tests {
         place.handle_call(Timestamp::ZERO);
         assert!(!place.is_active());
         let asks = Some(Step::Join { evicts: None });
-        let step = place.handle_standing(Timestamp::ZERO, standing(1, true));
+        let step = place.handle_standing(Timestamp::ZERO, 1, FIRST, true);
         assert_eq!(step, asks, "the answer may be older than the call");
-        let step = place.handle_standing(Timestamp::ZERO, standing(1, true));
+        let step = place.handle_standing(Timestamp::ZERO, 1, FIRST, true);
         assert_eq!(step, None);
         place.handle_call(Timestamp::ZERO);
         assert!(place.is_active());
@@ -320,7 +303,7 @@ mod tests {
         let polls = Duration::from_millis(50);
         for (is_called, due) in [(true, FIRST_CHECK), (false, polls)] {
             let (mut place, _) = Place::join(1, polls);
-            place.handle_standing(Timestamp::ZERO, standing(1, is_called));
+            place.handle_standing(Timestamp::ZERO, 1, FIRST, is_called);
             assert_eq!(place.timeout(), Some(Timestamp::ZERO.saturating_add(due)));
         }
     }
@@ -335,7 +318,7 @@ mod tests {
                 looks.push(millis);
                 place.handle_look(now, false);
             }
-            place.handle_standing(now, standing(1, false));
+            place.handle_standing(now, 1, FIRST, false);
         }
         assert_eq!(looks, [1000, 3000, 7000]);
     }
@@ -357,7 +340,7 @@ mod tests {
         // Silent from the first question on, or from just before the first look.
         for (is_called, answers) in [(true, 0), (false, 0), (false, 18)] {
             let (mut place, _) = Place::join(1, polls);
-            place.handle_standing(Timestamp::ZERO, standing(1, is_called));
+            place.handle_standing(Timestamp::ZERO, 1, FIRST, is_called);
             let (mut now, mut silent_since) = (Timestamp::ZERO, None);
             for question in 0.. {
                 now = place.timeout().unwrap();
@@ -365,7 +348,7 @@ mod tests {
                     place.handle_look(now, false);
                 }
                 if question < answers {
-                    place.handle_standing(now, standing(1, is_called));
+                    place.handle_standing(now, 1, FIRST, is_called);
                     continue;
                 }
                 silent_since.get_or_insert(now);
@@ -386,7 +369,7 @@ mod tests {
         let (mut place, _) = Place::join(1, Duration::ZERO);
         let mut now = Timestamp::ZERO;
         let evicting = [true, false, false, true].map(|is_free| {
-            place.handle_standing(now, standing(1, true));
+            place.handle_standing(now, 1, FIRST, true);
             now = now.saturating_add(LONGEST_CHECK);
             assert_eq!(place.handle_timeout(now), Some(Step::Look));
             place.handle_look(now, is_free)
