@@ -35,8 +35,8 @@ pub(crate) struct Process {
     /// Whether it has tried, or knows its place. Else it takes a place only behind others.
     has_tried: bool,
     knows_place: bool,
-    /// What is on its way to the node of the line, and back, each in its order. But a call may overtake answers, since
-    /// another task delivers these.
+    /// The messages on their way to the node of the line, and back, each in their order. But a call may overtake answers,
+    /// since another task delivers these.
     pub(crate) to_node: VecDeque<Message>,
     pub(crate) answers: VecDeque<Answer>,
     /// How many stood before it when it got its place.
@@ -115,7 +115,7 @@ impl Process {
         self.answers.iter().position(|it| *it == Answer::Call)
     }
 
-    /// Returns whether the next call finds this process behind others, or overtakes an answer.
+    /// Returns whether the next call finds this process behind others.
     pub(crate) fn is_called_behind(&self) -> bool {
         let is_behind = matches!(&self.state, State::Placed(it) if it.timeout().is_some());
         self.call() == Some(0) && is_behind && !self.is_active()
