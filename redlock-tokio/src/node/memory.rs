@@ -153,11 +153,11 @@ impl MemoryNode {
         }
     }
 
-    /// Deletes all keys and fencing counters, as a restart without persistence does.
+    /// Deletes all keys and fencing counters, as `FLUSHALL` does, and tells its clients.
     pub fn clear(&self) {
-        let freed = self.store().clear();
-        for freed in freed {
-            freed.notify();
+        let told = self.store().clear();
+        for freed in told {
+            freed.every_key();
         }
     }
 

@@ -40,6 +40,7 @@ pub(crate) enum Broken {
     CallsBelievedWhileJoining,
     AnswersOvertakeCalls,
     OthersNotLetIn,
+    ConnectionsIgnored,
 }
 
 const NOBODY_IS_FORGOTTEN: &str = "nobody needs a check while nothing goes wrong";
@@ -74,6 +75,7 @@ const CALM: Setup = Setup {
     faults: Faults {
         lost_calls: 0,
         doubled_calls: 0,
+        losses: 0,
         restarts: 0,
         deaths: 0,
         early_checks: 0,
@@ -105,7 +107,7 @@ pub(crate) const LARGE: &[&str] = &[
     "NOT: answers overtake calls",
 ];
 
-pub(crate) const ALL: [Setup; 20] = [
+pub(crate) const ALL: [Setup; 22] = [
     CALM,
     Setup {
         name: "two permits",
@@ -132,6 +134,14 @@ pub(crate) const ALL: [Setup; 20] = [
         },
         sometimes: &[ALL_STAND],
         ..CALM
+    },
+    Setup {
+        name: "a line that is lost without a word",
+        faults: Faults {
+            losses: 1,
+            ..NO_FAULTS
+        },
+        ..DISTURBED
     },
     Setup {
         name: "two deaths",
@@ -245,6 +255,16 @@ pub(crate) const ALL: [Setup; 20] = [
         ..CONTROL
     },
     Setup {
+        name: "NOT: new connections are ignored",
+        faults: Faults {
+            restarts: 1,
+            ..NO_FAULTS
+        },
+        broken: Broken::ConnectionsIgnored,
+        violates: Some(NOBODY_IS_FORGOTTEN),
+        ..CONTROL
+    },
+    Setup {
         name: "NOT: others are not let in",
         requests: [4, 1, 0, 0],
         broken: Broken::OthersNotLetIn,
@@ -326,8 +346,9 @@ impl Model for Setup {
             let lives = !matches!(it.state, State::Idle | State::Dead);
             add_if(lives && faults.deaths > 0, Action::Die(process));
         }
-        if faults.restarts > 0 && !world.line.is_empty() {
-            actions.push(Action::Restart);
+        if !world.line.is_empty() {
+            actions.extend((faults.losses > 0).then_some(Action::LoseLine));
+            actions.extend((faults.restarts > 0).then_some(Action::Restart));
         }
     }
 

@@ -78,6 +78,9 @@ pub(crate) enum Answer {
 pub(crate) struct Faults {
     pub(crate) lost_calls: u8,
     pub(crate) doubled_calls: u8,
+    /// The node loses its lines, and tells nobody.
+    pub(crate) losses: u8,
+    /// The node loses its lines, and all connections end.
     pub(crate) restarts: u8,
     pub(crate) deaths: u8,
     pub(crate) early_checks: u8,
@@ -103,6 +106,7 @@ pub(crate) enum Action {
     DoubleCall(usize),
     /// Looks whether the key lies free. This stands for the time that passes until then.
     Check(usize),
+    LoseLine,
     Restart,
     Die(usize),
     /// A request is lost, and its process learns that there is no answer.
@@ -300,10 +304,17 @@ impl World {
                     place.handle_failure(Timestamp::ZERO);
                 }
             }
+            Action::LoseLine => {
+                self.line.clear();
+                self.faults.losses -= 1;
+                self.is_disturbed = true;
+            }
             Action::Restart => {
                 self.line.clear();
                 self.faults.restarts -= 1;
-                self.is_disturbed = true;
+                for process in 0..PROCESSES {
+                    self.reconnect(process, setup);
+                }
             }
             Action::Die(it) => {
                 self.faults.deaths -= 1;
@@ -367,6 +378,28 @@ impl World {
             },
             _ => Message::Ask { wait },
         });
+    }
+
+    /// Ends a connection with all that is on its way, and opens another one.
+    fn reconnect(&mut self, process: usize, setup: &Setup) {
+        let it = &mut self.processes[process];
+        it.to_node.clear();
+        it.answers.clear();
+        match &mut it.state {
+            State::Placed(place) => {
+                // Its question, or the answer, was on its way.
+                if !place.is_active() && place.timeout().is_none() {
+                    place.handle_failure(Timestamp::ZERO);
+                }
+                if setup.broken != Broken::ConnectionsIgnored
+                    && let Some(step) = place.handle_connection()
+                {
+                    self.carry_out(process, step, setup);
+                }
+            }
+            State::Holding { asks: true } => self.decide(process, true, setup),
+            _ => {}
+        }
     }
 
     fn carry_out(&mut self, process: usize, step: Step, setup: &Setup) {

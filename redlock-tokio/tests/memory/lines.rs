@@ -372,6 +372,41 @@ async fn a_process_knows_its_place() {
     assert_eq!(processes[2].processes_ahead("k"), None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_called_knows_its_place() {
+    let (_, processes) = fleet::<4>().await;
+    let permit = |process: usize| processes[process].semaphore("k", 2).acquire().wait(MS(500));
+    let _held = [permit(0).await, permit(0).await];
+    for gives_up in [false, true] {
+        let first = blocked(permit(1)).await;
+        let _second = blocked(permit(2)).await;
+        let third = blocked(permit(3)).await;
+        if gives_up {
+            first.abort();
+        }
+        let error = third.await.unwrap().unwrap_err();
+        let ahead = error.attempts().unwrap().ahead;
+        assert_eq!(ahead, Some(2 - u32::from(gives_up)));
+    }
+}
+
+/// A node that loses its keys loses its lines, and nobody would be called.
+#[tokio::test(start_paused = true)]
+async fn processes_take_new_places_when_a_node_has_lost_its_keys() {
+    let (nodes, processes) = fleet::<3>().await;
+    let held = processes[0].lock("k").await.unwrap();
+    let [first, second] = [1, 2].map(|it| blocked(processes[it].lock("k").options(patient())));
+    let (first, second) = (first.await, second.await);
+    // The next look by itself comes after 15 s.
+    sleep(Duration::from_secs(8)).await;
+    nodes.iter().for_each(MemoryNode::clear);
+    drop(held);
+    let first = served(first, MS(50)).await;
+    settle().await;
+    first.release().await;
+    drop(served(second, MS(50)).await);
+}
+
 /// Nobody sees a held key lie free, so nobody finds out by looking that the first of the line is dead.
 #[tokio::test(start_paused = true)]
 async fn places_for_which_nobody_asks_are_forgotten() {

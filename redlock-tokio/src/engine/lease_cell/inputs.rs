@@ -90,11 +90,14 @@ impl LeaseCell {
         self.update(self.now(), |state| state.lease.probe_again(node));
     }
 
-    /// Takes the news that all keys are gone from a node.
+    /// Takes the news that all keys are gone from a node, and the lines too.
     pub(crate) fn handle_flush(self: &Arc<Self>, node: NodeId) {
         self.handle_freed(node);
         let now = self.now();
-        self.update(now, |state| state.lease.handle_key_changed(now, node));
+        self.update(now, |state| {
+            state.lease.handle_key_changed(now, node);
+            self.rejoin_at(state, now, node);
+        });
     }
 
     /// Takes the news that there is a new connection to a node.

@@ -1,4 +1,4 @@
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use redlock_core::Timestamp;
 
@@ -11,7 +11,7 @@ use crate::{
 /// The lines of processes that wait for keys of a node.
 #[derive(Default)]
 pub(super) struct Lines {
-    by_key: HashMap<Key, Line>,
+    by_key: BTreeMap<Key, Line>,
     /// When this many lines exist, the expired ones are removed.
     sweep_at: usize,
 }
@@ -89,6 +89,12 @@ impl Lines {
                 LineAnswer::Waiting(self.by_key.get(key).map_or(0, |line| line.waiting(now)))
             }
         }
+    }
+
+    /// Returns how to reach those that stand in the lines.
+    pub(super) fn into_notifiers(self) -> impl Iterator<Item = FreedNotifier> {
+        let places = self.by_key.into_values().flat_map(|line| line.0);
+        places.filter_map(|it| it.notifier)
     }
 
     pub(super) fn labels(

@@ -2,6 +2,7 @@ mod readers;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    mem,
     time::Duration,
 };
 
@@ -139,17 +140,19 @@ impl Store {
         removed.is_some_and(|entry| entry.is_live(now))
     }
 
-    /// Deletes all keys and counters. Returns all that were watched, in the order of their names.
-    pub(super) fn clear(&mut self) -> Vec<Freed> {
+    /// Deletes all keys and counters. Returns whom to notify: those who watched a key or stood in a line.
+    pub(super) fn clear(&mut self) -> Vec<FreedNotifier> {
         self.entries.clear();
         self.counters.clear();
         self.sharing.clear();
-        self.lines = Lines::default();
-        let watchers = std::mem::take(&mut self.watchers);
-        watchers
-            .into_iter()
-            .map(|(key, notifiers)| Freed { key, notifiers })
-            .collect()
+        let watching = mem::take(&mut self.watchers).into_values().flatten();
+        let mut told = Vec::new();
+        for it in watching.chain(mem::take(&mut self.lines).into_notifiers()) {
+            if !told.contains(&it) {
+                told.push(it);
+            }
+        }
+        told
     }
 
     /// Loses the key the next time that it is set.
@@ -166,7 +169,7 @@ impl Store {
 
     /// Returns whether a key was lost as soon as it was set, since this was asked last.
     pub(super) fn take_loss(&mut self) -> bool {
-        std::mem::take(&mut self.has_lost)
+        mem::take(&mut self.has_lost)
     }
 
     pub(super) fn watch(&mut self, command: &Command, freed: &FreedNotifier) {

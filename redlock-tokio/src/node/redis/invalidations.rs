@@ -58,3 +58,30 @@ impl Invalidations {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Notice;
+
+    #[test]
+    fn only_messages_on_the_channel_of_a_line_are_calls() {
+        let invalidations = Invalidations::default();
+        let called = Arc::new(Mutex::new(Vec::new()));
+        let note = Arc::clone(&called);
+        invalidations.go_to(FreedNotifier::new(move |notice| {
+            let Notice::Called(key) = notice else {
+                panic!("{notice:?}");
+            };
+            note.lock().push(key.to_vec());
+        }));
+        for (channel, key) in [("redlock:line:00000000000000a1", "k"), ("news", "other")] {
+            let data = [channel, key]
+                .map(|it| Value::BulkString(it.into()))
+                .to_vec();
+            let kind = PushKind::Message;
+            invalidations.handle(&PushInfo { kind, data });
+        }
+        assert_eq!(*called.lock(), [b"k"]);
+    }
+}
