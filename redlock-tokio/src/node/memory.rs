@@ -153,11 +153,11 @@ impl MemoryNode {
         }
     }
 
-    /// Deletes all keys and fencing counters, as `FLUSHALL` does, and tells its clients.
+    /// Deletes all keys and fencing counters, as `FLUSHALL` does. The clients that watch a key or wait for one are notified.
     pub fn clear(&self) {
-        let told = self.store().clear();
-        for freed in told {
-            freed.every_key();
+        let notifiers = self.store().clear();
+        for it in notifiers {
+            it.every_key();
         }
     }
 

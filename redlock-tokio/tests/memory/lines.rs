@@ -390,7 +390,7 @@ async fn a_process_that_is_called_knows_its_place() {
     }
 }
 
-/// A node that loses its keys loses its lines, and nobody would be called.
+/// A node that loses its keys loses its lines too, and then it calls nobody.
 #[tokio::test(start_paused = true)]
 async fn processes_take_new_places_when_a_node_has_lost_its_keys() {
     let (nodes, processes) = fleet::<3>().await;

@@ -91,7 +91,7 @@ impl Lines {
         }
     }
 
-    /// Returns how to reach those that stand in the lines.
+    /// Returns the notifiers of the processes that stand in the lines.
     pub(super) fn into_notifiers(self) -> impl Iterator<Item = FreedNotifier> {
         let places = self.by_key.into_values().flat_map(|line| line.0);
         places.filter_map(|it| it.notifier)

@@ -140,19 +140,19 @@ impl Store {
         removed.is_some_and(|entry| entry.is_live(now))
     }
 
-    /// Deletes all keys and counters. Returns whom to notify: those who watched a key or stood in a line.
+    /// Deletes all keys, counters and lines. Returns the notifiers of the clients that watched a key or stood in a line.
     pub(super) fn clear(&mut self) -> Vec<FreedNotifier> {
         self.entries.clear();
         self.counters.clear();
         self.sharing.clear();
         let watching = mem::take(&mut self.watchers).into_values().flatten();
-        let mut told = Vec::new();
+        let mut notifiers = Vec::new();
         for it in watching.chain(mem::take(&mut self.lines).into_notifiers()) {
-            if !told.contains(&it) {
-                told.push(it);
+            if !notifiers.contains(&it) {
+                notifiers.push(it);
             }
         }
-        told
+        notifiers
     }
 
     /// Loses the key the next time that it is set.
