@@ -122,8 +122,8 @@ enum State {
     Acquiring(Box<Attempt>),
     Backoff(Box<Backoff>),
     InLine(Box<InLine>),
-    Held(Held),
-    Releasing(Releasing),
+    Held(Box<Held>),
+    Releasing(Box<Releasing>),
     Closed,
 }
 
@@ -470,11 +470,11 @@ impl Lease {
         let (quorum, token) = (self.config.quorum, self.token());
         // The last request may still let a key live for this long.
         let longest = self.outbox.longest_ttl().as_duration();
-        self.state = State::Releasing(Releasing {
+        self.state = State::Releasing(Box::new(Releasing {
             id: self.outbox.ask(quorum.all(), Operation::Release { token }),
             round: Release::new(quorum),
             until: now.saturating_add(longest),
-        });
+        }));
     }
 
     /// Ends a held lock that was not released. Releases the rest of its keys, unless its holder has left it.

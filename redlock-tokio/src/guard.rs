@@ -7,7 +7,8 @@ use thiserror::Error;
 
 pub use self::later_release::ReleaseAfterError;
 use crate::{
-    Acquisition, DowngradeError, Hold, LockTicket, NodeReports, engine::lease_cell::Claim,
+    Acquisition, DowngradeError, Hold, LockTicket, NodeReports,
+    engine::lease_cell::{Claim, HeldLease},
     observer::Subject,
 };
 
@@ -59,6 +60,11 @@ impl LockGuard {
             hold,
             waited: Duration::ZERO,
         }
+    }
+
+    /// Stands for a lock that was passed on, instead of a request.
+    pub(crate) fn take_over(&mut self, held: HeldLease) {
+        self.hold = Hold::new(held);
     }
 
     /// Notes that the caller has the lock after this time. Returns whether the lock is still held. `subject` is the

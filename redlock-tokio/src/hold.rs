@@ -345,13 +345,13 @@ impl Hold {
 
     /// Hands the lock over to the next waiter in this process, or releases it. Returns whether it was handed over.
     pub(crate) fn pass_on(&self) -> bool {
-        // A holder that panics may leave the resource half changed, so its lock is not handed over.
         let now = self.cell().now();
-        let handed_over = !std::thread::panicking() && self.held.hand_over(now);
-        if !handed_over {
+        // A holder that panics may leave the resource half changed, so its lock is not handed over.
+        if std::thread::panicking() {
             self.held.release(now);
+            return false;
         }
-        handed_over
+        self.held.pass_on(now)
     }
 }
 

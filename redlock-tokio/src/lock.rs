@@ -8,7 +8,7 @@ use std::{
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -25,7 +25,7 @@ use crate::{
     Hold, LockError, LockGuard, LockOptions, OptionsError, WithLockError,
     engine::{
         lane::Prospect,
-        lease_cell::{self, Begun, Client, HeldLease, LeaseRequest, WaitingTask},
+        lease_cell::{self, Client, LeaseRequest},
     },
     key::KeySet,
 };
@@ -216,13 +216,8 @@ enum State {
     New(Lock),
     /// The lanes try to connect, to find out whether an outage still lasts.
     InDoubt(AssertUnwindSafe<Doubt>),
-    /// Waits for its turn in this process.
-    Queued {
-        task: WaitingTask,
-        outlook: Outlook,
-    },
-    /// Waits for the nodes.
-    Acquiring {
+    /// Waits for its turn in this process, or for the nodes.
+    Waiting {
         /// Does not hold the lock yet, but already releases it when it is dropped.
         guard: LockGuard,
         outlook: Outlook,
@@ -236,8 +231,8 @@ impl LockFuture {
     #[must_use]
     pub fn is_queued(&self) -> bool {
         match &self.state {
-            State::Queued { task, .. } => task.waiter.is_waiting(),
-            State::New(_) | State::InDoubt(_) | State::Acquiring { .. } | State::Done => false,
+            State::Waiting { guard, .. } => guard.cell().is_waiting(),
+            State::New(_) | State::InDoubt(_) | State::Done => false,
         }
     }
 }
@@ -249,20 +244,11 @@ impl Future for LockFuture {
         loop {
             let next = match &mut self.state {
                 State::New(_) => match mem::replace(&mut self.state, State::Done) {
-                    State::New(lock) => start(lock, cx.waker(), &mut self.observed),
+                    State::New(lock) => start(lock, &mut self.observed),
                     _ => return Poll::Pending,
                 },
                 State::InDoubt(begun) => ready!(begun.poll_unpin(cx)),
-                State::Queued { task, outlook } => {
-                    let (polled, since) = (task.poll(cx), outlook.since);
-                    let request = Request::of_waiter(&task.waiter, since);
-                    match polled {
-                        Poll::Ready(Ok(held)) => Ok(State::acquiring(held, *outlook)),
-                        Poll::Ready(Err(end)) => Err(request.failure(end)),
-                        Poll::Pending => Err(ready!(outlook.poll_refusal(&request))),
-                    }
-                }
-                State::Acquiring { guard, outlook } => {
+                State::Waiting { guard, outlook } => {
                     let (polled, since) = (guard.cell().poll_acquired(cx), outlook.since);
                     match polled {
                         Poll::Pending => {
@@ -270,7 +256,7 @@ impl Future for LockFuture {
                             Err(ready!(outlook.poll_refusal(&request)))
                         }
                         Poll::Ready(outcome) => {
-                            let State::Acquiring { guard, .. } =
+                            let State::Waiting { guard, .. } =
                                 mem::replace(&mut self.state, State::Done)
                             else {
                                 return Poll::Pending;
@@ -296,11 +282,7 @@ impl Future for LockFuture {
 type Doubt = Pin<Box<dyn Future<Output = Result<State, LockError>> + Send + Sync>>;
 
 /// Begins to wait, unless the request fails at once.
-fn start(
-    lock: Lock,
-    waker: &Waker,
-    observed: &mut Option<Box<ObservedRequest>>,
-) -> Result<State, LockError> {
+fn start(lock: Lock, observed: &mut Option<Box<ObservedRequest>>) -> Result<State, LockError> {
     let (client, request) = lock.prepare()?;
     // Redlock step 1: the clock is read before the first byte leaves.
     let now = client.clock.now();
@@ -313,40 +295,24 @@ fn start(
         }
         Prospect::InDoubt | Prospect::MayVote => {}
     }
-    State::begin(client, request, now, outlook, Some(waker))
+    State::begin(&client, &request, now, outlook)
 }
 
 impl State {
     fn begin(
-        client: Arc<Client>,
-        request: LeaseRequest,
+        client: &Arc<Client>,
+        request: &LeaseRequest,
         now: Timestamp,
         outlook: Outlook,
-        waker: Option<&Waker>,
     ) -> Result<Self, LockError> {
-        let begun = lease_cell::begin(client, now, request, waker).map_err(|failed| {
-            Request::of_waiter(&failed.waiter, outlook.since).failure(failed.end)
-        })?;
-        // The shutdown may have begun after `prepare`. From here on it sees the request and stops it.
-        Ok(match begun {
-            Begun::Turn(held) => {
-                if held.lease().client().is_shut_down() {
-                    held.lease().stop_acquiring();
-                }
-                Self::acquiring(held, outlook)
-            }
-            Begun::Waiting(task) => {
-                if task.waiter.client.is_shut_down() {
-                    task.waiter.abandon();
-                }
-                Self::Queued { task, outlook }
-            }
-        })
-    }
-
-    fn acquiring(held: HeldLease, outlook: Outlook) -> Self {
+        let held = lease_cell::begin(client, now, request)
+            .map_err(|(lease, end)| Request::of_lease(&lease, outlook.since).failure(end))?;
         let guard = LockGuard::new(Hold::new(held));
-        Self::Acquiring { guard, outlook }
+        // The shutdown may have begun after `prepare`. From here on it sees the request and stops it.
+        if client.is_shut_down() {
+            guard.cell().stop_acquiring();
+        }
+        Ok(Self::Waiting { guard, outlook })
     }
 
     fn in_doubt(outlook: Outlook, client: Arc<Client>, mut request: LeaseRequest) -> Self {
@@ -354,7 +320,7 @@ impl State {
             let left = outlook.resolve(&client, &request.keys).await?;
             Arc::make_mut(&mut request.terms).policy.wait = left;
             let now = client.clock.now();
-            Self::begin(client, request, now, outlook, None)
+            Self::begin(&client, &request, now, outlook)
         };
         Self::InDoubt(AssertUnwindSafe(Box::pin(begun)))
     }
@@ -365,8 +331,7 @@ impl fmt::Debug for LockFuture {
         f.write_str(match &self.state {
             State::New(_) => "LockFuture(New)",
             State::InDoubt(_) => "LockFuture(InDoubt)",
-            State::Queued { .. } => "LockFuture(Queued)",
-            State::Acquiring { .. } => "LockFuture(Acquiring)",
+            State::Waiting { .. } => "LockFuture(Waiting)",
             State::Done => "LockFuture(Done)",
         })
     }

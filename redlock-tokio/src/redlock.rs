@@ -15,9 +15,7 @@ pub use self::operations::{UnlockReport, UnlockedNode};
 pub use self::tables::Tables;
 use crate::{
     Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, OptionsError, QueueStatus,
-    WithLockError,
-    engine::lease_cell::{Client, Contender},
-    key::KeySet,
+    WithLockError, engine::lease_cell::Client, key::KeySet,
 };
 
 /// A distributed lock service over independent Redis masters.
@@ -387,9 +385,9 @@ impl Redlock {
     /// Refuses new locks, and ends the leases that do not hold their locks yet.
     pub(crate) fn refuse_locks(&self) {
         self.client.shut_down.store(true, Ordering::SeqCst);
-        // A lease whose turn has just begun has no deadline yet.
-        for contender in self.client.queue.turns().chain(self.client.timers.all()) {
-            contender.stop_acquiring();
+        // A request that has just got its turn has no deadline yet.
+        for lease in self.client.queue.turns().chain(self.client.timers.all()) {
+            lease.stop_acquiring();
         }
     }
 
@@ -405,8 +403,7 @@ impl Redlock {
     fn shutdown_report(&self, timed_out: bool) -> ShutdownReport {
         let lanes = self.client.lanes.iter();
         let undelivered: usize = lanes.map(|lane| lane.counters.undelivered()).sum();
-        let leases = self.client.timers.scheduled();
-        let leases = leases.filter_map(Contender::into_lease);
+        let leases = self.client.queue.turns();
         ShutdownReport {
             abandoned: undelivered + self.client.undeliverable.load(Ordering::Relaxed),
             held: leases.filter(|lease| lease.is_held()).count(),

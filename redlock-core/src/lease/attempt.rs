@@ -150,7 +150,7 @@ impl Lease {
             self.turn_to_reader(true);
         }
         held.hasten(&self.config);
-        self.state = State::Held(held);
+        self.state = State::Held(Box::new(held));
     }
 
     /// Redlock step 5: a failed attempt is released on every node, the silent ones included. `counter` is the

@@ -17,7 +17,7 @@ use crate::{
             Discovery, Lane, LaneHandle, LaneLimits, LaneNode,
             vetting::{Vetting, VettingRules},
         },
-        lease_cell::{Client, Contender, listeners},
+        lease_cell::{Client, LeaseCell, listeners},
         line::Lines,
         queue::Queue,
         slot_table::SlotTable,
@@ -98,8 +98,8 @@ impl RedlockBuilder {
         max_ttl: Option<Ttl>,
         window: Option<Duration>,
         lanes: Vec<LaneHandle>,
-        timers: Arc<Timers<Contender>>,
-        queue: Arc<Queue<Contender>>,
+        timers: Arc<Timers<LeaseCell>>,
+        queue: Arc<Queue<Arc<LeaseCell>>>,
     ) -> Client {
         Client {
             quorum,

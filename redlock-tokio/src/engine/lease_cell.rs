@@ -1,7 +1,6 @@
 //! A lease that several parties share: its holder, the lanes that bring replies, the timers.
 
 mod client;
-mod contender;
 mod description;
 mod driving;
 mod extensions;
@@ -20,13 +19,13 @@ mod state;
 mod terms;
 mod ticket;
 mod transfer;
-mod waiter;
+mod waiting;
 mod watched_round;
 
 use std::{
     fmt,
+    future::poll_fn,
     panic::{RefUnwindSafe, UnwindSafe},
-    pin::pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -36,7 +35,6 @@ use redlock_core::{FencingToken, Lease, NodeId, Nonce, Quorum, Timestamp, Token,
 
 pub(crate) use self::{
     client::Client,
-    contender::Contender,
     extensions::ExtensionOutcome,
     held_lease::HeldLease,
     listeners::listeners,
@@ -44,7 +42,7 @@ pub(crate) use self::{
     stage::End,
     terms::{LeaseRequest, Terms},
     transfer::adopt,
-    waiter::{Begun, Waiter, WaitingTask, begin},
+    waiting::begin,
 };
 pub use self::{
     description::{LocalHold, LocalLock},
@@ -57,7 +55,7 @@ use crate::{
     foreign,
     key::KeySet,
     log,
-    sync::{Mutex, MutexGuard, Notify},
+    sync::{Mutex, MutexGuard},
 };
 
 /// A lease behind a short lock that is never held across an await.
@@ -69,45 +67,47 @@ pub(crate) struct LeaseCell {
     client: Arc<Client>,
     keys: KeySet,
     terms: Arc<Terms>,
+    /// When the time to wait is over.
+    deadline: Timestamp,
     state: Mutex<CellState>,
-    /// Notified of the changes that a holder can see.
-    changed: Notify,
     /// The requests to set the keys that lanes sent for this lease.
     set_requests: SetRequests,
 }
 
 impl LeaseCell {
     /// Creates a lease that has not asked any node.
-    fn new(client: &Arc<Client>, ticket: Ticket, request: &LeaseRequest) -> Arc<Self> {
-        let random = client.random.u128();
-        let nonce = Nonce::new(*random.as_ref().unwrap_or(&0));
-        let mut lease = Lease::new(Arc::clone(&request.terms.config), nonce);
-        if request.keys.has_several() {
-            lease.set_several_keys();
-        }
-        let mut state = CellState::new(lease, request);
-        if let Err(error) = random {
-            state.refuse(End::NoRandomness(error));
-        }
+    fn new(client: &Arc<Client>, request: &LeaseRequest, deadline: Timestamp) -> Arc<Self> {
+        // Its tokens are drawn when it begins. A lock that is handed over needs none.
+        let lease = Lease::new(Arc::clone(&request.terms.config), Nonce::new(0));
+        let state = CellState::new(lease, request);
         Arc::new(Self {
-            ticket,
+            ticket: client.next_ticket(),
             client: Arc::clone(client),
             keys: request.keys.clone(),
             terms: Arc::clone(&request.terms),
+            deadline,
             state: Mutex::new(state),
-            changed: Notify::new(),
             set_requests: SetRequests::default(),
         })
     }
 
     // For the holder, or the task that waits for the lock.
 
-    /// Waits until the lock is held, or will not be held.
-    pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<Result<(), End>> {
-        self.state().poll_acquired(cx.waker())
+    /// Waits until the lock is held, by this request or by another one that has passed it on, or will not be held.
+    pub(crate) fn poll_acquired(
+        self: &Arc<Self>,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Option<HeldLease>, End>> {
+        let mut state = self.state();
+        let polled = state.poll_acquired(cx.waker());
+        if let Poll::Ready(Ok(Some(_))) = polled {
+            // It waits no longer. (Clearing a deadline never fails.)
+            let _ = self.client.timers.reschedule(state.due.take(), None, self);
+        }
+        polled
     }
 
-    /// Wakes the task if the request fails fast and waits for the nodes.
+    /// Wakes the task if the request fails fast and waits, to look whether a majority can still vote.
     fn wake_to_look(&self) {
         let waker = self.terms.fails_fast.then(|| self.state().waiting_task());
         if let Some(waker) = waker.flatten() {
@@ -213,31 +213,17 @@ impl LeaseCell {
 
     // For the modules of this folder.
 
-    fn wake_on_change(&self, waker: Option<std::task::Waker>) -> Option<std::task::Waker> {
-        self.state().wake_on_change(waker)
-    }
-
     /// Waits until the state is as wanted.
     async fn wait_for<T>(&self, mut ready: impl FnMut(&CellState) -> Option<T>) -> T {
-        loop {
-            let changed = self.changed.notified();
-            let mut changed = pin!(changed);
-            // Registered before the state is read, so that no change falls between the two.
-            changed.as_mut().enable();
-            {
-                let mut state = self.state();
-                state.is_watched = true;
-                if let Some(value) = ready(&state) {
-                    return value;
-                }
+        poll_fn(|cx| {
+            let mut state = self.state();
+            let value = ready(&state);
+            if value.is_none() {
+                state.watch(cx.waker());
             }
-            changed.await;
-        }
-    }
-
-    /// Wakes the holders that wait for a change.
-    fn notify_holders(&self) {
-        foreign::call(|| self.changed.notify_waiters());
+            value.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 
     fn state(&self) -> MutexGuard<'_, CellState> {

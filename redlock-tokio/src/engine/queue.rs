@@ -27,7 +27,7 @@ use self::{
     wait_queue::WaitQueue,
 };
 pub(crate) use self::{
-    outcome::{Entry, FollowUp, JoinOutcome, Refusal, Succession},
+    outcome::{FollowUp, JoinOutcome, Refusal, Succession},
     shared_line::Role,
 };
 use crate::{Key, engine::shrink, key::KeySet, options::QueuePolicy, random::Random, sync::Mutex};
@@ -95,8 +95,7 @@ impl<T: Clone> Queue<T> {
         }))
     }
 
-    /// Takes the turn for all of these keys if they are free. Otherwise waits in their queues. `enter` makes what
-    /// has the turn, or waits, and must not call back.
+    /// Takes the turn for all of these keys if they are free. Otherwise waits in their queues.
     ///
     /// # Errors
     ///
@@ -107,7 +106,7 @@ impl<T: Clone> Queue<T> {
         ticket: Ticket,
         now: Timestamp,
         policy: &QueuePolicy,
-        enter: impl FnOnce(Entry) -> T,
+        request: &T,
     ) -> Result<JoinOutcome, Refusal> {
         let mut queues = self.0.lock();
         let queues = &mut *queues;
@@ -121,26 +120,24 @@ impl<T: Clone> Queue<T> {
             let (waiting, total) = (queue.waiting(), queues.waiting);
             admit([waiting].into_iter(), total, queues.max_waiting, policy)?;
             let past = || queues.recent.take(key);
-            queue.push(ticket, enter(Entry::Line), until, past);
+            queue.push(ticket, request.clone(), until, past);
             queues.waiting += 1;
             return Ok(JoinOutcome::Waiting { look_at: None });
         }
         let look_at = match queues.keys.availability(keys, ticket, now, None) {
             Availability::Available => {
-                let holder = enter(Entry::Turn);
-                let backs_off = queues.begin(keys, ticket, now, &holder, policy);
+                let backs_off = queues.begin(keys, ticket, now, request, policy);
                 return Ok(JoinOutcome::Turn { backs_off });
             }
             Availability::Taken => None,
             Availability::Kept { until } => Some(until),
         };
         queues.admit(keys, policy)?;
-        let waiter = enter(Entry::Line);
         queues.waiting += 1;
         queues.keys.several += usize::from(keys.has_several());
         for key in keys.iter() {
             let past = || queues.recent.take(key);
-            let (queue, waiter) = (queues.keys.queue(key), waiter.clone());
+            let (queue, waiter) = (queues.keys.queue(key), request.clone());
             if keys.has_several() {
                 queue.push_several(ticket, (keys.clone(), waiter), until, past);
             } else {
@@ -148,16 +145,6 @@ impl<T: Clone> Queue<T> {
             }
         }
         Ok(JoinOutcome::Waiting { look_at })
-    }
-
-    /// Puts another in the place of what has the turn with this ticket, if it still has it.
-    pub(crate) fn replace_turn(&self, keys: &KeySet, ticket: Ticket, holder: &T) {
-        let mut queues = self.0.lock();
-        for key in keys.iter() {
-            if let Some(queue) = queues.keys.by_key.get_mut(key) {
-                queue.replace_turn(ticket, holder);
-            }
-        }
     }
 
     /// Leaves the queues of these keys, after having held the lock since `held`, if at all.

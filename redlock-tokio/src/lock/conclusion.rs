@@ -8,7 +8,7 @@ use super::observed::{self, ObservedRequest};
 use crate::{
     Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError,
     engine::{
-        lease_cell::{Client, End, LeaseCell, Waiter},
+        lease_cell::{Client, End, HeldLease, LeaseCell},
         queue::Refusal,
     },
     key::KeySet,
@@ -19,9 +19,14 @@ use crate::{
 pub(super) fn conclude(
     mut guard: LockGuard,
     since: Timestamp,
-    outcome: Result<(), End>,
+    outcome: Result<Option<HeldLease>, End>,
     observed: &mut Option<Box<ObservedRequest>>,
 ) -> Result<LockGuard, LockError> {
+    let outcome = outcome.map(|passed_on| {
+        if let Some(held) = passed_on {
+            guard.take_over(held);
+        }
+    });
     let cell = Arc::clone(guard.cell());
     let request = Request::of_lease(&cell, since);
     let error = match outcome {
@@ -56,7 +61,7 @@ pub(super) struct Request<'a> {
     pub(super) client: &'a Client,
     keys: &'a KeySet,
     since: Timestamp,
-    /// None if it never had its turn.
+    /// `None` before it has begun.
     lease: Option<&'a LeaseCell>,
 }
 
@@ -68,10 +73,6 @@ impl<'a> Request<'a> {
             since,
             lease: None,
         }
-    }
-
-    pub(super) fn of_waiter(waiter: &'a Waiter, since: Timestamp) -> Self {
-        Self::new(&waiter.client, &waiter.request.keys, since)
     }
 
     pub(super) fn of_lease(lease: &'a LeaseCell, since: Timestamp) -> Self {

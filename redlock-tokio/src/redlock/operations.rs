@@ -8,7 +8,7 @@ use redlock_core::{Access, NodeId, Slot, Ttl};
 use super::Redlock;
 use crate::{
     Inspection, Key, KeyError, LocalLock, NodeError, Objection,
-    engine::{forced_release::forced_release, lane::LaneHandle, lease_cell::Contender},
+    engine::{forced_release::forced_release, lane::LaneHandle},
     inspection::{Found, InspectedNode, Place},
     key::{KeySet, SlotKeys},
     log,
@@ -184,8 +184,9 @@ impl Redlock {
     pub fn held(&self) -> Vec<LocalLock> {
         let now = self.client.clock.now();
         let turns = self.client.queue.turns_and_waiters();
-        let lock = |(turn, waiting): (Contender, _)| Some(turn.lease()?.describe(now, waiting));
-        turns.filter_map(lock).collect()
+        turns
+            .map(|(lease, waiting)| lease.describe(now, waiting))
+            .collect()
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Tables {
     pub waiting_for_one_key: usize,
     /// The requests that wait for several keys.
     pub several: usize,
-    /// The deadlines of all leases.
+    /// The deadlines of all requests.
     pub deadlines: usize,
     /// The releases that wait for a node to come back, on all nodes.
     pub owed: usize,

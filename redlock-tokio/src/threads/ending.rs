@@ -33,15 +33,6 @@ fn shutdown_against_join() {
     SHUTDOWN_AGAINST_JOIN.explore();
 }
 
-/// A schedule in which a shutdown stops a lease after the queue knows it, and before it knows the task that waits for it.
-const STOP_BEFORE_TASK: &str = "9104d601ff9baaecff9dbbe4b001000000001040004000000000040c00c000c09402ce39009c0414400821a4d652492985105a4821a490420821a410420aa975d652682975965a4aad85d6390a21850e5a6a21a5d45a0a2184104208010000600c0c504619a584304200010c300600a094020000000000000000000000000000000038210420c038e59c52c631831c00ce39e700";
-
-#[test]
-fn a_task_whose_turn_a_shutdown_stops_as_it_begins_is_woken() {
-    let moment = "a turn was stopped before its task was known";
-    SHUTDOWN_AGAINST_JOIN.replay_up_to(moment, STOP_BEFORE_TASK);
-}
-
 /// The whole shutdown, while waiters come and the holder releases its lock. The report may count a release that was
 /// made during the shutdown, because it was not delivered yet. The next report must not.
 #[test]

@@ -390,6 +390,21 @@ async fn a_process_that_is_called_knows_its_place() {
     }
 }
 
+/// A lock and a writer of one process have one place in the line of their key.
+#[tokio::test(start_paused = true)]
+async fn a_request_takes_a_new_place_when_another_one_of_its_process_has_left_the_line() {
+    let (nodes, processes) = fleet::<3>().await;
+    let held = processes[0].lock("k").await.unwrap();
+    let writer = processes[1].rw_lock("k").write().options(patient());
+    let _waiting = [writer, processes[1].lock("k"), processes[2].lock("k")]
+        .map(|it| tokio::spawn(it.options(patient()).into_future()));
+    settle().await;
+    assert!(standing(&nodes).await.contains(&2));
+    held.release().await;
+    settle().await;
+    assert!(standing(&nodes).await.contains(&2), "one has the lock");
+}
+
 /// A node that loses its keys loses its lines too, and then it calls nobody.
 #[tokio::test(start_paused = true)]
 async fn processes_take_new_places_when_a_node_has_lost_its_keys() {

@@ -7,7 +7,7 @@ use std::{
 use futures::{FutureExt, future::select_all};
 use redlock_core::{LeaseConfig, NodeId, Quorum, Share, Timestamp, Ttl, Validity};
 
-use super::{Contender, Terms};
+use super::{LeaseCell, Terms};
 use crate::{
     Clock, Key, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
     client_label::ClientLabel,
@@ -34,9 +34,9 @@ pub(crate) struct Client {
     pub(crate) quorum: Quorum,
     /// One for each node, by the node's id.
     pub(crate) lanes: Box<[LaneHandle]>,
-    pub(crate) timers: Arc<Timers<Contender>>,
+    pub(crate) timers: Arc<Timers<LeaseCell>>,
     /// The waiters within this process, by key.
-    pub(crate) queue: Arc<Queue<Contender>>,
+    pub(crate) queue: Arc<Queue<Arc<LeaseCell>>>,
     /// This process in the lines of keys.
     pub(crate) lines: Lines,
     /// The slots of semaphores that the process uses.
@@ -131,14 +131,14 @@ impl Client {
                 .filter_map(|key| self.queue.turn(key.as_bytes()))
                 .collect(),
         };
-        let mut leases = turns.iter().filter_map(Contender::lease);
+        let mut leases = turns.iter();
         leases.any(|lease| Some(lease.id()) != own && lease.is_held())
     }
 
     /// Returns how many processes stood before this one in the line of a key when it was last told.
     pub(crate) fn processes_ahead(&self, key: &Key) -> Option<u32> {
         let turn = self.queue.turn(key.as_bytes())?;
-        turn.lease().filter(|lease| !lease.is_held())?.ahead()
+        Some(turn).filter(|lease| !lease.is_held())?.ahead()
     }
 
     /// Returns after what time a majority may vote, or `None` if that depends on more than quarantines.

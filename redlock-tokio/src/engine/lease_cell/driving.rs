@@ -5,12 +5,12 @@
 use std::{collections::VecDeque, sync::Arc, task::Waker};
 
 use redlock_core::{
-    AcquireFailure, Eligibility, Event, NodeId, NodeSet, Operation, Reply, Share, Timestamp,
-    Transmit,
+    AcquireFailure, Eligibility, Event, Lease, NodeId, NodeSet, Nonce, Operation, Reply, Share,
+    Timestamp, Transmit,
 };
 
 use super::{
-    Contender, LeaseCell,
+    LeaseCell,
     in_line::Placed,
     place::Place,
     stage::{End, Held, Others, Stage},
@@ -47,13 +47,11 @@ impl LeaseCell {
         if self.keys.share() != Share::Exclusive {
             self.tell_others(now, &changes);
         }
+        if changes.has_left_line {
+            self.replace_others(now);
+        }
         // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
-        if changes.for_holder {
-            self.notify_holders();
-        }
-        if let Some(waker) = changes.waker {
-            foreign::call(|| waker.wake());
-        }
+        changes.watchers.into_iter().for_each(wake);
         wake_ups.wake_all();
         result
     }
@@ -231,12 +229,17 @@ impl LeaseCell {
     }
 
     /// Has the timers call back when something is due. Abandons the lease if they have ended.
-    fn reschedule(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
+    pub(super) fn reschedule(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
         // A lease that has ended has its place until the next one takes it over.
         let placed = state.placed.as_ref();
         let placed = placed.filter(|_| state.stage().is_pending());
         let of_place = placed.and_then(|it| it.timeout());
-        let due = state.lease.poll_timeout().into_iter().chain(of_place).min();
+        let of_turn = match *state.stage() {
+            Stage::New { due } => due,
+            _ => None,
+        };
+        let due = state.lease.poll_timeout().into_iter();
+        let due = due.chain(of_place).chain(of_turn).min();
         let is_early_enough = match (state.due, due) {
             // A call that comes too early only sets the next deadline.
             (Some(known), Some(due)) => known <= due,
@@ -245,12 +248,7 @@ impl LeaseCell {
         if is_early_enough {
             return;
         }
-        let rescheduled = {
-            let lease = || Arc::clone(self);
-            self.client
-                .timers
-                .reschedule(self.id(), state.due, due, lease)
-        };
+        let rescheduled = self.client.timers.reschedule(state.due, due, self);
         state.due = due;
         if rescheduled.is_err() {
             state.due = None;
@@ -263,36 +261,51 @@ impl LeaseCell {
     // The turn.
 
     /// Asks the nodes, at once or after other processes could go first.
-    pub(super) fn begin(
-        &self,
-        state: &mut CellState,
-        now: Timestamp,
-        deadline: Timestamp,
-        backs_off: bool,
-    ) {
-        let Stage::New = state.stage() else {
+    pub(super) fn begin(&self, state: &mut CellState, now: Timestamp, backs_off: bool) {
+        if !self.enter_acquiring(state, now) {
             return;
-        };
-        if self.client.is_shut_down() {
-            return state.exhaust(AcquireFailure::Abandoned, 0);
-        }
-        // A request that only waits in the queue asks for no connection.
-        if self.client.majority(now, deadline, now) != Prospect::MayVote {
-            self.client.want_connections();
         }
         if self.has_line() {
             state
                 .lease
                 .stand_in_line(!backs_off && state.placed.is_none());
         }
-        state.enter(Stage::Acquiring);
         self.share(state);
+        let deadline = self.deadline;
         if self.terms.fenced {
             let proposal = self.client.wall_clock.propose(&self.client.clock, now);
             state.lease.acquire_fenced(now, deadline, proposal);
         } else {
             state.lease.acquire(now, deadline);
         }
+    }
+
+    /// Begins to ask the nodes. Returns false if the request has ended.
+    pub(super) fn enter_acquiring(&self, state: &mut CellState, now: Timestamp) -> bool {
+        let Stage::New { .. } = state.stage() else {
+            return false;
+        };
+        if self.client.is_shut_down() {
+            state.exhaust(AcquireFailure::Abandoned, 0);
+            return false;
+        }
+        let nonce = match self.client.random.u128() {
+            Ok(random) => Nonce::new(random),
+            Err(error) => {
+                state.enter(Stage::Ended(End::NoRandomness(error)));
+                return false;
+            }
+        };
+        state.lease = Lease::new(Arc::clone(&self.terms.config), nonce);
+        if self.keys.has_several() {
+            state.lease.set_several_keys();
+        }
+        // A request that only waits in the queue asks for no connection.
+        if self.client.majority(now, self.deadline, now) != Prospect::MayVote {
+            self.client.want_connections();
+        }
+        state.enter(Stage::Acquiring);
+        true
     }
 
     /// Ends the turn. Returns what to do then.
@@ -305,9 +318,7 @@ impl LeaseCell {
         let mut to_do = VecDeque::new();
         for follow_up in follow_ups {
             let inherits = match &follow_up {
-                FollowUp::StartTurn { waiter, .. } => waiter
-                    .waiter()
-                    .is_some_and(|it| self.may_pass_place_to(&it.request.keys)),
+                FollowUp::StartTurn { waiter, .. } => self.may_pass_place_to(&waiter.keys),
                 FollowUp::LookAgain { .. } => false,
             };
             let inherited = placed.take_if(|_| inherits);
@@ -323,8 +334,7 @@ impl LeaseCell {
 
     /// Returns whether another request of the process stands in the line, too: the process has one place.
     fn shares_place(&self) -> bool {
-        let beside = self.place().turns_beside().into_iter();
-        let mut leases = beside.filter_map(Contender::into_lease);
+        let mut leases = self.place().turns_beside().into_iter();
         leases.any(|lease| lease.state().placed.is_some())
     }
 
@@ -362,12 +372,12 @@ fn handle_unsent(
 ///
 /// A lease that ends as soon as it begins (because the runtime has ended) leaves the queue at once, and the next
 /// lease begins. There may be thousands of them, so this must not recurse.
-pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) -> WakeUps {
+pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Arc<LeaseCell>>>) -> WakeUps {
     carry_out_all(now, follow_ups.into_iter().map(|it| (it, None)).collect())
 }
 
 /// What is to be done, and the place in the line that a turn takes over.
-type ToDo = (FollowUp<Contender>, Option<Box<Placed>>);
+type ToDo = (FollowUp<Arc<LeaseCell>>, Option<Box<Placed>>);
 
 fn carry_out_all(now: Timestamp, mut follow_ups: VecDeque<ToDo>) -> WakeUps {
     let mut wake_ups = WakeUps::default();
@@ -375,31 +385,24 @@ fn carry_out_all(now: Timestamp, mut follow_ups: VecDeque<ToDo>) -> WakeUps {
     while let Some((next, placed)) = follow_ups.pop_front() {
         let (cell, changes) = match next {
             FollowUp::StartTurn { waiter, backs_off } => {
-                let Some(turn) = waiter.waiter().and_then(|it| it.start_turn()) else {
-                    // It leaves the queue itself.
-                    if let (Some(placed), Some(waiter)) = (placed, waiter.waiter()) {
-                        waiter.client.leave_line(&waiter.request.keys, &placed);
-                    }
-                    continue;
-                };
-                wake_ups.0.extend(turn.waker.map(WakeUp::Waiter));
-                let cell = turn.lease;
                 let begin = |state: &mut CellState| {
                     if let Some(placed) = placed {
-                        cell.inherit(state, now, placed);
+                        if let Stage::New { .. } = state.stage() {
+                            waiter.inherit(state, now, placed);
+                        } else {
+                            // It leaves the queue itself.
+                            waiter.client.leave_line(&waiter.keys, &placed);
+                        }
                     }
-                    cell.begin(state, now, turn.deadline, backs_off);
+                    waiter.begin(state, now, backs_off);
                 };
-                let ((), changes) = cell.step(now, begin);
-                (cell, changes)
+                let ((), changes) = waiter.step(now, begin);
+                (waiter, changes)
             }
             FollowUp::LookAgain { waiter, at } => {
-                let ended = waiter.waiter().and_then(|it| it.look_again_at(now, at));
-                if let Some(ended) = ended {
-                    follow_ups.extend(ended.follow_ups.into_iter().map(|it| (it, None)));
-                    wake_ups.0.extend(ended.waker.map(WakeUp::Waiter));
-                }
-                continue;
+                let at = at.min(waiter.deadline);
+                let ((), changes) = waiter.step(now, |state| state.look_again_at(at));
+                (waiter, changes)
             }
         };
         if changes.has_events {
@@ -408,7 +411,7 @@ fn carry_out_all(now: Timestamp, mut follow_ups: VecDeque<ToDo>) -> WakeUps {
         if let Some(departure) = changes.departure {
             follow_ups.extend(cell.leave(now, departure));
         }
-        wake_ups.add(cell, changes.waker, changes.for_holder);
+        wake_ups.0.extend(changes.watchers);
     }
     wake_ups
 }
@@ -416,32 +419,17 @@ fn carry_out_all(now: Timestamp, mut follow_ups: VecDeque<ToDo>) -> WakeUps {
 /// The tasks to wake, outside of all locks.
 #[derive(Default)]
 #[must_use]
-pub(super) struct WakeUps(Vec<WakeUp>);
-
-enum WakeUp {
-    Waiter(Waker),
-    Holders(Arc<LeaseCell>),
-}
+pub(super) struct WakeUps(Vec<Waker>);
 
 impl WakeUps {
-    fn add(&mut self, cell: Arc<LeaseCell>, waker: Option<Waker>, for_holder: bool) {
-        self.0.extend(waker.map(WakeUp::Waiter));
-        if for_holder {
-            self.0.push(WakeUp::Holders(cell));
-        }
-    }
-
     pub(super) fn wake_all(self) {
-        for next in self.0 {
-            match next {
-                // If one of the tasks panics when it is woken, the others are woken all the same.
-                WakeUp::Waiter(waker) => {
-                    foreign::call(|| waker.wake());
-                }
-                WakeUp::Holders(cell) => cell.notify_holders(),
-            }
-        }
+        self.0.into_iter().for_each(wake);
     }
+}
+
+/// Wakes a task. If it panics, others are woken all the same.
+fn wake(waker: Waker) {
+    foreign::call(|| waker.wake());
 }
 
 #[cfg(test)]
@@ -472,8 +460,8 @@ mod tests {
     #[test]
     fn all_are_woken_if_one_of_them_panics() {
         let counts = Arc::new(Counts(AtomicU32::new(0)));
-        let counting = || WakeUp::Waiter(Arc::clone(&counts).into());
-        let panicking = WakeUp::Waiter(Arc::new(Panics).into());
+        let counting = || Arc::clone(&counts).into();
+        let panicking = Arc::new(Panics).into();
         WakeUps(vec![counting(), panicking, counting(), counting()]).wake_all();
         assert_eq!(counts.0.load(Ordering::Relaxed), 3);
     }

@@ -5,32 +5,36 @@ use std::sync::Arc;
 use redlock_core::Timestamp;
 
 use super::{
-    Contender, LeaseCell,
+    LeaseCell,
     held_lease::{Generation, HeldLease},
     stage::{Held, Others, Stage},
     state::CellState,
-    waiter::Successor,
+    waiting::Successor,
 };
 use crate::engine::queue::Succession;
 
 impl HeldLease {
     /// Hands the lock over to the next waiter in this process, or leaves it to other readers, without a request to the
-    /// nodes. Returns whether it did. If not, the lock is to be released.
-    pub(crate) fn hand_over(&self, now: Timestamp) -> bool {
+    /// nodes. Returns whether it did. If not, the lock is released.
+    pub(crate) fn pass_on(&self, now: Timestamp) -> bool {
         let Self { lease, generation } = self;
-        let mut passed_on = None;
-        let is_passed_on = lease.update(now, |state| {
-            if state.lease.is_reader() {
-                let has_others = state.leave(now, *generation);
-                if !has_others {
-                    // Before another one can join.
-                    state.release(now, *generation);
-                }
-                return has_others;
-            }
-            passed_on = lease.try_hand_over(state, now, *generation);
-            passed_on.is_some()
+        let (passed_on, served) = lease.update(now, |state| {
+            let passed_on = if state.lease.is_reader() {
+                // In one step with the release, before another one can join.
+                state.leave(now, *generation).then_some(PassedOn::Kept)
+            } else {
+                lease.try_hand_over(state, now, *generation)
+            };
+            let served = match &passed_on {
+                Some(_) => None,
+                None => state.release(now, *generation),
+            };
+            (passed_on, served)
         });
+        if let Some(served) = served {
+            served.release(now);
+        }
+        let is_passed_on = passed_on.is_some();
         if let Some(PassedOn::To(successor)) = passed_on {
             successor.wake();
         }
@@ -82,7 +86,7 @@ impl LeaseCell {
                 Others::Unknown if !self.ask_for_others(now) => None,
                 Others::Unknown | Others::Asked | Others::Decide => {
                     state.await_decision(now, generation);
-                    Some(PassedOn::Undecided)
+                    Some(PassedOn::Kept)
                 }
             },
             Succession::TurnIsOver | Succession::Nobody => None,
@@ -105,7 +109,7 @@ impl LeaseCell {
         held: Held,
     ) -> Succession<Successor> {
         let policy = self.policy_of_turn(Some(held));
-        let fits = |next: &Contender| next.waiter().is_some_and(|next| next.could_take_over(self));
+        let fits = |next: &Arc<Self>| next.could_take_over(self);
         loop {
             let (next, is_late) = match self.place().successor(now, held.since, &policy, fits) {
                 Succession::Next { waiter, is_late } => (waiter, is_late),
@@ -117,7 +121,7 @@ impl LeaseCell {
                 generation: state.next_generation(),
             };
             // Otherwise it has given up at this very moment.
-            if let Some(successor) = next.waiter().and_then(|next| next.serve(handed_over)) {
+            if let Some(successor) = next.serve(handed_over) {
                 state.hand_over(now, successor.label);
                 return Succession::Next {
                     waiter: successor,
@@ -165,6 +169,6 @@ impl LeaseCell {
 /// What became of a lock that its holder does not need any more, if it is not released.
 enum PassedOn {
     To(Successor),
-    /// Nobody has it until it is known whether other processes wait.
-    Undecided,
+    /// By other readers, or by nobody until it is known whether other processes wait.
+    Kept,
 }

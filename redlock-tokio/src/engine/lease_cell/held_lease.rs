@@ -128,8 +128,12 @@ impl HeldLease {
     /// Releases the lock, or gives up acquiring it. Changes nothing for a later generation.
     pub(crate) fn release(&self, now: Timestamp) {
         let generation = self.generation;
-        self.lease
+        let served = self
+            .lease
             .update(now, |state| state.release(now, generation));
+        if let Some(served) = served {
+            served.release(now);
+        }
     }
 
     /// Waits until the release has ended. Returns `None` if the lock was lost before.

@@ -67,6 +67,7 @@ impl LeaseCell {
             Stage::Held(_) => {
                 if let Some(placed) = state.placed.take() {
                     self.client.leave_line(&self.keys, &placed);
+                    state.has_left_line = true;
                 }
                 return false;
             }
@@ -263,6 +264,22 @@ impl LeaseCell {
                 .then(|| place.handle_connection())
                 .flatten()
         });
+    }
+
+    /// Lets other requests of the process for these keys take new places in the lines that this one has left. Those that want
+    /// a permit go on trying without.
+    pub(super) fn replace_others(&self, now: Timestamp) {
+        for key in self.keys.iter() {
+            for (lease, _) in self.client.queue.turns_at(key.as_bytes()) {
+                lease.update(now, |state| {
+                    let mut keys = lines_of(&lease.keys);
+                    lease.change_places(state, now, |_, place| {
+                        let is_here = keys.next() == Some(key);
+                        is_here.then(|| place.handle_loss(now)).flatten()
+                    });
+                });
+            }
+        }
     }
 
     /// Takes the end of a look of the lease.

@@ -6,7 +6,10 @@ use redlock_core::{Eligibility, ExpiryAnomaly, NodeId, RoundId, Timestamp, Ttl, 
 
 use super::{LeaseCell, state::CellState};
 use crate::{
-    engine::lane::{Requester, SetRequests},
+    engine::{
+        lane::{Requester, SetRequests},
+        timers::Timed,
+    },
     log,
     node::{Answer, Vote, reply_of},
     shown_time::ShownTime,
@@ -42,24 +45,31 @@ impl Requester for LeaseCell {
     }
 }
 
-impl LeaseCell {
-    /// Does what is due. The timers have forgotten the deadline.
-    pub(super) fn handle_timeout(self: &Arc<Self>, now: Timestamp) {
-        self.update(now, |state| {
+impl Timed for LeaseCell {
+    fn id(&self) -> u64 {
+        self.id()
+    }
+
+    fn handle_timeout(self: &Arc<Self>, now: Timestamp) {
+        let looks = self.update(now, |state| {
             // Unless there is a new one. (Clearing one never fails.)
-            let (due, lease) = (state.due.take(), || Arc::clone(self));
-            let _ = self.client.timers.reschedule(self.id(), due, None, lease);
+            let _ = self.client.timers.reschedule(state.due.take(), None, self);
             state.lease.set_notified(self.client.is_notified());
             state.lease.handle_timeout(now);
             self.handle_line_timeout(state, now);
+            self.check_wait(state, now)
         });
+        if looks {
+            self.look_again(now);
+        }
     }
 
-    /// Ends, because nothing will call back any more.
-    pub(super) fn abandon(self: &Arc<Self>) {
+    fn abandon(self: &Arc<Self>) {
         self.update(self.now(), |state| state.abandon());
     }
+}
 
+impl LeaseCell {
     /// Takes the news that votes of a node count for nothing.
     pub(crate) fn handle_withdrawal(self: &Arc<Self>, node: NodeId, withdrawal: Withdrawal) {
         let now = self.now();

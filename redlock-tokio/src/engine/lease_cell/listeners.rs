@@ -2,7 +2,7 @@ use std::{any::Any, ptr, sync::Arc};
 
 use redlock_core::NodeId;
 
-use super::{Contender, LeaseCell};
+use super::LeaseCell;
 use crate::{
     engine::{lane::Listeners, queue::Queue, timers::Timers},
     node::{FreedNotifier, Notice},
@@ -11,12 +11,12 @@ use crate::{
 /// Returns what brings the news of a lane to the leases that they concern.
 pub(crate) fn listeners(
     node: NodeId,
-    queue: &Arc<Queue<Contender>>,
-    timers: &Arc<Timers<Contender>>,
+    queue: &Arc<Queue<Arc<LeaseCell>>>,
+    timers: &Arc<Timers<LeaseCell>>,
 ) -> Listeners {
-    // Without the queue there are no waiters, and without the timers no leases.
+    // Without the queue and the timers there are no requests.
     let [waiting, beside, connected] = [(); 3].map(|()| Arc::downgrade(queue));
-    let [scheduled, waiting_or_asking] = [(); 2].map(|()| Arc::downgrade(timers));
+    let [voting, failing_fast] = [(); 2].map(|()| Arc::downgrade(timers));
     Listeners {
         freed_notifier: FreedNotifier::new(move |notice| {
             let Some(queue) = waiting.upgrade() else {
@@ -25,14 +25,12 @@ pub(crate) fn listeners(
             match notice {
                 Notice::Freed(key) => tell(&queue, node, key, None),
                 Notice::Called(key) => {
-                    for (turn, _) in queue.turns_at(key) {
-                        if let Some(lease) = turn.into_lease() {
-                            lease.handle_call(node, key);
-                        }
+                    for (lease, _) in queue.turns_at(key) {
+                        lease.handle_call(node, key);
                     }
                 }
                 Notice::AllFreed => {
-                    for lease in queue.turns().filter_map(Contender::into_lease) {
+                    for lease in queue.turns() {
                         lease.handle_flush(node);
                     }
                 }
@@ -48,26 +46,18 @@ pub(crate) fn listeners(
             }
         }),
         on_withdrawal: Box::new(move |withdrawal| {
-            let timers = scheduled.upgrade();
-            let leases = timers.into_iter().flat_map(|timers| timers.scheduled());
-            for lease in leases.filter_map(Contender::into_lease) {
+            for lease in voting.upgrade().iter().flat_map(|it| it.all()) {
                 lease.handle_withdrawal(node, withdrawal);
             }
         }),
         on_connection: Box::new(move || {
-            let turns = connected.upgrade().map(|queue| queue.turns());
-            for lease in turns
-                .into_iter()
-                .flatten()
-                .filter_map(Contender::into_lease)
-            {
+            for lease in connected.upgrade().iter().flat_map(|it| it.turns()) {
                 lease.handle_connection(node);
             }
         }),
         on_no_vote: Box::new(move || {
-            let timers = waiting_or_asking.upgrade();
-            for request in timers.into_iter().flat_map(|timers| timers.all()) {
-                request.wake_to_look();
+            for lease in failing_fast.upgrade().iter().flat_map(|it| it.all()) {
+                lease.wake_to_look();
             }
         }),
     }
@@ -75,11 +65,8 @@ pub(crate) fn listeners(
 
 /// Tells the leases that watch a key, or hold it, that it is gone from a node or was changed there: by a lease of this
 /// process, if there is one.
-fn tell(queue: &Queue<Contender>, node: NodeId, key: &[u8], by: Option<&LeaseCell>) {
-    for (turn, slot) in queue.turns_at(key) {
-        let Some(lease) = turn.into_lease() else {
-            continue;
-        };
+fn tell(queue: &Queue<Arc<LeaseCell>>, node: NodeId, key: &[u8], by: Option<&LeaseCell>) {
+    for (lease, slot) in queue.turns_at(key) {
         match slot {
             _ if by.is_some_and(|by| lease.begins_after(by)) => {}
             Some(slot) => lease.handle_slot_freed(node, slot),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redlock_core::{Access, NodeId, Operation, Share, Slot, Timestamp, Transmit};
 
 use super::{
-    Contender, LeaseCell,
+    LeaseCell,
     driving::carry_out,
     state::{CellState, Changes},
 };
@@ -64,9 +64,9 @@ impl LeaseCell {
             carry_out(now, self.place().note_hold(now)).wake_all();
         }
         // It has kept the others from its slot, which may have been free.
-        if changes.departure.is_some() && self.keys.slots().is_some() {
+        if changes.departure.is_some_and(|it| it.has_asked) && self.keys.slots().is_some() {
             let turns = self.place().turns_beside();
-            for lease in turns.into_iter().filter_map(Contender::into_lease) {
+            for lease in turns {
                 lease.update(now, |_| ());
             }
         }

@@ -1,18 +1,20 @@
 //! The place of a request in its process: in the queues of its keys, or in the queue of what several may hold.
 
+use std::sync::Arc;
+
 use redlock_core::{Share, Timestamp};
 
-use super::{Contender, Terms};
+use super::{LeaseCell, Terms};
 use crate::{
     Key,
-    engine::queue::{Entry, FollowUp, JoinOutcome, Queue, Refusal, Role, Succession, Ticket},
+    engine::queue::{FollowUp, JoinOutcome, Queue, Refusal, Role, Succession, Ticket},
     key::KeySet,
     options::QueuePolicy,
 };
 
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
-    queue: &'a Queue<Contender>,
+    queue: &'a Queue<Arc<LeaseCell>>,
     keys: &'a KeySet,
     ticket: Ticket,
     /// `None` for a plain lock.
@@ -23,7 +25,7 @@ impl<'a> Place<'a> {
     /// Creates the place of a request with these terms. A reader that may not wait asks the nodes itself, even if another
     /// one does.
     pub(super) fn new(
-        queue: &'a Queue<Contender>,
+        queue: &'a Queue<Arc<LeaseCell>>,
         keys: &'a KeySet,
         ticket: Ticket,
         terms: &Terms,
@@ -46,26 +48,16 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Takes the turn, or waits for it. `enter` makes what has the turn, or waits.
+    /// Takes the turn, or waits for it.
     pub(super) fn join(
         self,
         now: Timestamp,
-        policy: &QueuePolicy,
-        enter: impl FnOnce(Entry) -> Contender,
+        request: &Arc<LeaseCell>,
     ) -> Result<JoinOutcome, Refusal> {
-        let (queue, ticket) = (self.queue, self.ticket);
+        let (queue, ticket, policy) = (self.queue, self.ticket, &request.terms.policy);
         match self.role {
-            Some(role) => queue.join_shared(self.key(), role, ticket, now, policy, enter),
-            None => queue.join(self.keys, ticket, now, policy, enter),
-        }
-    }
-
-    /// Puts a lease in the place of the waiter that has got the turn.
-    pub(super) fn replace_turn(self, holder: &Contender) {
-        let (queue, ticket) = (self.queue, self.ticket);
-        match self.role {
-            Some(role) => queue.replace_shared_turn(self.key(), role, ticket, holder),
-            None => queue.replace_turn(self.keys, ticket, holder),
+            Some(role) => queue.join_shared(self.key(), role, ticket, now, policy, request),
+            None => queue.join(self.keys, ticket, now, policy, request),
         }
     }
 
@@ -76,7 +68,7 @@ impl<'a> Place<'a> {
         now: Timestamp,
         held: Option<Timestamp>,
         policy: &QueuePolicy,
-    ) -> Vec<FollowUp<Contender>> {
+    ) -> Vec<FollowUp<Arc<LeaseCell>>> {
         let (queue, ticket) = (self.queue, self.ticket);
         match self.role {
             Some(role) => queue.leave_shared(self.key(), role, ticket, now, held, policy),
@@ -90,8 +82,8 @@ impl<'a> Place<'a> {
         now: Timestamp,
         held: Timestamp,
         policy: &QueuePolicy,
-        fits: impl FnOnce(&Contender) -> bool,
-    ) -> Succession<Contender> {
+        fits: impl FnOnce(&Arc<LeaseCell>) -> bool,
+    ) -> Succession<Arc<LeaseCell>> {
         let (queue, key) = (self.queue, self.key());
         match self.role {
             Some(role) => queue
@@ -106,7 +98,7 @@ impl<'a> Place<'a> {
 
     /// Notes that the lock was acquired. Others that may share it ask now.
     #[must_use]
-    pub(super) fn note_hold(self, now: Timestamp) -> Vec<FollowUp<Contender>> {
+    pub(super) fn note_hold(self, now: Timestamp) -> Vec<FollowUp<Arc<LeaseCell>>> {
         let note = |role| self.queue.note_hold(self.key(), role, self.ticket, now);
         self.role.map(note).unwrap_or_default()
     }
@@ -117,7 +109,7 @@ impl<'a> Place<'a> {
     }
 
     /// Returns what has a turn for the same semaphore, or the same lock of readers and writers.
-    pub(super) fn turns_beside(self) -> Vec<Contender> {
+    pub(super) fn turns_beside(self) -> Vec<Arc<LeaseCell>> {
         let turns = |role| self.queue.shared_turns(self.key(), role);
         self.role.map(turns).unwrap_or_default()
     }

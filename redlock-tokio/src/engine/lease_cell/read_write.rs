@@ -5,18 +5,19 @@ use std::sync::Arc;
 use redlock_core::{Share, Timestamp};
 
 use super::{
-    Client, Contender, ExtensionOutcome, HeldLease, LeaseCell,
+    Client, ExtensionOutcome, HeldLease, LeaseCell, Terms,
     driving::carry_out,
     held_lease::Generation,
     stage::Stage,
     state::{CellState, HoldState},
     terms::LeaseRequest,
 };
+use crate::key::KeySet;
 
 /// Lets a reader share the lease of others in its process, without a request to the nodes.
 pub(super) fn join(client: &Client, now: Timestamp, request: &LeaseRequest) -> Option<HeldLease> {
-    let lease = client.queue.open_turn(request.keys.first())?.into_lease()?;
-    if !request.could_join(&lease.terms) {
+    let lease = client.queue.open_turn(request.keys.first())?;
+    if !lease.lets_in(&request.keys, &request.terms) {
         return None;
     }
     let generation = lease.update(now, |state| lease.admit(state, now))?;
@@ -30,7 +31,7 @@ impl LeaseCell {
             return;
         }
         let (queue, key) = (&self.client.queue, self.keys.first());
-        let fits = |next: &Contender| next.waiter().is_some_and(|next| next.could_join(self));
+        let fits = |next: &Arc<Self>| self.lets_in(&next.keys, &next.terms);
         let joined = self.update(now, |state| {
             let mut joined = Vec::new();
             while self.is_open(state, now)
@@ -39,7 +40,7 @@ impl LeaseCell {
             {
                 let lease = Arc::clone(self);
                 let held = HeldLease { lease, generation };
-                match next.waiter().and_then(|next| next.serve(held)) {
+                match next.serve(held) {
                     Some(successor) => joined.push(successor),
                     // It has given up at this very moment.
                     None => _ = state.leave(now, generation),
@@ -50,6 +51,14 @@ impl LeaseCell {
         for successor in joined {
             successor.wake();
         }
+    }
+
+    /// Returns whether a reader with these terms could share the lock, which other readers of this process hold.
+    fn lets_in(&self, keys: &KeySet, terms: &Arc<Terms>) -> bool {
+        keys.share() == Share::Reader
+            && terms.policy.hands_over
+            && self.terms.policy.hands_over
+            && terms.fits(&self.terms)
     }
 
     /// Adds a reader, if the lease is open. Returns its number.

@@ -1,5 +1,6 @@
 use redlock_core::{AcquireFailure, LossReason, ReleaseVerdict, Timestamp};
 
+use super::held_lease::HeldLease;
 use crate::{
     engine::{micros::Micros, queue::Refusal},
     random,
@@ -8,14 +9,19 @@ use crate::{
 /// How far a lease has come.
 ///
 /// ```text
-/// New ----> Acquiring ----> Held ----> Releasing
-///  |            |             |            |
-///  +------------+--> Ended <--+------------+
+/// Served <---- New ----> Acquiring ----> Held ----> Releasing
+///    |          |            |             |            |
+///    +----------+------------+--> Ended <--+------------+
 /// ```
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Has the turn, and has not asked any node.
-    New,
+    /// Waits for its turn, or is about to begin it.
+    New {
+        /// If it waits, when the time to wait is over, or its keys may not be kept for another request any more.
+        due: Option<Timestamp>,
+    },
+    /// Has the lock of another request, and its task does not know yet.
+    Served(HeldLease),
     /// Asks the nodes.
     Acquiring,
     Held(Held),
@@ -56,7 +62,7 @@ pub(crate) enum End {
         failure: AcquireFailure,
         attempts: u32,
     },
-    /// It was released before it had the lock.
+    /// It was released before it had the lock, or its task has the lock of another request.
     GivenUp,
     /// It was given away, for another process to adopt.
     GivenAway,
@@ -65,14 +71,14 @@ pub(crate) enum End {
 }
 
 impl Stage {
-    /// Returns whether the lease has the turn for its keys.
+    /// Returns whether the lease has or awaits the turn for its keys.
     pub(super) const fn is_in_queue(&self) -> bool {
-        matches!(self, Self::New | Self::Acquiring | Self::Held(_))
+        self.is_pending() || matches!(self, Self::Held(_))
     }
 
     /// Returns whether a task that wants the lock has to wait.
     pub(super) const fn is_pending(&self) -> bool {
-        matches!(self, Self::New | Self::Acquiring)
+        matches!(self, Self::New { .. } | Self::Acquiring)
     }
 
     /// Returns whether a holder can see the end of this stage.

@@ -9,17 +9,21 @@ use redlock_core::{
     AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, Slot, Timestamp, Transmit,
     Ttl,
 };
+use smallvec::SmallVec;
 
 use super::{
     extensions::{ExtensionOutcome, ExtensionTicket, Extensions},
-    held_lease::Generation,
+    held_lease::{Generation, HeldLease},
     holders::Holders,
     in_line::Placed,
     observed::{Claim, Observed},
     stage::{End, Held, Others, Stage},
     terms::LeaseRequest,
+    waiting::Successor,
     watched_round::WatchedRound,
 };
+
+type Watchers = SmallVec<[Waker; 1]>;
 
 /// What changes in a lease cell.
 pub(super) struct CellState {
@@ -51,13 +55,13 @@ pub(super) struct CellState {
     pub(super) slot: Option<Slot>,
     /// The deadline that the timers know.
     pub(super) due: Option<Timestamp>,
-    /// The task that waits for the lock.
-    waker: Option<Waker>,
-    /// Whether a holder has waited for a change.
-    pub(super) is_watched: bool,
-    /// Whether a holder can see a difference since the last look at the changes.
-    for_holder: bool,
+    /// The task that waits for the lock. Once it is held, the tasks that wait for a change that a holder can see.
+    watchers: Watchers,
+    /// Whether these can see a difference since the last look at the changes.
+    has_news: bool,
     departure: Option<Departure>,
+    /// Whether it has left the line since the last look at the changes.
+    pub(super) has_left_line: bool,
     /// Whether the lock was acquired since the last look at the changes.
     is_acquired: bool,
 }
@@ -65,11 +69,10 @@ pub(super) struct CellState {
 /// What has changed and concerns others. They are told outside of the lock.
 #[must_use]
 pub(super) struct Changes {
-    /// The task that waited for the lock and need not wait any longer.
-    pub(super) waker: Option<Waker>,
-    /// Whether a holder can see a difference, and may wait for one.
-    pub(super) for_holder: bool,
+    /// The task that need not wait for the lock any longer, or those that can see a change.
+    pub(super) watchers: Watchers,
     pub(super) departure: Option<Departure>,
+    pub(super) has_left_line: bool,
     pub(super) is_acquired: bool,
     /// Whether observers are to be told of events.
     pub(super) has_events: bool,
@@ -78,6 +81,8 @@ pub(super) struct Changes {
 /// The turn is over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Departure {
+    /// Whether it had begun to ask the nodes.
+    pub(super) has_asked: bool,
     /// Set if it held the lock until then.
     pub(super) held: Option<Held>,
 }
@@ -97,7 +102,7 @@ impl CellState {
             unasked_attempt: lease.token().attempt(),
             unasked: NodeSet::EMPTY,
             lease,
-            stage: Stage::New,
+            stage: Stage::New { due: None },
             generation: Generation::FIRST,
             holders: Holders::default(),
             label: request.label,
@@ -111,33 +116,41 @@ impl CellState {
             found_none: false,
             slot: None,
             due: None,
-            waker: None,
-            is_watched: false,
-            for_holder: false,
+            watchers: Watchers::new(),
+            has_news: false,
             departure: None,
+            has_left_line: false,
             is_acquired: false,
         }
     }
 
     // The turn.
 
-    /// Ends a lease that cannot ask the nodes.
-    pub(super) fn refuse(&mut self, end: End) {
-        if let Stage::New = self.stage {
-            self.enter(Stage::Ended(end));
+    /// Waits in the queue until this time, unless it is to look again before.
+    pub(super) fn wait_until(&mut self, at: Timestamp) {
+        if let Stage::New { due } = &mut self.stage {
+            *due = Some(due.map_or(at, |due| due.min(at)));
         }
     }
 
-    /// Wakes this task when it need not wait any longer, unless the task has waited here itself. If it need not wait
-    /// already, returns the waker, for the caller to wake the task outside of all locks.
-    pub(super) fn wake_on_change(&mut self, waker: Option<Waker>) -> Option<Waker> {
-        if !self.stage.is_pending() {
-            return waker;
+    /// Waits in the queue, and looks again at this time.
+    pub(super) fn look_again_at(&mut self, at: Timestamp) {
+        if let Stage::New { due } = &mut self.stage {
+            *due = Some(at);
         }
-        if self.waker.is_none() {
-            self.waker = waker;
-        }
-        None
+    }
+
+    /// Ends the wait with the lock of another request. Returns `None` if this one does not wait any more.
+    pub(super) fn serve(&mut self, held: HeldLease) -> Option<Successor> {
+        let Stage::New { .. } = self.stage else {
+            return None;
+        };
+        // Without a departure: it is not in the queue any more.
+        self.stage = Stage::Served(held);
+        Some(Successor {
+            label: self.label,
+            waker: self.watchers.pop(),
+        })
     }
 
     // Events of the lease.
@@ -186,7 +199,7 @@ impl CellState {
 
     pub(super) fn note_extension(&mut self, succeeded: bool) {
         self.extensions.note_end(succeeded);
-        self.for_holder = true;
+        self.has_news = true;
     }
 
     // Commands.
@@ -235,7 +248,7 @@ impl CellState {
             return false;
         }
         let has_others = self.holders.leave(generation);
-        self.for_holder |= has_others;
+        self.has_news |= has_others;
         if has_others {
             self.observe_release(now, generation);
         }
@@ -261,17 +274,26 @@ impl CellState {
         is_held
     }
 
-    /// Releases the lock, or gives up acquiring it.
-    pub(super) fn release(&mut self, now: Timestamp, generation: Generation) {
+    /// Releases the lock, or gives up acquiring it. Returns the lock of another request, which the caller must release.
+    pub(super) fn release(&mut self, now: Timestamp, generation: Generation) -> Option<HeldLease> {
         if !self.is_generation(generation) || self.leave(now, generation) {
-            return;
+            return None;
         }
         self.observe_release(now, generation);
         self.lease.release(now);
         match &self.stage {
-            Stage::New | Stage::Acquiring => self.enter(Stage::Ended(End::GivenUp)),
+            Stage::New { .. } | Stage::Acquiring => self.enter(Stage::Ended(End::GivenUp)),
             Stage::Held(_) => self.enter(Stage::Releasing),
+            Stage::Served(_) => return self.take_served(),
             Stage::Releasing | Stage::Ended(_) => {}
+        }
+        None
+    }
+
+    fn take_served(&mut self) -> Option<HeldLease> {
+        match mem::replace(&mut self.stage, Stage::Ended(End::GivenUp)) {
+            Stage::Served(held) => Some(held),
+            _ => None,
         }
     }
 
@@ -285,7 +307,7 @@ impl CellState {
     ) -> bool {
         if until <= now {
             let is_held = self.is_generation(generation) && self.lease.valid_until(now).is_some();
-            self.release(now, generation);
+            let _ = self.release(now, generation);
             return is_held;
         }
         let has_left = self.is_generation(generation) && self.lease.release_at(now, until);
@@ -293,7 +315,7 @@ impl CellState {
             self.observe_release(now, generation);
             // There is no holder until then.
             self.generation = self.generation.next();
-            self.for_holder = true;
+            self.has_news = true;
         }
         has_left
     }
@@ -318,27 +340,32 @@ impl CellState {
             held.since = now;
         }
         self.generation = self.generation.next();
-        self.for_holder = true;
+        self.has_news = true;
     }
 
     /// Ends a lease that is wanted or held, because nobody can drive it any more.
     pub(super) fn abandon(&mut self) {
         self.lease.abandon();
-        if let Stage::New = self.stage {
+        if let Stage::New { .. } = self.stage {
             self.exhaust(AcquireFailure::Abandoned, 0);
         }
     }
 
     // Outputs.
 
-    /// Returns whether the lock is held, or why it will not be. Wakes the task when it knows.
-    pub(super) fn poll_acquired(&mut self, waker: &Waker) -> Poll<Result<(), End>> {
+    /// Returns whether the lock is held, by this request or by another one that has passed it on, or why it will not be. Wakes
+    /// the task when it knows.
+    pub(super) fn poll_acquired(&mut self, waker: &Waker) -> Poll<Result<Option<HeldLease>, End>> {
         match &self.stage {
-            Stage::New | Stage::Acquiring => {
-                self.waker = Some(waker.clone());
+            Stage::New { .. } | Stage::Acquiring => {
+                match self.watchers.first_mut() {
+                    Some(known) => known.clone_from(waker),
+                    None => self.watchers.push(waker.clone()),
+                }
                 Poll::Pending
             }
-            Stage::Held(_) => Poll::Ready(Ok(())),
+            Stage::Held(_) => Poll::Ready(Ok(None)),
+            Stage::Served(_) => Poll::Ready(Ok(self.take_served())),
             // Released before the task has taken it.
             Stage::Releasing => Poll::Ready(Err(End::GivenUp)),
             Stage::Ended(end) => Poll::Ready(Err(*end)),
@@ -347,16 +374,27 @@ impl CellState {
 
     /// Returns the task that waits for the lock.
     pub(super) fn waiting_task(&self) -> Option<Waker> {
-        self.waker.clone().filter(|_| self.stage.is_pending())
+        self.watchers.first().filter(|_| self.stage.is_pending()).cloned()
+    }
+
+    /// Wakes this task when a holder can see a change.
+    pub(super) fn watch(&mut self, waker: &Waker) {
+        if !self.watchers.iter().any(|it| it.will_wake(waker)) {
+            self.watchers.push(waker.clone());
+        }
     }
 
     /// Returns what has changed since this was asked last.
     pub(super) fn take_changes(&mut self) -> Changes {
         let is_pending = self.stage.is_pending();
         Changes {
-            waker: self.waker.take_if(|_| !is_pending),
-            for_holder: mem::take(&mut self.for_holder) && self.is_watched,
+            watchers: if !is_pending && mem::take(&mut self.has_news) {
+                mem::take(&mut self.watchers)
+            } else {
+                Watchers::new()
+            },
             departure: self.departure.take(),
+            has_left_line: mem::take(&mut self.has_left_line),
             is_acquired: mem::take(&mut self.is_acquired),
             has_events: self.has_events(),
         }
@@ -374,7 +412,7 @@ impl CellState {
         self.observe_release(now, generation);
         self.note_others(Others::Decide);
         self.generation = self.generation.next();
-        self.for_holder = true;
+        self.has_news = true;
     }
 
     /// Returns whether the lock has no holder until it is known whether another process comes next.
@@ -444,16 +482,17 @@ impl CellState {
         }
     }
 
-    /// Enters a stage. All changes of stage but handovers go this way, so that none is forgotten.
+    /// Enters a stage. All changes of stage go this way, so that none is forgotten, but handovers.
     pub(super) fn enter(&mut self, stage: Stage) {
         let before = mem::replace(&mut self.stage, stage);
         if before.is_in_queue() && !self.stage.is_in_queue() {
-            let held = match before {
-                Stage::Held(held) => Some(held),
-                _ => None,
+            let (has_asked, held) = match before {
+                Stage::New { .. } => (false, None),
+                Stage::Held(held) => (true, Some(held)),
+                _ => (true, None),
             };
-            self.departure = Some(Departure { held });
+            self.departure = Some(Departure { has_asked, held });
         }
-        self.for_holder |= before.is_seen_by_holder();
+        self.has_news |= before.is_seen_by_holder() || before.is_pending();
     }
 }

@@ -1,13 +1,8 @@
 use std::sync::Arc;
 
-use redlock_core::{LeaseConfig, Share};
+use redlock_core::LeaseConfig;
 
-use crate::{
-    key::{KeySet, SlotKeys},
-    node::Holder,
-    observer::Subject,
-    options::QueuePolicy,
-};
+use crate::{key::KeySet, node::Holder, observer::Subject, options::QueuePolicy};
 
 /// The options of a lock, resolved. Shared by all requests with the same options.
 #[derive(Clone, Debug)]
@@ -22,7 +17,6 @@ pub(crate) struct Terms {
 }
 
 /// A lock that is asked for.
-#[derive(Clone)]
 pub(crate) struct LeaseRequest {
     /// Of a permit, the key of the semaphore.
     pub(crate) keys: KeySet,
@@ -32,36 +26,17 @@ pub(crate) struct LeaseRequest {
     pub(crate) subject: Option<Arc<Subject>>,
 }
 
-impl LeaseRequest {
-    /// Returns whether a lock of these keys with these terms, which is handed over, would do for this request. It has one key, or
-    /// one slot of as many permits as this request counts with.
-    pub(super) fn could_take_over(&self, keys: &KeySet, terms: &Arc<Terms>) -> bool {
-        let permits = |keys: &KeySet| keys.slots().map(SlotKeys::permits);
-        self.terms.hands_over()
-            && !self.keys.has_several()
-            && permits(&self.keys) == permits(keys)
-            && self.fits(terms)
-    }
-
-    /// Returns whether a reader could share a lock with these terms, which other readers of this process hold.
-    pub(super) fn could_join(&self, terms: &Arc<Terms>) -> bool {
-        self.keys.share() == Share::Reader
-            && self.terms.policy.hands_over
-            && terms.policy.hands_over
-            && self.fits(terms)
-    }
-
-    fn fits(&self, terms: &Arc<Terms>) -> bool {
-        Arc::ptr_eq(&self.terms, terms)
-            || (self.terms.config.validity == terms.config.validity
-                && self.terms.config.keep_alive == terms.config.keep_alive)
-    }
-}
-
 impl Terms {
     /// Returns whether the lock goes to the next waiter without a release. The next holder of a fenced lock needs a token of
     /// its own.
     pub(super) const fn hands_over(&self) -> bool {
         self.policy.hands_over && !self.fenced
+    }
+
+    /// Returns whether a lock with these terms would do for a request with the others.
+    pub(super) fn fits(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        Arc::ptr_eq(self, other)
+            || (self.config.validity == other.config.validity
+                && self.config.keep_alive == other.config.keep_alive)
     }
 }

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use redlock_core::{AcquireFailure, FencingToken, Timestamp};
+use redlock_core::{FencingToken, Timestamp};
 
-use super::{
-    Client, Contender, HeldLease, LeaseCell, LeaseRequest, LockTicket, stage::Stage,
-    state::CellState,
-};
-use crate::{engine::lane::Prospect, node::Holder};
+use super::{Client, HeldLease, LeaseCell, LeaseRequest, LockTicket, state::CellState};
+use crate::node::Holder;
 
 impl HeldLease {
     /// Gives the lock away, without a release. `None` if it is not held any more.
@@ -39,14 +36,13 @@ pub(crate) fn adopt(
     // Redlock step 1, and before the wall clock for the same reason as above.
     let now = client.clock.now();
     let left = ticket.until.saturating_sub(client.wall_clock.since_1970());
-    let lease = LeaseCell::new(client, client.next_ticket(), request);
+    let until = now.saturating_add(left);
+    let lease = LeaseCell::new(client, request, until);
     // It does not wait, and the requests of this process wait for it as for another process. In the queue, it is told of
     // what others do with its key.
-    let enter = |_| Contender::Lease(Arc::clone(&lease));
-    let _ = lease.place().join(now, &request.terms.policy, enter);
-    let until = now.saturating_add(left);
+    let _ = lease.place().join(now, &lease);
     lease.update(now, |state| {
-        lease.begin_adoption(state, now, until, ticket.fence);
+        lease.begin_adoption(state, now, ticket.fence);
     });
     // The shutdown may have begun before the lease had a deadline.
     if client.is_shut_down() {
@@ -56,29 +52,16 @@ pub(crate) fn adopt(
 }
 
 impl LeaseCell {
-    fn begin_adoption(
-        &self,
-        state: &mut CellState,
-        now: Timestamp,
-        until: Timestamp,
-        fence: Option<FencingToken>,
-    ) {
+    fn begin_adoption(&self, state: &mut CellState, now: Timestamp, fence: Option<FencingToken>) {
         let giver = self.terms.adopts_from.as_ref().and_then(Holder::token);
-        let (Stage::New, Some(giver)) = (state.stage(), giver) else {
+        let Some(giver) = giver.filter(|_| self.enter_acquiring(state, now)) else {
             return;
         };
-        if self.client.is_shut_down() {
-            return state.exhaust(AcquireFailure::Abandoned, 0);
-        }
-        if self.client.majority(now, until, now) != Prospect::MayVote {
-            self.client.want_connections();
-        }
-        state.enter(Stage::Acquiring);
         let proposal = self.terms.fenced.then(|| {
             let by_clock = self.client.wall_clock.propose(&self.client.clock, now);
             let next = fence.and_then(FencingToken::next);
             next.map_or(by_clock, |next| next.max(by_clock))
         });
-        state.lease.adopt(now, giver, until, proposal);
+        state.lease.adopt(now, giver, self.deadline, proposal);
     }
 }

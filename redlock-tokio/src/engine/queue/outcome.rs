@@ -2,14 +2,6 @@ use redlock_core::Timestamp;
 
 use crate::options::{QueuePolicy, WaiterLimit};
 
-/// The place of a request that joins the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
-    Turn,
-    /// A place in the line.
-    Line,
-}
-
 /// How a request joined the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JoinOutcome {

@@ -5,8 +5,8 @@ use std::collections::{HashMap, hash_map};
 use redlock_core::{Slot, Timestamp};
 
 use super::{
-    Entry, FollowUp, JoinOutcome, Queue, Refusal, Role, Ticket, outcome::admit,
-    shared_line::SharedLine, wait_queue::WaitQueue,
+    FollowUp, JoinOutcome, Queue, Refusal, Role, Ticket, outcome::admit, shared_line::SharedLine,
+    wait_queue::WaitQueue,
 };
 use crate::{Key, engine::shrink, key::SlotKeys, options::QueuePolicy};
 
@@ -59,7 +59,7 @@ impl<T: Clone> Queue<T> {
         ticket: Ticket,
         now: Timestamp,
         policy: &QueuePolicy,
-        enter: impl FnOnce(Entry) -> T,
+        request: &T,
     ) -> Result<JoinOutcome, Refusal> {
         let mut queues = self.0.lock();
         let queues = &mut *queues;
@@ -69,13 +69,13 @@ impl<T: Clone> Queue<T> {
         // A writer that does not wait would only keep readers of its process waiting.
         let is_refused = role == Role::Writer && policy.wait.is_zero() && !line.is_empty();
         if !is_refused && line.may_begin(role) {
-            line.give_turn(ticket, role, enter(Entry::Turn));
+            line.give_turn(ticket, role, request.clone());
             let backs_off = role.takes_turns() && queues.recent.begin_turn(key, now, policy);
             return Ok(JoinOutcome::Turn { backs_off });
         }
         let of_key = [line.waiting()].into_iter();
         admit(of_key, queues.waiting, queues.max_waiting, policy)?;
-        line.push(ticket, role, enter(Entry::Line));
+        line.push(ticket, role, request.clone());
         queues.waiting += 1;
         Ok(JoinOutcome::Waiting { look_at: None })
     }
@@ -143,13 +143,6 @@ impl<T: Clone> Queue<T> {
     pub(crate) fn note_downgrade(&self, key: &Key, ticket: Ticket) {
         if let Some(line) = self.0.lock().shared.read_write.get_mut(key) {
             line.note_downgrade(ticket);
-        }
-    }
-
-    /// Puts another in the place of what has a turn with this ticket, if it still has it.
-    pub(crate) fn replace_shared_turn(&self, key: &Key, role: Role, ticket: Ticket, holder: &T) {
-        if let Some(line) = self.0.lock().shared.of(role).get_mut(key) {
-            line.replace_turn(ticket, holder);
         }
     }
 
@@ -267,7 +260,7 @@ mod tests {
             let (now, number) = (Timestamp::ZERO, Ticket::new(ticket));
             let joined = self
                 .queue
-                .join_shared(&self.key, role, number, now, &policy(), |_| ticket);
+                .join_shared(&self.key, role, number, now, &policy(), &ticket);
             let is_turn = |outcome| matches!(outcome, JoinOutcome::Turn { .. });
             joined.map(is_turn)
         }

@@ -102,13 +102,6 @@ impl<T: Clone> SharedLine<T> {
         self.turns.insert(ticket, turn);
     }
 
-    /// Puts another in the place of the holder with this ticket.
-    pub(super) fn replace_turn(&mut self, ticket: Ticket, holder: &T) {
-        if let Some(turn) = self.turns.get_mut(&ticket) {
-            turn.holder.clone_from(holder);
-        }
-    }
-
     pub(super) fn push(&mut self, ticket: Ticket, role: Role, waiter: T) {
         self.waiting.push(ticket, (role, waiter));
     }

@@ -70,7 +70,7 @@ fn join_at(
     now: Timestamp,
     policy: &QueuePolicy,
 ) -> Joined {
-    queue.join(&key.clone().into(), ticket(who), now, policy, |_| who)
+    queue.join(&key.clone().into(), ticket(who), now, policy, &who)
 }
 
 /// Leaves the queue of a key. Returns what follows.
@@ -112,7 +112,7 @@ fn the_memory_of_a_peak_is_given_back() {
     let key = |number: usize| KeySet::from(Key::new(number.to_string()).unwrap());
     let busy = 0..50_000;
     for who in busy.clone() {
-        let joined = queue.join(&key(who), ticket(who), at(0), &POLICY, |_| who);
+        let joined = queue.join(&key(who), ticket(who), at(0), &POLICY, &who);
         assert!(joined.is_ok());
     }
     let capacity = || queue.0.lock().keys.by_key.capacity();
@@ -151,7 +151,7 @@ fn refusals_name_their_limit() {
         assert_eq!(join(&queue, who, &POLICY), WAITING);
     }
     assert_eq!(join(&queue, 3, &POLICY), full(2, WaiterLimit::PerKey));
-    let of_two_keys = queue.join(&keys("jk"), ticket(3), at(0), &POLICY, |_| 3);
+    let of_two_keys = queue.join(&keys("jk"), ticket(3), at(0), &POLICY, &3);
     assert_eq!(of_two_keys, full(2, WaiterLimit::PerKey));
     let small = queue_of(1);
     let other = Key::new("other").unwrap();

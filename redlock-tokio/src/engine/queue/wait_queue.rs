@@ -38,16 +38,6 @@ impl<T> WaitQueue<T> {
         self.turn = Some((ticket, waiter));
     }
 
-    /// Puts another in the place of what has the turn with this ticket.
-    pub(super) fn replace_turn(&mut self, ticket: Ticket, holder: &T)
-    where
-        T: Clone,
-    {
-        if let Some((_, turn)) = self.turn.as_mut().filter(|(has, _)| *has == ticket) {
-            turn.clone_from(holder);
-        }
-    }
-
     /// Ends the turn with this ticket. Returns whether it was there.
     pub(super) fn end_turn(&mut self, ticket: Ticket) -> bool {
         self.turn.take_if(|(has, _)| *has == ticket).is_some()

@@ -205,7 +205,7 @@ impl World {
         self.tickets += 1;
         let ticket = ticket(self.tickets);
         let (now, policy) = (self.now, &self.policy);
-        let joined = self.queue.join(&keys, ticket, now, policy, |_| index);
+        let joined = self.queue.join(&keys, ticket, now, policy, &index);
         self.actors[index].waits = Some(Waits {
             ticket,
             keys,

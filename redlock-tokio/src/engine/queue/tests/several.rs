@@ -4,7 +4,7 @@ use super::*;
 
 /// Joins the queues of the keys `a` and `b`.
 fn join_both(queue: &Queue<usize>, who: usize) -> Joined {
-    queue.join(&keys("ab"), ticket(who), at(0), &ROOMY, |_| who)
+    queue.join(&keys("ab"), ticket(who), at(0), &ROOMY, &who)
 }
 
 /// A waiter for several keys has its turn when all are free. Until then it is overtaken.
@@ -13,7 +13,7 @@ fn several_keys_are_given_together() {
     let queue = queue();
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
     let both = keys("ab");
-    let join_both = |who: usize| queue.join(&both, ticket(who), at(0), &POLICY, |_| who);
+    let join_both = |who: usize| queue.join(&both, ticket(who), at(0), &POLICY, &who);
     let leave = |key, who| leave_at(&queue, key, who, at(0), None, &POLICY);
     assert_eq!(join_at(&queue, &b, 0, at(0), &POLICY), TURN);
     assert_eq!(join_both(1), WAITING);
@@ -44,7 +44,7 @@ fn the_leases_with_a_turn_are_listed_once_each_in_order_of_arrival() {
         let key = Key::new(name).unwrap();
         assert_eq!(join_at(&queue, &key, who, at(0), &POLICY), TURN);
     }
-    let joined = queue.join(&keys("abcdefgh"), ticket(50), at(0), &POLICY, |_| 50);
+    let joined = queue.join(&keys("abcdefgh"), ticket(50), at(0), &POLICY, &50);
     assert_eq!(joined, TURN);
     assert!(queue.turns().eq(0..=50));
 }
@@ -122,6 +122,6 @@ fn a_request_for_several_keys_is_refused_if_the_queue_of_any_is_full() {
         assert_eq!(join_at(&queue, &b, who, at(0), &POLICY), WAITING);
     }
     // It would wait for the key a first, and be the third waiter for the key b.
-    let joined = queue.join(&keys("ab"), ticket(4), at(0), &POLICY, |_| 4);
+    let joined = queue.join(&keys("ab"), ticket(4), at(0), &POLICY, &4);
     assert_eq!(joined, full(2, WaiterLimit::PerKey));
 }
