@@ -67,8 +67,8 @@ impl Redlock {
 /// # Order
 ///
 /// Within a process, requests begin to ask for permits in the order in which they came, and a permit that is handed over
-/// goes to the one that waits longest. Processes stand in a line, and a permit that is given back goes to one of the first
-/// eight in it.
+/// goes to the one that waits longest. Processes stand in a line. A permit that is given back goes to one of the first eight
+/// in it, or to the first if the others have permits already. A process takes as many as it needs of those that are free.
 ///
 /// # Fencing
 ///
@@ -84,8 +84,8 @@ impl RedlockSemaphore {
     /// Acquires a permit, and waits while all are taken. [`Lock`] has the options, and
     /// [`LockFuture`](crate::LockFuture) documents cancel safety.
     ///
-    /// Costs one round trip to the majority if the permit is free that the request tries first: the one that this process
-    /// gave back last, or a random one. Otherwise the request looks at all permits, and tries one that it has seen free:
+    /// Costs one round trip to the majority if the permit is free that the request tries first: one that this process has
+    /// given back, or a random one. Otherwise the request looks at all permits, and tries one that it has seen free:
     /// three round trips. A permit that is [handed over](crate::RedlockBuilder::handover_for) within the process costs none.
     ///
     /// # Errors

@@ -83,6 +83,21 @@ impl Lease {
         self.go_on(now, true, pause, Order::OnceTaken);
     }
 
+    /// Lets the lease ask for one of these slots of the semaphore, which another lease has seen free. If it is taken, the lease
+    /// waits in the line again. Returns false, and changes nothing, unless the lease is in the line before its deadline, and may
+    /// ask for one of them.
+    pub fn try_slots(&mut self, now: Timestamp, slots: SlotSet) -> bool {
+        let State::InLine(it) = &self.state else {
+            return false;
+        };
+        let retry = it.retry.in_order(Order::OnceTaken);
+        let tries = now < retry.deadline && self.wants_any(slots);
+        if tries {
+            self.attempt(now, retry, slots);
+        }
+        tries
+    }
+
     fn go_on(&mut self, now: Timestamp, tries: bool, pause: Duration, order: Order) {
         let State::InLine(it) = &self.state else {
             return;

@@ -17,16 +17,25 @@ pub(super) struct KeyWatch {
     /// From when on each slot is free on each node, where that is known: all nodes for the first slot, and so on.
     /// [`Timestamp::MAX`] stands for a slot whose end is unknown.
     free_from: Vec<Option<Timestamp>>,
+    /// For each slot, what follows from these.
+    spans: Vec<Span>,
     /// The nodes that have not answered the last probe yet.
     asked: NodeSet,
-    /// The nodes among these that have sent a notification since. Their answer may be older than it.
-    doubtful: NodeSet,
-    /// The slots that these notifications were about.
-    doubted: SlotSet,
+    /// The slots that each of these nodes has sent a notification of since. Its answer may be older than that.
+    doubted: Vec<SlotSet>,
     /// The nodes that would let a reader in but for the mark of a writer.
     marked: NodeSet,
     /// Whether marks do not matter.
     insists: bool,
+}
+
+/// When a quorum of nodes may have a slot for the waiter, by what is known of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Span {
+    /// From when on the slot is free on a quorum, or `None` if too little is known.
+    free_at: Option<Timestamp>,
+    /// Until when so many nodes have the slot that the others are no quorum, or `None` if they are one.
+    taken_until: Option<Timestamp>,
 }
 
 impl KeyWatch {
@@ -37,9 +46,9 @@ impl KeyWatch {
             quorum,
             wanted,
             free_from: vec![None; quorum.nodes() * count],
+            spans: vec![Span::default(); count],
             asked: quorum.all(),
-            doubtful: NodeSet::EMPTY,
-            doubted: SlotSet::EMPTY,
+            doubted: vec![SlotSet::EMPTY; quorum.nodes()],
             marked: NodeSet::EMPTY,
             insists: false,
         }
@@ -56,7 +65,6 @@ impl KeyWatch {
     /// Takes the answer to the last probe. Returns the slots to probe on the node again, if any.
     pub(super) fn handle_reply(&mut self, node: NodeId, reply: Reply) -> Option<SlotSet> {
         let was_asked = self.asked.remove(node);
-        let is_doubtful = self.doubtful.remove(node);
         if !was_asked || node.index() >= self.quorum.nodes() {
             return None;
         }
@@ -71,6 +79,7 @@ impl KeyWatch {
             // The next scheduled probe asks the node again.
             _ => None,
         };
+        let doubted = core::mem::take(&mut self.doubted[node.index()]);
         free_from(Slot::FIRST)?;
         let is_told = |slot: Slot| match reply {
             Reply::Slots { free, taken, .. } => free.contains(slot) || taken.contains(slot),
@@ -80,23 +89,22 @@ impl KeyWatch {
         if matches!(reply, Reply::Marked { .. }) && !insists {
             self.marked.insert(node);
         }
-        let doubted = self.doubted;
         for slot in self.slots() {
-            if is_told(slot) && !(is_doubtful && doubted.contains(slot)) {
+            if is_told(slot) && !doubted.contains(slot) {
                 self.set(node, slot, free_from(slot));
             }
         }
-        if is_doubtful {
-            self.asked.insert(node);
+        if doubted.is_empty() {
+            return None;
         }
-        is_doubtful.then_some(doubted)
+        self.asked.insert(node);
+        Some(doubted)
     }
 
     /// Notes that a slot is gone from a node. Returns it if it is to be probed: if it was gone already, the notification
     /// may mean that another client has set it since.
     pub(super) fn handle_freed(&mut self, node: NodeId, slot: Slot) -> Option<SlotSet> {
-        let index = self.index(node, slot);
-        let was_free = self.free_from.get(index) == Some(&Some(Timestamp::ZERO));
+        let was_free = *self.free_from.get(self.index(node, slot))? == Some(Timestamp::ZERO);
         // Readers may have left a key that is marked, and the mark may be there still.
         if was_free || self.asked.contains(node) || self.marked.contains(node) {
             return self.ask_again(node, [slot].into_iter().collect());
@@ -114,8 +122,8 @@ impl KeyWatch {
 
     fn ask_again(&mut self, node: NodeId, changed: SlotSet) -> Option<SlotSet> {
         if self.asked.contains(node) {
-            self.doubtful.insert(node);
-            self.doubted = self.doubted.union(changed);
+            let doubted = &mut self.doubted[node.index()];
+            *doubted = doubted.union(changed);
             return None;
         }
         self.asked.insert(node);
@@ -126,20 +134,19 @@ impl KeyWatch {
     pub(super) fn await_scheduled(&mut self, id: RoundId) {
         self.id = id;
         self.asked = self.quorum.all();
-        self.doubtful = NodeSet::EMPTY;
-        self.doubted = SlotSet::EMPTY;
+        self.doubted.fill(SlotSet::EMPTY);
     }
 
     /// Returns from when on a slot is free on a quorum of nodes if no holder releases one before, or `None` if too little
     /// is known.
     pub(super) fn free_at(&self) -> Option<Timestamp> {
         let wanted = self.wanted.iter();
-        wanted.filter_map(|slot| self.slot_free_at(slot)).min()
+        wanted.filter_map(|slot| self.span(slot).free_at).min()
     }
 
     /// Returns the slots that are free on a quorum of nodes now.
     pub(super) fn free_slots(&self, now: Timestamp) -> SlotSet {
-        let is_free = |slot: &Slot| self.slot_free_at(*slot).is_some_and(|at| at <= now);
+        let is_free = |slot: &Slot| self.span(*slot).free_at.is_some_and(|at| at <= now);
         self.wanted.iter().filter(is_free).collect()
     }
 
@@ -162,9 +169,7 @@ impl KeyWatch {
     }
 
     fn is_slot_taken(&self, slot: Slot, now: Timestamp) -> bool {
-        let known = self.nodes_of(slot).iter().flatten();
-        let taken = known.filter(|instant| **instant > now).count();
-        taken > self.quorum.tolerated_failures()
+        self.span(slot).taken_until.is_some_and(|until| now < until)
     }
 
     /// Returns whether so many nodes have the token of a writer that readers cannot get in, or `None` if too little is
@@ -197,19 +202,8 @@ impl KeyWatch {
         known.count() >= self.quorum.votes()
     }
 
-    fn slot_free_at(&self, slot: Slot) -> Option<Timestamp> {
-        let mut known = [Timestamp::MAX; NodeSet::CAPACITY];
-        let mut count = 0;
-        for instant in self.nodes_of(slot).iter().flatten() {
-            known[count] = *instant;
-            count += 1;
-        }
-        let votes = self.quorum.votes();
-        if count < votes {
-            return None;
-        }
-        known[..count].sort_unstable();
-        Some(known[votes - 1]).filter(|at| *at < Timestamp::MAX)
+    fn span(&self, slot: Slot) -> Span {
+        self.spans.get(slot.index()).copied().unwrap_or_default()
     }
 
     /// Returns from when on the slot is free on each node.
@@ -238,8 +232,23 @@ impl KeyWatch {
         let index = self.index(node, slot);
         if let Some(known) = self.free_from.get_mut(index) {
             *known = free_from;
+            let nodes = self.nodes_of(slot);
+            let known = nodes.iter().flatten().count();
+            let others = known.saturating_sub(self.quorum.tolerated_failures());
+            let span = Span {
+                free_at: passed_by(nodes, self.quorum.votes()).filter(|at| *at < Timestamp::MAX),
+                taken_until: (others > 0).then(|| passed_by(nodes, others)).flatten(),
+            };
+            self.spans[slot.index()] = span;
         }
     }
+}
+
+/// Returns by when so many of these times have passed, or `None` if there are fewer.
+fn passed_by(times: &[Option<Timestamp>], count: usize) -> Option<Timestamp> {
+    let known = times.iter().flatten();
+    let by = |at: &Timestamp| known.clone().filter(|it| *it <= at).count();
+    known.clone().filter(|at| by(at) >= count).min().copied()
 }
 
 #[cfg(test)]

@@ -27,7 +27,9 @@ pub enum Share {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Slots {
     permits: Permits,
-    preferred: Option<Slot>,
+    preferred: SlotSet,
+    /// The slots that the last look has shown free, but for the one that the lease has asked for since.
+    pub(super) spare: SlotSet,
     /// The slots that the driver has excluded.
     excluded: SlotSet,
 }
@@ -45,13 +47,16 @@ impl Slots {
             self.wanted(),
             self.permits.slots(),
         );
+        let preferred = if attempts == 0 { self.preferred } else { best };
         // If all are excluded, the nodes deny any choice.
-        let choice = [best, wanted].into_iter().find(|it| !it.is_empty());
+        let choices = [
+            best.intersection(preferred),
+            best,
+            wanted.intersection(preferred),
+            wanted,
+        ];
+        let choice = choices.into_iter().find(|it| !it.is_empty());
         let choice = choice.unwrap_or(all);
-        let preferred = self.preferred.filter(|_| attempts == 0);
-        if let Some(preferred) = preferred.filter(|slot| choice.contains(*slot)) {
-            return preferred;
-        }
         let index = (u128::from(random) * choice.len() as u128) >> 64;
         choice.iter().nth(index as usize).unwrap_or(Slot::FIRST)
     }
@@ -62,7 +67,8 @@ impl Lease {
     /// started.
     ///
     /// With [`Share::Permit`] the lock is a semaphore. Each attempt asks all nodes for one slot. After an attempt that
-    /// failed, the lease looks at all slots, and asks for one that is free on a majority of nodes, at random. It fails as
+    /// failed, the lease looks at all slots (after the second one, if it [stands in a line](Self::stand_in_line), only once its
+    /// turn has come), and asks for one that is free on a majority of nodes, at random. It fails as
     /// [contended](crate::AcquireFailure::Contended) if it sees none, or if other clients were faster once more. So even if
     /// the deadline has passed, it makes one attempt, one look if its schedule has
     /// [probes](crate::RetrySchedule::with_probes), and one more attempt if it sees a free slot.
@@ -78,7 +84,8 @@ impl Lease {
             Share::Permit(permits) => {
                 self.slots = Some(Box::new(Slots {
                     permits,
-                    preferred: None,
+                    preferred: SlotSet::EMPTY,
+                    spare: SlotSet::EMPTY,
                     excluded: SlotSet::EMPTY,
                 }));
                 // The first attempt chooses the slot.
@@ -116,12 +123,20 @@ impl Lease {
             .is_some_and(|(held, cx)| is_reader && held.join(&cx))
     }
 
-    /// Has the first attempt ask for this slot of the semaphore, unless it is excluded or known to be taken. Otherwise the
-    /// first attempt asks for a random one. A process that asks for the slot that it had last often finds it free.
-    pub fn prefer_slot(&mut self, slot: Slot) {
+    /// Has the first attempt ask for one of these slots of the semaphore at random, unless all are excluded or known to be
+    /// taken. Otherwise the first attempt asks for any. A process that asks for a slot that it has given back, or that one of
+    /// its leases has [seen](Self::take_spare_slots), often finds it free.
+    pub fn prefer_slots(&mut self, preferred: SlotSet) {
         if let Some(slots) = &mut self.slots {
-            slots.preferred = Some(slot);
+            slots.preferred = preferred;
         }
+    }
+
+    /// Returns the slots that a look has shown free besides the one that the lease has asked for since. Other leases of the
+    /// process may [try](Self::try_slots) them.
+    pub fn take_spare_slots(&mut self) -> SlotSet {
+        let spare = self.slots.as_mut().map(|it| &mut it.spare);
+        spare.map_or(SlotSet::EMPTY, core::mem::take)
     }
 
     /// Excludes these slots of the semaphore, and only these, from all attempts from now on. Exclude the slots that other
@@ -165,6 +180,12 @@ impl Lease {
         matches!(self.outbox.access(), Access::Reader { .. })
     }
 
+    /// Returns whether the lease may ask for one of these slots.
+    pub(super) fn wants_any(&self, slots: SlotSet) -> bool {
+        let wanted = self.slots.as_ref().map(|it| it.wanted());
+        wanted.is_some_and(|wanted| !wanted.intersection(slots).is_empty())
+    }
+
     pub(super) const fn is_writer(&self) -> bool {
         matches!(self.outbox.access(), Access::Writer)
     }
@@ -181,8 +202,9 @@ impl Lease {
         }
         // Not the bits that decide about delays.
         let random = self.nonce.jitter(!self.attempts);
-        if let Some(slots) = &self.slots {
+        if let Some(slots) = &mut self.slots {
             let slot = slots.choose(best, self.attempts, random);
+            slots.spare.remove(slot);
             self.outbox.turn_to(Access::Slot(slot), Some(slots.permits));
         }
     }

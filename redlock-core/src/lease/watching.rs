@@ -136,6 +136,9 @@ impl Lease {
                 let retry = backoff.retry;
                 let key_watch = backoff.key_watch.as_ref();
                 let best = key_watch.map_or(SlotSet::EMPTY, |watch| watch.best_slots(now));
+                if let Some((slots, watch)) = self.slots.as_mut().zip(key_watch) {
+                    slots.spare = watch.free_slots(now);
+                }
                 self.attempt(now, retry, best);
             }
         }

@@ -260,7 +260,7 @@ impl Setup {
         if let Some(preferred) = self.preferred {
             let permits = Permits::new(keys.len()).expect("one of the keys");
             lease.set_share(Share::Permit(permits));
-            lease.prefer_slot(slot(preferred(index)));
+            lease.prefer_slots([slot(preferred(index))].into_iter().collect());
         } else if keys.len() > 1 {
             lease.set_several_keys();
         }

@@ -258,7 +258,7 @@ impl Semaphore {
     pub(crate) fn set_up(self, lease: &mut Lease) {
         lease.set_share(Share::Permit(self.permits));
         if let Some(preferred) = self.preferred {
-            lease.prefer_slot(preferred);
+            lease.prefer_slots([preferred].into_iter().collect());
         }
         lease.exclude_slots(self.excluded);
     }

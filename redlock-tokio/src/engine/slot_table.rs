@@ -11,8 +11,8 @@ pub(crate) struct SlotTable(Mutex<HashedTable<Slots>>);
 #[derive(Debug, Default)]
 struct Slots {
     in_use: SlotSet,
-    /// The slot that was given back last.
-    last: Option<Slot>,
+    /// Those that it has given back or seen free, and not asked for since.
+    free: SlotSet,
 }
 
 impl SlotTable {
@@ -20,9 +20,19 @@ impl SlotTable {
         Self(Mutex::new(HashedTable::new(random)))
     }
 
-    /// Returns the slot that the process had last, if no other lease uses it now.
-    pub(crate) fn last(&self, semaphore: &Key) -> Option<Slot> {
-        self.0.lock().get_mut(semaphore)?.last
+    /// Returns the slots that are probably free: the process has given them back or seen them free.
+    pub(crate) fn free(&self, semaphore: &Key) -> SlotSet {
+        let mut table = self.0.lock();
+        table
+            .get_mut(semaphore)
+            .map_or(SlotSet::EMPTY, |slots| slots.free)
+    }
+
+    /// Notes which slots a lease has seen free.
+    pub(crate) fn note_free(&self, semaphore: &Key, free: SlotSet) {
+        if let Some(slots) = self.0.lock().get_mut(semaphore) {
+            slots.free = free;
+        }
     }
 
     /// Returns the slots that other leases of the process use than the one with this slot.
@@ -34,16 +44,25 @@ impl SlotTable {
         in_use.difference(own.into_iter().collect())
     }
 
-    /// Notes that a lease uses another slot than before, or none.
-    pub(crate) fn change(&self, semaphore: &Key, before: Option<Slot>, now: Option<Slot>) {
+    /// Notes that a lease uses another slot than before, or none. `was_held` says whether it held the permit of the one before.
+    pub(crate) fn change(
+        &self,
+        semaphore: &Key,
+        before: Option<Slot>,
+        now: Option<Slot>,
+        was_held: bool,
+    ) {
         let mut table = self.0.lock();
         let slots = table.get_or_insert_with(semaphore, |_| Slots::default());
         if let Some(before) = before {
             slots.in_use.remove(before);
         }
-        match now {
-            Some(now) => _ = slots.in_use.insert(now),
-            None => slots.last = before,
+        if let Some(before) = before.filter(|_| was_held) {
+            slots.free.insert(before);
+        }
+        if let Some(now) = now {
+            slots.in_use.insert(now);
+            slots.free.remove(now);
         }
     }
 }
@@ -53,24 +72,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_sees_the_slots_of_others_and_the_last_one_that_was_given_back() {
+    fn a_lease_sees_the_slots_of_others_and_those_that_are_probably_free() {
         let table = SlotTable::new(&Random::system());
         let key = Key::new("k").unwrap();
-        let [zero, one, two] = [0, 1, 2].map(|index| Slot::new(index).unwrap());
+        let slots = [0, 1, 2].map(|index| Slot::new(index).unwrap());
+        let [zero, one, two] = slots;
+        let set = |slots: &[Slot]| slots.iter().copied().collect::<SlotSet>();
         assert_eq!(
-            (table.last(&key), table.others(&key, None)),
-            (None, SlotSet::EMPTY)
+            (table.free(&key), table.others(&key, None)),
+            (set(&[]), set(&[]))
         );
-        table.change(&key, None, Some(zero));
-        table.change(&key, None, Some(one));
-        assert_eq!(table.others(&key, Some(one)), [zero].into_iter().collect());
-        table.change(&key, Some(zero), Some(two));
-        assert_eq!(table.last(&key), None, "another client has it");
-        table.change(&key, Some(two), Some(zero));
-        table.change(&key, Some(zero), None);
+        table.change(&key, None, Some(zero), false);
+        table.change(&key, None, Some(one), false);
+        assert_eq!(table.others(&key, Some(one)), set(&[zero]));
+        table.change(&key, Some(zero), Some(two), false);
+        assert_eq!(table.free(&key), set(&[]), "another client has it");
+        table.change(&key, Some(two), None, true);
         assert_eq!(
-            (table.last(&key), table.others(&key, None)),
-            (Some(zero), [one].into_iter().collect())
+            (table.free(&key), table.others(&key, None)),
+            (set(&[two]), set(&[one]))
         );
+        table.note_free(&key, set(&[zero, two]));
+        table.change(&key, None, Some(two), false);
+        assert_eq!(table.free(&key), set(&[zero]));
     }
 }

@@ -283,34 +283,23 @@ impl Vote {
     /// Returns the answer to a probe of slots, from the time that each slot has left. `None` is a slot that is free.
     #[must_use]
     pub fn slots(remaining: impl IntoIterator<Item = (Slot, Option<Duration>)>) -> Self {
-        let none = Self::Slots {
-            free: SlotSet::EMPTY,
-            taken: SlotSet::EMPTY,
-            next: Slot::FIRST,
-            remaining: Duration::MAX,
-        };
-        let slots = remaining.into_iter();
-        slots.fold(none, |vote, (slot, remaining)| {
-            vote.with_slot(slot, remaining)
-        })
-    }
-
-    pub(crate) fn with_slot(mut self, slot: Slot, left: Option<Duration>) -> Self {
-        if let Self::Slots {
-            free,
-            taken,
-            next,
-            remaining,
-        } = &mut self
-        {
+        let (mut free, mut taken) = (SlotSet::EMPTY, SlotSet::EMPTY);
+        let mut soonest = (Duration::MAX, Slot::FIRST);
+        for (slot, left) in remaining {
             if let Some(left) = left {
                 taken.insert(slot);
-                (*remaining, *next) = (*remaining, *next).min((left, slot));
+                soonest = soonest.min((left, slot));
             } else {
                 free.insert(slot);
             }
         }
-        self
+        let (remaining, next) = soonest;
+        Self::Slots {
+            free,
+            taken,
+            next,
+            remaining,
+        }
     }
 }
 

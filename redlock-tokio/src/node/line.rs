@@ -34,8 +34,8 @@ pub enum LineAction {
         /// Takes a place only behind others. The answer is [`LineAnswer::Waiting`] with zero if nobody stands in the line.
         only_behind_others: bool,
     },
-    /// Gives the place up, and calls the process that is among the first `active` because of that. The answer is
-    /// [`LineAnswer::Left`].
+    /// Gives the place up. Calls the process that is the first because of that, and the one that is among the first `active`
+    /// because of that. The answer is [`LineAnswer::Left`].
     Leave {
         /// The process that asks.
         member: Member,

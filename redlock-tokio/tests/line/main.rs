@@ -5,6 +5,10 @@
 #[path = "../../../redlock-core/tests/model/check.rs"]
 mod check;
 #[path = "../../src/engine/line/place.rs"]
+#[expect(
+    dead_code,
+    reason = "a process of the model makes one request at a time"
+)]
 mod place;
 mod setup;
 mod world;

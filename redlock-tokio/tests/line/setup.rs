@@ -14,6 +14,8 @@ pub(crate) struct Setup {
     pub(crate) permits: usize,
     /// How many of the line may try at a time.
     pub(crate) active: u32,
+    /// So many of the processes try only as the first.
+    pub(crate) modest: usize,
     /// How many requests each process makes.
     pub(crate) requests: [u8; PROCESSES],
     pub(crate) faults: Faults,
@@ -33,6 +35,7 @@ pub(crate) enum Broken {
     CallsNobody,
     /// The node calls the one behind, and not the one that becomes active.
     CallsTheNext,
+    CallsOnlyTheLast,
     NoChecks,
     AsksByJoining,
     OldAnswersBelieved,
@@ -71,6 +74,7 @@ const CALM: Setup = Setup {
     name: "calm",
     permits: 1,
     active: 1,
+    modest: 0,
     requests: [2, 1, 1, 0],
     faults: Faults {
         lost_calls: 0,
@@ -107,7 +111,7 @@ pub(crate) const LARGE: &[&str] = &[
     "NOT: answers overtake calls",
 ];
 
-pub(crate) const ALL: [Setup; 22] = [
+pub(crate) const ALL: [Setup; 24] = [
     CALM,
     Setup {
         name: "two permits",
@@ -115,6 +119,15 @@ pub(crate) const ALL: [Setup; 22] = [
         permits: 2,
         active: 2,
         sometimes: &[ALL_STAND],
+        ..CALM
+    },
+    Setup {
+        name: "two permits, two processes that try only as the first",
+        requests: [1, 1, 1, 1],
+        permits: 2,
+        active: 2,
+        modest: 2,
+        sometimes: &[ALL_STAND, CALLED],
         ..CALM
     },
     Setup {
@@ -203,6 +216,16 @@ pub(crate) const ALL: [Setup; 22] = [
         ..CONTROL
     },
     Setup {
+        name: "NOT: the first is not called",
+        requests: [1, 1, 1, 1],
+        permits: 2,
+        active: 2,
+        modest: 2,
+        broken: Broken::CallsOnlyTheLast,
+        violates: Some(FIRST_ARE_ACTIVE),
+        ..CONTROL
+    },
+    Setup {
         name: "NOT: the one behind is called",
         requests: [1, 1, 1, 1],
         permits: 1,
@@ -279,6 +302,15 @@ pub(crate) const ALL: [Setup; 22] = [
 ];
 
 impl Setup {
+    /// Returns whether a process may try behind so many others.
+    pub(crate) fn may_try(&self, process: usize, ahead: usize) -> bool {
+        ahead == 0 || (ahead < self.active as usize && self.tries_among_first(process))
+    }
+
+    pub(crate) fn tries_among_first(&self, process: usize) -> bool {
+        process >= self.modest
+    }
+
     /// Returns how many processes want anything.
     pub(crate) fn processes(&self) -> usize {
         self.requests.iter().filter(|it| **it > 0).count()

@@ -179,13 +179,13 @@ impl World {
     }
 
     pub(crate) fn first_are_active(&self, setup: &Setup) -> bool {
-        let mut first = self.line.iter().take(setup.active as usize);
-        first.all(|it| self.processes[*it].is_active())
+        let mut line = self.line.iter().enumerate();
+        line.all(|(ahead, it)| !setup.may_try(*it, ahead) || self.processes[*it].is_active())
     }
 
     pub(crate) fn only_first_are_active(&self, setup: &Setup) -> bool {
-        let mut others = self.line.iter().skip(setup.active as usize);
-        !others.any(|it| self.processes[*it].is_active())
+        let mut line = self.line.iter().enumerate();
+        line.all(|(ahead, it)| setup.may_try(*it, ahead) || !self.processes[*it].is_active())
     }
 
     pub(crate) fn waits(&self) -> bool {
@@ -266,12 +266,15 @@ impl World {
                 self.processes[it].take_call();
                 if let State::Placed(place) = &mut self.processes[it].state {
                     let is_joining = !place.is_active() && place.timeout().is_none();
-                    match setup.broken {
-                        Broken::CallsIgnoredWhileJoining if is_joining => {}
+                    let step = match setup.broken {
+                        Broken::CallsIgnoredWhileJoining if is_joining => None,
                         Broken::CallsBelievedWhileJoining if is_joining => {
-                            place.handle_standing(Timestamp::ZERO, 0, Member(it as u64), true);
+                            place.handle_standing(Timestamp::ZERO, true, Member(it as u64), true)
                         }
-                        _ => place.handle_call(Timestamp::ZERO),
+                        _ => place.handle_call(Timestamp::ZERO, setup.tries_among_first(it)),
+                    };
+                    if let Some(step) = step {
+                        self.carry_out(it, step, setup);
                     }
                 }
             }
@@ -344,7 +347,7 @@ impl World {
     }
 
     fn join(&mut self, process: usize, has_tried: bool, setup: &Setup) {
-        let (place, step) = Place::join(setup.active, Duration::ZERO);
+        let (place, step) = Place::join(Duration::ZERO);
         let it = &mut self.processes[process];
         it.wait += 1;
         (it.has_tried, it.knows_place) = (has_tried, false);
@@ -482,17 +485,21 @@ impl World {
         }
     }
 
-    /// Calls the process that is active now because one has left this place.
+    /// Calls the first, and the last of those that may try, if they have moved up because one has left this place.
     fn call(&mut self, left: usize, setup: &Setup) {
         let active = setup.active as usize;
-        let next = match setup.broken {
-            Broken::CallsNobody => None,
-            Broken::CallsTheNext => self.line.get(left),
-            _ if left < active => self.line.get(active - 1),
-            _ => None,
+        let ranks = match setup.broken {
+            Broken::CallsNobody => Vec::new(),
+            Broken::CallsTheNext => vec![left],
+            Broken::CallsOnlyTheLast => vec![active - 1],
+            _ if active == 1 => vec![0],
+            _ => vec![0, active - 1],
         };
-        if let Some(next) = next.copied() {
-            self.processes[next].answers.push_back(Answer::Call);
+        let is_behind = |rank: &usize| left <= *rank;
+        for next in ranks.iter().filter(|rank| is_behind(rank)) {
+            if let Some(next) = self.line.get(*next) {
+                self.processes[*next].answers.push_back(Answer::Call);
+            }
         }
     }
 
@@ -510,7 +517,8 @@ impl World {
             }
             (Answer::Place { wait, ahead, first }, State::Placed(place)) if !is_old(wait) => {
                 it.knows_place = true;
-                if let Some(step) = place.handle_standing(Timestamp::ZERO, ahead, first, true) {
+                let may_try = setup.may_try(process, ahead as usize);
+                if let Some(step) = place.handle_standing(Timestamp::ZERO, may_try, first, true) {
                     self.carry_out(process, step, setup);
                 }
             }

@@ -160,6 +160,34 @@ async fn distant_client(nodes: &[MemoryNode]) -> Redlock {
     built(over_custom(nodes.iter().map(distant))).await
 }
 
+/// Each process wants half of the permits, so they are never enough. Those that come first hand theirs over and take them
+/// again as long as they may.
+#[tokio::test(start_paused = true)]
+async fn processes_that_come_late_get_as_many_permits_as_others() {
+    let nodes = three_nodes();
+    let entries = [(); 4].map(|()| Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    for entries in &entries {
+        let exports = distant_client(&nodes).await.semaphore("exports", 40);
+        for _ in 0..20 {
+            let (exports, entries) = (exports.clone(), entries.clone());
+            tasks.spawn(async move {
+                loop {
+                    let _permit = exports.acquire().wait(MS(60_000)).await.unwrap();
+                    entries.fetch_add(1, SeqCst);
+                    tokio::time::sleep(MS(10)).await;
+                }
+            });
+        }
+        tokio::time::sleep(MS(50)).await;
+    }
+    tokio::time::sleep(MS(4000)).await;
+    let mut entries = entries.map(|it| it.load(SeqCst));
+    entries.sort_unstable();
+    let [least, .., most] = entries;
+    assert!(2 * least > most && least > 500, "{entries:?}");
+}
+
 /// Other requests do not have to wait until a request that met a taken slot has got a free one.
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_free_while_a_neighbour_asks_again() {
@@ -179,8 +207,8 @@ async fn a_permit_is_free_while_a_neighbour_asks_again() {
     assert_ne!(permit.slot(), neighbour.slot());
 }
 
-/// Two requests of a process watch the slots. One of them asks for the slot that becomes free, and is dropped. The nodes
-/// do not notify the process of its own release.
+/// Two requests of a process wait. One of them asks for the slot that becomes free, and is dropped. The nodes do not
+/// notify the process of its own release.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_lets_its_neighbour_ask() {
     for dropped in [0, 1] {
@@ -197,6 +225,49 @@ async fn a_request_that_is_dropped_lets_its_neighbour_ask() {
         waiting.remove(dropped).abort();
         let permit = tokio::time::timeout(MS(100), waiting.remove(0)).await;
         assert!(permit.expect("at once").unwrap().is_ok());
+    }
+}
+
+/// One of the two requests watches both slots, also the one that the other has asked for.
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_becomes_free_is_found_at_once_whichever_it_is() {
+    for freed in [0, 1] {
+        let nodes = three_nodes();
+        let (holder, waiter) = (client(&nodes).await, client(&nodes).await);
+        let exports = holder.semaphore("exports", 2);
+        let mut held = Vec::from(acquired([exports.acquire(), exports.acquire()]).await);
+        held.sort_by_key(|it| it.slot());
+        let exports = waiter.semaphore("exports", 2);
+        let wait = || tokio::spawn(exports.acquire().wait(MS(60_000)).into_future());
+        let waiting = [wait(), wait()];
+        tokio::time::sleep(MS(5000)).await;
+        held.remove(freed).release().await;
+        tokio::time::sleep(MS(2)).await;
+        assert_eq!(waiting.iter().filter(|it| it.is_finished()).count(), 1);
+    }
+}
+
+/// Others have two of three permits. So two of three requests that ask at once find none, and a later one waits behind them.
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_handed_over_to_the_request_that_waits_longest() {
+    let nodes = three_nodes();
+    for slot in [0, 1] {
+        hold(&nodes, &format!("exports:slot:{slot}"), MS(60_000));
+    }
+    let redlock = over(&nodes).handover_for(MS(5000)).build().await.unwrap();
+    let exports = redlock.semaphore("exports", 3);
+    let wait = || tokio::spawn(exports.acquire().wait(MS(60_000)).into_future());
+    let mut waiting = vec![wait(), wait(), wait()];
+    tokio::time::sleep(MS(100)).await;
+    waiting.push(wait());
+    tokio::time::sleep(MS(100)).await;
+    for behind in (0..4).rev() {
+        let first = waiting.iter().position(|it| it.is_finished());
+        let permit = waiting.remove(first.expect("it has the permit"));
+        let is_last = waiting.len() > 1 && first == Some(waiting.len());
+        assert!(!is_last, "{behind} wait, and the last one came first");
+        drop(permit.await.unwrap().unwrap());
+        tokio::time::sleep(MS(100)).await;
     }
 }
 

@@ -44,7 +44,7 @@ fn slot_freed(driven: &mut Driven, now: Timestamp, index: usize, freed: usize) {
 /// A lease that was denied the first slot after 1 ms, and waits for the answers to its look.
 fn denied() -> Driven {
     let mut driven = semaphore();
-    driven.lease.prefer_slot(slot(0));
+    driven.lease.prefer_slots(slots(&[0]));
     driven.acquire(at(0));
     driven.reply(at(1), &[Denied; 3]);
     driven
@@ -53,7 +53,7 @@ fn denied() -> Driven {
 #[test]
 fn an_attempt_asks_all_nodes_for_the_slot_that_is_preferred() {
     let mut driven = semaphore();
-    driven.lease.prefer_slot(slot(3));
+    driven.lease.prefer_slots(slots(&[3]));
     driven.acquire(at(0));
     assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
     assert_eq!(driven.accesses(), [Access::Slot(slot(3))]);
@@ -65,7 +65,7 @@ fn an_attempt_asks_all_nodes_for_the_slot_that_is_preferred() {
 #[test]
 fn a_lock_has_no_slot() {
     let mut driven = Driven::held();
-    driven.lease.prefer_slot(slot(3));
+    driven.lease.prefer_slots(slots(&[3]));
     driven.lease.exclude_slots(slots(&[0]));
     driven.run(|lease| lease.set_share(permits(4)));
     assert_eq!(driven.lease.slot(), None, "it has started");
@@ -78,7 +78,7 @@ fn a_first_attempt_without_a_preference_asks_for_any_slot_that_is_not_excluded()
     let mut chosen = SlotSet::EMPTY;
     for nonce in 0..100 {
         let mut driven = seeded(nonce);
-        driven.lease.prefer_slot(slot(1));
+        driven.lease.prefer_slots(slots(&[1]));
         driven.lease.exclude_slots(slots(&[1]));
         driven.acquire(at(0));
         chosen.insert(driven.lease.slot().unwrap());
@@ -93,7 +93,7 @@ fn a_permit_keeps_its_slot_in_extensions_repairs_and_the_release() {
     driven.reply(at(1), &[Granted, Granted, Granted, Denied]);
     driven.run(|lease| lease.claim(at(1)));
     let held = driven.lease.slot().unwrap();
-    driven.lease.prefer_slot(slot((held.index() + 1) % 4));
+    driven.lease.prefer_slots(slots(&[(held.index() + 1) % 4]));
     driven.lease.exclude_slots(slots(&[held.index()]));
     driven.timeout(at(300));
     driven.reply(at(301), &[Granted, Granted, Denied, Granted]);
@@ -124,7 +124,7 @@ fn clients_choose_different_ones_of_the_free_slots() {
     let mut chosen = SlotSet::EMPTY;
     for nonce in 0..100 {
         let mut driven = seeded(nonce);
-        driven.lease.prefer_slot(slot(0));
+        driven.lease.prefer_slots(slots(&[0]));
         driven.acquire(at(0));
         driven.reply(at(1), &[Denied; 3]);
         driven.lease.exclude_slots(slots(&[2]));
@@ -208,7 +208,7 @@ fn a_slot_that_is_not_excluded_any_more_is_asked_for_if_it_is_free() {
 /// A request that may not wait, and was denied the first slot.
 fn denied_at_once() -> Driven {
     let mut driven = semaphore();
-    driven.lease.prefer_slot(slot(0));
+    driven.lease.prefer_slots(slots(&[0]));
     driven.run(|lease| lease.acquire(at(0), at(0)));
     driven.reply(at(1), &[Denied; 3]);
     assert_sent!(driven, 1.., Release, Probe);
@@ -272,7 +272,7 @@ fn a_look_that_no_node_answers_ends_when_an_attempt_would() {
 #[test]
 fn a_deadline_during_the_first_look_does_not_cut_it_off() {
     let mut driven = semaphore();
-    driven.lease.prefer_slot(slot(0));
+    driven.lease.prefer_slots(slots(&[0]));
     driven.run(|lease| lease.acquire(at(0), at(2)));
     driven.reply(at(1), &[Denied; 3]);
     assert_eq!(driven.due(), at(2));
@@ -309,7 +309,7 @@ fn a_semaphore_whose_permits_all_stay_taken_is_given_up_at_the_deadline() {
 #[test]
 fn a_client_whose_turn_comes_asks_for_a_slot_that_others_have_left() {
     let mut driven = semaphore();
-    driven.lease.prefer_slot(slot(0));
+    driven.lease.prefer_slots(slots(&[0]));
     driven.lease.stand_in_line(false);
     driven.acquire(at(0));
     assert!(driven.sent.is_empty());
@@ -343,4 +343,43 @@ fn a_client_waits_in_the_line_once_it_has_seen_all_slots_taken() {
     driven.run(|lease| lease.look(at(3)));
     driven.reply(at(4), &[free(&[1]); 3]);
     assert_eq!(driven.told, [Event::Looked { is_free: true }]);
+}
+
+/// Each node reports another slot before it answers. So each answer is in doubt for one slot, and counts for the others.
+#[test]
+fn notifications_of_other_slots_do_not_hide_that_one_is_free() {
+    let mut driven = denied();
+    for reporting in 0..5 {
+        slot_freed(&mut driven, at(2), reporting, reporting % 4);
+    }
+    driven.reply(at(3), &[free(&[0, 1, 2, 3]); 4]);
+    assert_eq!(driven.lease.attempts(), 2);
+}
+
+#[test]
+fn slots_that_one_lease_has_seen_free_are_tried_by_others_in_the_line() {
+    let mut driven = denied();
+    driven.reply(at(2), &[free(&[1, 2, 3]); 3]);
+    let own = [driven.lease.slot().unwrap()].into_iter().collect();
+    let spare = driven.lease.take_spare_slots();
+    assert_eq!(spare, slots(&[1, 2, 3]).difference(own));
+    assert!(
+        driven.lease.take_spare_slots().is_empty(),
+        "they are told once"
+    );
+
+    let mut other = semaphore();
+    assert!(
+        !other.lease.try_slots(at(2), spare),
+        "it is not in the line"
+    );
+    other.lease.stand_in_line(true);
+    other.acquire(at(0));
+    other.reply(at(1), &[Denied; 3]);
+    other.reply(at(2), &[free(&[]); 3]);
+    assert!(!other.lease.try_slots(at(3), SlotSet::EMPTY));
+    other.run(|lease| assert!(lease.try_slots(at(3), spare)));
+    assert!(spare.contains(other.lease.slot().unwrap()));
+    other.reply(at(4), &[Denied; 3]);
+    assert!(other.lease.is_in_line(), "without another look");
 }

@@ -92,6 +92,9 @@ pub(super) fn measure(bed: &TestBed, time: Duration, failures: &mut Vec<String>)
         let groups = [group(Access::Permit(4), processes, 1)];
         run(&title, ours, &groups, &[LONG]);
     }
+    let title = "100 permits, 4 processes of 50 tasks";
+    let hold = Duration::from_millis(10);
+    run(title, ours, &[group(Access::Permit(100), 4, 50)], &[hold]);
     let beside_nothing = &[Name::NoLock, Name::OursShared][..];
     for writers in [1, 4] {
         let title = format!("4 processes of 4 readers, {writers} of 1 writer");

@@ -14,7 +14,7 @@ use super::{
     in_line::Placed,
     place::Place,
     stage::{End, Held, Others, Stage},
-    state::{CellState, Changes, Departure},
+    state::{CellState, Changes, Departure, LineChange},
 };
 use crate::{
     NodeError,
@@ -47,7 +47,7 @@ impl LeaseCell {
         if self.keys.share() != Share::Exclusive {
             self.tell_others(now, &changes);
         }
-        if changes.has_left_line {
+        if changes.line == LineChange::Left {
             self.replace_others(now);
         }
         // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
@@ -75,9 +75,9 @@ impl LeaseCell {
             self.apply_events(&mut state, now);
         }
         state.note_tries();
-        self.note_slot(&mut state, now);
+        let slots = self.note_slot(&mut state, now);
         self.reschedule(&mut state, now);
-        (result, state.take_changes())
+        (result, state.take_changes(slots))
     }
 
     // What follows from a change, under the lock.
@@ -270,7 +270,7 @@ impl LeaseCell {
                 .lease
                 .stand_in_line(!backs_off && state.placed.is_none());
         }
-        self.share(state);
+        self.set_share(state);
         let deadline = self.deadline;
         if self.terms.fenced {
             let proposal = self.client.wall_clock.propose(&self.client.clock, now);
@@ -324,6 +324,7 @@ impl LeaseCell {
             let inherited = placed.take_if(|_| inherits);
             to_do.push_back((follow_up, inherited));
         }
+        let placed = placed.and_then(|placed| self.pass_place_on(now, placed));
         if let Some(placed) = placed
             && !self.shares_place()
         {

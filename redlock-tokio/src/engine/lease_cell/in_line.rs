@@ -5,7 +5,11 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::{NodeId, Share, Slot, Timestamp};
 use smallvec::SmallVec;
 
-use super::{Client, LeaseCell, stage::Stage, state::CellState};
+use super::{
+    Client, LeaseCell,
+    stage::Stage,
+    state::{CellState, LineChange},
+};
 use crate::{
     Key,
     engine::{
@@ -60,6 +64,11 @@ impl LeaseCell {
         }
     }
 
+    /// Returns how many of the line may try if this process is one of them: one that has a permit tries only as the first.
+    fn may_try(&self, active: u32) -> u32 {
+        if self.has_permit() { 1 } else { active }
+    }
+
     /// Does what follows from a change: takes a place or leaves it, or lets the lease try. Returns whether the lease has
     /// changed because of that.
     pub(super) fn stand_in_line(self: &Arc<Self>, state: &mut CellState, now: Timestamp) -> bool {
@@ -67,12 +76,16 @@ impl LeaseCell {
             Stage::Held(_) => {
                 if let Some(placed) = state.placed.take() {
                     self.client.leave_line(&self.keys, &placed);
-                    state.has_left_line = true;
+                    state.line = LineChange::Left;
                 }
                 return false;
             }
             Stage::Acquiring if state.lease.is_in_line() => {}
             _ => return false,
+        }
+        // Another one of the process stands in the line.
+        if self.keys.slots().is_some() && state.placed.is_none() && !self.is_scout(state) {
+            return false;
         }
         // Once it is among the first in the lines of all keys, there is no next one.
         let waits = state.placed.as_ref().is_some_and(|it| it.waits());
@@ -100,12 +113,33 @@ impl LeaseCell {
         now: Timestamp,
         placed: Box<Placed>,
     ) {
+        if self.keys.slots().is_some() {
+            self.is_scout(state);
+        }
         let placed = state.placed.insert(placed);
         placed.wait = self.client.lines.next_wait();
         if !placed.waits() {
             state.watched.note_place(0);
         }
         self.change_places(state, now, |_, place| place.inherit());
+    }
+
+    /// Passes a place on to another request of the process that waits for a permit. Returns the place if there is none.
+    pub(super) fn pass_place_on(&self, now: Timestamp, placed: Box<Placed>) -> Option<Box<Placed>> {
+        let mut placed = Some(placed);
+        let leases = self.client.queue.found_none(self.keys.first());
+        for lease in leases.iter().filter(|it| self.may_pass_place_to(&it.keys)) {
+            lease.update(now, |state| {
+                let waits = state.lease.is_in_line() && state.placed.is_none();
+                if let Some(placed) = placed.take_if(|_| waits) {
+                    lease.inherit(state, now, placed);
+                }
+            });
+            if placed.is_none() {
+                break;
+            }
+        }
+        placed
     }
 
     /// Takes a place in the line of the next key. Returns false if there is none, or if no node has lines.
@@ -128,7 +162,7 @@ impl LeaseCell {
                 has_waited: false,
             })
         });
-        let (place, step) = Place::join(placed.active, polls(client));
+        let (place, step) = Place::join(polls(client));
         placed.places.push((node, place));
         self.take_step(state, now, index, Some(step));
         true
@@ -176,6 +210,8 @@ impl LeaseCell {
     /// Takes the answer that nobody stands in the line. So the lease tries without a place.
     fn try_first(&self, state: &mut CellState, now: Timestamp, wait: u32) {
         if state.placed.take_if(|it| it.wait == wait).is_some() {
+            (state.found_none, state.line) = (false, LineChange::Empty);
+            self.client.queue.note_alone(self.keys.first(), self.ticket);
             let pause = self.client.queue.take_pause(self.keys.first());
             state.lease.try_first(now, pause);
         }
@@ -207,7 +243,8 @@ impl LeaseCell {
                 if is_last {
                     state.watched.note_place(ahead);
                 }
-                place.handle_standing(now, ahead, first, is_called)
+                let may_try = self.may_try(placed.active);
+                place.handle_standing(now, ahead < may_try, first, is_called)
             }
             _ => {
                 place.handle_failure(now);
@@ -248,12 +285,19 @@ impl LeaseCell {
                 return;
             };
             let mut places = lines_of(&self.keys).zip(&mut placed.places);
-            if let Some((_, (has_line, place))) = places.find(|(it, _)| it.as_bytes() == key)
-                && *has_line == node
-            {
-                place.handle_call(now);
+            let called =
+                places.position(|(it, (has_line, _))| it.as_bytes() == key && *has_line == node);
+            let Some(index) = called else {
+                return;
+            };
+            let (_, place) = &mut placed.places[index];
+            let may_try = self.may_try(placed.active) == placed.active;
+            let was_active = place.is_active();
+            let step = place.handle_call(now, may_try);
+            if place.is_active() && !was_active {
                 state.watched.note_place(placed.active - 1);
             }
+            self.take_step(state, now, index, step);
         });
     }
 
@@ -266,10 +310,9 @@ impl LeaseCell {
         });
     }
 
-    /// Lets other requests of the process for these keys take new places in the lines that this one has left. Those that want
-    /// a permit go on trying without.
+    /// Lets other requests of the process take new places in the lines that this one has left.
     pub(super) fn replace_others(&self, now: Timestamp) {
-        for key in self.keys.iter() {
+        for key in lines_of(&self.keys) {
             for (lease, _) in self.client.queue.turns_at(key.as_bytes()) {
                 lease.update(now, |state| {
                     let mut keys = lines_of(&lease.keys);
@@ -319,7 +362,7 @@ impl LeaseCell {
             };
             client.leave_one_line(key, *node, active);
             *node = line_node;
-            let (joined, step) = Place::join(active, polls(client));
+            let (joined, step) = Place::join(polls(client));
             *place = joined;
             Some(step)
         });

@@ -1,15 +1,23 @@
 //! The rules for a lease that asks for a permit, or holds one.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
-use redlock_core::{Access, NodeId, Operation, Share, Slot, Timestamp, Transmit};
+use redlock_core::{Access, NodeId, Operation, Share, Slot, SlotSet, Timestamp, Transmit};
 
 use super::{
     LeaseCell,
     driving::carry_out,
-    state::{CellState, Changes},
+    state::{CellState, Changes, LineChange},
 };
 use crate::node::Command;
+
+/// The slots that other leases of the process may use, after a change of one.
+#[derive(Debug, Default)]
+pub(super) struct OpenSlots {
+    one_given_up: bool,
+    /// Those that the lease has seen free besides its own.
+    seen: SlotSet,
+}
 
 impl LeaseCell {
     /// Returns the slot of the permit, if the lock is one.
@@ -17,18 +25,17 @@ impl LeaseCell {
         self.state().lease.slot()
     }
 
-    /// Sets which other holders the lock may have. Of a semaphore, the lease prefers the slot that the process had last.
-    pub(super) fn share(&self, state: &mut CellState) {
+    /// Sets which other holders the lock may have. Of a semaphore, the lease prefers slots that are probably free.
+    pub(super) fn set_share(&self, state: &mut CellState) {
         let share = self.keys.share();
         if share == Share::Exclusive {
             return;
         }
         state.lease.set_share(share);
         self.exclude_slots(state);
-        if self.keys.slots().is_some()
-            && let Some(last) = self.client.slots.last(self.keys.first())
-        {
-            state.lease.prefer_slot(last);
+        if self.keys.slots().is_some() {
+            let free = self.client.slots.free(self.keys.first());
+            state.lease.prefer_slots(free);
         }
     }
 
@@ -40,35 +47,102 @@ impl LeaseCell {
         }
     }
 
-    /// Notes which slot the lease uses after a change, and whether it has found none free.
-    pub(super) fn note_slot(&self, state: &mut CellState, now: Timestamp) {
+    /// Notes which slot the lease uses after a change, and whether it has found none free. Returns what others may use instead.
+    pub(super) fn note_slot(&self, state: &mut CellState, now: Timestamp) -> OpenSlots {
         if self.keys.slots().is_none() {
-            return;
+            return OpenSlots::default();
         }
         let key = self.keys.first();
         if !state.found_none && state.lease.finds_all_slots_taken(now) {
             state.found_none = true;
             self.client.queue.note_none_free(key, self.ticket);
         }
-        let slot = state.lease.slot().filter(|_| state.stage().is_in_queue());
-        if slot != state.slot {
-            self.client.slots.change(key, state.slot, slot);
-            state.slot = slot;
+        let uses_slot = state.stage().is_in_queue() && !state.lease.is_in_line();
+        let slot = state.lease.slot().filter(|_| uses_slot);
+        let before = mem::replace(&mut state.slot, slot);
+        if slot != before {
+            let was_held = state.has_left_hold();
+            self.client.slots.change(key, before, slot, was_held);
+        }
+        OpenSlots {
+            one_given_up: before.is_some() && slot != before,
+            seen: state.lease.take_spare_slots(),
         }
     }
 
-    /// Lets other leases of the process have their share once this one has the lock, or ask once it has stopped asking.
+    /// Returns whether the lease, which waits in the line, stands there for all of its process that have found no permit free.
+    pub(super) fn is_scout(&self, state: &mut CellState) -> bool {
+        let (queue, key) = (&self.client.queue, self.keys.first());
+        if !mem::replace(&mut state.found_none, true) {
+            queue.note_none_free(key, self.ticket);
+        }
+        queue.is_scout(key, self.ticket)
+    }
+
+    /// Returns whether the process has a permit of the semaphore.
+    pub(super) fn has_permit(&self) -> bool {
+        self.keys.slots().is_some() && self.client.queue.has_permit(self.keys.first())
+    }
+
+    /// Lets other leases of the process have their share once this one has the lock, or ask once it has stopped asking, or has
+    /// seen more permits free.
     pub(super) fn tell_others(self: &Arc<Self>, now: Timestamp, changes: &Changes) {
         if changes.is_acquired {
             self.let_readers_in(now);
             carry_out(now, self.place().note_hold(now)).wake_all();
         }
-        // It has kept the others from its slot, which may have been free.
-        if changes.departure.is_some_and(|it| it.has_asked) && self.keys.slots().is_some() {
-            let turns = self.place().turns_beside();
-            for lease in turns {
+        if self.keys.slots().is_none() {
+            return;
+        }
+        let (queue, key) = (&self.client.queue, self.keys.first());
+        let is_alone = changes.line == LineChange::Empty;
+        if is_alone {
+            carry_out(now, queue.begin_all(key)).wake_all();
+        }
+        if !changes.slots.seen.is_empty() {
+            self.share(now, changes.slots.seen);
+        }
+        if changes.slots.one_given_up {
+            // It has kept the others from the slot, which may have been free.
+            for lease in queue.asking(key) {
                 lease.update(now, |_| ());
             }
+        }
+        if changes.slots.one_given_up || changes.is_acquired || is_alone {
+            self.tell_scout(now);
+        }
+    }
+
+    /// Tells the scout of the process that something has changed. If there is none, the first that waits becomes it.
+    fn tell_scout(&self, now: Timestamp) {
+        let (queue, key) = (&self.client.queue, self.keys.first());
+        if let Some(scout) = queue.scout(key) {
+            return scout.update(now, |_| ());
+        }
+        for lease in queue.found_none(key) {
+            if lease.update(now, |state| state.lease.is_in_line()) {
+                break;
+            }
+        }
+    }
+
+    /// Lets as many other leases ask for permits as this one has seen free.
+    fn share(&self, now: Timestamp, seen: SlotSet) {
+        let (queue, key) = (&self.client.queue, self.keys.first());
+        let slots = &self.client.slots;
+        slots.note_free(key, seen);
+        let mut left = seen.len();
+        for lease in queue.found_none(key) {
+            if left == 0 {
+                break;
+            }
+            let tries = lease.update(now, |state| {
+                state.placed.is_none() && state.lease.try_slots(now, slots.free(key))
+            });
+            left -= usize::from(tries);
+        }
+        if left > 0 {
+            carry_out(now, queue.begin_permits(key, left)).wake_all();
         }
     }
 

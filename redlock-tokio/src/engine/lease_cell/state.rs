@@ -17,6 +17,7 @@ use super::{
     holders::Holders,
     in_line::Placed,
     observed::{Claim, Observed},
+    permits::OpenSlots,
     stage::{End, Held, Others, Stage},
     terms::LeaseRequest,
     waiting::Successor,
@@ -60,8 +61,8 @@ pub(super) struct CellState {
     /// Whether these can see a difference since the last look at the changes.
     has_news: bool,
     departure: Option<Departure>,
-    /// Whether it has left the line since the last look at the changes.
-    pub(super) has_left_line: bool,
+    /// What has changed in the line since the last look at the changes.
+    pub(super) line: LineChange,
     /// Whether the lock was acquired since the last look at the changes.
     is_acquired: bool,
 }
@@ -72,17 +73,27 @@ pub(super) struct Changes {
     /// The task that need not wait for the lock any longer, or those that can see a change.
     pub(super) watchers: Watchers,
     pub(super) departure: Option<Departure>,
-    pub(super) has_left_line: bool,
+    pub(super) line: LineChange,
     pub(super) is_acquired: bool,
+    pub(super) slots: OpenSlots,
     /// Whether observers are to be told of events.
     pub(super) has_events: bool,
+}
+
+/// What has changed in the line of the key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum LineChange {
+    #[default]
+    Unchanged,
+    /// The lease has left it.
+    Left,
+    /// No other process waits.
+    Empty,
 }
 
 /// The turn is over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Departure {
-    /// Whether it had begun to ask the nodes.
-    pub(super) has_asked: bool,
     /// Set if it held the lock until then.
     pub(super) held: Option<Held>,
 }
@@ -119,7 +130,7 @@ impl CellState {
             watchers: Watchers::new(),
             has_news: false,
             departure: None,
-            has_left_line: false,
+            line: LineChange::Unchanged,
             is_acquired: false,
         }
     }
@@ -141,10 +152,15 @@ impl CellState {
     }
 
     /// Ends the wait with the lock of another request. Returns `None` if this one does not wait any more.
-    pub(super) fn serve(&mut self, held: HeldLease) -> Option<Successor> {
-        let Stage::New { .. } = self.stage else {
-            return None;
-        };
+    pub(super) fn serve(&mut self, now: Timestamp, held: HeldLease) -> Option<Successor> {
+        match self.stage {
+            Stage::New { .. } => {}
+            // It has no key on any node, and no place.
+            Stage::Acquiring if self.lease.is_in_line() && self.placed.is_none() => {
+                self.lease.release(now);
+            }
+            _ => return None,
+        }
         // Without a departure: it is not in the queue any more.
         self.stage = Stage::Served(held);
         Some(Successor {
@@ -374,7 +390,10 @@ impl CellState {
 
     /// Returns the task that waits for the lock.
     pub(super) fn waiting_task(&self) -> Option<Waker> {
-        self.watchers.first().filter(|_| self.stage.is_pending()).cloned()
+        self.watchers
+            .first()
+            .filter(|_| self.stage.is_pending())
+            .cloned()
     }
 
     /// Wakes this task when a holder can see a change.
@@ -385,7 +404,7 @@ impl CellState {
     }
 
     /// Returns what has changed since this was asked last.
-    pub(super) fn take_changes(&mut self) -> Changes {
+    pub(super) fn take_changes(&mut self, slots: OpenSlots) -> Changes {
         let is_pending = self.stage.is_pending();
         Changes {
             watchers: if !is_pending && mem::take(&mut self.has_news) {
@@ -394,8 +413,9 @@ impl CellState {
                 Watchers::new()
             },
             departure: self.departure.take(),
-            has_left_line: mem::take(&mut self.has_left_line),
+            line: mem::take(&mut self.line),
             is_acquired: mem::take(&mut self.is_acquired),
+            slots,
             has_events: self.has_events(),
         }
     }
@@ -482,16 +502,20 @@ impl CellState {
         }
     }
 
+    /// Returns whether it has held the lock until now.
+    pub(super) fn has_left_hold(&self) -> bool {
+        self.departure.is_some_and(|it| it.held.is_some())
+    }
+
     /// Enters a stage. All changes of stage go this way, so that none is forgotten, but handovers.
     pub(super) fn enter(&mut self, stage: Stage) {
         let before = mem::replace(&mut self.stage, stage);
         if before.is_in_queue() && !self.stage.is_in_queue() {
-            let (has_asked, held) = match before {
-                Stage::New { .. } => (false, None),
-                Stage::Held(held) => (true, Some(held)),
-                _ => (true, None),
+            let held = match before {
+                Stage::Held(held) => Some(held),
+                _ => None,
             };
-            self.departure = Some(Departure { has_asked, held });
+            self.departure = Some(Departure { held });
         }
         self.has_news |= before.is_seen_by_holder() || before.is_pending();
     }

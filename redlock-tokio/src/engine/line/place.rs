@@ -48,11 +48,11 @@ pub(crate) enum Step {
 ///    v  |                       |
 ///  Behind or Looking -----------+
 /// ```
+///
+/// A process that tries only as the first asks again when it is called.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     state: State,
-    /// How many processes of the line may try at a time, from the first.
-    active: u32,
     /// How often to ask for the place if the node does not call.
     polls: Duration,
     is_called: bool,
@@ -87,12 +87,10 @@ enum State {
 }
 
 impl Place {
-    /// Takes a place in a line of which the first `active` members may try at a time. If the node does not call, the process
-    /// asks each `polls` for its place.
-    pub(crate) fn join(active: u32, polls: Duration) -> (Self, Step) {
+    /// Takes a place in a line. If the node does not call, the process asks each `polls` for its place.
+    pub(crate) fn join(polls: Duration) -> (Self, Step) {
         let place = Self {
             state: State::Joining { called: false },
-            active,
             polls,
             is_called: false,
             look_at: Timestamp::ZERO,
@@ -104,12 +102,12 @@ impl Place {
         (place, Step::Join { evicts: None })
     }
 
-    /// Takes the answer of the node to a request to join: how many stand before this process, the first of the line, and
-    /// whether the node calls this process.
+    /// Takes the answer of the node to a request to join: whether the process may try, the first of the line, and whether the
+    /// node calls this process.
     pub(crate) fn handle_standing(
         &mut self,
         now: Timestamp,
-        ahead: u32,
+        may_try: bool,
         first: Member,
         is_called: bool,
     ) -> Option<Step> {
@@ -117,7 +115,7 @@ impl Place {
         self.failures = 0;
         self.has_place = true;
         match self.state {
-            State::Joining { .. } if ahead < self.active => {
+            State::Joining { .. } if may_try => {
                 self.activate(now);
                 None
             }
@@ -150,13 +148,18 @@ impl Place {
         }
     }
 
-    /// Takes a call: a process has left the line, so that this one may try. An answer that is on its way may be older.
-    pub(crate) fn handle_call(&mut self, now: Timestamp) {
+    /// Takes a call: a process has left the line, so that this one may try. An answer that is on its way may be older. Unless it
+    /// `may_try`, the process tries only as the first, and asks whether it is.
+    pub(crate) fn handle_call(&mut self, now: Timestamp, may_try: bool) -> Option<Step> {
         match &mut self.state {
             State::Joining { called } => *called = true,
+            State::Behind { .. } | State::Looking { .. } if !may_try => {
+                return Some(self.ask(None));
+            }
             State::Behind { .. } | State::Looking { .. } => self.activate(now),
             State::Active { .. } => {}
         }
+        None
     }
 
     /// Takes the place over for another request of the process. Earlier requests are not answered any more.
@@ -284,43 +287,43 @@ mod tests {
     const FIRST: Member = Member(1);
 
     #[test]
-    fn only_the_first_of_the_line_may_try() {
-        for (active, may_try) in [(1, [true, false, false]), (2, [true, true, false])] {
-            for (ahead, may_try) in (0..).zip(may_try) {
-                let (mut place, _) = Place::join(active, Duration::ZERO);
-                let step = place.handle_standing(Timestamp::ZERO, ahead, FIRST, true);
-                assert_eq!((step, place.is_active()), (None, may_try));
-            }
-        }
+    fn a_process_that_is_called_tries_at_once_unless_an_answer_is_on_its_way() {
+        let (mut place, _) = Place::join(Duration::ZERO);
+        place.handle_call(Timestamp::ZERO, true);
+        assert!(!place.is_active());
+        let asks = Some(Step::Join { evicts: None });
+        let step = place.handle_standing(Timestamp::ZERO, false, FIRST, true);
+        assert_eq!(step, asks, "the answer may be older than the call");
+        let step = place.handle_standing(Timestamp::ZERO, false, FIRST, true);
+        assert_eq!(step, None);
+        assert_eq!(place.handle_call(Timestamp::ZERO, true), None);
+        assert!(place.is_active());
     }
 
     #[test]
-    fn a_process_that_is_called_tries_at_once_unless_an_answer_is_on_its_way() {
-        let (mut place, _) = Place::join(1, Duration::ZERO);
-        place.handle_call(Timestamp::ZERO);
-        assert!(!place.is_active());
-        let asks = Some(Step::Join { evicts: None });
-        let step = place.handle_standing(Timestamp::ZERO, 1, FIRST, true);
-        assert_eq!(step, asks, "the answer may be older than the call");
-        let step = place.handle_standing(Timestamp::ZERO, 1, FIRST, true);
-        assert_eq!(step, None);
-        place.handle_call(Timestamp::ZERO);
-        assert!(place.is_active());
+    fn a_process_that_tries_only_as_the_first_asks_whether_it_is_when_it_is_called() {
+        let (mut place, _) = Place::join(Duration::ZERO);
+        for is_first in [false, false, true] {
+            place.handle_standing(Timestamp::ZERO, is_first, FIRST, true);
+            assert_eq!(place.is_active(), is_first);
+            let asks = (!is_first).then_some(Step::Join { evicts: None });
+            assert_eq!(place.handle_call(Timestamp::ZERO, false), asks);
+        }
     }
 
     #[test]
     fn a_process_that_is_not_called_asks_for_its_place() {
         let polls = Duration::from_millis(50);
         for (is_called, due) in [(true, FIRST_CHECK), (false, polls)] {
-            let (mut place, _) = Place::join(1, polls);
-            place.handle_standing(Timestamp::ZERO, 1, FIRST, is_called);
+            let (mut place, _) = Place::join(polls);
+            place.handle_standing(Timestamp::ZERO, false, FIRST, is_called);
             assert_eq!(place.timeout(), Some(Timestamp::ZERO.saturating_add(due)));
         }
     }
 
     #[test]
     fn a_process_that_asks_for_its_place_looks_as_often_as_others() {
-        let (mut place, _) = Place::join(1, Duration::from_millis(50));
+        let (mut place, _) = Place::join(Duration::from_millis(50));
         let mut looks = Vec::new();
         for millis in (0..8000).step_by(50) {
             let now = Timestamp::ZERO.saturating_add(Duration::from_millis(millis));
@@ -328,14 +331,14 @@ mod tests {
                 looks.push(millis);
                 place.handle_look(now, false);
             }
-            place.handle_standing(now, 1, FIRST, false);
+            place.handle_standing(now, false, FIRST, false);
         }
         assert_eq!(looks, [1000, 3000, 7000]);
     }
 
     #[test]
     fn a_process_without_a_place_tries_by_itself_and_asks_again_after_a_second() {
-        let (mut place, _) = Place::join(1, Duration::ZERO);
+        let (mut place, _) = Place::join(Duration::ZERO);
         place.handle_failure(Timestamp::ZERO);
         assert!(place.is_active());
         let soon = Timestamp::ZERO.saturating_add(FIRST_CHECK);
@@ -349,8 +352,8 @@ mod tests {
         let polls = Duration::from_millis(50);
         // Silent from the first question on, or from just before the first look.
         for (is_called, answers) in [(true, 0), (false, 0), (false, 18)] {
-            let (mut place, _) = Place::join(1, polls);
-            place.handle_standing(Timestamp::ZERO, 1, FIRST, is_called);
+            let (mut place, _) = Place::join(polls);
+            place.handle_standing(Timestamp::ZERO, false, FIRST, is_called);
             let (mut now, mut silent_since) = (Timestamp::ZERO, None);
             for question in 0.. {
                 now = place.timeout().unwrap();
@@ -358,7 +361,7 @@ mod tests {
                     place.handle_look(now, false);
                 }
                 if question < answers {
-                    place.handle_standing(now, 1, FIRST, is_called);
+                    place.handle_standing(now, false, FIRST, is_called);
                     continue;
                 }
                 silent_since.get_or_insert(now);
@@ -376,10 +379,10 @@ mod tests {
     /// Somebody else keeps the key busy, and the first of this line is never seen to leave it.
     #[test]
     fn two_looks_at_a_free_key_evict_the_first_although_the_key_was_taken_between_them() {
-        let (mut place, _) = Place::join(1, Duration::ZERO);
+        let (mut place, _) = Place::join(Duration::ZERO);
         let mut now = Timestamp::ZERO;
         let evicting = [true, false, false, true].map(|is_free| {
-            place.handle_standing(now, 1, FIRST, true);
+            place.handle_standing(now, false, FIRST, true);
             now = now.saturating_add(LONGEST_CHECK);
             assert_eq!(place.handle_timeout(now), Some(Step::Look));
             place.handle_look(now, is_free)

@@ -97,14 +97,14 @@ impl<T: Clone> Queue<T> {
         let hash_map::Entry::Occupied(mut line) = lines.entry(key.clone()) else {
             return Vec::new();
         };
-        let has_ended = line.get_mut().end_turn(ticket);
+        let (has_ended, has_waited) = line.get_mut().end_turn(ticket);
         let mut backs_off = false;
         if !has_ended {
             queues.waiting -= usize::from(line.get_mut().remove(ticket));
         } else if role.takes_turns() {
             backs_off = queues.recent.end_turn(key, now, held, policy);
         }
-        let follow_ups = line.get_mut().advance(backs_off);
+        let follow_ups = line.get_mut().advance_after(has_waited, backs_off);
         queues.waiting -= follow_ups.len();
         if line.get().is_empty() {
             line.remove();
@@ -113,7 +113,8 @@ impl<T: Clone> Queue<T> {
         follow_ups
     }
 
-    /// Notes that the lease with this ticket has got the lock or a permit. Others may ask now.
+    /// Notes that the lease with this ticket has got the lock or a permit. Others may ask now: one, if it had to wait for the
+    /// permit.
     #[must_use]
     pub(crate) fn note_hold(
         &self,
@@ -126,8 +127,7 @@ impl<T: Clone> Queue<T> {
         let Some(line) = queues.shared.of(role).get_mut(key) else {
             return Vec::new();
         };
-        line.note_hold(ticket, now);
-        let follow_ups = line.advance(false);
+        let follow_ups = line.note_hold(ticket, now);
         queues.waiting -= follow_ups.len();
         follow_ups
     }
@@ -137,6 +137,71 @@ impl<T: Clone> Queue<T> {
         if let Some(line) = self.0.lock().shared.semaphores.get_mut(key) {
             line.note_none_free(ticket);
         }
+    }
+
+    /// Returns whether a lease that has found no permit free is the [scout](SharedLine::is_scout) of its process, or is now.
+    pub(crate) fn is_scout(&self, key: &Key, ticket: Ticket) -> bool {
+        let mut queues = self.0.lock();
+        let line = queues.shared.semaphores.get_mut(key);
+        line.is_some_and(|line| line.is_scout(ticket))
+    }
+
+    /// Notes that a lease that wants a permit has found that no other process waits.
+    pub(crate) fn note_alone(&self, key: &Key, ticket: Ticket) {
+        if let Some(line) = self.0.lock().shared.semaphores.get_mut(key) {
+            line.note_alone(ticket);
+        }
+    }
+
+    /// Lets all ask for permits that may.
+    #[must_use]
+    pub(crate) fn begin_all(&self, key: &Key) -> Vec<FollowUp<T>> {
+        self.advance_semaphore(key, |line| line.advance_after(false, false))
+    }
+
+    /// Lets so many more ask for permits that were seen free.
+    #[must_use]
+    pub(crate) fn begin_permits(&self, key: &Key, permits: usize) -> Vec<FollowUp<T>> {
+        self.advance_semaphore(key, |line| line.advance_by(permits))
+    }
+
+    fn advance_semaphore(
+        &self,
+        key: &Key,
+        advance: impl FnOnce(&mut SharedLine<T>) -> Vec<FollowUp<T>>,
+    ) -> Vec<FollowUp<T>> {
+        let mut queues = self.0.lock();
+        let line = queues.shared.semaphores.get_mut(key);
+        let follow_ups = line.map(advance).unwrap_or_default();
+        queues.waiting -= follow_ups.len();
+        follow_ups
+    }
+
+    /// Returns whether a lease has a permit.
+    pub(crate) fn has_permit(&self, key: &Key) -> bool {
+        let queues = self.0.lock();
+        let line = queues.shared.semaphores.get(key);
+        line.is_some_and(SharedLine::is_held)
+    }
+
+    /// Returns the scout of a semaphore, if there is one.
+    pub(crate) fn scout(&self, key: &Key) -> Option<T> {
+        let queues = self.0.lock();
+        queues.shared.semaphores.get(key)?.scout().cloned()
+    }
+
+    /// Returns those that have found no permit free, and wait for one, in order of arrival.
+    pub(crate) fn found_none(&self, key: &Key) -> Vec<T> {
+        let queues = self.0.lock();
+        let line = queues.shared.semaphores.get(key).into_iter();
+        line.flat_map(SharedLine::found_none).cloned().collect()
+    }
+
+    /// Returns those that ask for a permit, and have not found that none is free.
+    pub(crate) fn asking(&self, key: &Key) -> Vec<T> {
+        let queues = self.0.lock();
+        let line = queues.shared.semaphores.get(key).into_iter();
+        line.flat_map(SharedLine::asking).cloned().collect()
     }
 
     /// Notes that the writer with this ticket has become a reader, which others may join.
@@ -183,6 +248,28 @@ impl<T: Clone> Queue<T> {
         let waiter = line.successor(ticket, is_short, fits)?;
         queues.waiting -= 1;
         Some(waiter)
+    }
+
+    /// Returns those that have found no permit free, but for the scout, if the holder with this ticket may hand its permit over.
+    pub(crate) fn permit_successors(
+        &self,
+        key: &Key,
+        ticket: Ticket,
+        now: Timestamp,
+        policy: &QueuePolicy,
+    ) -> Vec<T> {
+        let queues = self.0.lock();
+        let is_short = |since| now.saturating_duration_since(since) < policy.streak;
+        let line = queues.shared.semaphores.get(key).into_iter();
+        let line = line.filter(|line| line.since(ticket).is_some_and(is_short));
+        line.flat_map(SharedLine::behind_scout).cloned().collect()
+    }
+
+    /// Ends the turn of a request that has got the permit of another one.
+    pub(crate) fn end_permit_turn(&self, key: &Key, ticket: Ticket) {
+        if let Some(line) = self.0.lock().shared.semaphores.get_mut(key) {
+            line.end_turn(ticket);
+        }
     }
 
     /// Returns all that have a turn with such a role, in order of arrival.
@@ -278,6 +365,12 @@ mod tests {
             begun(self.queue.note_hold(&self.key, role, ticket, now))
         }
 
+        fn scouts(&self, ticket: u64) -> bool {
+            let ticket = Ticket::new(ticket);
+            self.queue.note_none_free(&self.key, ticket);
+            self.queue.is_scout(&self.key, ticket)
+        }
+
         fn next_to_join(&self, ticket: u64) -> Option<u64> {
             let ticket = Ticket::new(ticket);
             self.queue.next_to_join(&self.key, ticket, |_| true)
@@ -323,13 +416,67 @@ mod tests {
     fn only_one_asks_while_no_permit_is_free() {
         let line = Line::new();
         assert_eq!(line.join(1, permit()), Ok(true));
-        line.queue.note_none_free(&line.key, Ticket::new(1));
+        assert!(line.scouts(1));
         assert_eq!(line.join(2, permit()), Ok(false));
         assert_eq!(line.note_hold(1, permit()), [2], "there may be more");
-        line.queue.note_none_free(&line.key, Ticket::new(2));
+        assert!(line.scouts(2));
         assert_eq!(line.join(3, permit()), Ok(false));
         assert_eq!(line.leave(1, permit()), [0; 0], "the one that asks gets it");
         assert_eq!(line.leave(2, permit()), [3], "unless it gives up");
+    }
+
+    #[test]
+    fn one_request_waits_for_a_permit_for_all_of_its_process() {
+        let line = Line::new();
+        let (queue, key) = (&line.queue, &line.key);
+        assert_eq!(
+            [1, 2].map(|ticket| line.join(ticket, permit())),
+            [Ok(true); 2]
+        );
+        assert_eq!((queue.asking(key), queue.scout(key)), (vec![1, 2], None));
+        assert!(line.scouts(2) && !line.scouts(1) && line.scouts(2));
+        assert_eq!((queue.asking(key), queue.scout(key)), (vec![], Some(2)));
+        assert_eq!(queue.found_none(key), [1, 2]);
+        let successors = |after| {
+            let now = Timestamp::ZERO.saturating_add(after);
+            queue.permit_successors(key, Ticket::new(2), now, &policy())
+        };
+        assert_eq!(successors(MS(0)), [0; 0], "it has no permit");
+        assert_eq!(line.join(3, permit()), Ok(false));
+        assert_eq!(line.note_hold(2, permit()), [0; 0], "the other one waits");
+        assert!(queue.has_permit(key) && queue.scout(key).is_none());
+        assert_eq!(
+            [29, 30].map(|after| successors(MS(after))),
+            [vec![1], vec![]]
+        );
+        assert!(line.scouts(1));
+        assert_eq!(successors(MS(0)), [0; 0], "the scout asks the nodes");
+        assert_eq!(line.note_hold(1, permit()), [0; 0], "there are two permits");
+        assert_eq!(line.leave(2, permit()), [3]);
+    }
+
+    #[test]
+    fn one_that_counts_with_more_permits_is_a_better_scout() {
+        let line = Line::new();
+        let more = Role::Permit(Permits::new(3).unwrap());
+        assert_eq!([line.join(1, permit()), line.join(2, more)], [Ok(true); 2]);
+        assert!(line.scouts(1) && line.scouts(2) && !line.scouts(1));
+    }
+
+    #[test]
+    fn as_many_ask_as_permits_were_seen_free_and_all_if_no_other_process_waits() {
+        let line = Line::new();
+        let role = Role::Permit(Permits::new(8).unwrap());
+        assert_eq!(line.join(1, role), Ok(true));
+        assert!(line.scouts(1));
+        assert_eq!(
+            [2, 3, 4].map(|ticket| line.join(ticket, role)),
+            [Ok(false); 3]
+        );
+        assert_eq!(begun(line.queue.begin_permits(&line.key, 2)), [2, 3]);
+        assert_eq!(line.join(5, role), Ok(false));
+        line.queue.note_alone(&line.key, Ticket::new(1));
+        assert_eq!(begun(line.queue.begin_all(&line.key)), [4, 5]);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) enum Role {
 pub(super) struct SharedLine<T> {
     turns: BTreeMap<Ticket, Turn<T>>,
     waiting: Line<(Role, T)>,
+    /// The one that waits for a permit for all that have found none.
+    scout: Option<Ticket>,
     /// How many permits there are. Requests of one process should agree. If not, the largest number counts, as it does
     /// among processes.
     permits: usize,
@@ -41,9 +43,24 @@ struct Turn<T> {
     found_none: bool,
 }
 
+impl<T> Turn<T> {
+    /// Returns whether it has found no permit free, and waits for one.
+    fn waits(&self) -> bool {
+        self.found_none && self.since.is_none()
+    }
+}
+
 impl Role {
     pub(super) const fn is_reader(self) -> bool {
         matches!(self, Self::Reader | Self::LoneReader)
+    }
+
+    /// Returns how many permits it counts with.
+    const fn permits(self) -> usize {
+        match self {
+            Self::Permit(permits) => permits.count(),
+            _ => 1,
+        }
     }
 
     /// Returns whether it lets other processes have their turns.
@@ -57,6 +74,7 @@ impl<T: Clone> SharedLine<T> {
         Self {
             turns: BTreeMap::new(),
             waiting: Line::new(),
+            scout: None,
             permits: 1,
         }
     }
@@ -74,22 +92,23 @@ impl<T: Clone> SharedLine<T> {
     /// Returns whether a request that is the first in line may have a turn.
     ///
     /// - There are no more turns than permits. They ask at once, each for another slot, so a burst costs one round trip. No
-    ///   further turn begins while one has found no slot free and still waits: all would watch all slots, and only one can
-    ///   get the next permit.
+    ///   further turn begins while one has found no slot free and still waits, but for those that the [scout](Self::is_scout)
+    ///   has seen free.
     /// - One reader at a time asks the nodes. Readers that come before its answer wait for it, and then share its lease.
     /// - One writer at a time asks the nodes, beside readers that hold the lock: so it keeps readers of other processes out.
     fn has_room(&self, role: Role) -> bool {
         let mut turns = self.turns.values();
         match role {
-            Role::Permit(_) => {
-                let has_place = self.turns.len() < self.permits;
-                has_place && !turns.any(|turn| turn.found_none && turn.since.is_none())
-            }
+            Role::Permit(_) => self.has_place() && !turns.any(Turn::waits),
             Role::Reader => turns.all(|turn| turn.role != Role::Writer && turn.since.is_some()),
             Role::LoneReader => !self.has_writer(),
             Role::Writer => turns.all(|turn| turn.role.is_reader() && turn.since.is_some()),
             Role::Adopter => true,
         }
+    }
+
+    fn has_place(&self) -> bool {
+        self.turns.len() < self.permits
     }
 
     pub(super) fn give_turn(&mut self, ticket: Ticket, role: Role, holder: T) {
@@ -106,11 +125,14 @@ impl<T: Clone> SharedLine<T> {
         self.waiting.push(ticket, (role, waiter));
     }
 
-    /// Notes that a lease has got the lock or a permit.
-    pub(super) fn note_hold(&mut self, ticket: Ticket, now: Timestamp) {
-        if let Some(turn) = self.turns.get_mut(&ticket) {
-            turn.since.get_or_insert(now);
-        }
+    /// Notes that a lease has got the lock or a permit, and gives turns to those that may ask now.
+    pub(super) fn note_hold(&mut self, ticket: Ticket, now: Timestamp) -> Vec<FollowUp<T>> {
+        let Some(turn) = self.turns.get_mut(&ticket) else {
+            return Vec::new();
+        };
+        let has_waited = turn.waits();
+        turn.since.get_or_insert(now);
+        self.advance_after(has_waited, false)
     }
 
     /// Notes that a lease has found no permit free.
@@ -120,6 +142,60 @@ impl<T: Clone> SharedLine<T> {
         }
     }
 
+    /// Returns whether a lease that has found no permit free is the scout: it alone stands in the line of processes and watches
+    /// all slots, for all requests of this process. Makes it the scout if there is none, or one that counts with fewer permits.
+    pub(super) fn is_scout(&mut self, ticket: Ticket) -> bool {
+        let permits = |ticket| self.turns.get(ticket).map(|turn| turn.role.permits());
+        if self.scout().is_none() || self.scout.as_ref().and_then(permits) < permits(&ticket) {
+            self.scout = Some(ticket);
+        }
+        self.scout == Some(ticket)
+    }
+
+    /// Returns the scout, if there is one.
+    pub(super) fn scout(&self) -> Option<&T> {
+        let turn = self.turns.get(&self.scout?)?;
+        turn.waits().then_some(&turn.holder)
+    }
+
+    /// Notes that a lease has found that no other process waits.
+    pub(super) fn note_alone(&mut self, ticket: Ticket) {
+        if let Some(turn) = self.turns.get_mut(&ticket) {
+            turn.found_none = false;
+        }
+    }
+
+    /// Returns those that have a turn and have found no permit free, in order of arrival.
+    pub(super) fn found_none(&self) -> impl Iterator<Item = &T> {
+        let turns = self.turns.values().filter(|turn| turn.waits());
+        turns.map(|turn| &turn.holder)
+    }
+
+    /// Returns these but for the scout.
+    pub(super) fn behind_scout(&self) -> impl Iterator<Item = &T> {
+        let is_scout = |ticket: &Ticket| self.scout == Some(*ticket);
+        let turns = self.turns.iter();
+        let others = turns.filter(move |(ticket, turn)| turn.waits() && !is_scout(ticket));
+        others.map(|(_, turn)| &turn.holder)
+    }
+
+    /// Returns since when the lease with this ticket holds the lock or a permit.
+    pub(super) fn since(&self, ticket: Ticket) -> Option<Timestamp> {
+        self.turns.get(&ticket)?.since
+    }
+
+    /// Returns those that ask for a permit, and have not found that none is free.
+    pub(super) fn asking(&self) -> impl Iterator<Item = &T> {
+        let turns = self.turns.values();
+        let asking = turns.filter(|turn| turn.since.is_none() && !turn.found_none);
+        asking.map(|turn| &turn.holder)
+    }
+
+    /// Returns whether the process holds the lock or a permit.
+    pub(super) fn is_held(&self) -> bool {
+        self.turns.values().any(|turn| turn.since.is_some())
+    }
+
     /// Notes that a writer has become a reader.
     pub(super) fn note_downgrade(&mut self, ticket: Ticket) {
         if let Some(turn) = self.turns.get_mut(&ticket) {
@@ -127,9 +203,10 @@ impl<T: Clone> SharedLine<T> {
         }
     }
 
-    /// Ends a turn. Returns whether there was one.
-    pub(super) fn end_turn(&mut self, ticket: Ticket) -> bool {
-        self.turns.remove(&ticket).is_some()
+    /// Ends a turn. Returns whether there was one, and whether it had found no permit free and still waited.
+    pub(super) fn end_turn(&mut self, ticket: Ticket) -> (bool, bool) {
+        let turn = self.turns.remove(&ticket);
+        (turn.is_some(), turn.is_some_and(|turn| turn.waits()))
     }
 
     /// Removes a waiter. Returns whether it was there.
@@ -182,12 +259,28 @@ impl<T: Clone> SharedLine<T> {
     }
 
     /// Gives turns to waiters while there is room. `backs_off` says whether those that are no readers let other processes go
-    /// first.
-    pub(super) fn advance(&mut self, backs_off: bool) -> Vec<FollowUp<T>> {
+    /// first. After one that has waited for a permit, the next one goes to the end of the line of processes.
+    pub(super) fn advance_after(&mut self, has_waited: bool, backs_off: bool) -> Vec<FollowUp<T>> {
+        let most = if has_waited { 1 } else { usize::MAX };
+        self.begin_while(most, has_waited || backs_off, Self::has_room)
+    }
+
+    /// Gives turns to waiters for so many permits that were seen free.
+    pub(super) fn advance_by(&mut self, permits: usize) -> Vec<FollowUp<T>> {
+        self.begin_while(permits, false, |line, _| line.has_place())
+    }
+
+    fn begin_while(
+        &mut self,
+        most: usize,
+        backs_off: bool,
+        has_room: impl Fn(&Self, Role) -> bool,
+    ) -> Vec<FollowUp<T>> {
         let mut follow_ups = Vec::new();
-        while let Some((ticket, (role, _))) = self.waiting.first()
+        while follow_ups.len() < most
+            && let Some((ticket, (role, _))) = self.waiting.first()
             && let role = *role
-            && self.has_room(role)
+            && has_room(self, role)
             && let Some(waiter) = self.pop()
         {
             self.give_turn(ticket, role, waiter.clone());

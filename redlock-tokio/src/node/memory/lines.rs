@@ -37,9 +37,9 @@ impl Lines {
     ) -> LineAnswer {
         let LineRequest { key, action, label } = request;
         self.sweep(now);
-        let mut call = |next: &[Place]| {
-            let next = next.iter().filter_map(|it| it.notifier.clone());
-            called.extend(next.map(|next| (next, key.clone())));
+        let mut call = |next: &Place| {
+            let next = next.notifier.clone().map(|next| (next, key.clone()));
+            called.extend(next);
         };
         match *action {
             LineAction::Join {
@@ -64,7 +64,9 @@ impl Lines {
                 let before = line.0.len();
                 line.0
                     .retain(|it| it.member == member || it.is_kept(now, evicted));
-                call(line.newly_active(active, before - line.0.len()));
+                if line.0.len() < before {
+                    line.0.iter().take(active as usize).for_each(&mut call);
+                }
                 let ahead = line.place_of(member).unwrap_or(line.0.len());
                 line.0.splice(ahead..(ahead + 1).min(line.0.len()), [own]);
                 LineAnswer::Standing {
@@ -78,7 +80,7 @@ impl Lines {
                     && let Some(place) = line.place_of(member)
                 {
                     line.0.remove(place);
-                    call(line.newly_active(active, (place < active as usize).into()));
+                    line.moved_up(active, place).for_each(&mut call);
                     if line.0.is_empty() {
                         self.by_key.remove(key);
                     }
@@ -124,10 +126,12 @@ impl Line {
         self.0.iter().filter(|it| now < it.expires_at).count() as u32
     }
 
-    /// Returns those that may try now because so many before them are gone.
-    fn newly_active(&self, active: u32, gone: usize) -> &[Place] {
-        let end = self.0.len().min(active as usize);
-        &self.0[end.min((active as usize).saturating_sub(gone))..end]
+    /// Returns the first, and the last of the first `active`, if they have moved up because one has left this place.
+    fn moved_up(&self, active: u32, left: usize) -> impl Iterator<Item = &Place> {
+        let last = active as usize - 1;
+        let ranks = [Some(0), (last > 0).then_some(last)].into_iter().flatten();
+        let moved = ranks.filter(move |rank| left <= *rank);
+        moved.filter_map(|rank| self.0.get(rank))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
 /// How many digits the number of a member has. The scripts cut the label off behind them.
 const DIGITS: usize = 16;
 
-/// Removes those that lose their places and calls those that become active, then takes a place at the end unless there is
+/// Removes those that lose their places and calls the first `active`, then takes a place at the end unless there is
 /// one. Returns the place and the first of the line, or 0 if a place is wanted behind others only, and there are none.
 const JOIN: &str = "local line, seen, member, active = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3]) \
     if ARGV[7] == '1' and redis.call('ZCARD', line) == 0 then \
@@ -34,7 +34,7 @@ const JOIN: &str = "local line, seen, member, active = KEYS[1], KEYS[2], ARGV[1]
       redis.call('ZREM', seen, it) \
     end \
     if #gone > 0 then \
-      for _, called in ipairs(redis.call('ZRANGE', line, math.max(active - #gone, 0), active - 1)) do \
+      for _, called in ipairs(redis.call('ZRANGE', line, 0, active - 1)) do \
         redis.pcall('PUBLISH', ARGV[5] .. string.sub(called, 1, 16), ARGV[6]) \
       end \
       first = redis.call('ZRANGE', line, 0, 0)[1] \
@@ -49,15 +49,17 @@ const JOIN: &str = "local line, seen, member, active = KEYS[1], KEYS[2], ARGV[1]
     redis.call('PEXPIRE', seen, ARGV[4]) \
     return {place, first or member}";
 
-/// Gives up the place, and calls the one who is among the first `active` because of that.
+/// Gives up the place, and calls the first, and the last of the first `active`, if they have moved up because of that.
 const LEAVE: &str = "local line, active = KEYS[1], tonumber(ARGV[2]) \
     local place = redis.call('ZRANK', line, ARGV[1]) \
     redis.call('ZREM', KEYS[2], ARGV[1]) \
     if place then \
       redis.call('ZREM', line, ARGV[1]) \
-      local called = redis.call('ZRANGE', line, active - 1, active - 1)[1] \
-      if called and place < active then \
-        redis.pcall('PUBLISH', ARGV[3] .. string.sub(called, 1, 16), ARGV[4]) \
+      for rank = 0, active - 1, math.max(active - 1, 1) do \
+        local called = redis.call('ZRANGE', line, rank, rank)[1] \
+        if called and place <= rank then \
+          redis.pcall('PUBLISH', ARGV[3] .. string.sub(called, 1, 16), ARGV[4]) \
+        end \
       end \
     end \
     return 1";

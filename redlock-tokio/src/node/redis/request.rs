@@ -135,6 +135,11 @@ impl Request {
                     self.push_sharing(sharing, Call::InFull, position);
                 }
             }
+            Fallback::Slots => {
+                for &position in positions {
+                    self.push_slots(position, Call::InFull);
+                }
+            }
         }
     }
 
@@ -279,22 +284,34 @@ impl Request {
         if asks_for_holder(command) {
             return self.push_shared(Shared::Holders, Call::ByHash, position);
         }
-        let mut slots = command.probed_slots();
+        if command.probes_slots() {
+            return self.push_slots(position, Call::ByHash);
+        }
         for key in command.keys() {
             self.track_next(position);
             if is_readers {
-                let cmd = self.encoder.value(key.as_bytes());
+                let cmd = self.encoder.values([key].into_iter());
                 self.push(Ask::Value, cmd, position);
             }
-            let ask = slots
-                .next()
-                .map_or(Ask::Probe, |(slot, _)| Ask::ProbeSlot(slot));
-            self.push(ask, self.encoder.time_left(key.as_bytes()), position);
+            let cmd = self.encoder.time_left(key.as_bytes());
+            self.push(Ask::Probe, cmd, position);
             if is_readers {
                 let cmd = self.encoder.mark_left(key.as_bytes());
                 self.push(Ask::Mark, cmd, position);
             }
         }
+    }
+
+    /// Probes slots of a semaphore. Their tracking begins with one command for all of them, before the question: for each
+    /// command of a script, Redis 7.0 tracks all keys of the script, which takes a millisecond for a hundred slots.
+    fn push_slots(&mut self, position: usize, by: Call) {
+        let command = &self.batch[position].clone();
+        if self.is_tracking {
+            self.track_next(position);
+            let cmd = self.encoder.values(command.keys());
+            self.push(Ask::Ignored, cmd, position);
+        }
+        self.push(Ask::Slots(by), self.encoder.slots(command, by), position);
     }
 
     /// Asks for a message when somebody else changes a key that the next command reads.

@@ -21,6 +21,15 @@ pub(super) const LOOK_UP: &str = "local found = {} \
     end \
     return found";
 
+/// Returns for each slot of a semaphore the milliseconds that it has left, as `PTTL` does, separated by commas.
+pub(super) static SLOTS: Script = Script::new(
+    "local left = {} \
+     for i = 1, #KEYS do \
+       left[i] = redis.call('PTTL', KEYS[i]) \
+     end \
+     return table.concat(left, ',')",
+);
+
 /// Deletes each key whose value is its token. Returns a digit for each key, 1 if it was deleted: a text is
 /// cheaper to make and to read than an array. Mostly all keys have their tokens, and then no tables are needed. For each
 /// key this is the script of the Redlock page ("Correct implementation with a single instance"). `MGET` finds nothing in
@@ -190,11 +199,12 @@ pub(super) static ADOPT: Script = Script::new(
 );
 
 /// Returns the scripts that are called by hash. A new connection loads them.
-pub(super) fn all() -> [&'static Script; 7] {
+pub(super) fn all() -> [&'static Script; 8] {
     [
         &RELEASE,
         &EXTEND,
         &FENCE,
+        &SLOTS,
         &readers::JOIN,
         &readers::EXTEND_READER,
         &readers::LEAVE,

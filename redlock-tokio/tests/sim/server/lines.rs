@@ -48,7 +48,9 @@ impl Server {
                 line.places.retain(|&(it, _, expires_at)| {
                     it == member || (now < expires_at && Some(it) != evicted)
                 });
-                called = line.newly_active(active, before - line.places.len());
+                if line.places.len() < before {
+                    called = line.called(0..active as usize);
+                }
                 let place = line.place_of(member).unwrap_or(line.places.len());
                 let expires_at = now + LineRequest::LIFETIME.as_millis() as u64;
                 let end = (place + 1).min(line.places.len());
@@ -63,7 +65,10 @@ impl Server {
             LineAction::Leave { member, active } => {
                 if let Some(place) = line.place_of(member) {
                     line.places.remove(place);
-                    called = line.newly_active(active, (place < active as usize).into());
+                    // The first, and the last of those that may try.
+                    let last = active as usize - 1;
+                    let ranks = if last == 0 { vec![0] } else { vec![0, last] };
+                    called = line.called(ranks.into_iter().filter(|rank| place <= *rank));
                 }
                 LineAnswer::Left
             }
@@ -87,10 +92,9 @@ impl Line {
         self.places.iter().position(|it| it.0 == member)
     }
 
-    /// Returns the connections of those that may try now because so many before them are gone.
-    fn newly_active(&self, active: u32, gone: usize) -> Vec<ConnectionId> {
-        let (active, all) = (active as usize, self.places.iter());
-        let places = all.take(active).skip(active.saturating_sub(gone));
+    /// Returns the connections of the processes at these places.
+    fn called(&self, places: impl Iterator<Item = usize>) -> Vec<ConnectionId> {
+        let places = places.filter_map(|place| self.places.get(place));
         places.map(|it| it.1).collect()
     }
 }

@@ -37,10 +37,12 @@ impl Encoder {
         cmd
     }
 
-    /// `MGET key`
-    pub(super) fn value(&self, key: &[u8]) -> Cmd {
+    /// `MGET key..`
+    pub(super) fn values<'a>(&self, keys: impl Iterator<Item = &'a Key>) -> Cmd {
         let mut cmd = redis::cmd("MGET");
-        cmd.arg(self.tag.on(key));
+        for key in keys {
+            cmd.arg(self.tag.on(key.as_bytes()));
+        }
         cmd
     }
 
@@ -70,13 +72,7 @@ impl Encoder {
             Shared::Extensions => &script::EXTEND,
             Shared::Releases => &script::RELEASE,
             Shared::Fences => return self.counters(&script::FENCE, by, keys.zip(commands)),
-            Shared::Holders => {
-                let mut cmd = redis::cmd("MGET");
-                for key in keys {
-                    cmd.arg(self.tag.on(key.as_bytes()));
-                }
-                return cmd;
-            }
+            Shared::Holders => return self.values(keys),
         };
         let mut cmd = self.script(script, by, keys.clone().count(), keys);
         for command in commands.clone() {
@@ -103,6 +99,11 @@ impl Encoder {
         cmd.arg(command.value());
         cmd.arg(command.ttl().map(Ttl::as_millis));
         cmd
+    }
+
+    /// `EVALSHA hash n key..`
+    pub(super) fn slots(&self, command: &Command, by: Call) -> Cmd {
+        self.script(&script::SLOTS, by, command.key_count(), command.keys())
     }
 
     /// `EVAL source 1 key giver value ttl`, in full like commands for several keys

@@ -1,5 +1,5 @@
 use deadpool_redis::redis::Value;
-use redlock_core::{Operation, Slot};
+use redlock_core::Operation;
 
 use super::sharing::Sharing;
 
@@ -44,14 +44,14 @@ pub(super) enum Ask {
     Shared(Shared, Call),
     /// A command of a reader or a writer, by a script.
     Sharing(Sharing, Call),
-    /// `CLIENT CACHING YES`, or the mark of a writer. The reply is ignored.
+    /// `CLIENT CACHING YES`, `MGET` of slots to be tracked, or the mark of a writer. The reply is ignored.
     Ignored,
     /// `PTTL`, of a key whose holder was asked for.
     TimeLeft,
     /// `PTTL`, of a key that anybody may hold.
     Probe,
-    /// Likewise, of one slot of a semaphore.
-    ProbeSlot(Slot),
+    /// Likewise, of slots of a semaphore, by a script.
+    Slots(Call),
     /// `MGET`, of a key that a reader looks at.
     Value,
     /// `PTTL`, of the mark of a writer.
@@ -94,6 +94,8 @@ pub(super) enum Fallback {
     Apart(Shared, Call),
     /// By a script in full, of which this is the only one.
     Alone(Sharing),
+    /// The same for slots of a semaphore.
+    Slots,
 }
 
 impl Shared {
@@ -123,6 +125,7 @@ impl Part {
             Ask::Sharing(sharing, Call::ByHash) if hash_is_refused => {
                 Some(Fallback::Alone(sharing))
             }
+            Ask::Slots(Call::ByHash) if hash_is_refused => Some(Fallback::Slots),
             // One key among them may be the cause.
             Ask::Shared(shared, _)
                 if self.positions.as_slice().len() > 1 && !concerns_server(error) =>

@@ -3,7 +3,7 @@
 use std::{str::FromStr, time::Duration};
 
 use deadpool_redis::redis::{ServerError, Value};
-use redlock_core::{FencingToken, Slot};
+use redlock_core::FencingToken;
 
 use super::{
     part::{Ask, Shared},
@@ -76,7 +76,7 @@ pub(super) fn single(
         (Ask::Value, reply) => sharing::value(reply),
         (Ask::Mark, reply) => sharing::marked(earlier, reply),
         (Ask::Sharing(sharing, _), reply) => Some(sharing.read(reply, command, tag)),
-        (Ask::ProbeSlot(slot), reply) => Some(with_slot(earlier, slot, probe(reply))),
+        (Ask::Slots(_), reply) => Some(slots(reply, command)),
         // Keys that were not set have no counters to raise.
         (Ask::FenceAll, reply) => match earlier {
             None | Some(Ok(Vote::Granted)) => Some(fence_all(reply, command, tag)),
@@ -171,14 +171,18 @@ fn last_to_be_free(earlier: Option<Answer>, answer: Answer) -> Answer {
     }
 }
 
-/// Adds the answer for one slot to those for the slots before it.
-fn with_slot(earlier: Option<Answer>, slot: Slot, answer: Answer) -> Answer {
-    let earlier = earlier.unwrap_or_else(|| Ok(Vote::slots([])))?;
-    let remaining = match answer? {
-        Vote::Taken { remaining, .. } => Some(remaining),
-        _ => None,
+/// Reads the times that slots of a semaphore have left.
+fn slots(reply: Value, command: &Command) -> Answer {
+    let Value::BulkString(text) = &reply else {
+        return Err(failure(reply));
     };
-    Ok(earlier.with_slot(slot, remaining))
+    let times = text.split(is_comma).map(number::<i64>);
+    let times: Option<Vec<_>> = times.collect();
+    let times = times.filter(|times| times.len() == command.key_count());
+    let times = times.ok_or_else(|| failure(reply))?;
+    let left = |left| (left != PTTL_NO_KEY).then(|| time_left(left));
+    let slots = command.probed_slots().map(|(slot, _)| slot);
+    Ok(Vote::slots(slots.zip(times.into_iter().map(left))))
 }
 
 fn release(digit: u8) -> Answer {

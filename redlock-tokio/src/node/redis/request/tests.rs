@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::{self, Arg};
-use redlock_core::{FencingToken, Nonce, Ttl};
+use redlock_core::{FencingToken, Nonce, Permits, Slot, Ttl};
 
 use super::*;
 use crate::{
     Key,
+    key::{Prefix, SlotKeys},
     node::{CounterDefect, Holder, Vote},
 };
 
@@ -342,4 +343,34 @@ fn probes_share_one_question_for_their_holders() {
     let (answers, again) = read(again, alone.concat());
     assert!(again.is_none() && matches!(answers[0], Some(Err(_))));
     assert_eq!(answers[1], taken(Some("b")));
+}
+
+#[test]
+fn slots_of_a_semaphore_are_tracked_before_they_are_asked_for() {
+    let permits = Permits::new(3).unwrap();
+    let keys = SlotKeys::new(&Prefix::default(), b"k", permits).unwrap();
+    let slots = [0, 2].map(|index| Slot::new(index).unwrap());
+    let slots = slots.into_iter().collect();
+    let token = Nonce::new(1).token(0);
+    let probe = Operation::Probe { token, mark: None };
+    let batch = [Command::for_slots(keys.keys_of(slots), slots, probe)];
+    let script = "EVALSHA # 2 k:slot:0 k:slot:2";
+    let request = |tracks| Request::new(&KeyTag::NONE, &batch, tracks, |_| None);
+    assert_eq!(shown(&request(false)), [script]);
+    let tracked = ["CLIENT CACHING YES", "MGET k:slot:0 k:slot:2"];
+    assert_eq!(shown(&request(true)), [tracked[0], tracked[1], script]);
+
+    let expected = Vote::slots([
+        (Slot::new(0).unwrap(), None),
+        (Slot::new(2).unwrap(), Some(Duration::from_millis(700))),
+    ]);
+    let (answers, again) = read(request(false), vec![text("-2,700")]);
+    assert_eq!((answers, again.is_none()), (vec![Some(Ok(expected))], true));
+    for senseless in ["-2", "-2,x", ""] {
+        let (answers, _) = read(request(false), vec![text(senseless)]);
+        assert!(matches!(answers[..], [Some(Err(_))]), "{senseless}");
+    }
+    let (_, again) = read(request(false), vec![error("NOSCRIPT")]);
+    let again = shown(&again.expect("in full"));
+    assert!(again[0].starts_with("EVAL "), "{again:?}");
 }
