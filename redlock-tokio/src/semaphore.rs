@@ -67,8 +67,9 @@ impl Redlock {
 /// # Order
 ///
 /// Within a process, requests begin to ask for permits in the order in which they came, and a permit that is handed over
-/// goes to the one that waits longest. Processes stand in a line. A permit that is given back goes to one of the first eight
-/// in it, or to the first if the others have permits already. A process takes as many as it needs of those that are free.
+/// goes to the one that waits longest for its turn. Processes stand in a line. A permit that is given back goes to one of the
+/// first eight in it, or to the first if the others have permits already. A process takes as many as it needs of those that
+/// are free.
 ///
 /// # Fencing
 ///

@@ -247,30 +247,6 @@ async fn a_permit_that_becomes_free_is_found_at_once_whichever_it_is() {
     }
 }
 
-/// Others have two of three permits. So two of three requests that ask at once find none, and a later one waits behind them.
-#[tokio::test(start_paused = true)]
-async fn a_permit_is_handed_over_to_the_request_that_waits_longest() {
-    let nodes = three_nodes();
-    for slot in [0, 1] {
-        hold(&nodes, &format!("exports:slot:{slot}"), MS(60_000));
-    }
-    let redlock = over(&nodes).handover_for(MS(5000)).build().await.unwrap();
-    let exports = redlock.semaphore("exports", 3);
-    let wait = || tokio::spawn(exports.acquire().wait(MS(60_000)).into_future());
-    let mut waiting = vec![wait(), wait(), wait()];
-    tokio::time::sleep(MS(100)).await;
-    waiting.push(wait());
-    tokio::time::sleep(MS(100)).await;
-    for behind in (0..4).rev() {
-        let first = waiting.iter().position(|it| it.is_finished());
-        let permit = waiting.remove(first.expect("it has the permit"));
-        let is_last = waiting.len() > 1 && first == Some(waiting.len());
-        assert!(!is_last, "{behind} wait, and the last one came first");
-        drop(permit.await.unwrap().unwrap());
-        tokio::time::sleep(MS(100)).await;
-    }
-}
-
 /// The waiter is in the process of the holder, which the nodes do not notify of its own release.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_of_the_same_process_learns_of_a_release() {

@@ -11,7 +11,7 @@ use super::{
     state::CellState,
     waiting::Successor,
 };
-use crate::{engine::queue::Succession, options::QueuePolicy};
+use crate::engine::queue::Succession;
 
 impl HeldLease {
     /// Hands the lock over to the next waiter in this process, or leaves it to other readers, without a request to the
@@ -109,13 +109,6 @@ impl LeaseCell {
         held: Held,
     ) -> Succession<Successor> {
         let policy = self.policy_of_turn(Some(held));
-        if let Some(successor) = self.serve_one_in_line(state, now, &policy) {
-            let is_late = false;
-            return Succession::Next {
-                waiter: successor,
-                is_late,
-            };
-        }
         let fits = |next: &Arc<Self>| next.could_take_over(self);
         loop {
             let (next, is_late) = match self.place().successor(now, held.since, &policy, fits) {
@@ -128,7 +121,7 @@ impl LeaseCell {
                 generation: state.next_generation(),
             };
             // Otherwise it has given up at this very moment.
-            if let Some(successor) = next.serve(now, handed_over) {
+            if let Some(successor) = next.serve(handed_over) {
                 state.hand_over(now, successor.label);
                 return Succession::Next {
                     waiter: successor,
@@ -136,29 +129,6 @@ impl LeaseCell {
                 };
             }
         }
-    }
-
-    /// Gives a permit to one that has found none free. Those that wait for a turn came later.
-    fn serve_one_in_line(
-        self: &Arc<Self>,
-        state: &mut CellState,
-        now: Timestamp,
-        policy: &QueuePolicy,
-    ) -> Option<Successor> {
-        self.keys.slots()?;
-        let (queue, key) = (&self.client.queue, self.keys.first());
-        let candidates = queue.permit_successors(key, self.ticket, now, policy);
-        let mut next = candidates.iter().filter(|it| it.could_take_over(self));
-        next.find_map(|next| {
-            let handed_over = HeldLease {
-                lease: Arc::clone(self),
-                generation: state.next_generation(),
-            };
-            let successor = next.serve(now, handed_over)?;
-            queue.end_permit_turn(key, next.ticket);
-            state.hand_over(now, successor.label);
-            Some(successor)
-        })
     }
 
     /// Takes the answer to whether other processes wait.

@@ -40,7 +40,7 @@ impl LeaseCell {
             {
                 let lease = Arc::clone(self);
                 let held = HeldLease { lease, generation };
-                match next.serve(now, held) {
+                match next.serve(held) {
                     Some(successor) => joined.push(successor),
                     // It has given up at this very moment.
                     None => _ = state.leave(now, generation),

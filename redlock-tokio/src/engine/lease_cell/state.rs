@@ -152,15 +152,10 @@ impl CellState {
     }
 
     /// Ends the wait with the lock of another request. Returns `None` if this one does not wait any more.
-    pub(super) fn serve(&mut self, now: Timestamp, held: HeldLease) -> Option<Successor> {
-        match self.stage {
-            Stage::New { .. } => {}
-            // It has no key on any node, and no place.
-            Stage::Acquiring if self.lease.is_in_line() && self.placed.is_none() => {
-                self.lease.release(now);
-            }
-            _ => return None,
-        }
+    pub(super) fn serve(&mut self, held: HeldLease) -> Option<Successor> {
+        let Stage::New { .. } = self.stage else {
+            return None;
+        };
         // Without a departure: it is not in the queue any more.
         self.stage = Stage::Served(held);
         Some(Successor {

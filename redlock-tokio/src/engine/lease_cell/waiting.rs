@@ -70,8 +70,8 @@ impl LeaseCell {
 
     /// Ends the wait with the lock of another request. Returns `None` if this one does not wait any more. The queue has removed
     /// it already.
-    pub(super) fn serve(&self, now: Timestamp, held: HeldLease) -> Option<Successor> {
-        self.state().serve(now, held)
+    pub(super) fn serve(&self, held: HeldLease) -> Option<Successor> {
+        self.state().serve(held)
     }
 
     /// Does what is due while the request waits for its turn. Returns whether its keys may have been kept for another one until

@@ -134,23 +134,17 @@ impl<T: Clone> Queue<T> {
 
     /// Notes that a lease has found no permit free.
     pub(crate) fn note_none_free(&self, key: &Key, ticket: Ticket) {
-        if let Some(line) = self.0.lock().shared.semaphores.get_mut(key) {
-            line.note_none_free(ticket);
-        }
+        self.in_semaphore(key, |line| line.note_none_free(ticket));
     }
 
     /// Returns whether a lease that has found no permit free is the [scout](SharedLine::is_scout) of its process, or is now.
     pub(crate) fn is_scout(&self, key: &Key, ticket: Ticket) -> bool {
-        let mut queues = self.0.lock();
-        let line = queues.shared.semaphores.get_mut(key);
-        line.is_some_and(|line| line.is_scout(ticket))
+        self.in_semaphore(key, |line| line.is_scout(ticket))
     }
 
     /// Notes that a lease that wants a permit has found that no other process waits.
     pub(crate) fn note_alone(&self, key: &Key, ticket: Ticket) {
-        if let Some(line) = self.0.lock().shared.semaphores.get_mut(key) {
-            line.note_alone(ticket);
-        }
+        self.in_semaphore(key, |line| line.note_alone(ticket));
     }
 
     /// Lets all ask for permits that may.
@@ -177,31 +171,31 @@ impl<T: Clone> Queue<T> {
         follow_ups
     }
 
+    /// Returns what this says of the line of a semaphore, or the default if there is none.
+    fn in_semaphore<R: Default>(&self, key: &Key, ask: impl FnOnce(&mut SharedLine<T>) -> R) -> R {
+        let mut queues = self.0.lock();
+        let line = queues.shared.semaphores.get_mut(key);
+        line.map(ask).unwrap_or_default()
+    }
+
     /// Returns whether a lease has a permit.
     pub(crate) fn has_permit(&self, key: &Key) -> bool {
-        let queues = self.0.lock();
-        let line = queues.shared.semaphores.get(key);
-        line.is_some_and(SharedLine::is_held)
+        self.in_semaphore(key, |line| line.is_held())
     }
 
     /// Returns the scout of a semaphore, if there is one.
     pub(crate) fn scout(&self, key: &Key) -> Option<T> {
-        let queues = self.0.lock();
-        queues.shared.semaphores.get(key)?.scout().cloned()
+        self.in_semaphore(key, |line| line.scout().cloned())
     }
 
     /// Returns those that have found no permit free, and wait for one, in order of arrival.
     pub(crate) fn found_none(&self, key: &Key) -> Vec<T> {
-        let queues = self.0.lock();
-        let line = queues.shared.semaphores.get(key).into_iter();
-        line.flat_map(SharedLine::found_none).cloned().collect()
+        self.in_semaphore(key, |line| line.found_none().cloned().collect())
     }
 
     /// Returns those that ask for a permit, and have not found that none is free.
     pub(crate) fn asking(&self, key: &Key) -> Vec<T> {
-        let queues = self.0.lock();
-        let line = queues.shared.semaphores.get(key).into_iter();
-        line.flat_map(SharedLine::asking).cloned().collect()
+        self.in_semaphore(key, |line| line.asking().cloned().collect())
     }
 
     /// Notes that the writer with this ticket has become a reader, which others may join.
@@ -248,28 +242,6 @@ impl<T: Clone> Queue<T> {
         let waiter = line.successor(ticket, is_short, fits)?;
         queues.waiting -= 1;
         Some(waiter)
-    }
-
-    /// Returns those that have found no permit free, but for the scout, if the holder with this ticket may hand its permit over.
-    pub(crate) fn permit_successors(
-        &self,
-        key: &Key,
-        ticket: Ticket,
-        now: Timestamp,
-        policy: &QueuePolicy,
-    ) -> Vec<T> {
-        let queues = self.0.lock();
-        let is_short = |since| now.saturating_duration_since(since) < policy.streak;
-        let line = queues.shared.semaphores.get(key).into_iter();
-        let line = line.filter(|line| line.since(ticket).is_some_and(is_short));
-        line.flat_map(SharedLine::behind_scout).cloned().collect()
-    }
-
-    /// Ends the turn of a request that has got the permit of another one.
-    pub(crate) fn end_permit_turn(&self, key: &Key, ticket: Ticket) {
-        if let Some(line) = self.0.lock().shared.semaphores.get_mut(key) {
-            line.end_turn(ticket);
-        }
     }
 
     /// Returns all that have a turn with such a role, in order of arrival.
@@ -437,20 +409,10 @@ mod tests {
         assert!(line.scouts(2) && !line.scouts(1) && line.scouts(2));
         assert_eq!((queue.asking(key), queue.scout(key)), (vec![], Some(2)));
         assert_eq!(queue.found_none(key), [1, 2]);
-        let successors = |after| {
-            let now = Timestamp::ZERO.saturating_add(after);
-            queue.permit_successors(key, Ticket::new(2), now, &policy())
-        };
-        assert_eq!(successors(MS(0)), [0; 0], "it has no permit");
         assert_eq!(line.join(3, permit()), Ok(false));
         assert_eq!(line.note_hold(2, permit()), [0; 0], "the other one waits");
         assert!(queue.has_permit(key) && queue.scout(key).is_none());
-        assert_eq!(
-            [29, 30].map(|after| successors(MS(after))),
-            [vec![1], vec![]]
-        );
         assert!(line.scouts(1));
-        assert_eq!(successors(MS(0)), [0; 0], "the scout asks the nodes");
         assert_eq!(line.note_hold(1, permit()), [0; 0], "there are two permits");
         assert_eq!(line.leave(2, permit()), [3]);
     }

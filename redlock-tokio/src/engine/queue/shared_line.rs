@@ -171,19 +171,6 @@ impl<T: Clone> SharedLine<T> {
         turns.map(|turn| &turn.holder)
     }
 
-    /// Returns these but for the scout.
-    pub(super) fn behind_scout(&self) -> impl Iterator<Item = &T> {
-        let is_scout = |ticket: &Ticket| self.scout == Some(*ticket);
-        let turns = self.turns.iter();
-        let others = turns.filter(move |(ticket, turn)| turn.waits() && !is_scout(ticket));
-        others.map(|(_, turn)| &turn.holder)
-    }
-
-    /// Returns since when the lease with this ticket holds the lock or a permit.
-    pub(super) fn since(&self, ticket: Ticket) -> Option<Timestamp> {
-        self.turns.get(&ticket)?.since
-    }
-
     /// Returns those that ask for a permit, and have not found that none is free.
     pub(super) fn asking(&self) -> impl Iterator<Item = &T> {
         let turns = self.turns.values();
