@@ -155,7 +155,7 @@ async fn distant_client(nodes: &[MemoryNode]) -> Redlock {
             }
             .boxed()
         });
-        node.reports(Reports::Arrive)
+        node.reports(Reports::ArriveLikeCalls)
     };
     built(over_custom(nodes.iter().map(distant))).await
 }
@@ -186,6 +186,22 @@ async fn processes_that_come_late_get_as_many_permits_as_others() {
     entries.sort_unstable();
     let [least, .., most] = entries;
     assert!(2 * least > most && least > 500, "{entries:?}");
+}
+
+/// The process that has one is nearer, and would be faster.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_has_a_permit_lets_one_that_has_none_go_first() {
+    let nodes = three_nodes();
+    let [other, near] = [client(&nodes).await, client(&nodes).await];
+    let far = distant_client(&nodes).await;
+    let [other, near, far] = [other, near, far].map(|it| it.semaphore("exports", 2));
+    let [freed, _held] = acquired([other.acquire(), near.acquire()]).await;
+    let far = blocked(far.acquire()).await;
+    tokio::time::sleep(MS(100)).await;
+    let near = blocked(near.acquire()).await;
+    freed.release().await;
+    tokio::time::sleep(MS(100)).await;
+    assert!(far.is_finished() && !near.is_finished());
 }
 
 /// Other requests do not have to wait until a request that met a taken slot has got a free one.

@@ -3,7 +3,9 @@ use std::{future::ready, sync::Arc};
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
     Clock, Key, MemoryNode, NodeError, Redlock, RedlockBuilder,
-    node::{Answer, Command, FreedNotifier, KeyState, Node, Server, Session},
+    node::{
+        Answer, Command, FreedNotifier, KeyState, LineAnswer, LineRequest, Node, Server, Session,
+    },
 };
 
 pub(crate) type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
@@ -28,6 +30,8 @@ pub(crate) struct Scripted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reports {
     Arrive,
+    /// They arrive, and so do the calls of lines, which the node has, too.
+    ArriveLikeCalls,
     /// The node promises them, and they do not arrive.
     GetLost,
     /// The node promises none.
@@ -109,10 +113,20 @@ impl Session for Scripted {
 
     fn watch(&mut self, freed: FreedNotifier) -> bool {
         match self.reports {
-            Reports::Arrive => self.inner.watch(freed),
+            Reports::Arrive | Reports::ArriveLikeCalls => self.inner.watch(freed),
             Reports::GetLost => true,
             Reports::None => false,
         }
+    }
+
+    fn line(
+        &mut self,
+        requests: &[LineRequest],
+    ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
+        if self.reports == Reports::ArriveLikeCalls {
+            return self.inner.line(requests);
+        }
+        ready(Err(out_of_memory())).boxed()
     }
 }
 
