@@ -83,6 +83,10 @@ fn release_against_broken_connections() {
             for node in &nodes {
                 node.set_down(true);
             }
+            // So that some visits meet both while they are down.
+            for _ in 0..8 {
+                thread::yield_now();
+            }
             for node in &nodes {
                 node.set_down(false);
             }
