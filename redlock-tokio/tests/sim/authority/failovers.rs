@@ -289,6 +289,10 @@ impl World {
         }) else {
             return;
         };
+        self.move_seat(seat, from, to);
+    }
+
+    pub(super) fn move_seat(&mut self, seat: usize, from: usize, to: usize) {
         self.tell((seat, from, to), || {
             format!("seat {seat} moves from {from} to {to}")
         });
