@@ -47,7 +47,10 @@ impl Slots {
             self.wanted(),
             self.permits.slots(),
         );
-        let preferred = if attempts == 0 { self.preferred } else { best };
+        let preferred = match attempts {
+            0 => self.preferred,
+            _ => SlotSet::EMPTY,
+        };
         // If all are excluded, the nodes deny any choice.
         let choices = [
             best.intersection(preferred),

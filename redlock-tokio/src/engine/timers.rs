@@ -21,7 +21,7 @@ use crate::{
 /// How many timeouts are handled before other tasks may run.
 const MAX_AT_ONCE: usize = 256;
 
-/// What the timers call back.
+/// Something with deadlines, at which the timers call it back.
 pub(crate) trait Timed: Debug + Send + Sync + 'static {
     /// Returns its place in the order of arrival.
     fn id(&self) -> u64;

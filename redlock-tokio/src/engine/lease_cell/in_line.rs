@@ -84,7 +84,7 @@ impl LeaseCell {
             _ => return false,
         }
         // Another one of the process stands in the line.
-        if self.keys.slots().is_some() && state.placed.is_none() && !self.is_scout(state) {
+        if self.keys.slots().is_some() && state.placed.is_none() && !self.make_scout(state) {
             return false;
         }
         // Once it is among the first in the lines of all keys, there is no next one.
@@ -114,7 +114,7 @@ impl LeaseCell {
         placed: Box<Placed>,
     ) {
         if self.keys.slots().is_some() {
-            self.is_scout(state);
+            self.make_scout(state);
         }
         let placed = state.placed.insert(placed);
         placed.wait = self.client.lines.next_wait();
@@ -210,8 +210,10 @@ impl LeaseCell {
     /// Takes the answer that nobody stands in the line. So the lease tries without a place.
     fn try_first(&self, state: &mut CellState, now: Timestamp, wait: u32) {
         if state.placed.take_if(|it| it.wait == wait).is_some() {
-            (state.found_none, state.line) = (false, LineChange::Empty);
-            self.client.queue.note_alone(self.keys.first(), self.ticket);
+            if self.keys.slots().is_some() {
+                (state.found_none, state.line) = (false, LineChange::Empty);
+                self.client.queue.note_alone(self.keys.first(), self.ticket);
+            }
             let pause = self.client.queue.take_pause(self.keys.first());
             state.lease.try_first(now, pause);
         }

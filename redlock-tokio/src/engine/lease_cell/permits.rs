@@ -70,13 +70,13 @@ impl LeaseCell {
         }
     }
 
-    /// Returns whether the lease, which waits in the line, stands there for all of its process that have found no permit free.
-    pub(super) fn is_scout(&self, state: &mut CellState) -> bool {
+    /// Makes the lease, which waits in the line, the scout of its process unless there is one. Returns whether it is the scout.
+    pub(super) fn make_scout(&self, state: &mut CellState) -> bool {
         let (queue, key) = (&self.client.queue, self.keys.first());
         if !mem::replace(&mut state.found_none, true) {
             queue.note_none_free(key, self.ticket);
         }
-        queue.is_scout(key, self.ticket)
+        queue.make_scout(key, self.ticket)
     }
 
     /// Returns whether the process has a permit of the semaphore.
@@ -109,15 +109,18 @@ impl LeaseCell {
             }
         }
         if changes.slots.one_given_up || changes.is_acquired || is_alone {
-            self.tell_scout(now);
+            self.tell_scout(now, changes.slots.one_given_up);
         }
     }
 
-    /// Tells the scout of the process that something has changed. If there is none, the first that waits becomes it.
-    fn tell_scout(&self, now: Timestamp) {
+    /// Tells the scout of the process if a slot was given up. If there is no scout, the first that waits becomes it.
+    fn tell_scout(&self, now: Timestamp, is_given_up: bool) {
         let (queue, key) = (&self.client.queue, self.keys.first());
         if let Some(scout) = queue.scout(key) {
-            return scout.update(now, |_| ());
+            if is_given_up {
+                scout.update(now, |_| ());
+            }
+            return;
         }
         for lease in queue.found_none(key) {
             if lease.update(now, |state| state.lease.is_in_line()) {

@@ -61,7 +61,7 @@ pub(super) struct CellState {
     /// Whether these can see a difference since the last look at the changes.
     has_news: bool,
     departure: Option<Departure>,
-    /// What has changed in the line since the last look at the changes.
+    /// The change of its place in the line since the last look at the changes.
     pub(super) line: LineChange,
     /// Whether the lock was acquired since the last look at the changes.
     is_acquired: bool,
@@ -80,7 +80,7 @@ pub(super) struct Changes {
     pub(super) has_events: bool,
 }
 
-/// What has changed in the line of the key.
+/// A change of the place in the line of the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum LineChange {
     #[default]

@@ -137,9 +137,10 @@ impl<T: Clone> Queue<T> {
         self.in_semaphore(key, |line| line.note_none_free(ticket));
     }
 
-    /// Returns whether a lease that has found no permit free is the [scout](SharedLine::is_scout) of its process, or is now.
-    pub(crate) fn is_scout(&self, key: &Key, ticket: Ticket) -> bool {
-        self.in_semaphore(key, |line| line.is_scout(ticket))
+    /// Makes a lease that has found no permit free the [scout](SharedLine::make_scout) of its process unless there is one.
+    /// Returns whether it is the scout.
+    pub(crate) fn make_scout(&self, key: &Key, ticket: Ticket) -> bool {
+        self.in_semaphore(key, |line| line.make_scout(ticket))
     }
 
     /// Notes that a lease that wants a permit has found that no other process waits.
@@ -340,7 +341,7 @@ mod tests {
         fn scouts(&self, ticket: u64) -> bool {
             let ticket = Ticket::new(ticket);
             self.queue.note_none_free(&self.key, ticket);
-            self.queue.is_scout(&self.key, ticket)
+            self.queue.make_scout(&self.key, ticket)
         }
 
         fn next_to_join(&self, ticket: u64) -> Option<u64> {

@@ -92,7 +92,7 @@ impl<T: Clone> SharedLine<T> {
     /// Returns whether a request that is the first in line may have a turn.
     ///
     /// - There are no more turns than permits. They ask at once, each for another slot, so a burst costs one round trip. No
-    ///   further turn begins while one has found no slot free and still waits, but for those that the [scout](Self::is_scout)
+    ///   further turn begins while one has found no slot free and still waits, but for those that the [scout](Self::make_scout)
     ///   has seen free.
     /// - One reader at a time asks the nodes. Readers that come before its answer wait for it, and then share its lease.
     /// - One writer at a time asks the nodes, beside readers that hold the lock: so it keeps readers of other processes out.
@@ -142,9 +142,9 @@ impl<T: Clone> SharedLine<T> {
         }
     }
 
-    /// Returns whether a lease that has found no permit free is the scout: it alone stands in the line of processes and watches
-    /// all slots, for all requests of this process. Makes it the scout if there is none, or one that counts with fewer permits.
-    pub(super) fn is_scout(&mut self, ticket: Ticket) -> bool {
+    /// Makes a lease that has found no permit free the scout, unless there is one that counts with as many permits: it alone
+    /// stands in the line of processes and watches all slots, for all requests of this process. Returns whether it is the scout.
+    pub(super) fn make_scout(&mut self, ticket: Ticket) -> bool {
         let permits = |ticket| self.turns.get(ticket).map(|turn| turn.role.permits());
         if self.scout().is_none() || self.scout.as_ref().and_then(permits) < permits(&ticket) {
             self.scout = Some(ticket);
