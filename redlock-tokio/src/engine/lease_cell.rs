@@ -12,7 +12,6 @@ mod inputs;
 mod listeners;
 mod observed;
 mod permits;
-mod place;
 mod read_write;
 mod stage;
 mod state;

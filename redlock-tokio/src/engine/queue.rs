@@ -2,35 +2,41 @@
 //!
 //! Only the first in a queue asks the nodes, so a hundred waiters cost no more than one. A waiter for
 //! several keys waits in the queues of all of them, and has its turn when all are free. Until then other waiters
-//! overtake it, and once it is the first at all of them, for half of the time only: see [`key_queues`].
+//! overtake it, and once it is the first at all of them, for half of the time only: see [`kept_keys`].
 
-mod key_queues;
+mod beside;
+mod kept_keys;
+mod key_queue;
 mod line;
 mod outcome;
 mod past;
 mod shared;
-mod shared_line;
-mod wait_queue;
 
 use std::{
     collections::{BTreeMap, hash_map},
     time::Duration,
 };
 
-use redlock_core::Timestamp;
+use redlock_core::{Slot, Timestamp};
 
+pub(crate) use self::{
+    beside::Role,
+    outcome::{FollowUp, JoinOutcome, Refusal, Succession},
+};
 use self::{
-    key_queues::{Availability, Choice, FEW, KeyQueues},
+    kept_keys::{Availability, Choice, FEW, KeyQueues},
+    key_queue::{KeyQueue, Pace},
     outcome::admit,
     past::Recent,
-    shared::SharedLines,
-    wait_queue::WaitQueue,
 };
-pub(crate) use self::{
-    outcome::{FollowUp, JoinOutcome, Refusal, Succession},
-    shared_line::Role,
+use crate::{
+    Key,
+    engine::shrink,
+    key::{KeySet, SlotKeys},
+    options::QueuePolicy,
+    random::Random,
+    sync::Mutex,
 };
-use crate::{Key, engine::shrink, key::KeySet, options::QueuePolicy, random::Random, sync::Mutex};
 
 /// The wait queues of one [`Redlock`](crate::Redlock). There is one for each key that is held or wanted.
 #[derive(Debug)]
@@ -38,11 +44,25 @@ pub(crate) struct Queue<T>(Mutex<Queues<T>>);
 
 #[derive(Clone, Debug)]
 struct Queues<T> {
-    keys: KeyQueues<T>,
-    shared: SharedLines<T>,
+    keys: Keys<T>,
     recent: Recent,
     waiting: usize,
     max_waiting: usize,
+}
+
+/// The queues by key. A semaphore and a lock of the same key have nothing to do with each other.
+#[derive(Clone, Debug)]
+struct Keys<T> {
+    locks: KeyQueues<T>,
+    semaphores: KeyQueues<T>,
+}
+
+/// A request in the queues of its keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueuePlace<'a> {
+    pub(crate) keys: &'a KeySet,
+    pub(crate) role: Role,
+    pub(crate) ticket: Ticket,
 }
 
 /// The locks that are held or wanted within this process.
@@ -87,107 +107,121 @@ pub(crate) struct QueueTables {
 impl<T: Clone> Queue<T> {
     pub(crate) fn new(max_waiting: usize, random: &Random) -> Self {
         Self(Mutex::new(Queues {
-            keys: KeyQueues::new(),
-            shared: SharedLines::new(),
+            keys: Keys {
+                locks: KeyQueues::new(),
+                semaphores: KeyQueues::new(),
+            },
             recent: Recent::new(random),
             waiting: 0,
             max_waiting,
         }))
     }
 
-    /// Takes the turn for all of these keys if they are free. Otherwise waits in their queues.
+    /// Takes the turn for all keys if they are free. Otherwise waits in their queues.
     ///
     /// # Errors
     ///
     /// Fails if the policy does not let it wait.
     pub(crate) fn join(
         &self,
-        keys: &KeySet,
-        ticket: Ticket,
+        place: QueuePlace<'_>,
         now: Timestamp,
         policy: &QueuePolicy,
         request: &T,
     ) -> Result<JoinOutcome, Refusal> {
+        let QueuePlace { keys, role, ticket } = place;
         let mut queues = self.0.lock();
         let queues = &mut *queues;
+        if role == Role::Adopter {
+            let backs_off = queues.begin(place, now, request, policy);
+            return Ok(JoinOutcome::Turn { backs_off });
+        }
+        let of_role = queues.keys.of(role);
         let until = now.saturating_add(policy.wait);
-        // Most waiters want one key, which another lease has.
+        // Most waiters want one key, which another lease has. (A writer that does not wait would only keep readers of its
+        // process waiting.)
         if !keys.has_several()
             && let key = keys.first()
-            && let Some(queue) = queues.keys.by_key.get_mut(key)
-            && queue.turn().is_some()
+            && let Some(queue) = of_role.by_key.get_mut(key)
+            && (!queue.may_begin(role, ticket) || (role == Role::Writer && policy.wait.is_zero()))
         {
-            let (waiting, total) = (queue.waiting(), queues.waiting);
-            admit([waiting].into_iter(), total, queues.max_waiting, policy)?;
+            let of_key = [queue.waiting()].into_iter();
+            admit(of_key, queues.waiting, queues.max_waiting, policy)?;
             let past = || queues.recent.take(key);
-            queue.push(ticket, request.clone(), until, past);
+            queue.push((ticket, role), request.clone(), until, past);
             queues.waiting += 1;
             return Ok(JoinOutcome::Waiting { look_at: None });
         }
-        let look_at = match queues.keys.availability(keys, ticket, now, None) {
+        let look_at = match of_role.availability(keys, (ticket, role), now, None) {
             Availability::Available => {
-                let backs_off = queues.begin(keys, ticket, now, request, policy);
+                let backs_off = queues.begin(place, now, request, policy);
                 return Ok(JoinOutcome::Turn { backs_off });
             }
             Availability::Taken => None,
             Availability::Kept { until } => Some(until),
         };
-        queues.admit(keys, policy)?;
+        let of_keys = keys.iter().filter_map(|key| of_role.by_key.get(key));
+        let of_keys = of_keys.map(KeyQueue::waiting);
+        admit(of_keys, queues.waiting, queues.max_waiting, policy)?;
         queues.waiting += 1;
-        queues.keys.several += usize::from(keys.has_several());
+        of_role.several += usize::from(keys.has_several());
         for key in keys.iter() {
             let past = || queues.recent.take(key);
-            let (queue, waiter) = (queues.keys.queue(key), request.clone());
+            let (queue, waiter) = (of_role.queue(key), request.clone());
             if keys.has_several() {
                 queue.push_several(ticket, (keys.clone(), waiter), until, past);
             } else {
-                queue.push(ticket, waiter, until, past);
+                queue.push((ticket, role), waiter, until, past);
             }
         }
         Ok(JoinOutcome::Waiting { look_at })
     }
 
-    /// Leaves the queues of these keys, after having held the lock since `held`, if at all.
+    /// Leaves the queues of the keys, after having held the lock since `held`, if at all.
     #[must_use]
     pub(crate) fn leave(
         &self,
-        keys: &KeySet,
-        ticket: Ticket,
+        place: QueuePlace<'_>,
         now: Timestamp,
         held: Option<Timestamp>,
         policy: &QueuePolicy,
     ) -> Vec<FollowUp<T>> {
+        let QueuePlace { keys, role, ticket } = place;
         let mut queues = self.0.lock();
         let queues = &mut *queues;
+        let of_role = queues.keys.of(role);
         let mut was_waiting = false;
+        let mut has_waited = false;
         let mut backs_off = false;
         let mut others_wait = false;
         for key in keys.iter() {
-            let hash_map::Entry::Occupied(mut queue) = queues.keys.by_key.entry(key.clone()) else {
+            let hash_map::Entry::Occupied(mut entry) = of_role.by_key.entry(key.clone()) else {
                 continue;
             };
-            let next = queue.get().first();
-            if queue.get_mut().end_turn(ticket) {
-                backs_off |= match queue.get_mut().past_mut() {
+            let queue = entry.get_mut();
+            let next = queue.first();
+            has_waited |= queue.beside().is_some_and(|it| it.waits_for_permit(ticket));
+            if !queue.end_turn(ticket) {
+                was_waiting |= queue.remove(ticket);
+            } else if role.takes_turns() {
+                backs_off |= match queue.past_mut() {
                     Some(past) => past.end_turn(now, held, policy, next),
                     None => queues.recent.end_turn(key, now, held, policy),
                 };
-            } else {
-                was_waiting |= queue.get_mut().remove(ticket);
             }
-            others_wait |= queue.get().waiting() > 0;
-            if queue.get().is_empty()
-                && let Some(past) = queue.remove().past()
+            others_wait |= queue.waiting() > 0;
+            if queue.is_empty()
+                && let Some(past) = entry.remove().past()
             {
                 queues.recent.note(key, *past, now);
             }
         }
-        shrink::map(&mut queues.keys.by_key);
+        shrink::map(&mut of_role.by_key);
         queues.waiting -= usize::from(was_waiting);
-        queues.keys.several -= usize::from(was_waiting && keys.has_several());
+        of_role.several -= usize::from(was_waiting && keys.has_several());
         if others_wait {
             // After all of them are free, because a waiter may want several.
-            queues.advance_all(keys, now, backs_off)
+            queues.advance(role, keys.iter(), now, Pace::after(has_waited, backs_off))
         } else {
             Vec::new()
         }
@@ -196,41 +230,51 @@ impl<T: Clone> Queue<T> {
     /// Gives the turns for keys that were kept for another waiter.
     #[must_use]
     pub(crate) fn look_again(&self, keys: &KeySet, now: Timestamp) -> Vec<FollowUp<T>> {
-        self.0.lock().advance_all(keys, now, false)
+        let (keys, pace) = (keys.iter(), Pace::after(false, false));
+        self.0.lock().advance(Role::Lock, keys, now, pace)
     }
 
-    /// Removes the next waiter for a key, for its holder since `held` to hand the lock over to it. The
-    /// turn stays where it is. Returns `None` if the lock is to be released instead.
+    /// Removes the next waiter for a key, for its holder since `held` to hand the lock or permit over to it. The turn stays
+    /// where it is. Returns `None` if the lock is to be released instead.
     pub(crate) fn successor(
         &self,
-        key: &Key,
+        place: QueuePlace<'_>,
         now: Timestamp,
         held: Timestamp,
         policy: &QueuePolicy,
         fits: impl FnOnce(&T) -> bool,
     ) -> Succession<T> {
+        let (key, role) = (place.keys.first(), place.role);
         let mut queues = self.0.lock();
         // Most often nobody waits, and there is no queue to look for.
         if queues.waiting == 0 {
             return Succession::Nobody;
         }
-        let keys = &mut queues.keys;
+        let keys = queues.keys.of(role);
         if keys.several > 0 && !matches!(keys.choose(key, now, FEW), Choice::One) {
             return Succession::Nobody;
         }
         let Some(queue) = keys.by_key.get_mut(key) else {
             return Succession::Nobody;
         };
-        let Some((next, _)) = queue.first_single().filter(|(_, waiter)| fits(waiter)) else {
+        let Some((next, _)) = queue.successor(role, fits) else {
             return Succession::Nobody;
         };
-        if !queue.may_hand_over(held, now, next, policy) {
+        if role != Role::Lock {
+            let since = queue.beside().and_then(|it| it.since(place.ticket));
+            let is_short = |since| now.saturating_duration_since(since) < policy.streak;
+            if !since.is_some_and(is_short) {
+                return Succession::Nobody;
+            }
+        } else if !queue.may_hand_over(held, now, next, policy) {
             return Succession::TurnIsOver;
         }
-        let Some((_, waiter)) = queue.pop() else {
+        let Some((_, _, waiter)) = queue.pop() else {
             return Succession::Nobody;
         };
-        queue.note_handover(held, now, policy);
+        if let Some(past) = queue.past_mut() {
+            past.note_hold(held, now, policy);
+        }
         let is_late = queue.is_late(now);
         queues.waiting -= 1;
         Succession::Next { waiter, is_late }
@@ -240,7 +284,7 @@ impl<T: Clone> Queue<T> {
     /// the same, for clients that poll, or for waiters for several keys.
     pub(crate) fn renew_turn(&self, key: &Key, now: Timestamp, policy: &QueuePolicy) -> bool {
         let mut queues = self.0.lock();
-        let queue = queues.keys.by_key.get_mut(key);
+        let queue = queues.keys.locks.by_key.get_mut(key);
         let queue = queue.filter(|queue| queue.several().next().is_none());
         queue.is_some_and(|queue| queue.renew_turn(now, policy))
     }
@@ -249,16 +293,11 @@ impl<T: Clone> Queue<T> {
     pub(crate) fn take_pause(&self, key: &Key) -> Duration {
         let mut queues = self.0.lock();
         let queues = &mut *queues;
-        let queue = queues.keys.by_key.get_mut(key);
-        match queue.and_then(WaitQueue::past_mut) {
+        let queue = queues.keys.locks.by_key.get_mut(key);
+        match queue.and_then(KeyQueue::past_mut) {
             Some(past) => past.take_pause(),
             None => queues.recent.take_pause(key),
         }
-    }
-
-    /// Returns what has the turn for a key.
-    pub(crate) fn turn(&self, key: &[u8]) -> Option<T> {
-        self.0.lock().keys.by_key.get(key)?.turn().cloned()
     }
 
     /// Returns all that have a turn, in order of arrival. A request for several keys is there once.
@@ -269,24 +308,43 @@ impl<T: Clone> Queue<T> {
     /// Likewise, with the number of requests that wait for the same key, or for the one of several that most want.
     pub(crate) fn turns_and_waiters(&self) -> impl Iterator<Item = (T, usize)> + use<T> {
         let queues = self.0.lock();
-        let plain = queues.keys.by_key.values();
-        let plain = plain.filter_map(|it| Some((it.ticket_and_turn()?, it.waiting())));
-        let shared = queues.shared.all();
-        let shared = shared.flat_map(|it| it.turns().map(|turn| (turn, it.waiting())));
         let mut turns = BTreeMap::new();
-        for ((ticket, turn), waiting) in plain.chain(shared) {
-            let (_, most) = turns
-                .entry(ticket)
-                .or_insert_with(|| (turn.clone(), waiting));
-            *most = waiting.max(*most);
+        for queue in queues.keys.all() {
+            for (ticket, turn) in queue.turns() {
+                let first = || (turn.clone(), queue.waiting());
+                let (_, most) = turns.entry(ticket).or_insert_with(first);
+                *most = queue.waiting().max(*most);
+            }
         }
         turns.into_values()
+    }
+
+    /// Returns all that have a turn for this key of a lock, or of a semaphore if that is the role.
+    pub(crate) fn turns_of(&self, key: &Key, role: Role) -> Vec<T> {
+        let mut queues = self.0.lock();
+        let queue = queues.keys.of(role).by_key.get(key).into_iter();
+        let turns = queue.flat_map(KeyQueue::turns);
+        turns.map(|(_, holder)| holder.clone()).collect()
+    }
+
+    /// Returns all that have a turn for the key of this name, and the slot, if the key is that of a permit.
+    pub(crate) fn turns_at(&self, name: &[u8]) -> Vec<(T, Option<Slot>)> {
+        let queues = self.0.lock();
+        let lock = queues.keys.locks.by_key.get(name);
+        let semaphore = SlotKeys::parse(name).and_then(|(semaphore, slot)| {
+            let queue = queues.keys.semaphores.by_key.get(semaphore)?;
+            Some((queue, Some(slot)))
+        });
+        let queues = lock.map(|queue| (queue, None)).into_iter().chain(semaphore);
+        let turns = queues.flat_map(|(queue, slot)| queue.turns().map(move |turn| (turn, slot)));
+        let turns = turns.map(|((_, holder), slot)| (holder.clone(), slot));
+        turns.collect()
     }
 
     pub(crate) fn status(&self) -> QueueStatus {
         let queues = self.0.lock();
         QueueStatus {
-            keys: queues.keys.by_key.len() + queues.shared.len(),
+            keys: queues.keys.all().count(),
             waiting: queues.waiting,
         }
     }
@@ -301,7 +359,7 @@ impl<T: Clone> Queue<T> {
     ) -> Option<Duration> {
         let mut queues = self.0.lock();
         let queues = &mut *queues;
-        let queue = queues.keys.by_key.get(key)?;
+        let queue = queues.keys.locks.by_key.get(key)?;
         let past = queue.past().or_else(|| queues.recent.get(key))?;
         let hold = past.usual_hold()?;
         Some(queue.expected_wait(hold, now) + hold.saturating_mul(processes))
@@ -310,13 +368,12 @@ impl<T: Clone> Queue<T> {
     #[cfg(feature = "test-util")]
     pub(crate) fn tables(&self) -> QueueTables {
         let queues = self.0.lock();
-        let of_keys = queues.keys.by_key.values().map(WaitQueue::waiting);
-        let waiting = of_keys.chain(queues.shared.all().map(|it| it.waiting()));
+        let waiting = queues.keys.all().map(KeyQueue::waiting);
         QueueTables {
-            keys: queues.keys.by_key.len() + queues.shared.len(),
+            keys: queues.keys.all().count(),
             waiting: queues.waiting,
             waiting_for_one_key: waiting.max().unwrap_or(0),
-            several: queues.keys.several,
+            several: queues.keys.locks.several,
         }
     }
 }
@@ -325,68 +382,52 @@ impl<T: Clone> Queues<T> {
     /// Takes the turn for keys that are free. Returns whether to let other processes go first.
     fn begin(
         &mut self,
-        keys: &KeySet,
-        ticket: Ticket,
+        place: QueuePlace<'_>,
         now: Timestamp,
         holder: &T,
         policy: &QueuePolicy,
     ) -> bool {
+        let QueuePlace { keys, role, ticket } = place;
         let mut backs_off = false;
         for key in keys.iter() {
-            let queue = self.keys.by_key.entry(key.clone()).or_insert_with(|| {
+            let queue = self.keys.of(role).queue(key);
+            if role.takes_turns() && queue.past().is_none() {
                 backs_off |= self.recent.begin_turn(key, now, policy);
-                WaitQueue::new()
-            });
-            queue.give_turn(ticket, holder.clone());
+            }
+            queue.give_turn(ticket, role, holder.clone());
         }
         backs_off
     }
 
-    /// Returns why one more cannot wait for these keys.
-    fn admit(&self, keys: &KeySet, policy: &QueuePolicy) -> Result<(), Refusal> {
-        let queues = keys.iter().filter_map(|key| self.keys.by_key.get(key));
-        let of_keys = queues.map(WaitQueue::waiting);
-        admit(of_keys, self.waiting, self.max_waiting, policy)
-    }
-
     /// Gives the turns for those of the keys that are free.
-    fn advance_all(&mut self, keys: &KeySet, now: Timestamp, backs_off: bool) -> Vec<FollowUp<T>> {
-        let follow_ups = keys
-            .iter()
-            .filter_map(|key| self.advance(key, now, backs_off));
-        follow_ups.collect()
+    fn advance<'a>(
+        &mut self,
+        role: Role,
+        keys: impl Iterator<Item = &'a Key>,
+        now: Timestamp,
+        pace: Pace,
+    ) -> Vec<FollowUp<T>> {
+        let queues = self.keys.of(role);
+        let follow_ups: Vec<_> = keys
+            .flat_map(|key| queues.advance(key, now, pace))
+            .collect();
+        let begin = |it: &&FollowUp<T>| matches!(it, FollowUp::StartTurn { .. });
+        self.waiting -= follow_ups.iter().filter(begin).count();
+        follow_ups
+    }
+}
+
+impl<T> Keys<T> {
+    const fn of(&mut self, role: Role) -> &mut KeyQueues<T> {
+        match role {
+            Role::Permit(_) => &mut self.semaphores,
+            _ => &mut self.locks,
+        }
     }
 
-    /// Gives the turn for a key, if it is free, to the first waiter that may have it.
-    fn advance(&mut self, key: &Key, now: Timestamp, backs_off: bool) -> Option<FollowUp<T>> {
-        if self.keys.by_key.get(key)?.turn().is_some() {
-            return None;
-        }
-        let waiter = match self.keys.choose(key, now, usize::MAX) {
-            Choice::Nobody => return None,
-            Choice::Later { waiter, at } => return Some(FollowUp::LookAgain { waiter, at }),
-            Choice::One => {
-                let queue = self.keys.by_key.get_mut(key)?;
-                let (ticket, waiter) = queue.pop()?;
-                queue.give_turn(ticket, waiter.clone());
-                waiter
-            }
-            Choice::Several {
-                ticket,
-                keys,
-                waiter,
-            } => {
-                for key in keys.iter() {
-                    let queue = self.keys.queue(key);
-                    queue.remove(ticket);
-                    queue.give_turn(ticket, waiter.clone());
-                }
-                self.keys.several -= 1;
-                waiter
-            }
-        };
-        self.waiting -= 1;
-        Some(FollowUp::StartTurn { waiter, backs_off })
+    fn all(&self) -> impl Iterator<Item = &KeyQueue<T>> {
+        let locks = self.locks.by_key.values();
+        locks.chain(self.semaphores.by_key.values())
     }
 }
 

@@ -5,10 +5,6 @@
 #[path = "../../../redlock-core/tests/model/check.rs"]
 mod check;
 #[path = "../../src/engine/line/place.rs"]
-#[expect(
-    dead_code,
-    reason = "a process of the model makes one request at a time"
-)]
 mod place;
 mod setup;
 mod world;

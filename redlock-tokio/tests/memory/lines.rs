@@ -390,19 +390,19 @@ async fn a_process_that_is_called_knows_its_place() {
     }
 }
 
-/// A lock and a writer of one process have one place in the line of their key.
+/// A lock waits behind a writer of its process, which stands in the line for both.
 #[tokio::test(start_paused = true)]
-async fn a_request_takes_a_new_place_when_another_one_of_its_process_has_left_the_line() {
-    let (nodes, processes) = fleet::<3>().await;
+async fn a_lock_and_a_writer_of_one_process_wait_in_one_queue() {
+    let (nodes, processes) = fleet::<2>().await;
     let held = processes[0].lock("k").await.unwrap();
-    let writer = processes[1].rw_lock("k").write().options(patient());
-    let _waiting = [writer, processes[1].lock("k"), processes[2].lock("k")]
-        .map(|it| tokio::spawn(it.options(patient()).into_future()));
-    settle().await;
-    assert!(standing(&nodes).await.contains(&2));
+    let writer = processes[1].rw_lock("k").write();
+    let [writer, lock] = [writer, processes[1].lock("k")].map(|it| blocked(it.options(patient())));
+    let (writer, lock) = (writer.await, lock.await);
+    assert!(standing(&nodes).await.contains(&1));
+    assert_eq!(processes[1].queue().waiting, 1);
     held.release().await;
-    settle().await;
-    assert!(standing(&nodes).await.contains(&2), "one has the lock");
+    drop(served(writer, MS(50)).await);
+    drop(served(lock, MS(50)).await);
 }
 
 /// A node that loses its keys loses its lines too, and then it calls nobody.

@@ -141,7 +141,7 @@ async fn a_lock_that_ends_wakes_those_of_its_process_that_ask_for_its_key() {
 async fn a_release_that_comes_late_wakes_those_of_its_process_too() {
     let two = Two::new().await;
     let reader = READER(&two.own).await.unwrap();
-    let ((), waited) = wait_for(PLAIN(&two.own), async || {
+    let ((), waited) = wait_for(WRITER(&two.own), async || {
         set_down(&two.nodes[1..], true);
         drop(reader);
         sleep(MS(2000)).await;

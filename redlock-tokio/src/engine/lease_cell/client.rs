@@ -119,26 +119,18 @@ impl Client {
     /// Returns whether a request of this process, but this one, holds one of the keys, or what several may hold at once.
     pub(crate) fn is_held_by_another(&self, keys: &KeySet, own: Option<u64>) -> bool {
         let role = match keys.share() {
-            Share::Permit(permits) => Some(Role::Permit(permits)),
-            // Readers and writers wait in one line.
-            Share::Reader | Share::Writer => Some(Role::Writer),
-            _ => None,
+            Share::Permit(permits) => Role::Permit(permits),
+            _ => Role::Lock,
         };
-        let turns: Vec<_> = match role {
-            Some(role) => self.queue.shared_turns(keys.first(), role),
-            None => keys
-                .iter()
-                .filter_map(|key| self.queue.turn(key.as_bytes()))
-                .collect(),
-        };
-        let mut leases = turns.iter();
+        let mut leases = keys.iter().flat_map(|key| self.queue.turns_of(key, role));
         leases.any(|lease| Some(lease.id()) != own && lease.is_held())
     }
 
     /// Returns how many processes stood before this one in the line of a key when it was last told.
     pub(crate) fn processes_ahead(&self, key: &Key) -> Option<u32> {
-        let turn = self.queue.turn(key.as_bytes())?;
-        Some(turn).filter(|lease| !lease.is_held())?.ahead()
+        let turns = self.queue.turns_of(key, Role::Lock);
+        let is_held = turns.iter().any(|lease| lease.is_held());
+        turns.iter().find_map(|it| it.ahead()).filter(|_| !is_held)
     }
 
     /// Returns after what time a majority may vote, or `None` if that depends on more than quarantines.

@@ -12,15 +12,14 @@ use redlock_core::{
 use super::{
     LeaseCell,
     in_line::Placed,
-    place::Place,
     stage::{End, Held, Others, Stage},
-    state::{CellState, Changes, Departure, LineChange},
+    state::{CellState, Changes, Departure},
 };
 use crate::{
     NodeError,
     engine::{
         lane::{Prospect, ReplyTo, runtime_ended},
-        queue::FollowUp,
+        queue::{FollowUp, QueuePlace, Role},
     },
     foreign, log,
     node::Command,
@@ -46,9 +45,6 @@ impl LeaseCell {
             });
         if self.keys.share() != Share::Exclusive {
             self.tell_others(now, &changes);
-        }
-        if changes.line == LineChange::Left {
-            self.replace_others(now);
         }
         // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
         changes.watchers.into_iter().for_each(wake);
@@ -312,7 +308,8 @@ impl LeaseCell {
     fn leave(&self, now: Timestamp, departure: Departure) -> VecDeque<ToDo> {
         let policy = self.policy_of_turn(departure.held);
         let held_since = departure.held.map(|held| held.since);
-        let follow_ups = self.place().leave(now, held_since, &policy);
+        let queue = &self.client.queue;
+        let follow_ups = queue.leave(self.place(), now, held_since, &policy);
         // The next request of the process takes it over.
         let mut placed = self.state().placed.take();
         let mut to_do = VecDeque::new();
@@ -325,22 +322,32 @@ impl LeaseCell {
             to_do.push_back((follow_up, inherited));
         }
         let placed = placed.and_then(|placed| self.pass_place_on(now, placed));
-        if let Some(placed) = placed
-            && !self.shares_place()
-        {
+        if let Some(placed) = placed {
             self.client.leave_line(&self.keys, &placed);
         }
         to_do
     }
 
-    /// Returns whether another request of the process stands in the line, too: the process has one place.
-    fn shares_place(&self) -> bool {
-        let mut leases = self.place().turns_beside().into_iter();
-        leases.any(|lease| lease.state().placed.is_some())
+    pub(super) fn place(&self) -> QueuePlace<'_> {
+        QueuePlace {
+            keys: &self.keys,
+            role: self.role(),
+            ticket: self.ticket,
+        }
     }
 
-    pub(super) fn place(&self) -> Place<'_> {
-        Place::new(&self.client.queue, &self.keys, self.ticket, &self.terms)
+    /// Returns what the request wants of its keys. A reader that may not wait asks the nodes itself, even if another one does.
+    pub(super) fn role(&self) -> Role {
+        let policy = &self.terms.policy;
+        let joins = policy.hands_over && !policy.streak.is_zero() && !policy.wait.is_zero();
+        match self.keys.share() {
+            _ if self.terms.adopts_from.is_some() => Role::Adopter,
+            Share::Permit(permits) => Role::Permit(permits),
+            Share::Reader if joins => Role::Reader,
+            Share::Reader => Role::LoneReader,
+            Share::Writer => Role::Writer,
+            _ => Role::Lock,
+        }
     }
 
     /// Returns the policy of a turn that began with such a hold.

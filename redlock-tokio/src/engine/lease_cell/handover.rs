@@ -111,7 +111,9 @@ impl LeaseCell {
         let policy = self.policy_of_turn(Some(held));
         let fits = |next: &Arc<Self>| next.could_take_over(self);
         loop {
-            let (next, is_late) = match self.place().successor(now, held.since, &policy, fits) {
+            let queue = &self.client.queue;
+            let next = queue.successor(self.place(), now, held.since, &policy, fits);
+            let (next, is_late) = match next {
                 Succession::Next { waiter, is_late } => (waiter, is_late),
                 Succession::TurnIsOver => return Succession::TurnIsOver,
                 Succession::Nobody => return Succession::Nobody,

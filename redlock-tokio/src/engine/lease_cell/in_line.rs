@@ -5,11 +5,7 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::{NodeId, Share, Slot, Timestamp};
 use smallvec::SmallVec;
 
-use super::{
-    Client, LeaseCell,
-    stage::Stage,
-    state::{CellState, LineChange},
-};
+use super::{Client, LeaseCell, stage::Stage, state::CellState};
 use crate::{
     Key,
     engine::{
@@ -76,7 +72,6 @@ impl LeaseCell {
             Stage::Held(_) => {
                 if let Some(placed) = state.placed.take() {
                     self.client.leave_line(&self.keys, &placed);
-                    state.line = LineChange::Left;
                 }
                 return false;
             }
@@ -211,7 +206,7 @@ impl LeaseCell {
     fn try_first(&self, state: &mut CellState, now: Timestamp, wait: u32) {
         if state.placed.take_if(|it| it.wait == wait).is_some() {
             if self.keys.slots().is_some() {
-                (state.found_none, state.line) = (false, LineChange::Empty);
+                (state.found_none, state.is_alone) = (false, true);
                 self.client.queue.note_alone(self.keys.first(), self.ticket);
             }
             let pause = self.client.queue.take_pause(self.keys.first());
@@ -310,21 +305,6 @@ impl LeaseCell {
                 .then(|| place.handle_connection())
                 .flatten()
         });
-    }
-
-    /// Lets other requests of the process take new places in the lines that this one has left.
-    pub(super) fn replace_others(&self, now: Timestamp) {
-        for key in lines_of(&self.keys) {
-            for (lease, _) in self.client.queue.turns_at(key.as_bytes()) {
-                lease.update(now, |state| {
-                    let mut keys = lines_of(&lease.keys);
-                    lease.change_places(state, now, |_, place| {
-                        let is_here = keys.next() == Some(key);
-                        is_here.then(|| place.handle_loss(now)).flatten()
-                    });
-                });
-            }
-        }
     }
 
     /// Takes the end of a look of the lease.

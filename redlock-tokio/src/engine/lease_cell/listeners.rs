@@ -4,7 +4,11 @@ use redlock_core::NodeId;
 
 use super::LeaseCell;
 use crate::{
-    engine::{lane::Listeners, queue::Queue, timers::Timers},
+    engine::{
+        lane::Listeners,
+        queue::{Queue, Role},
+        timers::Timers,
+    },
     node::{FreedNotifier, Notice},
 };
 
@@ -80,6 +84,6 @@ fn tell(queue: &Queue<Arc<LeaseCell>>, node: NodeId, key: &[u8], by: Option<&Lea
 impl LeaseCell {
     /// Returns whether the lease asks only after a release of this one, which it need not be told of.
     fn begins_after(&self, by: &Self) -> bool {
-        ptr::eq(self, by) || self.place().takes_turns_with(by.place())
+        ptr::eq(self, by) || (self.role() == Role::Lock && by.role() == Role::Lock)
     }
 }

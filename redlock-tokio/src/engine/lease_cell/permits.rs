@@ -7,7 +7,7 @@ use redlock_core::{Access, NodeId, Operation, Share, Slot, SlotSet, Timestamp, T
 use super::{
     LeaseCell,
     driving::carry_out,
-    state::{CellState, Changes, LineChange},
+    state::{CellState, Changes},
 };
 use crate::node::Command;
 
@@ -89,15 +89,14 @@ impl LeaseCell {
     pub(super) fn tell_others(self: &Arc<Self>, now: Timestamp, changes: &Changes) {
         if changes.is_acquired {
             self.let_readers_in(now);
-            carry_out(now, self.place().note_hold(now)).wake_all();
+            carry_out(now, self.client.queue.note_hold(self.place(), now)).wake_all();
         }
         if self.keys.slots().is_none() {
             return;
         }
         let (queue, key) = (&self.client.queue, self.keys.first());
-        let is_alone = changes.line == LineChange::Empty;
-        if is_alone {
-            carry_out(now, queue.begin_all(key)).wake_all();
+        if changes.is_alone {
+            carry_out(now, queue.begin_all(self.place(), now)).wake_all();
         }
         if !changes.slots.seen.is_empty() {
             self.share(now, changes.slots.seen);
@@ -108,7 +107,7 @@ impl LeaseCell {
                 lease.update(now, |_| ());
             }
         }
-        if changes.slots.one_given_up || changes.is_acquired || is_alone {
+        if changes.slots.one_given_up || changes.is_acquired || changes.is_alone {
             self.tell_scout(now, changes.slots.one_given_up);
         }
     }
@@ -145,7 +144,7 @@ impl LeaseCell {
             left -= usize::from(tries);
         }
         if left > 0 {
-            carry_out(now, queue.begin_permits(key, left)).wake_all();
+            carry_out(now, queue.begin_permits(self.place(), now, left)).wake_all();
         }
     }
 

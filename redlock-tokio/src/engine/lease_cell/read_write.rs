@@ -114,12 +114,10 @@ impl HeldLease {
         let ticket = lease.update(now, |state| state.downgrade(now, generation));
         if ticket.is_some() {
             // The lock is shared with this process at once. A reader that asks the nodes does so after the downgrade.
-            lease
-                .client
-                .queue
-                .note_downgrade(lease.keys.first(), lease.ticket);
+            let queue = &lease.client.queue;
+            queue.note_downgrade(lease.keys.first(), lease.ticket);
             lease.let_readers_in(now);
-            carry_out(now, lease.place().note_hold(now)).wake_all();
+            carry_out(now, queue.note_hold(lease.place(), now)).wake_all();
         } else if lease.is_reader() && lease.state().hold_state(generation) == HoldState::Held {
             return ExtensionOutcome::Extended;
         }

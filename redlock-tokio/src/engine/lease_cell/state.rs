@@ -61,8 +61,8 @@ pub(super) struct CellState {
     /// Whether these can see a difference since the last look at the changes.
     has_news: bool,
     departure: Option<Departure>,
-    /// The change of its place in the line since the last look at the changes.
-    pub(super) line: LineChange,
+    /// Whether it was seen since the last look at the changes that no other process waits for a permit.
+    pub(super) is_alone: bool,
     /// Whether the lock was acquired since the last look at the changes.
     is_acquired: bool,
 }
@@ -73,22 +73,11 @@ pub(super) struct Changes {
     /// The task that need not wait for the lock any longer, or those that can see a change.
     pub(super) watchers: Watchers,
     pub(super) departure: Option<Departure>,
-    pub(super) line: LineChange,
+    pub(super) is_alone: bool,
     pub(super) is_acquired: bool,
     pub(super) slots: OpenSlots,
     /// Whether observers are to be told of events.
     pub(super) has_events: bool,
-}
-
-/// A change of the place in the line of the key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum LineChange {
-    #[default]
-    Unchanged,
-    /// The lease has left it.
-    Left,
-    /// No other process waits.
-    Empty,
 }
 
 /// The turn is over.
@@ -130,7 +119,7 @@ impl CellState {
             watchers: Watchers::new(),
             has_news: false,
             departure: None,
-            line: LineChange::Unchanged,
+            is_alone: false,
             is_acquired: false,
         }
     }
@@ -408,7 +397,7 @@ impl CellState {
                 Watchers::new()
             },
             departure: self.departure.take(),
-            line: mem::take(&mut self.line),
+            is_alone: mem::take(&mut self.is_alone),
             is_acquired: mem::take(&mut self.is_acquired),
             slots,
             has_events: self.has_events(),

@@ -38,9 +38,9 @@ pub(crate) fn adopt(
     let left = ticket.until.saturating_sub(client.wall_clock.since_1970());
     let until = now.saturating_add(left);
     let lease = LeaseCell::new(client, request, until);
-    // It does not wait, and the requests of this process wait for it as for another process. In the queue, it is told of
-    // what others do with its key.
-    let _ = lease.place().join(now, &lease);
+    // It does not wait. In the queue, others wait for it, and it is told of what they do with its key.
+    let policy = &request.terms.policy;
+    let _ = client.queue.join(lease.place(), now, policy, &lease);
     lease.update(now, |state| {
         lease.begin_adoption(state, now, ticket.fence);
     });

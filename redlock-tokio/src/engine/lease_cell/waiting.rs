@@ -34,7 +34,8 @@ pub(crate) fn begin(
     let deadline = now.saturating_add(request.terms.policy.wait);
     // Made before it is known whether it waits, so that the lock of the queue is short.
     let lease = LeaseCell::new(client, request, deadline);
-    match lease.place().join(now, &lease) {
+    let policy = &request.terms.policy;
+    match client.queue.join(lease.place(), now, policy, &lease) {
         Ok(JoinOutcome::Turn { backs_off }) => {
             lease.update(now, |state| lease.begin(state, now, backs_off));
         }

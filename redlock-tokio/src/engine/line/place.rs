@@ -184,16 +184,6 @@ impl Place {
         }
     }
 
-    /// Takes the news that another request of the process has left the line, and the place is gone.
-    pub(crate) fn handle_loss(&mut self, now: Timestamp) -> Option<Step> {
-        if let State::Active { .. } = self.state {
-            // It goes on trying.
-            self.activate(now);
-            return Some(Step::Join { evicts: None });
-        }
-        self.handle_connection()
-    }
-
     /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next.
     pub(crate) fn timeout(&self) -> Option<Timestamp> {
         match self.state {

@@ -1,215 +1,117 @@
-//! The queues of semaphores, and of locks for readers and writers. A plain lock of the same key has a queue of its own.
+//! What several may hold at once: permits of a semaphore, and the lock of readers.
 
-use std::collections::{HashMap, hash_map};
+use redlock_core::Timestamp;
 
-use redlock_core::{Slot, Timestamp};
-
-use super::{
-    FollowUp, JoinOutcome, Queue, Refusal, Role, Ticket, outcome::admit, shared_line::SharedLine,
-    wait_queue::WaitQueue,
-};
-use crate::{Key, engine::shrink, key::SlotKeys, options::QueuePolicy};
-
-/// By key. A semaphore and a lock of the same key have nothing to do with each other.
-#[derive(Clone, Debug)]
-pub(super) struct SharedLines<T> {
-    semaphores: HashMap<Key, SharedLine<T>>,
-    read_write: HashMap<Key, SharedLine<T>>,
-    /// Locks that were adopted. The nodes keep them apart.
-    adopted: HashMap<Key, SharedLine<T>>,
-}
-
-impl<T: Clone> SharedLines<T> {
-    pub(super) fn new() -> Self {
-        Self {
-            semaphores: HashMap::new(),
-            read_write: HashMap::new(),
-            adopted: HashMap::new(),
-        }
-    }
-
-    fn of(&mut self, role: Role) -> &mut HashMap<Key, SharedLine<T>> {
-        match role {
-            Role::Permit(_) => &mut self.semaphores,
-            Role::Reader | Role::LoneReader | Role::Writer => &mut self.read_write,
-            Role::Adopter => &mut self.adopted,
-        }
-    }
-
-    pub(super) fn all(&self) -> impl Iterator<Item = &SharedLine<T>> {
-        let maps = [&self.semaphores, &self.read_write, &self.adopted];
-        maps.into_iter().flat_map(HashMap::values)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.semaphores.len() + self.read_write.len() + self.adopted.len()
-    }
-}
+use super::{FollowUp, Pace, Queue, QueuePlace, Role, Ticket, beside::Beside, key_queue::KeyQueue};
+use crate::Key;
 
 impl<T: Clone> Queue<T> {
-    /// Like [`join`](Self::join), for a request with this role.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the policy does not let it wait.
-    pub(crate) fn join_shared(
-        &self,
-        key: &Key,
-        role: Role,
-        ticket: Ticket,
-        now: Timestamp,
-        policy: &QueuePolicy,
-        request: &T,
-    ) -> Result<JoinOutcome, Refusal> {
-        let mut queues = self.0.lock();
-        let queues = &mut *queues;
-        // In a new line there is room, so none is left empty.
-        let line = queues.shared.of(role).entry(key.clone());
-        let line = line.or_insert_with(SharedLine::new);
-        // A writer that does not wait would only keep readers of its process waiting.
-        let is_refused = role == Role::Writer && policy.wait.is_zero() && !line.is_empty();
-        if !is_refused && line.may_begin(role) {
-            line.give_turn(ticket, role, request.clone());
-            let backs_off = role.takes_turns() && queues.recent.begin_turn(key, now, policy);
-            return Ok(JoinOutcome::Turn { backs_off });
-        }
-        let of_key = [line.waiting()].into_iter();
-        admit(of_key, queues.waiting, queues.max_waiting, policy)?;
-        line.push(ticket, role, request.clone());
-        queues.waiting += 1;
-        Ok(JoinOutcome::Waiting { look_at: None })
-    }
-
-    /// Like [`leave`](Self::leave), for a request with this role.
+    /// Notes that a lease has got its lock or permit. Others may ask now: one, if it had to wait for the permit.
     #[must_use]
-    pub(crate) fn leave_shared(
-        &self,
-        key: &Key,
-        role: Role,
-        ticket: Ticket,
-        now: Timestamp,
-        held: Option<Timestamp>,
-        policy: &QueuePolicy,
-    ) -> Vec<FollowUp<T>> {
+    pub(crate) fn note_hold(&self, place: QueuePlace<'_>, now: Timestamp) -> Vec<FollowUp<T>> {
+        let QueuePlace { keys, role, ticket } = place;
+        // Nobody comes in beside a plain lock.
+        if role == Role::Lock {
+            return Vec::new();
+        }
         let mut queues = self.0.lock();
-        let queues = &mut *queues;
-        let lines = queues.shared.of(role);
-        let hash_map::Entry::Occupied(mut line) = lines.entry(key.clone()) else {
+        let queue = queues.keys.of(role).by_key.get_mut(keys.first());
+        let Some(beside) = queue.and_then(KeyQueue::beside_mut) else {
             return Vec::new();
         };
-        let (has_ended, has_waited) = line.get_mut().end_turn(ticket);
-        let mut backs_off = false;
-        if !has_ended {
-            queues.waiting -= usize::from(line.get_mut().remove(ticket));
-        } else if role.takes_turns() {
-            backs_off = queues.recent.end_turn(key, now, held, policy);
-        }
-        let follow_ups = line.get_mut().advance_after(has_waited, backs_off);
-        queues.waiting -= follow_ups.len();
-        if line.get().is_empty() {
-            line.remove();
-            shrink::map(lines);
-        }
-        follow_ups
+        let has_waited = beside.waits_for_permit(ticket);
+        beside.note_hold(ticket, now);
+        queues.advance(role, keys.iter(), now, Pace::after(has_waited, false))
     }
 
-    /// Notes that the lease with this ticket has got the lock or a permit. Others may ask now: one, if it had to wait for the
-    /// permit.
-    #[must_use]
-    pub(crate) fn note_hold(
-        &self,
-        key: &Key,
-        role: Role,
-        ticket: Ticket,
-        now: Timestamp,
-    ) -> Vec<FollowUp<T>> {
-        let mut queues = self.0.lock();
-        let Some(line) = queues.shared.of(role).get_mut(key) else {
-            return Vec::new();
-        };
-        let follow_ups = line.note_hold(ticket, now);
-        queues.waiting -= follow_ups.len();
-        follow_ups
-    }
+    // Permits.
 
     /// Notes that a lease has found no permit free.
     pub(crate) fn note_none_free(&self, key: &Key, ticket: Ticket) {
-        self.in_semaphore(key, |line| line.note_none_free(ticket));
-    }
-
-    /// Makes a lease that has found no permit free the [scout](SharedLine::make_scout) of its process unless there is one.
-    /// Returns whether it is the scout.
-    pub(crate) fn make_scout(&self, key: &Key, ticket: Ticket) -> bool {
-        self.in_semaphore(key, |line| line.make_scout(ticket))
+        self.in_semaphore(key, |it| it.note_found(ticket, true));
     }
 
     /// Notes that a lease that wants a permit has found that no other process waits.
     pub(crate) fn note_alone(&self, key: &Key, ticket: Ticket) {
-        self.in_semaphore(key, |line| line.note_alone(ticket));
+        self.in_semaphore(key, |it| it.note_found(ticket, false));
+    }
+
+    /// Makes a lease that has found no permit free the [scout](Beside::make_scout) of its process unless there is one.
+    /// Returns whether it is the scout.
+    pub(crate) fn make_scout(&self, key: &Key, ticket: Ticket) -> bool {
+        self.in_semaphore(key, |it| it.make_scout(ticket))
     }
 
     /// Lets all ask for permits that may.
     #[must_use]
-    pub(crate) fn begin_all(&self, key: &Key) -> Vec<FollowUp<T>> {
-        self.advance_semaphore(key, |line| line.advance_after(false, false))
+    pub(crate) fn begin_all(&self, semaphore: QueuePlace<'_>, now: Timestamp) -> Vec<FollowUp<T>> {
+        self.begin_at(semaphore, now, Pace::after(false, false))
     }
 
     /// Lets so many more ask for permits that were seen free.
     #[must_use]
-    pub(crate) fn begin_permits(&self, key: &Key, permits: usize) -> Vec<FollowUp<T>> {
-        self.advance_semaphore(key, |line| line.advance_by(permits))
-    }
-
-    fn advance_semaphore(
+    pub(crate) fn begin_permits(
         &self,
-        key: &Key,
-        advance: impl FnOnce(&mut SharedLine<T>) -> Vec<FollowUp<T>>,
+        semaphore: QueuePlace<'_>,
+        now: Timestamp,
+        permits: usize,
     ) -> Vec<FollowUp<T>> {
-        let mut queues = self.0.lock();
-        let line = queues.shared.semaphores.get_mut(key);
-        let follow_ups = line.map(advance).unwrap_or_default();
-        queues.waiting -= follow_ups.len();
-        follow_ups
+        let pace = Pace {
+            most: permits,
+            backs_off: false,
+            seen_free: true,
+        };
+        self.begin_at(semaphore, now, pace)
     }
 
-    /// Returns what this says of the line of a semaphore, or the default if there is none.
-    fn in_semaphore<R: Default>(&self, key: &Key, ask: impl FnOnce(&mut SharedLine<T>) -> R) -> R {
+    fn begin_at(&self, place: QueuePlace<'_>, now: Timestamp, pace: Pace) -> Vec<FollowUp<T>> {
         let mut queues = self.0.lock();
-        let line = queues.shared.semaphores.get_mut(key);
-        line.map(ask).unwrap_or_default()
+        queues.advance(place.role, place.keys.iter(), now, pace)
     }
 
     /// Returns whether a lease has a permit.
     pub(crate) fn has_permit(&self, key: &Key) -> bool {
-        self.in_semaphore(key, |line| line.is_held())
+        self.in_semaphore(key, |it| it.is_held())
     }
 
     /// Returns the scout of a semaphore, if there is one.
     pub(crate) fn scout(&self, key: &Key) -> Option<T> {
-        self.in_semaphore(key, |line| line.scout().cloned())
+        self.in_semaphore(key, |it| it.scouting().cloned())
     }
 
     /// Returns those that have found no permit free, and wait for one, in order of arrival.
     pub(crate) fn found_none(&self, key: &Key) -> Vec<T> {
-        self.in_semaphore(key, |line| line.found_none().cloned().collect())
+        self.in_semaphore(key, |it| it.found_none().cloned().collect())
     }
 
     /// Returns those that ask for a permit, and have not found that none is free.
     pub(crate) fn asking(&self, key: &Key) -> Vec<T> {
-        self.in_semaphore(key, |line| line.asking().cloned().collect())
+        self.in_semaphore(key, |it| it.asking().cloned().collect())
     }
+
+    /// Returns what this says of the queue of a semaphore, or the default if there is none.
+    fn in_semaphore<R: Default>(&self, key: &Key, ask: impl FnOnce(&mut Beside<T>) -> R) -> R {
+        let mut queues = self.0.lock();
+        let queue = queues.keys.semaphores.by_key.get_mut(key);
+        let beside = queue.and_then(KeyQueue::beside_mut);
+        beside.map(ask).unwrap_or_default()
+    }
+
+    // Readers.
 
     /// Notes that the writer with this ticket has become a reader, which others may join.
     pub(crate) fn note_downgrade(&self, key: &Key, ticket: Ticket) {
-        if let Some(line) = self.0.lock().shared.read_write.get_mut(key) {
-            line.note_downgrade(ticket);
+        let mut queues = self.0.lock();
+        let queue = queues.keys.locks.by_key.get_mut(key);
+        if let Some(beside) = queue.and_then(KeyQueue::beside_mut) {
+            beside.note_downgrade(ticket);
         }
     }
 
     /// Returns the lease of the readers that a new reader may join.
     pub(crate) fn open_turn(&self, key: &Key) -> Option<T> {
         let queues = self.0.lock();
-        queues.shared.read_write.get(key)?.open_turn().cloned()
+        queues.keys.locks.by_key.get(key)?.open_turn().cloned()
     }
 
     /// Removes the next waiter, if it is a reader that may join those with this ticket.
@@ -220,56 +122,10 @@ impl<T: Clone> Queue<T> {
         fits: impl FnOnce(&T) -> bool,
     ) -> Option<T> {
         let mut queues = self.0.lock();
-        let line = queues.shared.read_write.get_mut(key)?;
-        let waiter = line.next_to_join(ticket, fits)?;
+        let queue = queues.keys.locks.by_key.get_mut(key)?;
+        let waiter = queue.next_to_join(ticket, fits)?;
         queues.waiting -= 1;
         Some(waiter)
-    }
-
-    /// Removes the next waiter, for the writer or the holder of a permit with this ticket to hand over to it. The turn stays
-    /// where it is. Returns `None` if the lock or permit is to be released instead.
-    pub(crate) fn shared_successor(
-        &self,
-        key: &Key,
-        role: Role,
-        ticket: Ticket,
-        now: Timestamp,
-        policy: &QueuePolicy,
-        fits: impl FnOnce(&T) -> bool,
-    ) -> Option<T> {
-        let mut queues = self.0.lock();
-        let is_short = |since| now.saturating_duration_since(since) < policy.streak;
-        let line = queues.shared.of(role).get_mut(key)?;
-        let waiter = line.successor(ticket, is_short, fits)?;
-        queues.waiting -= 1;
-        Some(waiter)
-    }
-
-    /// Returns all that have a turn with such a role, in order of arrival.
-    pub(crate) fn shared_turns(&self, key: &Key, role: Role) -> Vec<T> {
-        let mut queues = self.0.lock();
-        let line = queues.shared.of(role).get(key).into_iter();
-        line.flat_map(SharedLine::turns)
-            .map(|(_, holder)| holder.clone())
-            .collect()
-    }
-
-    /// Returns what has a turn for the key of this name, and the slot, if the key is that of a permit.
-    pub(crate) fn turns_at(&self, name: &[u8]) -> impl Iterator<Item = (T, Option<Slot>)> + use<T> {
-        let queues = self.0.lock();
-        let plain = queues.keys.by_key.get(name).and_then(WaitQueue::turn);
-        let plain = plain.cloned().map(|turn| (turn, None));
-        let others = |line: Option<&SharedLine<T>>, slot| -> Vec<_> {
-            let turns = line.into_iter().flat_map(SharedLine::turns);
-            turns.map(|(_, turn)| (turn.clone(), slot)).collect()
-        };
-        let read_write = others(queues.shared.read_write.get(name), None);
-        let adopted = others(queues.shared.adopted.get(name), None);
-        let permits = SlotKeys::parse(name).map_or_else(Vec::new, |(semaphore, slot)| {
-            others(queues.shared.semaphores.get(semaphore), Some(slot))
-        });
-        let plain = plain.into_iter().chain(read_write).chain(adopted);
-        plain.chain(permits)
     }
 }
 
@@ -279,10 +135,15 @@ mod tests {
 
     use redlock_core::Permits;
 
-    use Role::{LoneReader, Reader, Writer};
+    use Role::{Adopter, Lock, LoneReader, Reader, Writer};
 
     use super::*;
-    use crate::random::Random;
+    use crate::{
+        engine::queue::{JoinOutcome, QueueStatus, Refusal},
+        key::KeySet,
+        options::QueuePolicy,
+        random::Random,
+    };
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -305,37 +166,42 @@ mod tests {
     struct Line {
         queue: Queue<u64>,
         key: Key,
+        keys: KeySet,
     }
 
     impl Line {
         fn new() -> Self {
+            let key = Key::new("k").unwrap();
             Self {
                 queue: Queue::new(100, &Random::system()),
-                key: Key::new("k").unwrap(),
+                keys: key.clone().into(),
+                key,
+            }
+        }
+
+        fn place(&self, ticket: u64, role: Role) -> QueuePlace<'_> {
+            QueuePlace {
+                keys: &self.keys,
+                role,
+                ticket: Ticket::new(ticket),
             }
         }
 
         /// Returns whether it has a turn, or why it may not wait.
         fn join(&self, ticket: u64, role: Role) -> Result<bool, Refusal> {
-            let (now, number) = (Timestamp::ZERO, Ticket::new(ticket));
-            let joined = self
-                .queue
-                .join_shared(&self.key, role, number, now, &policy(), &ticket);
-            let is_turn = |outcome| matches!(outcome, JoinOutcome::Turn { .. });
-            joined.map(is_turn)
+            let place = self.place(ticket, role);
+            let joined = self.queue.join(place, Timestamp::ZERO, &policy(), &ticket);
+            joined.map(|outcome| matches!(outcome, JoinOutcome::Turn { .. }))
         }
 
         fn leave(&self, ticket: u64, role: Role) -> Vec<u64> {
-            let (now, ticket) = (Timestamp::ZERO, Ticket::new(ticket));
-            let left = self
-                .queue
-                .leave_shared(&self.key, role, ticket, now, Some(now), &policy());
-            begun(left)
+            let (now, place) = (Timestamp::ZERO, self.place(ticket, role));
+            begun(self.queue.leave(place, now, Some(now), &policy()))
         }
 
         fn note_hold(&self, ticket: u64, role: Role) -> Vec<u64> {
-            let (now, ticket) = (Timestamp::ZERO, Ticket::new(ticket));
-            begun(self.queue.note_hold(&self.key, role, ticket, now))
+            let place = self.place(ticket, role);
+            begun(self.queue.note_hold(place, Timestamp::ZERO))
         }
 
         fn scouts(&self, ticket: u64) -> bool {
@@ -350,9 +216,18 @@ mod tests {
         }
 
         fn hand_over(&self, ticket: u64, role: Role, after: Duration) -> Option<u64> {
-            let (now, ticket) = (Timestamp::ZERO.saturating_add(after), Ticket::new(ticket));
-            self.queue
-                .shared_successor(&self.key, role, ticket, now, &policy(), |_| true)
+            let (now, place) = (
+                Timestamp::ZERO.saturating_add(after),
+                self.place(ticket, role),
+            );
+            let held = Timestamp::ZERO;
+            let next = self.queue.successor(place, now, held, &policy(), |_| true);
+            next.next()
+        }
+
+        fn size(&self) -> (usize, usize) {
+            let QueueStatus { keys, waiting } = self.queue.status();
+            (keys, waiting)
         }
     }
 
@@ -375,14 +250,13 @@ mod tests {
             limited_by: crate::WaiterLimit::PerKey,
         };
         assert_eq!(line.join(6, permit()), Err(full));
-        assert_eq!(line.queue.shared_turns(&line.key, permit()), [1, 2]);
+        assert_eq!(line.queue.turns_of(&line.key, permit()), [1, 2]);
         assert_eq!(line.leave(4, permit()), [0; 0], "it gave up");
         assert_eq!(line.leave(2, permit()), [3]);
         assert_eq!(line.leave(1, permit()), [5]);
         assert_eq!(line.leave(3, permit()), [0; 0]);
         assert_eq!(line.leave(5, permit()), [0; 0]);
-        let size = line.queue.status();
-        assert_eq!((size.keys, size.waiting), (0, 0));
+        assert_eq!(line.size(), (0, 0));
     }
 
     #[test]
@@ -436,10 +310,19 @@ mod tests {
             [2, 3, 4].map(|ticket| line.join(ticket, role)),
             [Ok(false); 3]
         );
-        assert_eq!(begun(line.queue.begin_permits(&line.key, 2)), [2, 3]);
+        assert_eq!(
+            begun(
+                line.queue
+                    .begin_permits(line.place(1, role), Timestamp::ZERO, 2)
+            ),
+            [2, 3]
+        );
         assert_eq!(line.join(5, role), Ok(false));
         line.queue.note_alone(&line.key, Ticket::new(1));
-        assert_eq!(begun(line.queue.begin_all(&line.key)), [4, 5]);
+        assert_eq!(
+            begun(line.queue.begin_all(line.place(1, role), Timestamp::ZERO)),
+            [4, 5]
+        );
     }
 
     #[test]
@@ -480,7 +363,7 @@ mod tests {
         assert_eq!(line.join(4, LoneReader), Ok(true), "no writer waits");
         assert_eq!(line.note_hold(2, Reader), [0; 0], "it asks");
         assert_eq!(line.note_hold(4, Reader), [3]);
-        assert_eq!(line.queue.shared_turns(&line.key, Reader), [1, 2, 3, 4]);
+        assert_eq!(line.queue.turns_of(&line.key, Reader), [1, 2, 3, 4]);
     }
 
     #[test]
@@ -500,8 +383,7 @@ mod tests {
         assert_eq!(line.leave(2, Writer), [3, 4]);
         assert_eq!(line.leave(3, Reader), [0; 0]);
         assert_eq!(line.leave(4, Reader), [0; 0]);
-        let size = line.queue.status();
-        assert_eq!((size.keys, size.waiting), (0, 0));
+        assert_eq!(line.size(), (0, 0));
     }
 
     #[test]
@@ -521,5 +403,23 @@ mod tests {
         line.queue.note_downgrade(&line.key, Ticket::new(1));
         // Beside the one that was a writer.
         assert_eq!(line.next_to_join(1), Some(3));
+    }
+
+    #[test]
+    fn plain_locks_wait_in_one_queue_with_readers_writers_and_adopted_locks() {
+        let line = Line::new();
+        assert_eq!(line.join(1, Lock), Ok(true));
+        for (who, role) in [(2, Reader), (3, Lock), (4, Writer)] {
+            assert_eq!(line.join(who, role), Ok(false));
+        }
+        assert_eq!(line.hand_over(1, Lock, MS(0)), None, "a reader is the next");
+        assert_eq!(line.join(5, Adopter), Ok(true), "it waits for nobody");
+        assert_eq!(line.leave(1, Lock), [0; 0], "the adopter has the key");
+        assert_eq!(line.leave(5, Adopter), [2]);
+        assert_eq!(line.note_hold(2, Reader), [0; 0], "a lock is the next");
+        assert_eq!(line.leave(2, Reader), [3]);
+        assert_eq!(line.leave(3, Lock), [4]);
+        assert_eq!(line.leave(4, Writer), [0; 0]);
+        assert_eq!(line.size(), (0, 0));
     }
 }

@@ -52,6 +52,21 @@ fn ticket(who: usize) -> Ticket {
     Ticket::new(who as u64)
 }
 
+/// Returns the place of a plain lock.
+fn place(keys: &KeySet, ticket: Ticket) -> QueuePlace<'_> {
+    let role = Role::Lock;
+    QueuePlace { keys, role, ticket }
+}
+
+impl Queue<usize> {
+    /// Returns what has the turn for a key.
+    fn turn(&self, key: &str) -> Option<usize> {
+        let turns = self.turns_of(&Key::new(key).unwrap(), Role::Lock);
+        assert!(turns.len() < 2, "{turns:?}");
+        turns.first().copied()
+    }
+}
+
 type Joined = Result<JoinOutcome, Refusal>;
 
 fn size(queue: &Queue<usize>) -> (usize, usize) {
@@ -70,7 +85,7 @@ fn join_at(
     now: Timestamp,
     policy: &QueuePolicy,
 ) -> Joined {
-    queue.join(&key.clone().into(), ticket(who), now, policy, &who)
+    queue.join(place(&key.clone().into(), ticket(who)), now, policy, &who)
 }
 
 /// Leaves the queue of a key. Returns what follows.
@@ -82,7 +97,7 @@ fn leave_at(
     held: Option<Timestamp>,
     policy: &QueuePolicy,
 ) -> Option<FollowUp<usize>> {
-    let mut next = queue.leave(&key.clone().into(), ticket(who), now, held, policy);
+    let mut next = queue.leave(place(&key.clone().into(), ticket(who)), now, held, policy);
     assert!(next.len() < 2, "{next:?}");
     next.pop()
 }
@@ -112,13 +127,13 @@ fn the_memory_of_a_peak_is_given_back() {
     let key = |number: usize| KeySet::from(Key::new(number.to_string()).unwrap());
     let busy = 0..50_000;
     for who in busy.clone() {
-        let joined = queue.join(&key(who), ticket(who), at(0), &POLICY, &who);
+        let joined = queue.join(place(&key(who), ticket(who)), at(0), &POLICY, &who);
         assert!(joined.is_ok());
     }
-    let capacity = || queue.0.lock().keys.by_key.capacity();
+    let capacity = || queue.0.lock().keys.locks.by_key.capacity();
     assert!(capacity() >= busy.len());
     for who in busy {
-        let next = queue.leave(&key(who), ticket(who), at(0), Some(at(0)), &POLICY);
+        let next = queue.leave(place(&key(who), ticket(who)), at(0), Some(at(0)), &POLICY);
         assert!(next.is_empty());
     }
     assert!(capacity() <= 1024, "{}", capacity());
@@ -130,12 +145,12 @@ fn first_come_first_served() {
     assert_eq!(join(&queue, 0, &POLICY), TURN);
     assert_eq!(join(&queue, 1, &POLICY), WAITING);
     assert_eq!(join(&queue, 2, &POLICY), WAITING);
-    assert_eq!((size(&queue), queue.turn(b"k")), ((1, 2), Some(0)));
+    assert_eq!((size(&queue), queue.turn("k")), ((1, 2), Some(0)));
     let leave = |who| leave_at(&queue, &key(), who, at(1), None, &POLICY);
     assert_eq!(leave(0), Some(turn(1)));
     assert_eq!(leave(1), Some(turn(2)));
     assert_eq!(leave(2), None);
-    assert_eq!((size(&queue), queue.turn(b"k")), ((0, 0), None));
+    assert_eq!((size(&queue), queue.turn("k")), ((0, 0), None));
 }
 
 #[test]
@@ -151,7 +166,7 @@ fn refusals_name_their_limit() {
         assert_eq!(join(&queue, who, &POLICY), WAITING);
     }
     assert_eq!(join(&queue, 3, &POLICY), full(2, WaiterLimit::PerKey));
-    let of_two_keys = queue.join(&keys("jk"), ticket(3), at(0), &POLICY, &3);
+    let of_two_keys = queue.join(place(&keys("jk"), ticket(3)), at(0), &POLICY, &3);
     assert_eq!(of_two_keys, full(2, WaiterLimit::PerKey));
     let small = queue_of(1);
     let other = Key::new("other").unwrap();
@@ -170,8 +185,9 @@ fn a_streak_is_bounded_in_time_and_number() {
         for who in 0..3 {
             join(&queue, who, &POLICY).unwrap();
         }
-        let key = key();
-        let successor = |now, since| queue.successor(&key, now, since, policy, |_| true).next();
+        let key = key().into();
+        let place = place(&key, ticket(0));
+        let successor = |now, since| queue.successor(place, now, since, policy, |_| true).next();
         (successor(at(1), at(0)), successor(now, at(1)))
     };
     assert_eq!(successors(&POLICY, at(9)), (Some(1), Some(2)));
@@ -180,9 +196,9 @@ fn a_streak_is_bounded_in_time_and_number() {
     for who in 0..2 {
         join(&queue, who, &POLICY).unwrap();
     }
-    let misfit = queue
-        .successor(&key(), at(1), at(0), &POLICY, |_| false)
-        .next();
+    let key = key().into();
+    let misfit = queue.successor(place(&key, ticket(0)), at(1), at(0), &POLICY, |_| false);
+    let misfit = misfit.next();
     assert_eq!((misfit, size(&queue)), (None, (1, 1)), "it still waits");
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::*;
-use crate::engine::queue::key_queues::{SLICE, kept_until};
+use crate::engine::queue::kept_keys::{SLICE, kept_until};
 
 /// The sets of keys that one actor locks, each while it holds those before. Then it releases all of them.
 type Part = &'static [&'static str];
@@ -157,8 +157,11 @@ impl World {
                 }
             }
             Step::ReleaseToNobody(index) => {
-                let key = Key::new("a").unwrap();
-                for successor in std::iter::from_fn(|| self.successor(&key)).collect::<Vec<_>>() {
+                let [(turn, keys)] = &self.actors[index].held[..] else {
+                    panic!("it has one lock");
+                };
+                let next = || self.successor(place(keys, *turn));
+                for successor in std::iter::from_fn(next).collect::<Vec<_>>() {
                     // The queue has removed it already.
                     self.actors[successor].is_gone = true;
                     if let Some(waits) = self.actors[successor].waits.take() {
@@ -205,7 +208,7 @@ impl World {
         self.tickets += 1;
         let ticket = ticket(self.tickets);
         let (now, policy) = (self.now, &self.policy);
-        let joined = self.queue.join(&keys, ticket, now, policy, &index);
+        let joined = self.queue.join(place(&keys, ticket), now, policy, &index);
         self.actors[index].waits = Some(Waits {
             ticket,
             keys,
@@ -219,7 +222,7 @@ impl World {
 
     fn release(&mut self, turn: Ticket, keys: &KeySet) {
         if !keys.has_several()
-            && let Some(successor) = self.successor(keys.first())
+            && let Some(successor) = self.successor(place(keys, turn))
         {
             return self.enter(successor, turn);
         }
@@ -227,13 +230,15 @@ impl World {
         self.apply(next);
     }
 
-    fn successor(&self, key: &Key) -> Option<usize> {
+    fn successor(&self, place: QueuePlace<'_>) -> Option<usize> {
         let (now, policy) = (self.now, &self.policy);
-        self.queue.successor(key, now, now, policy, |_| true).next()
+        let next = self.queue.successor(place, now, now, policy, |_| true);
+        next.next()
     }
 
     fn leave(&self, keys: &KeySet, turn: Ticket, held: Option<Timestamp>) -> Vec<FollowUp<usize>> {
-        self.queue.leave(keys, turn, self.now, held, &self.policy)
+        let place = place(keys, turn);
+        self.queue.leave(place, self.now, held, &self.policy)
     }
 
     fn apply(&mut self, next: Vec<FollowUp<usize>>) {
@@ -306,7 +311,7 @@ impl World {
 
     /// Describes all that may matter for the next steps.
     fn state(&self) -> String {
-        let keys = &self.queue.0.lock().keys;
+        let keys = &self.queue.0.lock().keys.locks;
         let by_key: BTreeMap<_, _> = keys.by_key.iter().collect();
         format!("{:?} {by_key:?} {:?}", self.actors, self.now)
     }

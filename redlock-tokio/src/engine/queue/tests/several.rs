@@ -4,7 +4,7 @@ use super::*;
 
 /// Joins the queues of the keys `a` and `b`.
 fn join_both(queue: &Queue<usize>, who: usize) -> Joined {
-    queue.join(&keys("ab"), ticket(who), at(0), &ROOMY, &who)
+    queue.join(place(&keys("ab"), ticket(who)), at(0), &ROOMY, &who)
 }
 
 /// A waiter for several keys has its turn when all are free. Until then it is overtaken.
@@ -13,7 +13,7 @@ fn several_keys_are_given_together() {
     let queue = queue();
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
     let both = keys("ab");
-    let join_both = |who: usize| queue.join(&both, ticket(who), at(0), &POLICY, &who);
+    let join_both = |who: usize| queue.join(place(&both, ticket(who)), at(0), &POLICY, &who);
     let leave = |key, who| leave_at(&queue, key, who, at(0), None, &POLICY);
     assert_eq!(join_at(&queue, &b, 0, at(0), &POLICY), TURN);
     assert_eq!(join_both(1), WAITING);
@@ -23,13 +23,13 @@ fn several_keys_are_given_together() {
     assert_eq!(leave(&b, 0), Some(turn(3)), "a is taken");
     assert_eq!(leave(&a, 2), None);
     assert_eq!(leave(&b, 3), Some(turn(1)));
-    assert_eq!([queue.turn(b"a"), queue.turn(b"b")], [Some(1); 2]);
+    assert_eq!([queue.turn("a"), queue.turn("b")], [Some(1); 2]);
     assert_eq!(join_at(&queue, &a, 4, at(0), &POLICY), WAITING);
     assert_eq!(join_both(5), WAITING);
     assert_eq!(join_at(&queue, &b, 6, at(0), &POLICY), WAITING);
-    let next = queue.leave(&both, ticket(1), at(0), None, &POLICY);
+    let next = queue.leave(place(&both, ticket(1)), at(0), None, &POLICY);
     assert_eq!(next, [turn(4), turn(6)]);
-    let next = queue.leave(&both, ticket(5), at(0), None, &POLICY);
+    let next = queue.leave(place(&both, ticket(5)), at(0), None, &POLICY);
     assert_eq!(next, [], "it gives up");
     assert_eq!(leave(&a, 4), None);
     assert_eq!(leave(&b, 6), None);
@@ -44,7 +44,7 @@ fn the_leases_with_a_turn_are_listed_once_each_in_order_of_arrival() {
         let key = Key::new(name).unwrap();
         assert_eq!(join_at(&queue, &key, who, at(0), &POLICY), TURN);
     }
-    let joined = queue.join(&keys("abcdefgh"), ticket(50), at(0), &POLICY, &50);
+    let joined = queue.join(place(&keys("abcdefgh"), ticket(50)), at(0), &POLICY, &50);
     assert_eq!(joined, TURN);
     assert!(queue.turns().eq(0..=50));
 }
@@ -56,7 +56,13 @@ fn a_key_is_handed_over_past_an_earlier_waiter_only_if_another_of_its_keys_is_ta
     assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
     assert_eq!(join_both(&queue, 1), WAITING);
     assert_eq!(join_at(&queue, &b, 2, at(0), &ROOMY), WAITING);
-    let successor = || queue.successor(&b, at(1), at(0), &ROOMY, |_| true).next();
+    let held = KeySet::from(b.clone());
+    let place = place(&held, ticket(0));
+    let successor = || {
+        queue
+            .successor(place, at(1), at(0), &ROOMY, |_| true)
+            .next()
+    };
     assert_eq!(successor(), None, "a is free");
     assert_eq!(join_at(&queue, &a, 3, at(1), &ROOMY), TURN);
     assert_eq!(successor(), Some(2), "a is taken");
@@ -73,7 +79,7 @@ fn an_earlier_ticket_comes_first_although_it_joins_later() {
     }
     assert_eq!(leave_at(&queue, &b, 0, at(1), None, &ROOMY), Some(turn(1)));
     for who in 1..3 {
-        let next = queue.leave(&both, ticket(who), at(1), None, &ROOMY);
+        let next = queue.leave(place(&both, ticket(who)), at(1), None, &ROOMY);
         assert_eq!(next, [turn(who + 1)]);
     }
 }
@@ -87,7 +93,9 @@ fn in_one_of_two_slices_no_later_waiter_gets_the_key_of_one_that_waits_for_sever
     assert_eq!(join_both(&queue, 1), WAITING);
     assert_eq!(join_at(&queue, &b, 2, at(0), &ROOMY), WAITING);
     assert_eq!(join_at(&queue, &a, 3, at(99), &ROOMY), TURN, "not yet");
-    let successor = |now| queue.successor(&b, now, at(99), &ROOMY, |_| true).next();
+    let held = KeySet::from(b.clone());
+    let place = place(&held, ticket(0));
+    let successor = |now| queue.successor(place, now, at(99), &ROOMY, |_| true).next();
     assert_eq!(successor(at(100)), None);
     assert_eq!(leave_at(&queue, &a, 3, at(100), None, &ROOMY), None);
     let no_wait = QueuePolicy {
@@ -122,6 +130,6 @@ fn a_request_for_several_keys_is_refused_if_the_queue_of_any_is_full() {
         assert_eq!(join_at(&queue, &b, who, at(0), &POLICY), WAITING);
     }
     // It would wait for the key a first, and be the third waiter for the key b.
-    let joined = queue.join(&keys("ab"), ticket(4), at(0), &POLICY, &4);
+    let joined = queue.join(place(&keys("ab"), ticket(4)), at(0), &POLICY, &4);
     assert_eq!(joined, full(2, WaiterLimit::PerKey));
 }

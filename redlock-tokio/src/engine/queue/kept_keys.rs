@@ -12,7 +12,11 @@ use std::{collections::HashMap, time::Duration};
 
 use redlock_core::Timestamp;
 
-use super::{Ticket, wait_queue::WaitQueue};
+use super::{
+    FollowUp, Ticket,
+    beside::Role,
+    key_queue::{KeyQueue, Pace},
+};
 use crate::{Key, key::KeySet};
 
 /// Shorter holds end within a slice. A holder that wants a kept key waits for up to two slices.
@@ -21,11 +25,11 @@ pub(super) const SLICE: Duration = Duration::from_millis(100);
 /// How many waiters for several keys a handover looks at. The end of a turn looks at all.
 pub(super) const FEW: usize = 8;
 
-/// The turns and waiters of all keys.
+/// The turns and waiters of all keys of locks, or of all semaphores.
 #[derive(Clone, Debug)]
 pub(super) struct KeyQueues<T> {
     /// The order in which the map has them must not be seen, because it differs in each run.
-    pub(super) by_key: HashMap<Key, WaitQueue<T>>,
+    pub(super) by_key: HashMap<Key, KeyQueue<T>>,
     /// How many wait for several keys.
     pub(super) several: usize,
 }
@@ -80,16 +84,16 @@ impl<T: Clone> KeyQueues<T> {
     }
 
     /// Returns the queue of a key, which is created if there is none.
-    pub(super) fn queue(&mut self, key: &Key) -> &mut WaitQueue<T> {
+    pub(super) fn queue(&mut self, key: &Key) -> &mut KeyQueue<T> {
         let queue = self.by_key.entry(key.clone());
-        queue.or_insert_with(WaitQueue::new)
+        queue.or_insert_with(KeyQueue::new)
     }
 
     /// Returns whether a request with this ticket may have all its keys now, or once `but_for` is free.
     pub(super) fn availability(
         &self,
         keys: &KeySet,
-        ticket: Ticket,
+        (ticket, role): (Ticket, Role),
         now: Timestamp,
         but_for: Option<&Key>,
     ) -> Availability {
@@ -98,9 +102,8 @@ impl<T: Clone> KeyQueues<T> {
             let Some(queue) = self.by_key.get(key) else {
                 continue;
             };
-            // A waiter at a free key will be called before.
-            let others = queue.first_single().filter(|(first, _)| *first < ticket);
-            if Some(key) != but_for && (queue.turn().is_some() || others.is_some()) {
+            // An earlier waiter at a free key will be called before.
+            if Some(key) != but_for && !queue.may_begin(role, ticket) {
                 return Availability::Taken;
             }
             if let Some(until) = self.kept_from(queue, ticket, now) {
@@ -110,18 +113,62 @@ impl<T: Clone> KeyQueues<T> {
         availability
     }
 
-    /// Chooses the waiter that gets a key once it is free. Looks at `most` of the waiters for several keys.
+    /// Gives turns for a key to the waiters that may have them.
+    pub(super) fn advance(&mut self, key: &Key, now: Timestamp, pace: Pace) -> Vec<FollowUp<T>> {
+        let mut follow_ups = Vec::new();
+        while follow_ups.len() < pace.most
+            && let Some(queue) = self.by_key.get(key)
+            && (queue.is_free() || queue.is_open(pace))
+        {
+            let mut backs_off = pace.backs_off;
+            let waiter = match self.choose(key, now, usize::MAX) {
+                Choice::Nobody => break,
+                Choice::Later { waiter, at } => {
+                    follow_ups.push(FollowUp::LookAgain { waiter, at });
+                    break;
+                }
+                Choice::One => {
+                    let queue = self.queue(key);
+                    let Some((ticket, role, waiter)) = queue.pop() else {
+                        break;
+                    };
+                    backs_off &= role.takes_turns();
+                    queue.give_turn(ticket, role, waiter.clone());
+                    waiter
+                }
+                Choice::Several {
+                    ticket,
+                    keys,
+                    waiter,
+                } => {
+                    for key in keys.iter() {
+                        let queue = self.queue(key);
+                        queue.remove(ticket);
+                        queue.give_turn(ticket, Role::Lock, waiter.clone());
+                    }
+                    self.several -= 1;
+                    waiter
+                }
+            };
+            follow_ups.push(FollowUp::StartTurn { waiter, backs_off });
+        }
+        follow_ups
+    }
+
+    /// Chooses the waiter that gets a key once it is free, or next to the others there. Looks at `most` of the waiters for
+    /// several keys.
     pub(super) fn choose(&self, key: &Key, now: Timestamp, most: usize) -> Choice<T> {
         let Some(queue) = self.by_key.get(key) else {
             return Choice::Nobody;
         };
         let single = queue.first_single();
         let mut later = None;
+        let most = if queue.has_others() { 0 } else { most };
         for (ticket, (keys, waiter)) in queue.several().take(most) {
             if single.is_some_and(|(single, _)| single < *ticket) {
                 break;
             }
-            match self.availability(keys, *ticket, now, Some(key)) {
+            match self.availability(keys, (*ticket, Role::Lock), now, Some(key)) {
                 Availability::Available => {
                     return Choice::Several {
                         ticket: *ticket,
@@ -146,7 +193,7 @@ impl<T: Clone> KeyQueues<T> {
     }
 
     /// Returns until when a key is kept for an earlier waiter than this one.
-    fn kept_from(&self, queue: &WaitQueue<T>, ticket: Ticket, now: Timestamp) -> Option<Timestamp> {
+    fn kept_from(&self, queue: &KeyQueue<T>, ticket: Ticket, now: Timestamp) -> Option<Timestamp> {
         let (first, (keys, _)) = queue.several().next().filter(|(it, _)| **it < ticket)?;
         let until = kept_until(now)?;
         let is_first = |key| {
