@@ -12,6 +12,7 @@ use redlock_core::{
 use super::{
     LeaseCell,
     in_line::Placed,
+    permits::ForOthers,
     stage::{End, Held, Others, Stage},
     state::{CellState, Changes, Departure},
 };
@@ -35,20 +36,9 @@ impl LeaseCell {
         change: impl FnOnce(&mut CellState) -> T,
     ) -> T {
         let (result, changes) = self.step(now, change);
-        if changes.has_events {
-            self.tell_observers();
-        }
-        let wake_ups = changes
-            .departure
-            .map_or_else(WakeUps::default, |departure| {
-                carry_out_all(now, self.leave(now, departure))
-            });
-        if self.keys.share() != Share::Exclusive {
-            self.tell_others(now, &changes);
-        }
-        // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
-        changes.watchers.into_iter().for_each(wake);
-        wake_ups.wake_all();
+        let mut effects = Effects::default();
+        effects.add(self, now, changes);
+        effects.carry_out(now);
         result
     }
 
@@ -304,28 +294,26 @@ impl LeaseCell {
         true
     }
 
-    /// Ends the turn. Returns what to do then.
-    fn leave(&self, now: Timestamp, departure: Departure) -> VecDeque<ToDo> {
+    /// Ends the turn, and adds what to do then.
+    fn leave(&self, now: Timestamp, departure: Departure, effects: &mut Effects) {
         let policy = self.policy_of_turn(departure.held);
         let held_since = departure.held.map(|held| held.since);
         let queue = &self.client.queue;
         let follow_ups = queue.leave(self.place(), now, held_since, &policy);
         // The next request of the process takes it over.
         let mut placed = self.state().placed.take();
-        let mut to_do = VecDeque::new();
         for follow_up in follow_ups {
             let inherits = match &follow_up {
                 FollowUp::StartTurn { waiter, .. } => self.may_pass_place_to(&waiter.keys),
                 FollowUp::LookAgain { .. } => false,
             };
             let inherited = placed.take_if(|_| inherits);
-            to_do.push_back((follow_up, inherited));
+            effects.push(Effect::InQueue(follow_up, inherited));
         }
         let placed = placed.and_then(|placed| self.pass_place_on(now, placed));
         if let Some(placed) = placed {
             self.client.leave_line(&self.keys, &placed);
         }
-        to_do
     }
 
     pub(super) fn place(&self) -> QueuePlace<'_> {
@@ -376,62 +364,80 @@ fn handle_unsent(
     state.lease.handle_reply(now, round, node, refused, worth);
 }
 
-/// Carries out what follows from a change in the queue, until nothing follows any more.
-///
-/// A lease that ends as soon as it begins (because the runtime has ended) leaves the queue at once, and the next
-/// lease begins. There may be thousands of them, so this must not recurse.
-pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Arc<LeaseCell>>>) -> WakeUps {
-    carry_out_all(now, follow_ups.into_iter().map(|it| (it, None)).collect())
+/// Carries out what follows from a change in the queue.
+pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Arc<LeaseCell>>>) {
+    let effects = follow_ups.into_iter().map(|it| Effect::InQueue(it, None));
+    let to_do = effects.collect();
+    let wakers = Vec::new();
+    Effects { to_do, wakers }.carry_out(now);
 }
 
-/// What is to be done, and the place in the line that a turn takes over.
-type ToDo = (FollowUp<Arc<LeaseCell>>, Option<Box<Placed>>);
+/// What follows from changes of leases, outside of their locks.
+#[derive(Default)]
+struct Effects {
+    /// Mostly there are none.
+    to_do: VecDeque<Effect>,
+    /// The tasks to wake.
+    wakers: Vec<Waker>,
+}
 
-fn carry_out_all(now: Timestamp, mut follow_ups: VecDeque<ToDo>) -> WakeUps {
-    let mut wake_ups = WakeUps::default();
-    // Mostly there are none.
-    while let Some((next, placed)) = follow_ups.pop_front() {
-        let (cell, changes) = match next {
-            FollowUp::StartTurn { waiter, backs_off } => {
-                let begin = |state: &mut CellState| {
-                    if let Some(placed) = placed {
-                        if let Stage::New { .. } = state.stage() {
-                            waiter.inherit(state, now, placed);
-                        } else {
-                            // It leaves the queue itself.
-                            waiter.client.leave_line(&waiter.keys, &placed);
-                        }
-                    }
-                    waiter.begin(state, now, backs_off);
-                };
-                let ((), changes) = waiter.step(now, begin);
-                (waiter, changes)
-            }
-            FollowUp::LookAgain { waiter, at } => {
-                let at = at.min(waiter.deadline);
-                let ((), changes) = waiter.step(now, |state| state.look_again_at(at));
-                (waiter, changes)
-            }
-        };
+enum Effect {
+    /// A change in the queue, and the place in the line that a turn takes over.
+    InQueue(FollowUp<Arc<LeaseCell>>, Option<Box<Placed>>),
+    /// The change of a lease that concerns others of its process.
+    OnOthers(Arc<LeaseCell>, ForOthers),
+}
+
+impl Effects {
+    /// Adds what follows from a change of a lease.
+    fn add(&mut self, lease: &Arc<LeaseCell>, now: Timestamp, changes: Changes) {
         if changes.has_events {
-            cell.tell_observers();
+            lease.tell_observers();
         }
         if let Some(departure) = changes.departure {
-            follow_ups.extend(cell.leave(now, departure));
+            lease.leave(now, departure, self);
         }
-        wake_ups.0.extend(changes.watchers);
+        if lease.keys.share() != Share::Exclusive {
+            self.push(Effect::OnOthers(Arc::clone(lease), changes.for_others));
+        }
+        self.wakers.extend(changes.watchers);
     }
-    wake_ups
-}
 
-/// The tasks to wake, outside of all locks.
-#[derive(Default)]
-#[must_use]
-pub(super) struct WakeUps(Vec<Waker>);
+    fn push(&mut self, effect: Effect) {
+        self.to_do.push_back(effect);
+    }
 
-impl WakeUps {
-    pub(super) fn wake_all(self) {
-        self.0.into_iter().for_each(wake);
+    /// Carries them out until nothing follows any more.
+    ///
+    /// A lease that ends as soon as it begins (because the runtime has ended) leaves the queue at once, and the next
+    /// lease begins. There may be thousands of them, so this must not recurse.
+    fn carry_out(mut self, now: Timestamp) {
+        while let Some(effect) = self.to_do.pop_front() {
+            let (lease, changes) = match effect {
+                Effect::OnOthers(lease, changes) => {
+                    lease.tell_others(now, &changes);
+                    continue;
+                }
+                Effect::InQueue(FollowUp::StartTurn { waiter, backs_off }, placed) => {
+                    let begin = |state: &mut CellState| {
+                        if let Some(placed) = placed {
+                            waiter.inherit(state, now, placed);
+                        }
+                        waiter.begin(state, now, backs_off);
+                    };
+                    let ((), changes) = waiter.step(now, begin);
+                    (waiter, changes)
+                }
+                Effect::InQueue(FollowUp::LookAgain { waiter, at }, _) => {
+                    let at = at.min(waiter.deadline);
+                    let ((), changes) = waiter.step(now, |state| state.look_again_at(at));
+                    (waiter, changes)
+                }
+            };
+            self.add(&lease, now, changes);
+        }
+        // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
+        self.wakers.into_iter().for_each(wake);
     }
 }
 
@@ -470,7 +476,11 @@ mod tests {
         let counts = Arc::new(Counts(AtomicU32::new(0)));
         let counting = || Arc::clone(&counts).into();
         let panicking = Arc::new(Panics).into();
-        WakeUps(vec![counting(), panicking, counting(), counting()]).wake_all();
+        let effects = Effects {
+            to_do: VecDeque::new(),
+            wakers: vec![counting(), panicking, counting(), counting()],
+        };
+        effects.carry_out(Timestamp::ZERO);
         assert_eq!(counts.0.load(Ordering::Relaxed), 3);
     }
 }

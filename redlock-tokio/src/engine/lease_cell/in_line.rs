@@ -108,6 +108,10 @@ impl LeaseCell {
         now: Timestamp,
         placed: Box<Placed>,
     ) {
+        let (Stage::New { .. } | Stage::Acquiring) = state.stage() else {
+            // It leaves the queue itself.
+            return self.client.leave_line(&self.keys, &placed);
+        };
         if self.keys.slots().is_some() {
             self.make_scout(state);
         }

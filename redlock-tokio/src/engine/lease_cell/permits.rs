@@ -4,18 +4,19 @@ use std::{mem, sync::Arc};
 
 use redlock_core::{Access, NodeId, Operation, Share, Slot, SlotSet, Timestamp, Transmit};
 
-use super::{
-    LeaseCell,
-    driving::carry_out,
-    state::{CellState, Changes},
-};
+use super::{LeaseCell, driving::carry_out, state::CellState};
 use crate::node::Command;
 
-/// The slots that other leases of the process may use, after a change of one.
+/// The change of a lease that concerns others of its process, which wait for what it has, or share it.
 #[derive(Debug, Default)]
-pub(super) struct OpenSlots {
-    one_given_up: bool,
-    /// Those that the lease has seen free besides its own.
+pub(super) struct ForOthers {
+    /// It has got its lock or permit.
+    pub(super) is_acquired: bool,
+    /// It has seen that no other process waits for a permit.
+    pub(super) is_alone: bool,
+    /// It does not use a slot any more.
+    slot_given_up: bool,
+    /// The slots that it has seen free besides its own.
     seen: SlotSet,
 }
 
@@ -48,9 +49,9 @@ impl LeaseCell {
     }
 
     /// Notes which slot the lease uses after a change, and whether it has found none free. Returns what others may use instead.
-    pub(super) fn note_slot(&self, state: &mut CellState, now: Timestamp) -> OpenSlots {
+    pub(super) fn note_slot(&self, state: &mut CellState, now: Timestamp) -> ForOthers {
         if self.keys.slots().is_none() {
-            return OpenSlots::default();
+            return ForOthers::default();
         }
         let key = self.keys.first();
         if !state.found_none && state.lease.finds_all_slots_taken(now) {
@@ -64,9 +65,10 @@ impl LeaseCell {
             let was_held = state.has_left_hold();
             self.client.slots.change(key, before, slot, was_held);
         }
-        OpenSlots {
-            one_given_up: before.is_some() && slot != before,
+        ForOthers {
+            slot_given_up: before.is_some() && slot != before,
             seen: state.lease.take_spare_slots(),
+            ..ForOthers::default()
         }
     }
 
@@ -86,29 +88,29 @@ impl LeaseCell {
 
     /// Lets other leases of the process have their share once this one has the lock, or ask once it has stopped asking, or has
     /// seen more permits free.
-    pub(super) fn tell_others(self: &Arc<Self>, now: Timestamp, changes: &Changes) {
+    pub(super) fn tell_others(self: &Arc<Self>, now: Timestamp, changes: &ForOthers) {
         if changes.is_acquired {
             self.let_readers_in(now);
-            carry_out(now, self.client.queue.note_hold(self.place(), now)).wake_all();
+            carry_out(now, self.client.queue.note_hold(self.place(), now));
         }
         if self.keys.slots().is_none() {
             return;
         }
         let (queue, key) = (&self.client.queue, self.keys.first());
         if changes.is_alone {
-            carry_out(now, queue.begin_all(self.place(), now)).wake_all();
+            carry_out(now, queue.begin_all(self.place(), now));
         }
-        if !changes.slots.seen.is_empty() {
-            self.share(now, changes.slots.seen);
+        if !changes.seen.is_empty() {
+            self.share(now, changes.seen);
         }
-        if changes.slots.one_given_up {
+        if changes.slot_given_up {
             // It has kept the others from the slot, which may have been free.
             for lease in queue.asking(key) {
                 lease.update(now, |_| ());
             }
         }
-        if changes.slots.one_given_up || changes.is_acquired || changes.is_alone {
-            self.tell_scout(now, changes.slots.one_given_up);
+        if changes.slot_given_up || changes.is_acquired || changes.is_alone {
+            self.tell_scout(now, changes.slot_given_up);
         }
     }
 
@@ -144,7 +146,7 @@ impl LeaseCell {
             left -= usize::from(tries);
         }
         if left > 0 {
-            carry_out(now, queue.begin_permits(self.place(), now, left)).wake_all();
+            carry_out(now, queue.begin_permits(self.place(), now, left));
         }
     }
 

@@ -117,7 +117,7 @@ impl HeldLease {
             let queue = &lease.client.queue;
             queue.note_downgrade(lease.keys.first(), lease.ticket);
             lease.let_readers_in(now);
-            carry_out(now, queue.note_hold(lease.place(), now)).wake_all();
+            carry_out(now, queue.note_hold(lease.place(), now));
         } else if lease.is_reader() && lease.state().hold_state(generation) == HoldState::Held {
             return ExtensionOutcome::Extended;
         }

@@ -17,7 +17,7 @@ use super::{
     holders::Holders,
     in_line::Placed,
     observed::{Claim, Observed},
-    permits::OpenSlots,
+    permits::ForOthers,
     stage::{End, Held, Others, Stage},
     terms::LeaseRequest,
     waiting::Successor,
@@ -73,9 +73,7 @@ pub(super) struct Changes {
     /// The task that need not wait for the lock any longer, or those that can see a change.
     pub(super) watchers: Watchers,
     pub(super) departure: Option<Departure>,
-    pub(super) is_alone: bool,
-    pub(super) is_acquired: bool,
-    pub(super) slots: OpenSlots,
+    pub(super) for_others: ForOthers,
     /// Whether observers are to be told of events.
     pub(super) has_events: bool,
 }
@@ -388,8 +386,10 @@ impl CellState {
     }
 
     /// Returns what has changed since this was asked last.
-    pub(super) fn take_changes(&mut self, slots: OpenSlots) -> Changes {
+    pub(super) fn take_changes(&mut self, mut for_others: ForOthers) -> Changes {
         let is_pending = self.stage.is_pending();
+        for_others.is_alone = mem::take(&mut self.is_alone);
+        for_others.is_acquired = mem::take(&mut self.is_acquired);
         Changes {
             watchers: if !is_pending && mem::take(&mut self.has_news) {
                 mem::take(&mut self.watchers)
@@ -397,9 +397,7 @@ impl CellState {
                 Watchers::new()
             },
             departure: self.departure.take(),
-            is_alone: mem::take(&mut self.is_alone),
-            is_acquired: mem::take(&mut self.is_acquired),
-            slots,
+            for_others,
             has_events: self.has_events(),
         }
     }

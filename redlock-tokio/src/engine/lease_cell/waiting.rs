@@ -93,7 +93,7 @@ impl LeaseCell {
     /// Asks the queue again for keys that may have been kept for another request.
     pub(super) fn look_again(&self, now: Timestamp) {
         let follow_ups = self.client.queue.look_again(&self.keys, now);
-        carry_out(now, follow_ups).wake_all();
+        carry_out(now, follow_ups);
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
