@@ -13,10 +13,7 @@ use crate::{
     Durability, NodeError, NodeReport, NodeReports, Objection, Redlock,
     client_label::ClientLabel,
     engine::{
-        lane::{
-            Discovery, Lane, LaneHandle, LaneLimits, LaneNode,
-            vetting::{Vetting, VettingRules},
-        },
+        lane::{Discovery, Lane, LaneHandle, LaneLimits, LaneNode, Vetting},
         lease_cell::{Client, LeaseCell, listeners},
         line::Lines,
         queue::Queue,
@@ -39,17 +36,17 @@ impl RedlockBuilder {
         nodes: Vec<Arc<dyn Node>>,
         runtime: &Handle,
     ) -> (Redlock, Vec<FirstOutcome>) {
-        let rules = VettingRules {
-            durability: self.durability,
-            quarantine: Quarantine::new(max_ttl, self.common.drift),
-            allow_unvetted: self.allow_unvetted,
-        };
         let limits = LaneLimits {
             answer: self.node_timeout,
             connect: self.connect_timeout,
         };
         let addresses = nodes.iter().map(|node| node.address().into());
-        let vetting = Arc::new(Vetting::new(rules, addresses));
+        let vetting = Arc::new(Vetting::new(
+            self.durability,
+            Quarantine::new(max_ttl, self.common.drift),
+            self.allow_unvetted,
+            addresses,
+        ));
         // All clients must have the same allowance, whatever the drift of their locks is.
         let rule = OwnerRule::new(max_ttl, Drift::default(), self.confirmation_window);
         let rule = match self.durability {

@@ -8,27 +8,18 @@
 //! The lane knows nothing of those that send requests through it: it delivers to a [`Requester`].
 
 mod answers;
-mod backlog;
-mod batch;
 mod connecting;
-mod counters;
 mod discovery;
 mod handle;
 mod in_flight;
-mod inspector;
-mod limits;
-mod observed_node;
-mod owed_releases;
-mod requests;
+mod inbox;
 mod serving;
-mod set_requests;
 #[cfg(all(test, redlock_shuttle))]
 pub(crate) mod stand_in;
-mod status_board;
-pub(crate) mod vetting;
-mod voting_right;
+mod status;
+mod vetting;
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use redlock_core::{NodeId, Tenure, Timestamp};
 use tokio::{
@@ -36,24 +27,21 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use self::{
-    connecting::{Backoff, Connector, NewSession},
-    counters::Counters,
-    limits::SILENCE_LIMIT,
-    observed_node::ObservedNode,
-    requests::Requests,
-    serving::{Connected, NamedServer, Serving},
-    status_board::{OnNoVote, StatusBoard},
-    vetting::Vetting,
-    voting_right::VotingRight,
-};
 pub(crate) use self::{
+    answers::SetRequests,
     discovery::Discovery,
     handle::{LaneHandle, LineReply, OnRelease, ReplyTo, Requester, runtime_ended},
-    limits::LaneLimits,
-    set_requests::SetRequests,
-    status_board::Prospect,
-    voting_right::OnWithdrawal,
+    status::Prospect,
+    vetting::{OnWithdrawal, Vetting},
+};
+use self::{
+    connecting::{Connector, NewSession},
+    handle::Counters,
+    in_flight::SILENCE_LIMIT,
+    inbox::Inbox,
+    serving::Serving,
+    status::{ObservedNode, OnNoVote, StatusBoard},
+    vetting::VotingRight,
 };
 use crate::{
     Clock, NodeError, foreign,
@@ -73,7 +61,7 @@ pub(crate) struct Lane {
     on_connection: OnConnection,
     status: Arc<StatusBoard>,
     right: VotingRight,
-    requests: Requests,
+    inbox: Inbox,
     backoff: Backoff,
     observed: ObservedNode,
     /// Dropped last, when the inbox is closed.
@@ -101,6 +89,15 @@ pub(crate) struct Listeners {
 /// probed the key.
 pub(crate) type OnConnection = Box<dyn Fn() + Send>;
 
+/// How long a lane waits for its node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneLimits {
+    /// For the answer to a batch.
+    pub(crate) answer: Duration,
+    /// For a connection, with the questions before the first vote. Also for the refresh of a marker.
+    pub(crate) connect: Duration,
+}
+
 /// The node of a lane.
 pub(crate) struct LaneNode {
     pub(crate) id: NodeId,
@@ -121,7 +118,7 @@ impl Lane {
         observers: Observers,
     ) -> (LaneHandle, Self) {
         let id = node.id;
-        let (sender, inbox) = mpsc::unbounded_channel();
+        let (sender, messages) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
         let status = Arc::new(StatusBoard::new(connecting(), listeners.on_no_vote));
         let handle = LaneHandle::new(
@@ -132,7 +129,6 @@ impl Lane {
         );
         let right = VotingRight::new(
             id,
-            Arc::clone(&handle.address),
             clock.clone(),
             Arc::clone(&vetting),
             node.discovery.as_ref().map(|it| it.named_by.kind),
@@ -153,7 +149,7 @@ impl Lane {
             _end: End(Arc::clone(&status)),
             status,
             right,
-            requests: Requests::new(id, clock.clone(), inbox, counters, listeners.on_release),
+            inbox: Inbox::new(id, clock.clone(), messages, counters, listeners.on_release),
             backoff: Backoff::new(random),
             observed: ObservedNode::new(observers, Arc::clone(&handle.address), clock),
         };
@@ -165,10 +161,10 @@ impl Lane {
     pub(crate) async fn run(mut self, first_outcome: oneshot::Sender<Result<(), NodeError>>) {
         let mut first_outcome = Some(first_outcome);
         let mut cause = connecting();
-        while let Some(connected) = self.connect(&mut first_outcome, cause).await {
+        while let Some(new) = self.connect(&mut first_outcome, cause).await {
             let since = Instant::now();
-            let tried = connected.owner.as_ref().map(|owner| owner.tenure.clone());
-            let Err(error) = Serving::new(&mut self, connected).run().await else {
+            let tried = new.tenure.clone();
+            let Err(error) = Serving::new(&mut self, new).run().await else {
                 return;
             };
             let node = self.connector.address();
@@ -197,7 +193,7 @@ impl Lane {
         &mut self,
         first_outcome: &mut Option<oneshot::Sender<Result<(), NodeError>>>,
         mut cause: NodeError,
-    ) -> Option<Connected> {
+    ) -> Option<NewSession> {
         loop {
             let tried = self.connector.tenure();
             let attempt = self.connector.connect();
@@ -206,12 +202,13 @@ impl Lane {
                 match timeout(self.limits.answer, &mut attempt).await {
                     Ok(outcome) => outcome,
                     Err(_) => {
-                        self.status.hanging(self.connector.now(), cause.clone());
+                        self.status
+                            .hanging(self.connector.clock.now(), cause.clone());
                         attempt.await
                     }
                 }
             };
-            let new = self.requests.refuse_until(attempt, &cause).await?;
+            let new = self.inbox.refuse_until(attempt, &cause).await?;
             let outcome = new.and_then(|new| self.admit(new));
             let is_first = first_outcome.is_some();
             if let Some(first_outcome) = first_outcome.take() {
@@ -220,16 +217,16 @@ impl Lane {
                 let _ = foreign::call(|| first_outcome.send(first));
             }
             match outcome {
-                Ok(connected) => {
+                Ok(new) => {
                     self.log_connection(is_first);
                     self.observed.note_connection();
-                    return Some(connected);
+                    return Some(new);
                 }
                 Err(error) => {
                     if error != cause {
                         self.log_failure(&error);
                     }
-                    let now = self.connector.now();
+                    let now = self.connector.clock.now();
                     self.status.disconnected(now, error.clone());
                     self.observe();
                     cause = error;
@@ -250,35 +247,21 @@ impl Lane {
                 () = self.status.connection_wanted(self.limits.answer) => {}
             }
         };
-        self.requests.refuse_until(pause, cause).await
+        self.inbox.refuse_until(pause, cause).await
     }
 
     /// Admits the node behind a new session, unless it has no vote until somebody changes something.
-    fn admit(&mut self, new: NewSession) -> Result<Connected, NodeError> {
-        let NewSession {
-            mut session,
-            statement,
-            refusal,
-            tenure,
-        } = new;
+    fn admit(&mut self, mut new: NewSession) -> Result<NewSession, NodeError> {
         self.right
-            .handle_connection(&statement, refusal.as_ref(), tenure.as_ref())?;
-        let notifies = foreign::call(|| session.watch(self.freed_notifier.clone()));
+            .handle_connection(&new.statement, new.refusal.as_ref(), new.tenure.as_ref())?;
+        let notifies = foreign::call(|| new.session.watch(self.freed_notifier.clone()));
         self.status.set_notifies(notifies == Some(true));
         (self.on_connection)();
-        let inspector = self.connector.inspector(&statement, tenure.clone());
-        let owner = tenure
-            .zip(self.connector.tenures())
-            .map(|(tenure, tenures)| NamedServer { tenure, tenures });
-        Ok(Connected {
-            session,
-            inspector,
-            owner,
-        })
+        Ok(new)
     }
 
     fn observe(&mut self) {
-        self.observed.look(&self.status, &self.requests.counters);
+        self.observed.look(&self.status, &self.inbox.counters);
     }
 
     fn log_connection(&self, is_first: bool) {
@@ -311,5 +294,57 @@ fn not_connected(error: NodeError) -> NodeError {
         NodeError::Unreachable(_) => error,
         refusal if refusal.is_refusal() => refusal,
         other => NodeError::Unreachable(other.to_string().into()),
+    }
+}
+
+/// The delays between attempts to connect.
+///
+/// Each delay is twice the one before, up to a second. Half of it is random, so that the clients of a
+/// node that comes back do not all connect at once.
+struct Backoff {
+    next: Duration,
+    random: Random,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(20);
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    fn new(random: Random) -> Self {
+        Self {
+            next: Self::FIRST,
+            random,
+        }
+    }
+
+    fn reset(&mut self) {
+        self.next = Self::FIRST;
+        self.random.reseed();
+    }
+
+    fn next(&mut self) -> Duration {
+        let half = self.next / 2;
+        self.next = (self.next * 2).min(Self::LONGEST);
+        self.random.reseed();
+        // Without randomness the delays are not spread, which is no reason to fail.
+        let random = self.random.u32().unwrap_or(u32::MAX);
+        half + half.mul_f64(f64::from(random) / f64::from(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_the_longest() {
+        let mut backoff = Backoff::new(Random::system());
+        let mut most = Backoff::FIRST;
+        for _ in 0..20 {
+            let delay = backoff.next();
+            assert!(delay >= most / 2 && delay <= most, "{delay:?} of {most:?}");
+            most = (most * 2).min(Backoff::LONGEST);
+        }
+        assert_eq!(most, Backoff::LONGEST);
     }
 }

@@ -44,12 +44,13 @@ impl Notify {
 }
 
 pub(crate) mod mpsc {
+    use std::fmt;
+
     pub(crate) use tokio::sync::mpsc::UnboundedReceiver;
     use tokio::sync::mpsc::{self, error::SendError};
 
     use super::Point;
 
-    #[derive(Debug)]
     pub(crate) struct UnboundedSender<T> {
         point: Point,
         sender: mpsc::UnboundedSender<T>,
@@ -64,6 +65,13 @@ pub(crate) mod mpsc {
         pub(crate) fn is_closed(&self) -> bool {
             self.point.pass();
             self.sender.is_closed()
+        }
+    }
+
+    // As in tokio, whatever the messages are.
+    impl<T> fmt::Debug for UnboundedSender<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.sender.fmt(f)
         }
     }
 

@@ -1,18 +1,25 @@
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{collections::VecDeque, ops::ControlFlow, sync::Arc, time::Duration};
 
-use redlock_core::{Eligibility, NodeId, Operation, Timestamp};
+use redlock_core::{Eligibility, NodeId, OwedRelease, SetRequestState, Timestamp, Token};
+use tokio::time::Instant;
 
 use super::{
-    batch::{Batch, Purpose},
-    counters::Counters,
-    handle::{OnRelease, ReplyTo},
-    in_flight::Completed,
-    owed_releases::OwedReleases,
+    handle::{Counters, OnRelease, ReplyTo, Requester, is_release},
+    in_flight::{Batch, Completed, InFlight, Purpose},
 };
 use crate::{
-    Clock, NodeError, foreign,
-    node::{Answer, Command, Vote},
+    Clock, NodeError,
+    engine::shrink,
+    foreign,
+    node::{Answer, Command, Session, Vote, reply_of},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
+
+/// How long after a failed delivery the next is tried, if nothing else shows that the node is back.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
+
+/// The most releases that are remembered. Beyond that, the oldest are dropped.
+const MAX_OWED: usize = 100_000;
 
 /// Passes answers to the requesters, and remembers the releases that the node is owed afterwards.
 pub(super) struct Answers {
@@ -32,7 +39,7 @@ impl Answers {
         Self {
             node,
             clock,
-            owed_releases: OwedReleases::new(node, counters),
+            owed_releases: OwedReleases::new(counters),
             on_release,
         }
     }
@@ -44,19 +51,33 @@ impl Answers {
         completed: Completed,
         eligibility: Eligibility,
     ) -> ControlFlow<NodeError> {
-        match completed.answers {
-            Ok(answers) => {
-                if completed.was_late {
-                    // The node is back, and gets the releases that it missed.
-                    self.owed_releases.become_due();
-                }
-                self.deliver_answers(completed.batch, answers, eligibility)
-            }
+        let answers = match completed.answers {
+            Ok(answers) => answers,
             Err(error) => {
                 self.deliver_error(completed.batch, &error);
-                ControlFlow::Break(error)
+                return ControlFlow::Break(error);
             }
+        };
+        if completed.was_late {
+            // The node is back, and gets the releases that it missed.
+            self.owed_releases.become_due();
         }
+        let now = self.clock.now();
+        let mut answers = answers.into_iter();
+        let mut flow = ControlFlow::Continue(());
+        for (command, purpose) in completed.batch.into_commands() {
+            let answer = answers.next().unwrap_or_else(|| {
+                Err(NodeError::Unexpected("fewer answers than commands".into()))
+            });
+            if let Err(error) = &answer
+                && error.is_change_of_role()
+            {
+                // The lane must ask again what the node is.
+                flow = ControlFlow::Break(error.clone());
+            }
+            self.deliver_one(now, command, purpose, answer, eligibility);
+        }
+        flow
     }
 
     /// Answers for a batch on a broken session.
@@ -76,30 +97,6 @@ impl Answers {
         }
     }
 
-    fn deliver_answers(
-        &mut self,
-        batch: Batch,
-        answers: Vec<Answer>,
-        eligibility: Eligibility,
-    ) -> ControlFlow<NodeError> {
-        let now = self.clock.now();
-        let mut answers = answers.into_iter();
-        let mut flow = ControlFlow::Continue(());
-        for (command, purpose) in batch.into_commands() {
-            let answer = answers.next().unwrap_or_else(|| {
-                Err(NodeError::Unexpected("fewer answers than commands".into()))
-            });
-            if let Err(error) = &answer
-                && error.is_change_of_role()
-            {
-                // The lane must ask again what the node is.
-                flow = ControlFlow::Break(error.clone());
-            }
-            self.deliver_one(now, command, purpose, answer, eligibility);
-        }
-        flow
-    }
-
     fn deliver_one(
         &mut self,
         now: Timestamp,
@@ -108,12 +105,13 @@ impl Answers {
         answer: Answer,
         eligibility: Eligibility,
     ) {
-        if matches!(command.operation(), Operation::Release { .. }) {
+        if is_release(&command) {
             // Of several keys, some may be gone.
             if answer == Ok(Vote::Granted) || (command.has_several_keys() && answer.is_ok()) {
                 foreign::call(|| (self.on_release)(&command, &**purpose.requester()));
             }
-            self.owed_releases.settle(now, command, &purpose, &answer);
+            self.owed_releases
+                .settle(self.node, now, command, &purpose, &answer);
         }
         if let Purpose::Request(ReplyTo { requester, round }) = purpose {
             // This wakes tasks, and logs: with code of the user.
@@ -142,5 +140,221 @@ impl Answers {
     /// Forgets the owed releases whose keys have expired by themselves.
     pub(super) fn forget_expired(&mut self) {
         self.owed_releases.forget_expired(self.clock.now());
+    }
+}
+
+/// Releases that could not be delivered yet, oldest first.
+///
+/// A node that was out of reach may hold keys of ours, because it carried out requests whose answers
+/// were lost. Each such key would block the other clients until it expires. Only then is its release
+/// forgotten.
+pub(super) struct OwedReleases {
+    queue: VecDeque<(Command, Owed)>,
+    next_try: Option<Instant>,
+    counters: Arc<Counters>,
+}
+
+/// A release that the node is owed, and for whom.
+pub(super) struct Owed {
+    /// Until when, and after which replies.
+    release: OwedRelease,
+    /// Knows the requests to set the key that were sent.
+    pub(super) requester: Arc<dyn Requester>,
+}
+
+impl OwedReleases {
+    fn new(counters: Arc<Counters>) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            next_try: None,
+            counters,
+        }
+    }
+
+    /// Takes the answer to a release. Remembers the release if the node is still owed it.
+    fn settle(
+        &mut self,
+        node: NodeId,
+        now: Timestamp,
+        command: Command,
+        purpose: &Purpose,
+        answer: &Answer,
+    ) {
+        let requester = purpose.requester();
+        let token = command.operation().token();
+        let requests = requester.set_requests().state(node, token);
+        let reply = reply_of(answer, now);
+        let release = match purpose {
+            Purpose::OwedRelease(owed) => owed.release.after_next(requests, reply),
+            Purpose::Request(_) => OwedRelease::after_first(now, requester.ttl(), requests, reply),
+        };
+        let Some(release) = release else { return };
+        let requester = Arc::clone(requester);
+        self.push(command, Owed { release, requester });
+        let later = Instant::now() + RETRY_AFTER;
+        match purpose {
+            // The last attempt failed, so the other releases wait too: a node that refuses releases
+            // must not be asked without a pause.
+            Purpose::OwedRelease(_) => self.next_try = Some(later),
+            Purpose::Request(_) => {
+                self.next_try.get_or_insert(later);
+            }
+        }
+    }
+
+    /// Forgets releases whose keys have expired by themselves. (A release with a long ttl can stand
+    /// before releases with short ttls. Those are then sent although their keys have expired.)
+    fn forget_expired(&mut self, now: Timestamp) {
+        while let Some((_, oldest)) = self.queue.front()
+            && oldest.release.has_expired(now)
+        {
+            if !oldest.release.was_delivered() {
+                self.note_abandoned();
+            }
+            self.queue.pop_front();
+        }
+        self.note_length();
+    }
+
+    /// Sends the releases that are due, unless the node is silent or busy.
+    pub(super) fn send_due(&mut self, in_flight: &mut InFlight, session: &mut dyn Session) {
+        if !in_flight.is_silent() && in_flight.has_room() {
+            in_flight.send(session, self.take_due());
+        }
+    }
+
+    /// Takes a batch of releases to deliver, if it is time to try.
+    fn take_due(&mut self) -> Batch {
+        let is_due = self.next_try.is_some_and(|at| at <= Instant::now());
+        let mut batch = Batch::default();
+        while is_due
+            && !batch.is_full()
+            && let Some((command, owed)) = self.queue.pop_front()
+        {
+            batch.push(command, Purpose::OwedRelease(owed));
+        }
+        self.note_length();
+        batch
+    }
+
+    /// Makes all releases due at once: the node may be back.
+    pub(super) fn become_due(&mut self) {
+        self.next_try = (!self.queue.is_empty()).then(Instant::now);
+    }
+
+    /// Returns when to try next, if anything is owed.
+    pub(super) fn next_try(&self) -> Option<Instant> {
+        self.next_try
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    fn push(&mut self, command: Command, owed: Owed) {
+        if self.queue.len() == MAX_OWED {
+            self.queue.pop_front();
+            self.note_abandoned();
+        }
+        self.queue.push_back((command, owed));
+        self.note_length();
+    }
+
+    fn note_abandoned(&self) {
+        self.counters.abandoned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn note_length(&mut self) {
+        if self.queue.is_empty() {
+            self.next_try = None;
+        }
+        shrink::deque(&mut self.queue);
+        self.counters
+            .owed
+            .store(self.queue.len(), Ordering::Relaxed);
+    }
+}
+
+/// The requests to set the key of one lease that lanes sent.
+#[derive(Debug, Default)]
+pub(crate) struct SetRequests {
+    /// The nodes to which such a request was sent: each may hold the key.
+    sent: AtomicNodeSet,
+    /// The nodes to which such a request was sent on a connection that broke before the answer
+    /// came.
+    unanswered: AtomicNodeSet,
+    /// The latest attempt of which a request was unanswered. It can set no key of a later one.
+    latest_unanswered: AtomicU32,
+}
+
+impl SetRequests {
+    /// Returns those of a lease that has sent a request to this node, for all that is known.
+    pub(crate) fn sent_to(node: NodeId) -> Self {
+        let requests = Self::default();
+        requests.note_sent(node);
+        requests
+    }
+
+    pub(super) fn note_sent(&self, node: NodeId) {
+        self.sent.insert(node);
+    }
+
+    /// Notes that a request was sent to the node on a connection that broke before the answer.
+    fn note_unanswered(&self, node: NodeId, token: Token) {
+        self.latest_unanswered
+            .fetch_max(token.attempt(), Ordering::Relaxed);
+        self.unanswered.insert(node);
+    }
+
+    /// Returns whether a request was sent to the node, which may hold the key then.
+    pub(crate) fn was_sent(&self, node: NodeId) -> bool {
+        self.sent.contains(node)
+    }
+
+    /// Returns what became of the requests to the node that can set the key with this token.
+    fn state(&self, node: NodeId, token: Token) -> SetRequestState {
+        let is_earlier = token.attempt() <= self.latest_unanswered.load(Ordering::Relaxed);
+        if is_earlier && self.unanswered.contains(node) {
+            SetRequestState::Unanswered
+        } else if self.sent.contains(node) {
+            SetRequestState::Sent
+        } else {
+            SetRequestState::NeverSent
+        }
+    }
+}
+
+/// A set to which nodes are only ever added.
+#[derive(Debug, Default)]
+struct AtomicNodeSet(AtomicU64);
+
+impl AtomicNodeSet {
+    fn insert(&self, node: NodeId) {
+        self.0.fetch_or(1 << node.index(), Ordering::Relaxed);
+    }
+
+    fn contains(&self, node: NodeId) -> bool {
+        self.0.load(Ordering::Relaxed) & (1 << node.index()) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::Nonce;
+
+    use super::*;
+
+    #[test]
+    fn an_unanswered_request_counts_for_the_keys_that_it_can_set() {
+        let requests = SetRequests::default();
+        let [node, other] = [0, 1].map(|it| NodeId::new(it).expect("below 64"));
+        let token = |attempt| Nonce::new(7).token(attempt);
+        requests.note_sent(node);
+        requests.note_sent(other);
+        requests.note_unanswered(node, token(3));
+        assert_eq!(requests.state(node, token(3)), SetRequestState::Unanswered);
+        assert_eq!(requests.state(node, token(2)), SetRequestState::Unanswered);
+        assert_eq!(requests.state(node, token(4)), SetRequestState::Sent);
+        assert_eq!(requests.state(other, token(3)), SetRequestState::Sent);
     }
 }

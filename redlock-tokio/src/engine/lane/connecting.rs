@@ -1,20 +1,28 @@
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{future::pending, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration};
 
-use futures::{FutureExt, future::BoxFuture};
-use redlock_core::{Tenure, Timestamp};
-use tokio::time::{sleep, timeout};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Join, OptionFuture, join},
+};
+use redlock_core::{Identity, ServerRole, Sighting, Tenure, Timestamp};
+use tokio::time::{Instant, Sleep, Timeout, sleep, timeout};
 
 use super::{
     LaneNode,
     discovery::{Tenures, two_authorities},
-    inspector::Inspector,
-    vetting::{Statement, Vetting},
+    vetting::Vetting,
 };
 use crate::{
     Clock, NodeError, log,
-    node::{AuthorityKind, NamedBy, Session},
-    random::Random,
+    node::{AuthorityKind, NamedBy, Role, Server, Session},
 };
+
+/// How often a server is asked what it is while it is connected. For this long votes may be counted
+/// that another server gave in its place, before they are withdrawn.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the markers of a server's history and tenure are refreshed. They last for a day.
+const MARKER_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Opens sessions with one node.
 pub(super) struct Connector {
@@ -25,7 +33,7 @@ pub(super) struct Connector {
     pub(super) vetting: Arc<Vetting>,
 }
 
-/// A session whose node has no vote yet, and what is known of the node.
+/// A session, and what was found out about the node before its first vote.
 pub(super) struct NewSession {
     pub(super) session: Box<dyn Session>,
     pub(super) statement: Statement,
@@ -41,22 +49,19 @@ impl Connector {
         self.node.node.address()
     }
 
-    pub(super) fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
     /// Returns the tenures of the node, if an authority names its server.
     pub(super) fn tenures(&self) -> Option<Tenures> {
         let is_named = self.node.discovery.is_some();
         is_named.then(|| self.vetting.tenures(self.node.id))
     }
 
-    pub(super) fn inspector(&self, statement: &Statement, tenure: Option<Tenure>) -> Inspector {
+    /// Returns what asks the server of the session again.
+    pub(super) fn inspector(&self, new: &NewSession) -> Inspector {
         Inspector::new(
             self.clock.clone(),
-            &statement.server,
-            self.vetting.needs_history_age(statement),
-            tenure.filter(|_| self.marks_tenures()),
+            &new.statement.server,
+            self.needs_history_age(&new.statement),
+            new.tenure.clone().filter(|_| self.marks_tenures()),
             self.limit,
         )
     }
@@ -104,6 +109,12 @@ impl Connector {
             .is_some_and(|named_by| named_by.kind != AuthorityKind::Sentinels)
     }
 
+    /// Returns whether to find out for how long the server's history exists.
+    fn needs_history_age(&self, statement: &Statement) -> bool {
+        let electorate = self.vetting.electorate.lock();
+        electorate.needs_history_age(&statement.identity())
+    }
+
     fn named_by(&self) -> Option<&NamedBy> {
         let discovery = self.node.discovery.as_ref()?;
         Some(&discovery.named_by)
@@ -138,7 +149,7 @@ impl Connector {
             server: session.server(),
             history_age: None,
         };
-        if refusal.is_none() && self.vetting.needs_history_age(&statement) {
+        if refusal.is_none() && self.needs_history_age(&statement) {
             statement.history_age = self.age_of("since", session.history_age()).await?;
         }
         let tenure = owner.map(|(_, tenure)| tenure.clone());
@@ -148,9 +159,8 @@ impl Connector {
         {
             let age = self.age_of("owner", session.tenure_age(tenure)).await?;
             let age = age.unwrap_or_default();
-            let now = self.clock.now();
-            self.vetting
-                .handle_tenure_age(self.node.id, now, tenure, age);
+            let mut electorate = self.vetting.electorate.lock();
+            electorate.handle_marker(self.clock.now(), self.node.id, tenure, age);
         }
         Ok(NewSession {
             session,
@@ -210,7 +220,7 @@ impl Connector {
                 format!("no connection to the master {owner} within {limit:?}")
             }
             (Some(by), None) => {
-                if let Some(rivals) = self.vetting.rivals(self.node.id) {
+                if let Some(rivals) = self.vetting.electorate.lock().rivals(self.node.id) {
                     return two_authorities(&*by.authority, rivals);
                 }
                 if let Some(objection) = by.authority.objection(by.index) {
@@ -223,54 +233,215 @@ impl Connector {
     }
 }
 
-/// The delays between attempts to connect.
-///
-/// Each delay is twice the one before, up to a second. Half of it is random, so that the clients of a
-/// node that comes back do not all connect at once.
-pub(super) struct Backoff {
-    next: Duration,
-    random: Random,
+/// A node's description of itself, and when it was asked.
+pub(super) struct Statement {
+    /// A time before the node was asked.
+    pub(super) asked_at: Timestamp,
+    pub(super) server: Server,
+    /// For how long the server's history exists at least, if that was found out.
+    pub(super) history_age: Option<Duration>,
 }
 
-impl Backoff {
-    const FIRST: Duration = Duration::from_millis(20);
-    const LONGEST: Duration = Duration::from_secs(1);
+impl Statement {
+    pub(super) fn identity(&self) -> Identity {
+        let info = match &self.server {
+            Server::None => return Identity::InProcess,
+            Server::Withheld(_) => return Identity::Withheld,
+            Server::Known(info) => info,
+        };
+        let role = match info.role {
+            Role::ReplicaOf(_) => ServerRole::Replica,
+            // One that does not say its role, and is a replica, answers `MOVED` and gives no votes.
+            Role::Master | Role::Withheld if info.in_cluster => ServerRole::ClusterMaster,
+            Role::Master => ServerRole::Master,
+            Role::Withheld => ServerRole::Withheld,
+        };
+        Identity::Server {
+            role,
+            sighting: Sighting {
+                asked_at: self.asked_at,
+                run_id: info.run_id,
+                uptime: info.uptime,
+                replication: info.replication,
+                history_age: self.history_age,
+            },
+        }
+    }
+}
 
-    pub(super) fn new(random: Random) -> Self {
+/// Asks a connected server again and again what it is, beside the other requests.
+pub(super) struct Inspector {
+    clock: Clock,
+    state: State,
+    /// Whether the server has a marker of its history.
+    has_marker: bool,
+    /// The tenure that the server has a marker of.
+    tenure: Option<Tenure>,
+    /// When to refresh the markers, if there are any.
+    marker_due: Option<Instant>,
+    /// How long that may take.
+    marker_limit: Duration,
+}
+
+enum State {
+    /// There is no server.
+    Never,
+    Pausing(Pin<Box<Sleep>>),
+    Asking {
+        asked_at: Timestamp,
+        answer: BoxFuture<'static, Result<Server, NodeError>>,
+    },
+    RefreshingMarkers(Pin<Box<Timeout<Refresh>>>),
+}
+
+type Age = BoxFuture<'static, Result<Option<Duration>, NodeError>>;
+type Refresh = Join<OptionFuture<Age>, OptionFuture<Age>>;
+
+impl Inspector {
+    /// Creates one that starts with a pause. `has_marker` says whether the server has a marker of its history, and
+    /// `tenure` of which tenure it has one. `marker_limit` is how long the refresh of the markers may take.
+    fn new(
+        clock: Clock,
+        server: &Server,
+        has_marker: bool,
+        tenure: Option<Tenure>,
+        marker_limit: Duration,
+    ) -> Self {
+        let state = match server {
+            Server::None => State::Never,
+            Server::Known(_) | Server::Withheld(_) => State::pausing(),
+        };
         Self {
-            next: Self::FIRST,
-            random,
+            clock,
+            state,
+            marker_due: (has_marker || tenure.is_some()).then(|| Instant::now() + MARKER_INTERVAL),
+            has_marker,
+            tenure,
+            marker_limit,
         }
     }
 
-    pub(super) fn reset(&mut self) {
-        self.next = Self::FIRST;
-        self.random.reseed();
+    /// Waits for the next answer. Pending for ever if there is no server.
+    ///
+    /// # Errors
+    ///
+    /// An error means that the session is broken.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing: the next call continues.
+    pub(super) async fn next(&mut self, session: &mut dyn Session) -> Result<Statement, NodeError> {
+        loop {
+            match &mut self.state {
+                State::Never => pending().await,
+                State::Pausing(pause) => {
+                    pause.await;
+                    self.state = self.ask(session);
+                }
+                State::Asking { asked_at, answer } => {
+                    let asked_at = *asked_at;
+                    let server = answer.await;
+                    self.state = State::pausing();
+                    return server.map(|server| Statement {
+                        asked_at,
+                        server,
+                        history_age: None,
+                    });
+                }
+                State::RefreshingMarkers(ages) => {
+                    // The ages are of no use now. If the connection is broken, the next question shows
+                    // it. If a marker is not refreshed, the next refresh or connection does it.
+                    let _ = ages.await;
+                    self.state = State::pausing();
+                }
+            }
+        }
     }
 
-    pub(super) fn next(&mut self) -> Duration {
-        let half = self.next / 2;
-        self.next = (self.next * 2).min(Self::LONGEST);
-        self.random.reseed();
-        // Without randomness the delays are not spread, which is no reason to fail.
-        let random = self.random.u32().unwrap_or(u32::MAX);
-        half + half.mul_f64(f64::from(random) / f64::from(u32::MAX))
+    fn ask(&mut self, session: &mut dyn Session) -> State {
+        match self.marker_due {
+            Some(due) if due <= Instant::now() => {
+                self.marker_due = Some(due + MARKER_INTERVAL);
+                let of_history = self.has_marker.then(|| session.history_age());
+                let tenure = self.tenure.as_ref();
+                let of_tenure = tenure.map(|tenure| session.tenure_age(tenure));
+                let ages = join(of_history.into(), of_tenure.into());
+                State::RefreshingMarkers(Box::pin(timeout(self.marker_limit, ages)))
+            }
+            _ => State::Asking {
+                asked_at: self.clock.now(),
+                answer: session.inspect(),
+            },
+        }
+    }
+}
+
+impl State {
+    fn pausing() -> Self {
+        Self::Pausing(Box::pin(sleep(INTERVAL)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redlock_core::{Owner, RunId};
 
-    #[test]
-    fn delays_double_up_to_the_longest() {
-        let mut backoff = Backoff::new(Random::system());
-        let mut most = Backoff::FIRST;
-        for _ in 0..20 {
-            let delay = backoff.next();
-            assert!(delay >= most / 2 && delay <= most, "{delay:?} of {most:?}");
-            most = (most * 2).min(Backoff::LONGEST);
+    use crate::{
+        ServerInfo,
+        node::{Answer, Command},
+    };
+
+    /// Says what it is, and never answers how old its history is.
+    #[derive(Default)]
+    struct Forgetful {
+        refreshes: u32,
+        tenure_refreshes: u32,
+    }
+
+    impl Forgetful {
+        fn known() -> Server {
+            Server::Known(ServerInfo::new(RunId::new([b'a'; 40]), Duration::ZERO))
         }
-        assert_eq!(most, Backoff::LONGEST);
+    }
+
+    impl Session for Forgetful {
+        fn execute(&mut self, _: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+            pending().boxed()
+        }
+
+        fn server(&self) -> Server {
+            Self::known()
+        }
+
+        fn history_age(&mut self) -> Age {
+            self.refreshes += 1;
+            pending().boxed()
+        }
+
+        fn tenure_age(&mut self, _: &Tenure) -> Age {
+            self.tenure_refreshes += 1;
+            pending().boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_marker_that_cannot_be_refreshed_does_not_end_the_inspections() {
+        let limit = Duration::from_secs(5);
+        let mut session = Forgetful::default();
+        let tenure = Tenure {
+            owner: Owner::new("a:1"),
+            epoch: 1,
+        };
+        let (clock, server) = (Clock::tokio(), Forgetful::known());
+        let mut inspector = Inspector::new(clock, &server, true, Some(tenure), limit);
+        let start = Instant::now();
+        while start.elapsed() < 3 * MARKER_INTERVAL {
+            let next = inspector.next(&mut session);
+            let next = timeout(limit + 2 * INTERVAL, next).await;
+            assert!(next.expect("the inspections go on").is_ok());
+        }
+        assert!(session.refreshes >= 2, "{} refreshes", session.refreshes);
+        assert_eq!(session.tenure_refreshes, session.refreshes);
     }
 }

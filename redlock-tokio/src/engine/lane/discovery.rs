@@ -43,7 +43,8 @@ impl Discovery {
         let mut discoveries = BTreeMap::new();
         for group in groups(nodes) {
             for (id, named_by) in &group.nodes {
-                vetting.set_kind(*id, kind(named_by, rule));
+                let mut electorate = vetting.electorate.lock();
+                electorate.set_kind(*id, kind(named_by, rule));
             }
             let reports = group.reports(clock, vetting, rule);
             let watch = WatchTask::spawn(runtime, Arc::clone(&group.authority), reports);

@@ -1,21 +1,34 @@
-use std::{
-    any::Any,
-    fmt::{self, Debug},
-    sync::Arc,
-    time::Duration,
-};
+use std::{any::Any, fmt::Debug, sync::Arc, time::Duration};
 
-use redlock_core::{Eligibility, NodeId, RoundId, Timestamp, Ttl};
+use redlock_core::{Eligibility, NodeId, Operation, RoundId, Timestamp, Ttl};
 use tokio::{sync::oneshot, time::timeout};
 
-use super::{counters::Counters, set_requests::SetRequests, status_board::StatusBoard};
+use super::{answers::SetRequests, in_flight::MAX_BATCH, status::StatusBoard};
 use crate::{
     Key, NodeError, NodeStatus,
     engine::warning::Warning,
     foreign,
     node::{Answer, Command, KeyState, LineAnswer, LineRequest},
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
 };
+
+/// The most keys of a small request. That is as many as one request of a layer has by default.
+pub(super) const SMALL: usize = 16;
+
+/// How many keys may wait for a node that is slower than a majority of the others: a second of work for one that takes
+/// nearly its whole timeout for each batch.
+const MAX_BEHIND: usize = 16 * MAX_BATCH;
+
+/// How many keys may wait for a node. Without this limit they would be more and more if a node
+/// answers, but more slowly than it is asked.
+const MAX_WAITING: usize = 512 * MAX_BATCH;
+
+/// Likewise, for large requests. (It is work for about two seconds where one client and its five servers
+/// share two processors: less than a caller waits by default.)
+const MAX_WAITING_LARGE: usize = MAX_WAITING / 2;
 
 /// A lease, as far as the lanes know it: it sends requests and gets the answers.
 pub(crate) trait Requester: Any + Debug + Send + Sync {
@@ -36,8 +49,8 @@ pub(crate) trait Requester: Any + Debug + Send + Sync {
     fn ttl(&self) -> Ttl;
 }
 
-/// Called when a node has carried out a release, for whomever it was. A server does not notify the connection that has made
-/// a change, so the lane does.
+/// Called when a node has carried out a release, for whomever it was. A server does not notify the connection that has
+/// made a change, so the lane does.
 pub(crate) type OnRelease = Box<dyn Fn(&Command, &dyn Requester) + Send>;
 
 /// Where the answer to a command goes.
@@ -48,35 +61,21 @@ pub(crate) struct ReplyTo {
 }
 
 /// A message to a lane from its handle.
-#[derive(Debug)]
 pub(super) enum Message {
     /// A command for the node.
     Request(Command, ReplyTo),
     /// Asks what the node has for a key.
     LookUp(LookUp),
     /// Concerns the line of a key.
-    Line(LineQuestion),
+    Line(LineRequest, LineReply),
     /// Asks the lane to answer when nothing is in flight or owed.
     Drain(oneshot::Sender<()>),
 }
 
 /// A question about a key, and where the answer goes.
-#[derive(Debug)]
 pub(super) struct LookUp {
     pub(super) key: Key,
     pub(super) answer: oneshot::Sender<Result<LookedUp, NodeError>>,
-}
-
-/// A request about the line of a key, and who gets the answer.
-pub(super) struct LineQuestion {
-    pub(super) request: LineRequest,
-    pub(super) answer: LineReply,
-}
-
-impl Debug for LineQuestion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.request.fmt(f)
-    }
 }
 
 type OnLineAnswer = Box<dyn FnOnce(Result<LineAnswer, NodeError>) + Send>;
@@ -117,7 +116,6 @@ impl Drop for LineReply {
 }
 
 /// What a node has for a key, and whether it had a vote when it was asked.
-#[derive(Debug)]
 pub(crate) struct LookedUp {
     pub(crate) state: Box<KeyState>,
     pub(crate) eligibility: Eligibility,
@@ -184,14 +182,12 @@ impl LaneHandle {
 
     /// Passes a request about a line to the lane. Never blocks.
     pub(crate) fn send_to_line(&self, request: LineRequest, answer: LineReply) {
-        let sent = self
-            .inbox
-            .send(Message::Line(LineQuestion { request, answer }));
+        let sent = self.inbox.send(Message::Line(request, answer));
         // The caller has locked what would take the answer. It learns of the end of the runtime by other ways.
         if let Err(unsent) = sent
-            && let Message::Line(question) = unsent.0
+            && let Message::Line(_, answer) = unsent.0
         {
-            question.answer.discard();
+            answer.discard();
         }
     }
 
@@ -219,4 +215,94 @@ impl LaneHandle {
 /// Why nothing is sent to the nodes any more.
 pub(crate) fn runtime_ended() -> NodeError {
     NodeError::Unreachable("the runtime has shut down".into())
+}
+
+/// How much waits for a lane's node, and where its undelivered releases are.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// The keys of the requests that the lane has neither sent nor answered yet.
+    waiting: AtomicUsize,
+    /// Releases that the lane has neither sent nor answered yet.
+    pub(super) queued: AtomicUsize,
+    /// Releases that wait for the node to come back.
+    pub(super) owed: AtomicUsize,
+    /// Releases that were sent and not answered yet.
+    pub(super) in_flight: AtomicUsize,
+    /// Releases that were never delivered: their keys have expired by themselves.
+    pub(super) abandoned: AtomicUsize,
+}
+
+impl Counters {
+    /// Counts a request that is given to the lane.
+    pub(super) fn note_given(&self, command: &Command) {
+        self.waiting
+            .fetch_add(command.key_count(), Ordering::Relaxed);
+        if is_release(command) {
+            self.queued.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a request as sent or answered.
+    pub(super) fn note_taken(&self, command: &Command) {
+        self.waiting
+            .fetch_sub(command.key_count(), Ordering::Relaxed);
+        if is_release(command) {
+            self.queued.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether too much waits to give the lane the request if other nodes are enough.
+    pub(crate) fn is_behind(&self, command: &Command) -> bool {
+        may_be_left_out(command) && self.waiting.load(Ordering::Relaxed) >= MAX_BEHIND
+    }
+
+    /// Returns whether too much waits already to give the lane the request.
+    pub(crate) fn is_too_much(&self, command: &Command) -> bool {
+        let limit = if command.key_count() > SMALL {
+            MAX_WAITING_LARGE
+        } else {
+            MAX_WAITING
+        };
+        may_be_left_out(command) && self.waiting.load(Ordering::Relaxed) >= limit
+    }
+
+    /// Returns how many releases were not delivered yet, or never will be. A release counts even if the request to set
+    /// its key still waits before it.
+    pub(crate) fn undelivered(&self) -> usize {
+        let Self {
+            waiting: _,
+            queued,
+            owed,
+            in_flight,
+            abandoned,
+        } = self;
+        [queued, owed, in_flight, abandoned]
+            .into_iter()
+            .map(|counter| counter.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Returns how many releases wait for the node to come back.
+    pub(crate) fn owed(&self) -> usize {
+        self.owed.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many releases are on their way to the node.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn under_way(&self) -> usize {
+        self.queued.load(Ordering::Relaxed) + self.in_flight.load(Ordering::Relaxed)
+    }
+}
+
+/// A command that keeps a lock or ends it is never too much.
+fn may_be_left_out(command: &Command) -> bool {
+    let operation = command.operation();
+    matches!(
+        operation,
+        Operation::Acquire { .. } | Operation::Probe { .. }
+    )
+}
+
+pub(super) fn is_release(command: &Command) -> bool {
+    matches!(command.operation(), Operation::Release { .. })
 }

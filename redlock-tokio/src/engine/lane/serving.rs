@@ -12,11 +12,10 @@ use tokio::{
 
 use super::{
     Lane,
+    connecting::{Inspector, NewSession},
     discovery::Tenures,
     handle::{LookUp, LookedUp},
-    in_flight::{Completed, InFlight, panicked},
-    inspector::Inspector,
-    limits::SILENCE_LIMIT,
+    in_flight::{Completed, InFlight, SILENCE_LIMIT, panicked},
 };
 use crate::{NodeError, foreign, node::Session};
 
@@ -38,19 +37,11 @@ pub(super) struct Serving<'a> {
     is_silent: bool,
 }
 
-/// A session whose node may vote, and the sources of news about the node.
-pub(super) struct Connected {
-    pub(super) session: Box<dyn Session>,
-    pub(super) inspector: Inspector,
-    /// `None` if no authority names the server.
-    pub(super) owner: Option<NamedServer>,
-}
-
 /// The server of a session as the owner of its node.
-pub(super) struct NamedServer {
+struct NamedServer {
     /// The tenure in which the server was connected to.
-    pub(super) tenure: Tenure,
-    pub(super) tenures: Tenures,
+    tenure: Tenure,
+    tenures: Tenures,
 }
 
 /// The fate of the requests that come now.
@@ -64,20 +55,18 @@ enum Intake {
 }
 
 impl<'a> Serving<'a> {
-    pub(super) fn new(lane: &'a mut Lane, connected: Connected) -> Self {
-        let Connected {
-            mut session,
-            inspector,
-            owner,
-        } = connected;
-        let counters = Arc::clone(&lane.requests.counters);
+    pub(super) fn new(lane: &'a mut Lane, mut new: NewSession) -> Self {
+        let inspector = lane.connector.inspector(&new);
+        let tenures = lane.connector.tenures();
+        let owner = new.tenure.zip(tenures);
+        let counters = Arc::clone(&lane.inbox.counters);
         Self {
             in_flight: InFlight::new(lane.limits.answer, counters),
             lane,
-            closed: session.closed(),
-            session,
+            closed: new.session.closed(),
+            session: new.session,
             inspector,
-            owner,
+            owner: owner.map(|(tenure, tenures)| NamedServer { tenure, tenures }),
             timer: Timer::new(),
             look_ups: FuturesUnordered::new(),
             is_silent: false,
@@ -100,15 +89,15 @@ impl<'a> Serving<'a> {
     }
 
     async fn serve(&mut self) -> Result<(), NodeError> {
-        self.lane.requests.answers.owed_releases.become_due();
+        self.lane.inbox.answers.owed_releases.become_due();
         loop {
-            let answers = &mut self.lane.requests.answers;
+            let answers = &mut self.lane.inbox.answers;
             answers.forget_expired();
             answers
                 .owed_releases
                 .send_due(&mut self.in_flight, &mut *self.session);
             let is_idle = self.in_flight.is_empty() && self.look_ups.is_empty();
-            if is_idle && self.lane.requests.has_ended() {
+            if is_idle && self.lane.inbox.has_ended() {
                 return Ok(());
             }
             let intake = self.intake();
@@ -134,7 +123,7 @@ impl<'a> Serving<'a> {
         self.timer.arm_for(self.in_flight.next_timeout());
         self.timer.arm_for(self.lane.right.log_change());
         if matches!(intake, Intake::Send) {
-            let owed_releases = &self.lane.requests.answers.owed_releases;
+            let owed_releases = &self.lane.inbox.answers.owed_releases;
             self.timer.arm_for(owed_releases.next_try());
         }
     }
@@ -152,7 +141,7 @@ impl<'a> Serving<'a> {
             }
             Some(()) = self.look_ups.next() => ControlFlow::Continue(()),
             () = self.timer.fired() => self.handle_timer().await,
-            () = self.lane.requests.receive(), if !matches!(intake, Intake::Wait) => {
+            () = self.lane.inbox.receive(), if !matches!(intake, Intake::Wait) => {
                 self.handle_requests(intake).await;
                 ControlFlow::Continue(())
             }
@@ -163,13 +152,13 @@ impl<'a> Serving<'a> {
         self.lane.status.answered_in(completed.round_trip);
         self.lane.observed.note_answer(completed.round_trip);
         if let Some(answer) = completed.last_set_answer() {
-            let now = self.lane.connector.now();
+            let now = self.lane.connector.clock.now();
             let cause = answer.as_ref().err().filter(|error| error.is_of_the_node());
             self.lane.status.asked_to_set_key(now, cause);
         }
         self.note_silence();
         let eligibility = self.lane.right.eligibility();
-        self.lane.requests.answers.deliver(completed, eligibility)
+        self.lane.inbox.answers.deliver(completed, eligibility)
     }
 
     /// Breaks if another server is the master now.
@@ -181,18 +170,19 @@ impl<'a> Serving<'a> {
             return ControlFlow::Break(NodeError::Unreachable(text.into()));
         }
         if !self.is_silent {
-            self.lane.right.handle_report();
+            // What the votes are worth may have changed.
+            self.note_answering();
         }
         ControlFlow::Continue(())
     }
 
     async fn handle_requests(&mut self, intake: &Intake) {
         if let Intake::Refuse(cause) = intake {
-            return self.lane.requests.refuse(cause);
+            return self.lane.inbox.refuse(cause);
         }
-        self.lane.requests.receive_from_ready_tasks().await;
+        self.lane.inbox.receive_from_ready_tasks().await;
         let eligibility = self.lane.right.eligibility();
-        for LookUp { key, mut answer } in self.lane.requests.look_ups.drain(..) {
+        for LookUp { key, mut answer } in self.lane.inbox.look_ups.drain(..) {
             let found = self.session.look_up(&key);
             let look_up = async move {
                 let found = tokio::select! {
@@ -210,7 +200,7 @@ impl<'a> Serving<'a> {
             };
             self.look_ups.push(look_up.boxed());
         }
-        let asked = self.lane.requests.ask_lines(&mut *self.session);
+        let asked = self.lane.inbox.ask_lines(&mut *self.session);
         if let Some(asked) = asked {
             let limit = self.lane.limits.answer;
             // The lease that asks is told when this is dropped.
@@ -218,7 +208,7 @@ impl<'a> Serving<'a> {
         }
         // Each batch may fill what is left of the room.
         while self.in_flight.has_room() {
-            let batch = self.lane.requests.take_batch();
+            let batch = self.lane.inbox.take_batch();
             if batch.is_empty() {
                 break;
             }
@@ -234,7 +224,7 @@ impl<'a> Serving<'a> {
         if let Some(completed) = self.in_flight.next_completed().now_or_never() {
             return self.handle_completed(completed);
         }
-        let (answers, limit) = (&self.lane.requests.answers, self.lane.limits.answer);
+        let (answers, limit) = (&self.lane.inbox.answers, self.lane.limits.answer);
         self.in_flight
             .time_out(|batch| answers.report_late(batch, limit));
         self.note_silence();
@@ -248,15 +238,20 @@ impl<'a> Serving<'a> {
         let was_silent = mem::replace(&mut self.is_silent, self.in_flight.is_silent());
         match (was_silent, self.is_silent) {
             (false, true) => self.lane.status.silent(),
-            (true, false) => self.lane.status.answering(self.lane.right.eligibility()),
+            (true, false) => self.note_answering(),
             (true, true) | (false, false) => {}
         }
+    }
+
+    fn note_answering(&self) {
+        let eligibility = self.lane.right.eligibility();
+        self.lane.status.answering(eligibility);
     }
 
     /// Answers for everything in flight on the broken session.
     fn give_up(self, error: &NodeError) {
         for batch in self.in_flight.into_batches() {
-            self.lane.requests.answers.deliver_error(batch, error);
+            self.lane.inbox.answers.deliver_error(batch, error);
         }
     }
 }

@@ -9,12 +9,11 @@ use redlock_core::{Eligibility, NodeId, Withdrawal};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
-    counters::Counters,
-    handle::{LaneHandle, OnRelease},
+    handle::{Counters, LaneHandle, OnRelease},
     in_flight::{Completed, InFlight},
-    requests::Requests,
-    status_board::StatusBoard,
-    voting_right::OnWithdrawal,
+    inbox::Inbox,
+    status::StatusBoard,
+    vetting::OnWithdrawal,
 };
 use crate::{Clock, NodeError, node::Session, sync::mpsc};
 
@@ -30,7 +29,7 @@ pub(crate) enum Order {
 }
 
 pub(crate) struct StandIn {
-    requests: Requests,
+    inbox: Inbox,
     in_flight: InFlight,
     session: Box<dyn Session>,
     /// The questions about lines that were not answered yet.
@@ -52,14 +51,14 @@ impl StandIn {
         on_withdrawal: OnWithdrawal,
         on_release: OnRelease,
     ) -> (LaneHandle, Self) {
-        let (sender, inbox) = mpsc::unbounded_channel();
+        let (sender, messages) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
         let status = Arc::new(StatusBoard::new(NodeError::Silent, Box::new(|| {})));
         status.answering(Eligibility::ALWAYS);
         let handle = LaneHandle::new(address, sender, Arc::clone(&counters), status);
         let lane = Self {
             in_flight: in_flight(&counters),
-            requests: Requests::new(node, clock, inbox, counters, on_release),
+            inbox: Inbox::new(node, clock, messages, counters, on_release),
             session,
             lines: FuturesUnordered::new(),
             orders,
@@ -73,26 +72,26 @@ impl StandIn {
     /// Runs until all handles are gone and nothing is owed.
     pub(crate) async fn run(mut self) {
         loop {
-            let owed_releases = &mut self.requests.answers.owed_releases;
+            let owed_releases = &mut self.inbox.answers.owed_releases;
             owed_releases.send_due(&mut self.in_flight, &mut *self.session);
             let is_idle = self.in_flight.is_empty() && self.lines.is_empty();
-            if is_idle && self.requests.has_ended() {
+            if is_idle && self.inbox.has_ended() {
                 return;
             }
             tokio::select! {
                 biased;
                 completed = self.in_flight.next_completed() => self.deliver(completed),
                 Some(()) = self.lines.next() => {}
-                () = self.requests.receive() => self.handle_requests().await,
+                () = self.inbox.receive() => self.handle_requests().await,
                 Some(order) = self.orders.recv() => self.obey(order),
             }
         }
     }
 
     fn deliver(&mut self, completed: Completed) {
-        let answers = &mut self.requests.answers;
+        let answers = &mut self.inbox.answers;
         if let ControlFlow::Break(error) = answers.deliver(completed, self.eligibility) {
-            let broken = mem::replace(&mut self.in_flight, in_flight(&self.requests.counters));
+            let broken = mem::replace(&mut self.in_flight, in_flight(&self.inbox.counters));
             for batch in broken.into_batches() {
                 answers.deliver_error(batch, &error);
             }
@@ -101,7 +100,7 @@ impl StandIn {
     }
 
     fn obey(&mut self, order: Order) {
-        let answers = &mut self.requests.answers;
+        let answers = &mut self.inbox.answers;
         match order {
             Order::TimeOut => self
                 .in_flight
@@ -121,18 +120,18 @@ impl StandIn {
     async fn handle_requests(&mut self) {
         if mem::take(&mut self.is_broken) {
             // As on a new session of a real lane, the owed releases go ahead of all requests.
-            let owed_releases = &mut self.requests.answers.owed_releases;
+            let owed_releases = &mut self.inbox.answers.owed_releases;
             owed_releases.become_due();
             owed_releases.send_due(&mut self.in_flight, &mut *self.session);
         }
         if self.in_flight.is_silent() {
-            self.requests.refuse(&NodeError::Silent);
+            self.inbox.refuse(&NodeError::Silent);
         } else {
-            self.requests.receive_from_ready_tasks().await;
-            let asked = self.requests.ask_lines(&mut *self.session);
+            self.inbox.receive_from_ready_tasks().await;
+            let asked = self.inbox.ask_lines(&mut *self.session);
             self.lines.extend(asked);
             loop {
-                let batch = self.requests.take_batch();
+                let batch = self.inbox.take_batch();
                 if batch.is_empty() {
                     break;
                 }

@@ -3,116 +3,61 @@
 use std::{sync::Arc, time::Duration};
 
 use redlock_core::{
-    Admission, Check, Checks, Electorate, Eligibility, Exclusion, Identity, MemberReport, NodeId,
-    NodeKind, Quarantine, Rivals, ServerRole, Sighting, Tenure, Timestamp, Voter, Withdrawal,
+    Check, Checks, Electorate, Eligibility, Exclusion, MemberReport, NodeId, Quarantine, Rivals,
+    Tenure, Timestamp, Voter, Withdrawal,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
-use super::discovery::Tenures;
+use super::{connecting::Statement, discovery::Tenures, status::StatusBoard};
 use crate::{
-    Durability, NodeError, log,
+    Clock, Durability, NodeError, log,
     node::{AuthorityKind, Role, Server, ServerInfo},
+    shown_time::ShownTime,
     sync::Mutex,
 };
 
-/// The requirements that nodes must meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct VettingRules {
-    /// How much a restarted node still knows.
-    pub(crate) durability: Durability,
-    /// For how long a node has no vote that may have forgotten a lock.
-    pub(crate) quarantine: Quarantine,
-    /// Whether a node that does not say enough of itself may vote.
-    pub(crate) allow_unvetted: bool,
-}
-
-impl VettingRules {
-    fn voter(self) -> Voter {
-        let voter = match self.durability {
-            Durability::Volatile => Voter::new(self.quarantine),
-            Durability::FsyncAlways => Voter::durable(self.quarantine),
-            Durability::LosslessFailovers => Voter::lossless(self.quarantine),
-            Durability::AssumedForTests => Voter::trusted(self.quarantine),
-        };
-        if self.allow_unvetted {
-            voter.allowing_unvetted()
-        } else {
-            voter
-        }
-    }
-}
-
-/// A node's description of itself, and when it was asked.
-pub(super) struct Statement {
-    /// A time before the node was asked.
-    pub(super) asked_at: Timestamp,
-    pub(super) server: Server,
-    /// For how long the server's history exists at least, if that was found out.
-    pub(super) history_age: Option<Duration>,
-}
-
-impl Statement {
-    fn identity(&self) -> Identity {
-        let info = match &self.server {
-            Server::None => return Identity::InProcess,
-            Server::Withheld(_) => return Identity::Withheld,
-            Server::Known(info) => info,
-        };
-        let role = match info.role {
-            Role::ReplicaOf(_) => ServerRole::Replica,
-            // One that does not say its role, and is a replica, answers `MOVED` and gives no votes.
-            Role::Master | Role::Withheld if info.in_cluster => ServerRole::ClusterMaster,
-            Role::Master => ServerRole::Master,
-            Role::Withheld => ServerRole::Withheld,
-        };
-        Identity::Server {
-            role,
-            sighting: Sighting {
-                asked_at: self.asked_at,
-                run_id: info.run_id,
-                uptime: info.uptime,
-                replication: info.replication,
-                history_age: self.history_age,
-            },
-        }
-    }
-}
-
-/// The consequence of a node's identity for its lane.
-pub(super) struct Decision {
-    /// The worth of the node's votes, or why it may not vote at all.
-    pub(super) outcome: Result<Eligibility, NodeError>,
-    /// The votes that all leases must give up.
-    pub(super) withdrawal: Option<Withdrawal>,
-    pub(super) unmet: Checks,
-}
+/// Tokio's timers stand still while the machine sleeps, so the lane reads the clock at least once
+/// per second.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The nodes of one lock service, as the core has seen them last.
 #[derive(Debug)]
 pub(crate) struct Vetting {
-    rules: VettingRules,
+    durability: Durability,
     addresses: Box<[Arc<str>]>,
     /// Locked for each decision as a whole, so that of two addresses of one server, one always gets
     /// no vote.
-    electorate: Mutex<Electorate>,
+    pub(super) electorate: Mutex<Electorate>,
     /// For each node, the tenure that its authority has confirmed last. Sent at each report.
     /// Each has one receiver at a time, its lane: tokio wakes several in random order.
     tenures: Box<[watch::Sender<Option<Tenure>>]>,
 }
 
 impl Vetting {
-    pub(crate) fn new(rules: VettingRules, addresses: impl IntoIterator<Item = Arc<str>>) -> Self {
+    /// `durability` is how much a restarted node still knows. For the time of `quarantine`, a node that may have
+    /// forgotten a lock has no vote. `allow_unvetted` says whether a node that does not say enough of itself may vote.
+    pub(crate) fn new(
+        durability: Durability,
+        quarantine: Quarantine,
+        allow_unvetted: bool,
+        addresses: impl IntoIterator<Item = Arc<str>>,
+    ) -> Self {
+        let mut voter = match durability {
+            Durability::Volatile => Voter::new(quarantine),
+            Durability::FsyncAlways => Voter::durable(quarantine),
+            Durability::LosslessFailovers => Voter::lossless(quarantine),
+            Durability::AssumedForTests => Voter::trusted(quarantine),
+        };
+        if allow_unvetted {
+            voter = voter.allowing_unvetted();
+        }
         let addresses: Box<[_]> = addresses.into_iter().collect();
         Self {
-            rules,
-            electorate: Mutex::new(Electorate::new(rules.voter())),
+            durability,
+            electorate: Mutex::new(Electorate::new(voter)),
             tenures: addresses.iter().map(|_| watch::Sender::new(None)).collect(),
             addresses,
         }
-    }
-
-    pub(crate) fn set_kind(&self, node: NodeId, kind: NodeKind) {
-        self.electorate.lock().set_kind(node, kind);
     }
 
     /// Takes what a member of the node's authority says. `now` must be read after the report came. Returns members of
@@ -152,126 +97,200 @@ impl Vetting {
         self.tenures[node.index()].send_replace(tenure);
     }
 
-    /// Returns members of two authorities that report on the node, if there are any.
-    pub(super) fn rivals(&self, node: NodeId) -> Option<Rivals> {
-        self.electorate.lock().rivals(node)
-    }
-
     /// Returns what logs call the node.
     pub(super) fn address(&self, node: NodeId) -> &Arc<str> {
         &self.addresses[node.index()]
-    }
-
-    /// Notes for how long the node's server has been the owner in this tenure, at least.
-    pub(super) fn handle_tenure_age(
-        &self,
-        node: NodeId,
-        now: Timestamp,
-        tenure: &Tenure,
-        age: Duration,
-    ) {
-        let mut electorate = self.electorate.lock();
-        electorate.handle_marker(now, node, tenure, age);
     }
 
     /// Returns the tenures of a node whose server an authority names.
     pub(super) fn tenures(&self, node: NodeId) -> Tenures {
         Tenures::new(self.tenures[node.index()].subscribe())
     }
+}
 
-    /// Returns what the node's votes are worth in replies that come now.
-    pub(super) fn eligibility(&self, node: NodeId) -> Eligibility {
-        self.electorate.lock().eligibility(node)
-    }
+/// Tells all leases that votes of a node count for nothing.
+pub(crate) type OnWithdrawal = Box<dyn Fn(Withdrawal) + Send>;
 
-    /// Returns whether the lane must find out for how long the server's history exists.
-    pub(super) fn needs_history_age(&self, statement: &Statement) -> bool {
-        self.electorate
-            .lock()
-            .needs_history_age(&statement.identity())
-    }
+/// The worth of the votes of a lane's node.
+pub(super) struct VotingRight {
+    node: NodeId,
+    clock: Clock,
+    vetting: Arc<Vetting>,
+    on_withdrawal: OnWithdrawal,
+    status: Arc<StatusBoard>,
+    eligibility: Eligibility,
+    /// The authority that names the server, so that only the electorate knows what its votes are worth.
+    named_by: Option<AuthorityKind>,
+    /// Whether the node had no vote when this was last checked.
+    has_no_vote: bool,
+}
 
-    /// Decides on a node that was just connected to. `refusal` says why it would not do what every
-    /// lock needs, if that was found out. `named` says in which tenure an authority has named the server.
-    pub(super) fn decide_on_connection(
-        &self,
+impl VotingRight {
+    pub(super) fn new(
         node: NodeId,
-        now: Timestamp,
+        clock: Clock,
+        vetting: Arc<Vetting>,
+        named_by: Option<AuthorityKind>,
+        on_withdrawal: OnWithdrawal,
+        status: Arc<StatusBoard>,
+    ) -> Self {
+        Self {
+            node,
+            clock,
+            vetting,
+            on_withdrawal,
+            status,
+            eligibility: Eligibility::ALWAYS,
+            named_by,
+            has_no_vote: false,
+        }
+    }
+
+    /// Takes what a node has said on a new connection, and `refusal`, if the node would not do what
+    /// every lock needs. `tenure` is the one in which an authority has named the server. Returns an error if the
+    /// node has no vote until somebody changes something.
+    pub(super) fn handle_connection(
+        &mut self,
         statement: &Statement,
         refusal: Option<&NodeError>,
-        named: Option<(AuthorityKind, &Tenure)>,
-    ) -> Decision {
+        tenure: Option<&Tenure>,
+    ) -> Result<(), NodeError> {
+        let (now, server) = (self.clock.now(), &statement.server);
         let identity = statement.identity();
-        let mut electorate = self.electorate.lock();
-        let admission = match named {
-            Some((_, tenure)) => electorate.handle_owner_connection(now, node, tenure, &identity),
-            None => electorate.handle_connection(now, node, &identity),
+        let mut electorate = self.vetting.electorate.lock();
+        let admission = match tenure {
+            Some(tenure) => electorate.handle_owner_connection(now, self.node, tenure, &identity),
+            None => electorate.handle_connection(now, self.node, &identity),
         };
         drop(electorate);
-        let named_by = named.map(|(kind, _)| kind);
-        let decision = self.decide(admission, &statement.server, refusal, named_by);
-        if decision.outcome.is_ok() {
-            self.warn(node, &statement.server, decision.unmet);
+        let unmet = admission.unmet;
+        let outcome = self.in_words(admission.outcome, server, refusal);
+        if outcome.is_ok() {
+            self.warn(server, unmet);
         }
-        decision
+        self.apply(admission.withdrawal, outcome)?;
+        let (now, eligibility) = (self.clock.now(), self.eligibility());
+        let remaining = eligibility.remaining(now);
+        if !remaining.is_zero() && !eligibility.is_unconfirmed(now) {
+            log::warn!(
+                node = %self.address(),
+                remaining = %ShownTime(remaining),
+                "the node has no vote yet: its server started, or was promoted, so recently that it may lack a lock"
+            );
+        }
+        let info = match server {
+            Server::Known(info) => Some(info.clone()),
+            Server::None | Server::Withheld(_) => None,
+        };
+        self.status.connected(info, unmet, eligibility);
+        Ok(())
     }
 
-    /// Decides on a node that has said again what it is, on the same connection.
-    pub(super) fn decide_on_inspection(
-        &self,
-        node: NodeId,
-        now: Timestamp,
-        statement: &Statement,
-        named_by: Option<AuthorityKind>,
-    ) -> Decision {
+    /// Takes what a node has said while it is connected. Returns an error if the node has no vote
+    /// until somebody changes something.
+    pub(super) fn handle_inspection(&mut self, statement: &Statement) -> Result<(), NodeError> {
+        if statement.server.may_tell_later() {
+            return Ok(());
+        }
+        if let Server::Known(info) = &statement.server {
+            // Otherwise this process would look for lines at another node than those that know the name.
+            self.status.introduced(info);
+        }
+        let before = self.eligibility;
+        let now = self.clock.now();
         let identity = statement.identity();
-        let admission = self
-            .electorate
-            .lock()
-            .handle_inspection(now, node, &identity);
-        self.decide(admission, &statement.server, None, named_by)
+        let mut electorate = self.vetting.electorate.lock();
+        let admission = electorate.handle_inspection(now, self.node, &identity);
+        drop(electorate);
+        let outcome = self.in_words(admission.outcome, &statement.server, None);
+        self.apply(admission.withdrawal, outcome)?;
+        // Each report of an authority changes the eligibility, too.
+        if admission.withdrawal.is_some() || (self.named_by.is_none() && self.eligibility != before)
+        {
+            log::warn!(
+                node = %self.address(),
+                remaining = %ShownTime(self.eligibility().remaining(self.clock.now())),
+                "the server was promoted or replaced under its connection, and may lack a lock: the node has no \
+                 vote, and its last votes are withdrawn"
+            );
+            self.status.withdrawn(self.eligibility());
+        }
+        Ok(())
     }
 
-    fn decide(
+    /// Logs when the node gets its vote, and when its server is no longer confirmed. Returns when to call this again,
+    /// if the node will get its vote by itself.
+    pub(super) fn log_change(&mut self) -> Option<Instant> {
+        let (now, eligibility) = (self.clock.now(), self.eligibility());
+        let had_no_vote = std::mem::replace(&mut self.has_no_vote, !eligibility.covers(now));
+        let is_unconfirmed = eligibility.is_unconfirmed(now);
+        match (had_no_vote, self.has_no_vote) {
+            (true, false) => {
+                log::info!(node = %self.address(), "the node votes from now on");
+            }
+            (false, true) if is_unconfirmed => log::warn!(
+                node = %self.address(),
+                "the node has no vote until a majority of its sentinels, or of its cluster's nodes, names its server \
+                 as the master to this client"
+            ),
+            _ => {}
+        }
+        let remaining = eligibility.remaining(now);
+        (self.has_no_vote && !is_unconfirmed).then(|| Instant::now() + remaining.min(LONGEST_SLEEP))
+    }
+
+    /// Returns what the node's votes are worth in answers that come now.
+    pub(super) fn eligibility(&self) -> Eligibility {
+        if self.named_by.is_some() {
+            return self.vetting.electorate.lock().eligibility(self.node);
+        }
+        self.eligibility
+    }
+
+    /// Changes what the node's votes are worth, and informs the leases of a withdrawal.
+    fn apply(
+        &mut self,
+        withdrawal: Option<Withdrawal>,
+        outcome: Result<Eligibility, NodeError>,
+    ) -> Result<(), NodeError> {
+        // The answers that come from now on must carry the new eligibility before any lease hears of
+        // the withdrawal.
+        if let Some(withdrawal) = withdrawal {
+            self.eligibility = withdrawal.eligibility;
+            (self.on_withdrawal)(withdrawal);
+        }
+        self.eligibility = outcome?;
+        Ok(())
+    }
+
+    /// Says why the node may not vote, if it may not. `refusal` is why it would not do what every lock needs, if that
+    /// was found out.
+    fn in_words(
         &self,
-        admission: Admission,
+        outcome: Result<Eligibility, Exclusion>,
         server: &Server,
         refusal: Option<&NodeError>,
-        named_by: Option<AuthorityKind>,
-    ) -> Decision {
+    ) -> Result<Eligibility, NodeError> {
         let is_wrong_node = matches!(
-            admission.outcome,
+            outcome,
             Err(Exclusion::SameServer { .. } | Exclusion::Replica | Exclusion::ClusterMaster)
         );
-        let outcome = match refusal {
+        match refusal {
             // A mistake in the list of nodes comes before one in their configuration.
             Some(refusal) if !is_wrong_node => Err(refusal.clone()),
-            _ => {
-                let explain = |exclusion| self.explain(exclusion, server, named_by);
-                admission.outcome.map_err(explain)
-            }
-        };
-        Decision {
-            outcome,
-            withdrawal: admission.withdrawal,
-            unmet: admission.unmet,
+            _ => outcome.map_err(|exclusion| self.explain(exclusion, server)),
         }
     }
 
-    fn explain(
-        &self,
-        exclusion: Exclusion,
-        server: &Server,
-        named_by: Option<AuthorityKind>,
-    ) -> NodeError {
-        if let (Exclusion::Replica, Some(kind)) = (exclusion, named_by) {
+    fn explain(&self, exclusion: Exclusion, server: &Server) -> NodeError {
+        if let (Exclusion::Replica, Some(kind)) = (exclusion, self.named_by) {
             let members = kind.members();
             let text = format!("the server became a replica, and its {members} name no other yet");
             return NodeError::Unreachable(text.into());
         }
         let text = match (exclusion, server) {
             (Exclusion::SameServer { other }, _) => {
-                let address = Arc::clone(&self.addresses[other.index()]);
+                let address = Arc::clone(self.vetting.address(other));
                 return NodeError::SameServer { address };
             }
             (
@@ -305,8 +324,8 @@ impl Vetting {
     }
 
     /// Warns of what does not keep a node from voting.
-    fn warn(&self, node: NodeId, server: &Server, unmet: Checks) {
-        let node = &self.addresses[node.index()];
+    fn warn(&self, server: &Server, unmet: Checks) {
+        let node = self.address();
         let risks = risks(unmet);
         let info = match server {
             Server::None => return,
@@ -326,7 +345,7 @@ impl Vetting {
                 "the node votes unvetted, since INFO lacks some fields"
             );
         }
-        let waits = self.rules.durability == Durability::Volatile;
+        let waits = self.vetting.durability == Durability::Volatile;
         if waits && info.uptime.is_none() && !unmet.contains(Check::Start) {
             log::warn!(
                 %node,
@@ -343,12 +362,16 @@ impl Vetting {
                  left: set maxmemory-policy noeviction"
             );
         }
-        if self.rules.durability == Durability::FsyncAlways && !info.appends_to_file {
+        if self.vetting.durability == Durability::FsyncAlways && !info.appends_to_file {
             log::warn!(
                 %node,
                 "the node is said to be durable, but appendonly is off: a restart forgets locks"
             );
         }
+    }
+
+    fn address(&self) -> &str {
+        self.vetting.address(self.node)
     }
 }
 
@@ -386,16 +409,19 @@ mod tests {
     use super::*;
     use redlock_core::{Drift, RunId, Ttl};
 
-    /// Two nodes, with a quarantine of 10 s.
-    fn vetting(allow_unvetted: bool) -> Vetting {
+    /// The only node, with a quarantine of 10 s.
+    fn right() -> VotingRight {
         let max_ttl = Ttl::new(Duration::from_secs(10)).unwrap();
         let quarantine = Quarantine::new(max_ttl, Drift::new(0, Duration::ZERO));
-        let rules = VettingRules {
-            durability: Durability::Volatile,
-            quarantine,
-            allow_unvetted,
-        };
-        Vetting::new(rules, ["a".into(), "b".into()])
+        let vetting = Vetting::new(Durability::Volatile, quarantine, false, ["a".into()]);
+        VotingRight::new(
+            NodeId::new(0).unwrap(),
+            Clock::tokio(),
+            Arc::new(vetting),
+            None,
+            Box::new(|_| {}),
+            Arc::new(StatusBoard::new(NodeError::Silent, Box::new(|| {}))),
+        )
     }
 
     fn info(letter: u8) -> ServerInfo {
@@ -409,36 +435,25 @@ mod tests {
         })
     }
 
-    fn connect(
-        vetting: &Vetting,
-        node: usize,
-        server: Server,
-        refusal: Option<&NodeError>,
-    ) -> Result<Eligibility, NodeError> {
-        let statement = Statement {
-            asked_at: Timestamp::ZERO,
-            server,
-            history_age: None,
-        };
-        let node = NodeId::new(node).unwrap();
-        vetting
-            .decide_on_connection(node, Timestamp::ZERO, &statement, refusal, None)
-            .outcome
-    }
-
     #[test]
     fn a_wrong_node_comes_before_its_missing_rights_and_those_before_what_it_does_not_say() {
         let refusal = NodeError::Misconfigured("may not SET".into());
-        let vetting = vetting(false);
+        let mut right = right();
+        let mut connect = |server| {
+            let statement = Statement {
+                asked_at: Timestamp::ZERO,
+                server,
+                history_age: None,
+            };
+            right.handle_connection(&statement, Some(&refusal), None)
+        };
         let replica = ServerInfo {
             role: Role::ReplicaOf("m:6379".into()),
             ..info(b'x')
         };
-        let error = connect(&vetting, 0, Server::Known(replica), Some(&refusal));
-        assert_ne!(error, Err(refusal.clone()));
+        assert_ne!(connect(Server::Known(replica)), Err(refusal.clone()));
         for server in [Server::None, Server::Known(info(b'x')), withheld()] {
-            let error = connect(&vetting, 0, server, Some(&refusal));
-            assert_eq!(error, Err(refusal.clone()));
+            assert_eq!(connect(server), Err(refusal.clone()));
         }
     }
 }

@@ -1,4 +1,5 @@
 use std::{
+    collections::VecDeque,
     future::{Future, pending, poll_fn},
     mem,
     pin::pin,
@@ -12,43 +13,46 @@ use tokio::sync::oneshot;
 
 use super::{
     answers::Answers,
-    backlog::Backlog,
-    batch::{Batch, Purpose},
-    counters::Counters,
-    handle::{LineQuestion, LookUp, Message, OnRelease},
-    limits::MAX_BATCH,
+    handle::{Counters, LineReply, LookUp, Message, OnRelease, ReplyTo, SMALL},
+    in_flight::{Batch, Purpose},
 };
-use crate::{Clock, NodeError, foreign, node::Session, sync::mpsc};
+use crate::{
+    Clock, NodeError,
+    engine::shrink,
+    foreign,
+    node::{Command, LineRequest, Session},
+    sync::mpsc,
+};
 
 /// The requests that a lane was given and has not sent yet.
-pub(super) struct Requests {
+pub(super) struct Inbox {
     node: NodeId,
-    inbox: mpsc::UnboundedReceiver<Message>,
+    messages: mpsc::UnboundedReceiver<Message>,
     backlog: Backlog,
-    /// All handles are gone, and the inbox is empty.
+    /// All handles are gone, and no message is left.
     is_closed: bool,
     pub(super) answers: Answers,
     /// The questions about keys that were not sent yet.
     pub(super) look_ups: Vec<LookUp>,
     /// The requests about lines that were not sent yet.
-    pub(super) lines: Vec<LineQuestion>,
+    lines: Vec<(LineRequest, LineReply)>,
     /// The callers that wait until nothing is in flight or owed.
     drains: Vec<oneshot::Sender<()>>,
     pub(super) counters: Arc<Counters>,
 }
 
-impl Requests {
+impl Inbox {
     pub(super) fn new(
         node: NodeId,
         clock: Clock,
-        inbox: mpsc::UnboundedReceiver<Message>,
+        messages: mpsc::UnboundedReceiver<Message>,
         counters: Arc<Counters>,
         on_release: OnRelease,
     ) -> Self {
         Self {
             node,
-            inbox,
-            backlog: Backlog::new(),
+            messages,
+            backlog: Backlog::default(),
             is_closed: false,
             answers: Answers::new(node, clock, Arc::clone(&counters), on_release),
             look_ups: Vec::new(),
@@ -70,7 +74,7 @@ impl Requests {
         if self.is_closed {
             return pending().await;
         }
-        match self.inbox.recv().await {
+        match self.messages.recv().await {
             Some(message) => self.take_in(message),
             None => self.is_closed = true,
         }
@@ -85,8 +89,8 @@ impl Requests {
 
     fn receive_waiting(&mut self) {
         // No more than there are now: others may send all the time.
-        for _ in 0..self.inbox.len() {
-            if let Ok(message) = self.inbox.try_recv() {
+        for _ in 0..self.messages.len() {
+            if let Ok(message) = self.messages.try_recv() {
                 self.take_in(message);
             }
         }
@@ -95,10 +99,10 @@ impl Requests {
     /// Makes the next batch of what was received, either of small requests or of large ones. It is empty if nothing is
     /// left.
     pub(super) fn take_batch(&mut self) -> Batch {
-        let line = self.backlog.next_line();
-        let mut batch = Batch::with_capacity(line.len().min(MAX_BATCH));
-        while batch.keys() < MAX_BATCH
-            && let Some((command, origin)) = line.pop()
+        let requests = self.backlog.next_queue();
+        let mut batch = Batch::for_commands(requests.len());
+        while !batch.is_full()
+            && let Some((command, origin)) = requests.pop_front()
         {
             self.counters.note_taken(&command);
             if command.operation().sets_key() {
@@ -106,6 +110,7 @@ impl Requests {
             }
             batch.push(command, Purpose::Request(origin));
         }
+        shrink::deque(requests);
         batch
     }
 
@@ -118,10 +123,8 @@ impl Requests {
             return None;
         }
         // There may have been very many of them.
-        let questions = mem::take(&mut self.lines).into_iter();
-        let (requests, replies): (Vec<_>, Vec<_>) = questions
-            .map(|LineQuestion { request, answer }| (request, answer))
-            .unzip();
+        let lines = mem::take(&mut self.lines).into_iter();
+        let (requests, replies): (Vec<_>, Vec<_>) = lines.unzip();
         let answers = session.line(&requests);
         let deliver = async {
             let (answers, cause) = match answers.await {
@@ -144,8 +147,8 @@ impl Requests {
             // An error means that nobody waits for the answer.
             let _ = foreign::call(|| look_up.answer.send(Err(cause.clone())));
         }
-        for question in mem::take(&mut self.lines) {
-            question.answer.send(Err(cause.clone()));
+        for (_, answer) in mem::take(&mut self.lines) {
+            answer.send(Err(cause.clone()));
         }
         for (command, origin) in self.backlog.take_all() {
             self.counters.note_taken(&command);
@@ -193,18 +196,18 @@ impl Requests {
         match message {
             Message::Request(command, origin) => self.backlog.push(command, origin),
             Message::LookUp(look_up) => self.look_ups.push(look_up),
-            Message::Line(question) => self.lines.push(question),
+            Message::Line(request, answer) => self.lines.push((request, answer)),
             Message::Drain(done) => self.drains.push(done),
         }
     }
 }
 
-impl Drop for Requests {
+impl Drop for Inbox {
     /// The runtime may end before the lane does. Releases that were not sent stay counted, as those
     /// in flight do, unless the node cannot hold their key.
     fn drop(&mut self) {
         let mut requests: Vec<_> = self.backlog.take_all().collect();
-        while let Ok(message) = self.inbox.try_recv() {
+        while let Ok(message) = self.messages.try_recv() {
             if let Message::Request(command, origin) = message {
                 requests.push((command, origin));
             }
@@ -215,6 +218,56 @@ impl Drop for Requests {
             }
         }
     }
+}
+
+/// The requests that a lane has taken from its inbox and not sent yet.
+///
+/// Small requests and large ones wait apart, so that a lock of one key does not wait behind all locks of many keys. The
+/// requests of one lease stay in order: they have the same keys, or are for one slot or a look at all slots.
+#[derive(Default)]
+struct Backlog {
+    small: VecDeque<Request>,
+    large: VecDeque<Request>,
+    /// Large requests were left behind when small ones were taken last.
+    large_are_due: bool,
+}
+
+type Request = (Command, ReplyTo);
+
+impl Backlog {
+    fn push(&mut self, command: Command, reply_to: ReplyTo) {
+        let requests = if is_small(&command) {
+            &mut self.small
+        } else {
+            &mut self.large
+        };
+        requests.push_back((command, reply_to));
+    }
+
+    /// Returns the requests whose turn it is: the small ones, unless the large ones were left behind the last time.
+    fn next_queue(&mut self) -> &mut VecDeque<Request> {
+        let is_large = self.large_are_due || self.small.is_empty();
+        self.large_are_due = !is_large && !self.large.is_empty();
+        if is_large {
+            &mut self.large
+        } else {
+            &mut self.small
+        }
+    }
+
+    fn take_all(&mut self) -> impl Iterator<Item = Request> + use<> {
+        let Self { small, large, .. } = mem::take(self);
+        small.into_iter().chain(large)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.small.is_empty() && self.large.is_empty()
+    }
+}
+
+/// A look at all slots of a semaphore is small however many there are, since it must not overtake the release of one.
+fn is_small(command: &Command) -> bool {
+    command.key_count() <= SMALL || command.probes_slots()
 }
 
 /// Lets the tasks that are ready to run on this thread run first.
@@ -232,4 +285,38 @@ async fn yield_to_ready() {
         Poll::Pending
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::{Access, Nonce, Operation, Permits, Slot};
+
+    use super::*;
+    use crate::{
+        client_label::ClientLabel,
+        key::{KeySet, Prefix, SlotKeys},
+    };
+
+    #[test]
+    fn a_look_at_many_slots_stays_in_order_with_the_release_of_one() {
+        let (prefix, token) = (Prefix::default(), Nonce::new(7).token(1));
+        let probe = Operation::Probe { token, mark: None };
+        let permits = Permits::new(2 * SMALL).unwrap();
+        let slots = SlotKeys::new(&prefix, b"exports", permits).unwrap();
+        let all = permits.slots();
+        assert!(is_small(&Command::for_slots(
+            slots.keys_of(all),
+            all,
+            probe
+        )));
+        let slot = slots.get(Slot::FIRST).unwrap().clone();
+        assert!(is_small(&Command::new(slot, Operation::Release { token })));
+        let keys = KeySet::all(&prefix, (0..=SMALL).map(|key| key.to_string())).unwrap();
+        assert!(!is_small(&Command::for_all(
+            keys,
+            Operation::Release { token },
+            Access::Exclusive,
+            &ClientLabel::NONE
+        )));
+    }
 }
