@@ -36,7 +36,6 @@ pub(crate) use self::{
 };
 use self::{
     connecting::{Connector, NewSession},
-    handle::Counters,
     in_flight::SILENCE_LIMIT,
     inbox::Inbox,
     serving::Serving,
@@ -50,7 +49,6 @@ use crate::{
     node::{FreedNotifier, Node},
     observer::Observers,
     random::Random,
-    sync::mpsc,
 };
 
 pub(crate) struct Lane {
@@ -118,15 +116,9 @@ impl Lane {
         observers: Observers,
     ) -> (LaneHandle, Self) {
         let id = node.id;
-        let (sender, messages) = mpsc::unbounded_channel();
-        let counters = Arc::new(Counters::default());
-        let status = Arc::new(StatusBoard::new(connecting(), listeners.on_no_vote));
-        let handle = LaneHandle::new(
-            node.node.address(),
-            sender,
-            Arc::clone(&counters),
-            Arc::clone(&status),
-        );
+        let board = StatusBoard::new(connecting(), listeners.on_no_vote);
+        let (handle, messages) = LaneHandle::new(node.node.address(), board);
+        let (counters, status) = (Arc::clone(&handle.counters), Arc::clone(&handle.board));
         let right = VotingRight::new(
             id,
             clock.clone(),
@@ -202,8 +194,7 @@ impl Lane {
                 match timeout(self.limits.answer, &mut attempt).await {
                     Ok(outcome) => outcome,
                     Err(_) => {
-                        self.status
-                            .hanging(self.connector.clock.now(), cause.clone());
+                        self.status.hanging(cause.clone());
                         attempt.await
                     }
                 }

@@ -57,13 +57,19 @@ impl Connector {
 
     /// Returns what asks the server of the session again.
     pub(super) fn inspector(&self, new: &NewSession) -> Inspector {
-        Inspector::new(
-            self.clock.clone(),
-            &new.statement.server,
-            self.needs_history_age(&new.statement),
-            new.tenure.clone().filter(|_| self.marks_tenures()),
-            self.limit,
-        )
+        let has_marker = self.needs_history_age(&new.statement);
+        let tenure = new.tenure.clone().filter(|_| self.marks_tenures());
+        Inspector {
+            clock: self.clock.clone(),
+            state: match new.statement.server {
+                Server::None => State::Never,
+                Server::Known(_) | Server::Withheld(_) => State::pausing(),
+            },
+            marker_due: (has_marker || tenure.is_some()).then(|| Instant::now() + MARKER_INTERVAL),
+            has_marker,
+            tenure,
+            marker_limit: self.limit,
+        }
     }
 
     /// Opens a session, and finds out what must be known before the node's first vote. If an authority names the
@@ -158,9 +164,9 @@ impl Connector {
             && let Some(tenure) = &tenure
         {
             let age = self.age_of("owner", session.tenure_age(tenure)).await?;
-            let age = age.unwrap_or_default();
+            let (now, age) = (self.clock.now(), age.unwrap_or_default());
             let mut electorate = self.vetting.electorate.lock();
-            electorate.handle_marker(self.clock.now(), self.node.id, tenure, age);
+            electorate.handle_marker(now, self.node.id, tenure, age);
         }
         Ok(NewSession {
             session,
@@ -298,29 +304,6 @@ type Age = BoxFuture<'static, Result<Option<Duration>, NodeError>>;
 type Refresh = Join<OptionFuture<Age>, OptionFuture<Age>>;
 
 impl Inspector {
-    /// Creates one that starts with a pause. `has_marker` says whether the server has a marker of its history, and
-    /// `tenure` of which tenure it has one. `marker_limit` is how long the refresh of the markers may take.
-    fn new(
-        clock: Clock,
-        server: &Server,
-        has_marker: bool,
-        tenure: Option<Tenure>,
-        marker_limit: Duration,
-    ) -> Self {
-        let state = match server {
-            Server::None => State::Never,
-            Server::Known(_) | Server::Withheld(_) => State::pausing(),
-        };
-        Self {
-            clock,
-            state,
-            marker_due: (has_marker || tenure.is_some()).then(|| Instant::now() + MARKER_INTERVAL),
-            has_marker,
-            tenure,
-            marker_limit,
-        }
-    }
-
     /// Waits for the next answer. Pending for ever if there is no server.
     ///
     /// # Errors
@@ -399,19 +382,13 @@ mod tests {
         tenure_refreshes: u32,
     }
 
-    impl Forgetful {
-        fn known() -> Server {
-            Server::Known(ServerInfo::new(RunId::new([b'a'; 40]), Duration::ZERO))
-        }
-    }
-
     impl Session for Forgetful {
         fn execute(&mut self, _: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
             pending().boxed()
         }
 
         fn server(&self) -> Server {
-            Self::known()
+            Server::Known(ServerInfo::new(RunId::new([b'a'; 40]), Duration::ZERO))
         }
 
         fn history_age(&mut self) -> Age {
@@ -433,9 +410,15 @@ mod tests {
             owner: Owner::new("a:1"),
             epoch: 1,
         };
-        let (clock, server) = (Clock::tokio(), Forgetful::known());
-        let mut inspector = Inspector::new(clock, &server, true, Some(tenure), limit);
         let start = Instant::now();
+        let mut inspector = Inspector {
+            clock: Clock::tokio(),
+            state: State::pausing(),
+            has_marker: true,
+            tenure: Some(tenure),
+            marker_due: Some(start + MARKER_INTERVAL),
+            marker_limit: limit,
+        };
         while start.elapsed() < 3 * MARKER_INTERVAL {
             let next = inspector.next(&mut session);
             let next = timeout(limit + 2 * INTERVAL, next).await;

@@ -112,13 +112,9 @@ impl Drop for WatchTask {
 }
 
 /// A lane's view of the server that the authority of its node has confirmed last.
-pub(super) struct Tenures(watch::Receiver<Option<Tenure>>);
+pub(super) struct Tenures(pub(super) watch::Receiver<Option<Tenure>>);
 
 impl Tenures {
-    pub(super) const fn new(reported: watch::Receiver<Option<Tenure>>) -> Self {
-        Self(reported)
-    }
-
     /// Waits until any server is confirmed.
     pub(super) async fn first(&mut self) -> Tenure {
         loop {

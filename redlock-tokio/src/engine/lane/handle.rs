@@ -140,20 +140,21 @@ pub(crate) struct LaneHandle {
 pub(crate) struct LaneClosed;
 
 impl LaneHandle {
+    /// Creates one, and what gets its messages.
     pub(super) fn new(
         address: &str,
-        inbox: mpsc::UnboundedSender<Message>,
-        counters: Arc<Counters>,
-        board: Arc<StatusBoard>,
-    ) -> Self {
-        Self {
+        board: StatusBoard,
+    ) -> (Self, mpsc::UnboundedReceiver<Message>) {
+        let (inbox, messages) = mpsc::unbounded_channel();
+        let handle = Self {
             address: address.into(),
             inbox,
-            counters,
-            board,
+            counters: Arc::default(),
+            board: Arc::new(board),
             expires_too_early: Warning::default(),
             expires_too_late: Warning::default(),
-        }
+        };
+        (handle, messages)
     }
 
     /// Passes a command to the lane. Never blocks.
@@ -223,7 +224,7 @@ pub(crate) struct Counters {
     /// The keys of the requests that the lane has neither sent nor answered yet.
     waiting: AtomicUsize,
     /// Releases that the lane has neither sent nor answered yet.
-    pub(super) queued: AtomicUsize,
+    queued: AtomicUsize,
     /// Releases that wait for the node to come back.
     pub(super) owed: AtomicUsize,
     /// Releases that were sent and not answered yet.

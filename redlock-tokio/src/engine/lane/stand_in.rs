@@ -15,7 +15,7 @@ use super::{
     status::StatusBoard,
     vetting::OnWithdrawal,
 };
-use crate::{Clock, NodeError, node::Session, sync::mpsc};
+use crate::{Clock, NodeError, node::Session};
 
 /// The news that a real lane gets from its timers and its inspector.
 #[derive(Debug)]
@@ -51,11 +51,10 @@ impl StandIn {
         on_withdrawal: OnWithdrawal,
         on_release: OnRelease,
     ) -> (LaneHandle, Self) {
-        let (sender, messages) = mpsc::unbounded_channel();
-        let counters = Arc::new(Counters::default());
-        let status = Arc::new(StatusBoard::new(NodeError::Silent, Box::new(|| {})));
-        status.answering(Eligibility::ALWAYS);
-        let handle = LaneHandle::new(address, sender, Arc::clone(&counters), status);
+        let board = StatusBoard::new(NodeError::Silent, Box::new(|| {}));
+        board.answering(Eligibility::ALWAYS);
+        let (handle, messages) = LaneHandle::new(address, board);
+        let counters = Arc::clone(&handle.counters);
         let lane = Self {
             in_flight: in_flight(&counters),
             inbox: Inbox::new(node, clock, messages, counters, on_release),

@@ -68,12 +68,12 @@ enum Condition {
     Silent,
     /// The connection was lost, or there was none yet. An attempt to connect is under way.
     Connecting(NodeError),
-    /// The last attempt to connect has failed, or takes long.
+    /// The attempt to connect takes longer than a node may take to answer.
+    Hanging(NodeError),
+    /// The last attempt to connect has failed.
     Disconnected {
         cause: NodeError,
         at: Timestamp,
-        /// Whether an attempt is under way that takes longer than a node may take to answer.
-        is_hanging: bool,
     },
 }
 
@@ -135,18 +135,21 @@ impl StatusBoard {
     }
 
     /// Notes that an attempt to connect has failed, and why. Requests that began later have it tried again.
-    pub(super) fn disconnected(&self, now: Timestamp, cause: NodeError) {
-        self.enter_disconnected(now, cause, false);
+    pub(super) fn disconnected(&self, at: Timestamp, cause: NodeError) {
+        self.enter(Condition::Disconnected { cause, at });
+        (self.on_no_vote)();
     }
 
     /// Notes that the attempt to connect takes longer than a node may take to answer.
-    pub(super) fn hanging(&self, now: Timestamp, cause: NodeError) {
-        self.enter_disconnected(now, cause, true);
+    pub(super) fn hanging(&self, cause: NodeError) {
+        self.enter(Condition::Hanging(cause));
+        (self.on_no_vote)();
     }
 
     /// Ends the pause before the next attempt to connect, unless it would be refused again.
     pub(crate) fn want_connection(&self) {
-        if let Condition::Disconnected { cause, .. } = &self.entry.lock().condition
+        if let Condition::Hanging(cause) | Condition::Disconnected { cause, .. } =
+            &self.entry.lock().condition
             && !cause.is_refusal()
         {
             self.wanted.notify_one();
@@ -200,10 +203,6 @@ impl StatusBoard {
         self.round_trip.store(nanos.max(1), Ordering::Relaxed);
     }
 
-    pub(super) fn state(&self, now: Timestamp) -> NodeState {
-        self.entry.lock().state(now)
-    }
-
     pub(super) fn status(&self, address: &Arc<str>, now: Timestamp) -> NodeStatus {
         let entry = self.entry.lock();
         let nanos = self.round_trip.load(Ordering::Relaxed);
@@ -223,18 +222,18 @@ impl StatusBoard {
         let refusal = entry.refusal.as_ref();
         let refuses = refusal.is_some_and(|it| it.age(now) < REFUSAL_IS_KNOWN_FOR);
         match &entry.condition {
-            Condition::Disconnected {
-                cause,
-                at,
-                is_hanging: false,
-            } if *at <= since && !cause.is_refusal() => Prospect::InDoubt,
+            Condition::Disconnected { cause, at } if *at <= since && !cause.is_refusal() => {
+                Prospect::InDoubt
+            }
             Condition::Connected { eligibility }
                 if !refuses
                     && (eligibility.is_unconfirmed(now) || eligibility.starts_at() <= by) =>
             {
                 Prospect::MayVote
             }
-            Condition::Disconnected { .. } | Condition::Connected { .. } => Prospect::NoVote,
+            Condition::Hanging(_)
+            | Condition::Disconnected { .. }
+            | Condition::Connected { .. } => Prospect::NoVote,
             // It may be back in a moment.
             Condition::Silent | Condition::Connecting(_) => Prospect::MayVote,
         }
@@ -251,15 +250,6 @@ impl StatusBoard {
     /// Resolves at the next change of the state. A quarantine that ends by itself is no such change.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
-    }
-
-    fn enter_disconnected(&self, at: Timestamp, cause: NodeError, is_hanging: bool) {
-        self.enter(Condition::Disconnected {
-            cause,
-            at,
-            is_hanging,
-        });
-        (self.on_no_vote)();
     }
 
     fn enter(&self, condition: Condition) {
@@ -300,13 +290,15 @@ impl Entry {
                 NodeState::Quarantined { remaining }
             }
             Condition::Silent => NodeState::Silent,
-            Condition::Connecting(cause) | Condition::Disconnected { cause, .. }
-                if cause.is_refusal() =>
-            {
-                NodeState::Refused(cause.clone())
-            }
-            Condition::Connecting(cause) | Condition::Disconnected { cause, .. } => {
-                NodeState::Reconnecting(cause.clone())
+            Condition::Connecting(cause)
+            | Condition::Hanging(cause)
+            | Condition::Disconnected { cause, .. } => {
+                let cause = cause.clone();
+                if cause.is_refusal() {
+                    NodeState::Refused(cause)
+                } else {
+                    NodeState::Reconnecting(cause)
+                }
             }
         }
     }
@@ -353,7 +345,8 @@ impl ObservedNode {
         if self.observers.is_empty() {
             return;
         }
-        let state = status.state(self.clock.now());
+        let now = self.clock.now();
+        let state = status.entry.lock().state(now);
         let is_news = match (&self.state, &state) {
             // It gets shorter by itself.
             (

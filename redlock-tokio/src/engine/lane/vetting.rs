@@ -104,7 +104,7 @@ impl Vetting {
 
     /// Returns the tenures of a node whose server an authority names.
     pub(super) fn tenures(&self, node: NodeId) -> Tenures {
-        Tenures::new(self.tenures[node.index()].subscribe())
+        Tenures(self.tenures[node.index()].subscribe())
     }
 }
 
