@@ -43,11 +43,12 @@ impl Lines {
 /// the same one, in whatever order they list the nodes.
 pub(crate) fn node_of(key: &Key, lanes: &[LaneHandle], now: Timestamp) -> Option<NodeId> {
     let candidates = lanes.iter().enumerate().filter_map(|(index, lane)| {
-        let name = lane.board.name_of_voter(now, &lane.address)?;
-        Some((hash(key.as_bytes(), name.as_bytes()), NodeId::new(index)?))
+        let rank = |name: &[u8]| hash(key.as_bytes(), name);
+        let rank = lane.board.rank_of_voter(now, &lane.address, rank)?;
+        Some((rank, NodeId::new(index)?))
     });
     candidates
-        .max_by_key(|(hash, _)| *hash)
+        .max_by_key(|(rank, _)| *rank)
         .map(|(_, node)| node)
 }
 

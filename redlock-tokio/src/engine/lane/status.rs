@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use redlock_core::{Checks, Eligibility, Timestamp};
+use redlock_core::{Checks, Eligibility, RunId, Timestamp};
 use tokio::{sync::futures::Notified, time::sleep};
 
 use super::handle::Counters;
@@ -239,12 +239,17 @@ impl StatusBoard {
         }
     }
 
-    /// Returns the name that the server behind a node has for itself, or this one, if the node votes now.
-    pub(crate) fn name_of_voter(&self, now: Timestamp, address: &str) -> Option<String> {
+    /// Ranks a node that votes now by the name that its server has for itself, or else by this address.
+    pub(crate) fn rank_of_voter(
+        &self,
+        now: Timestamp,
+        address: &str,
+        rank: impl FnOnce(&[u8]) -> u64,
+    ) -> Option<u64> {
         let entry = self.entry.lock();
-        let name = entry.server.as_ref().and_then(|server| server.run_id);
-        matches!(entry.state(now), NodeState::Voting)
-            .then(|| name.map_or_else(|| address.to_owned(), |name| name.to_string()))
+        let name = entry.server.as_ref().and_then(|it| it.run_id.as_ref());
+        let name = name.map_or(address.as_bytes(), RunId::as_ref);
+        matches!(entry.state(now), NodeState::Voting).then(|| rank(name))
     }
 
     /// Resolves at the next change of the state. A quarantine that ends by itself is no such change.

@@ -9,6 +9,7 @@ use crate::{
         queue::{Queue, Role},
         timers::Timers,
     },
+    key::SlotKeys,
     node::{FreedNotifier, Notice},
 };
 
@@ -68,22 +69,19 @@ pub(crate) fn listeners(
 }
 
 /// Tells the leases that watch a key, or hold it, that it is gone from a node or was changed there: by a lease of this
-/// process, if there is one.
+/// process, if there is one. Those that come after a plain lock ask after its release, and need not be told of it.
 fn tell(queue: &Queue<Arc<LeaseCell>>, node: NodeId, key: &[u8], by: Option<&LeaseCell>) {
+    let by_lock = by.is_some_and(|by| by.role() == Role::Lock);
+    if by_lock && SlotKeys::parse(key).is_none() {
+        return;
+    }
     for (lease, slot) in queue.turns_at(key) {
         match slot {
-            _ if by.is_some_and(|by| lease.begins_after(by)) => {}
+            _ if by.is_some_and(|by| ptr::eq(by, &*lease)) => {}
             Some(slot) => lease.handle_slot_freed(node, slot),
             // Other readers may still be there. A writer may have become one.
             None if by.is_some_and(LeaseCell::is_reader_or_writer) => lease.probe_again(node),
             None => lease.handle_freed(node),
         }
-    }
-}
-
-impl LeaseCell {
-    /// Returns whether the lease asks only after a release of this one, which it need not be told of.
-    fn begins_after(&self, by: &Self) -> bool {
-        ptr::eq(self, by) || (self.role() == Role::Lock && by.role() == Role::Lock)
     }
 }
