@@ -1,6 +1,12 @@
 //! The order in which the processes of a fleet try to get a key: each waits in a line on one node until it is called.
 //!
-//! [`place`] has the rule. A lease that waits [stands in the line](super::lease_cell) for all requests of its process.
+//! A request first tries as usual. If the key is taken, its lease [stands in the line](super::lease_cell) for all requests of its
+//! process, and sends nothing more until the node says that it is the first, or until it is called. A process that has got the
+//! lock, or gives up, leaves the line, and the node publishes a call on the channel of the process that is the first then. Of the
+//! line of a semaphore the first eight try, and a process that has a permit already only as the first. Readers stand in no line,
+//! since they do not keep each other out, and neither do requests with a limit of attempts.
+//!
+//! [`place`] has the rule, and what happens when calls, processes or the node are lost.
 
 pub(crate) mod place;
 

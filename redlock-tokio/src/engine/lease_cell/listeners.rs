@@ -1,3 +1,8 @@
+//! Brings the news of a lane to the leases that they concern.
+//!
+//! A server does not notify the connection that has made a change. So when a node has carried out a release, for a lease or by
+//! force, its lane tells the leases of this process that watch the key or hold it.
+
 use std::{any::Any, ptr, sync::Arc};
 
 use redlock_core::NodeId;

@@ -1,3 +1,17 @@
+//! The turns of a process among others, and what is known of earlier holds of a key.
+//!
+//! While tasks of its own wait, a process hands its lock over from one to the next. That is its turn, a [`Streak`]. It serves
+//! those that waited when it began, and lasts at least [so many times](ATTEMPTS) as long as it took to get the lock, but never
+//! longer than `handover_for`. Near its end the holder asks the node of the line whether others wait. If none do, another turn
+//! begins without a release. Otherwise the lock is released, and the next task waits at the end of the line. So does a task that
+//! comes back sooner after a release than others can react.
+//!
+//! A process that has stood in line behind others takes them for waiting again behind it, and has a
+//! [shorter turn](ATTEMPTS_BESIDE_OTHERS).
+//!
+//! Clients that stand in no line poll: other libraries, and requests with a limit of attempts. For them a busy process leaves the
+//! lock [free](POLLER_PAUSE) whenever it has held it for so long that this is the `poller_share` of the time.
+
 use std::time::Duration;
 
 use redlock_core::Timestamp;
