@@ -1,9 +1,9 @@
 //! Between two attempts: waiting for a delay, or watching a taken key until it is free.
 //!
-//! A lease that watches a key probes it. The same request has the server report when the key is gone, by whomever. An extension is
-//! reported like a release, and the lease tries when a majority of nodes has reported the key, without another look: an attempt for
-//! each extension is the price of one round trip less after each release. A report can be lost, so the lease also probes the key
-//! now and then without one.
+//! A lease that watches a key probes it. The same request has the server report when the key is gone, whoever deleted it. The lease
+//! tries when a majority of nodes has reported the key, without another look, which saves a round trip after each release. But an
+//! extension is reported like a release, so it costs an attempt of those that watch. A report can be lost, so the lease also probes
+//! the key now and then without one.
 //!
 //! If attempts of several clients split the nodes, none has a majority. Each releases what it got, and backs off for a random time
 //! that doubles with each failed attempt. As soon as another client is seen to have the key, the delays begin at the shortest

@@ -1,10 +1,12 @@
 //! The order in which the processes of a fleet try to get a key: each waits in a line on one node until it is called.
 //!
 //! A request first tries as usual. If the key is taken, its lease [stands in the line](super::lease_cell) for all requests of its
-//! process, and sends nothing more until the node says that it is the first, or until it is called. A process that has got the
-//! lock, or gives up, leaves the line, and the node publishes a call on the channel of the process that is the first then. Of the
-//! line of a semaphore the first eight try, and a process that has a permit already only as the first. Readers stand in no line,
-//! since they do not keep each other out, and neither do requests with a limit of attempts.
+//! process, and makes no attempt until the node says that it is the first, or until it is called. A process that has got the lock,
+//! or gives up, leaves the line, and the node publishes a call on the channel of the process that is the first then.
+//!
+//! Up to eight processes in the line of a semaphore may try at a time. A process that has a permit already may try only as the
+//! first. Readers stand in no line, since they do not keep each other out. Nor do requests with a limit of attempts, locks of more
+//! than 16 keys, and adoptions.
 //!
 //! [`place`] has the rule, and what happens when calls, processes or the node are lost.
 

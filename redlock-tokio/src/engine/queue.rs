@@ -1,6 +1,6 @@
 //! The waiters for locks within this process: one queue for each key, first come, first served.
 //!
-//! Only the first in a queue asks the nodes, so a hundred waiters cost no more than one. A waiter for
+//! Only the first in the queue of a lock asks the nodes, so a hundred waiters cost no more than one. A waiter for
 //! several keys waits in the queues of all of them, and has its turn when all are free. Until then other waiters
 //! overtake it, and once it is the first at all of them, for half of the time only: see [`kept_keys`].
 

@@ -3,10 +3,10 @@
 //! A permit is a lock whose key the lease chooses: each attempt is for one slot, the same on all nodes. The slot table knows
 //! which slots the process uses, and which are probably free.
 //!
-//! Once a lease has found no slot free, no further turn begins, and one lease, the scout, waits for all of its process: it stands
-//! in the line and watches all slots. When a look shows more slots free than the one that it asks for, as many other requests try
-//! them at once. After it has its permit, the next one goes to the end of the line. So a process gets in one turn what it needs
-//! of what is free, and a process that comes late gets as much as others.
+//! Once a lease has found no slot free, no further turn begins. One lease, the scout, then waits on behalf of all requests of the
+//! process: it stands in the line and watches all slots. If a look shows it several free slots, it asks for one of them, and other
+//! requests of the process try the rest at once. Once the scout has its permit, the next scout goes to the end of the line. So a
+//! process takes as many free slots as it needs in one turn, and a process that comes late gets as much as others.
 
 use std::{mem, sync::Arc};
 

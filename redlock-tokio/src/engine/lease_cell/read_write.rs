@@ -1,7 +1,7 @@
 //! The rules for readers that share a lease, and for writers beside them.
 //!
-//! One reader at a time asks the nodes. Readers that arrive before its answer wait for it, and then share its lease. It is open
-//! for others for `handover_for` after it was acquired, while half of its ttl is left and nobody waits in the queue. Each reader
+//! One reader at a time asks the nodes. Readers that arrive before its answer wait for it, and then share its lease. The lease
+//! is open for others for `handover_for` after it was acquired, while at least half of its ttl is left and nobody waits in the queue. Each reader
 //! is a generation of its own, and the last of them releases the lock. One writer at a time asks the nodes, beside the readers of
 //! its process that hold the lock, so that its mark keeps out those of other processes.
 

@@ -1,12 +1,12 @@
 //! Which waiter may have a key that is free: one for this key alone, or one for this key and others.
 //!
 //! A waiter for several keys has its turn when all of them are free. Until then others overtake it, and busy keys would keep it
-//! waiting for ever. So half of the time belongs to it: in one of two [slices](SLICE) of time, the keys of a waiter that is the
+//! waiting for ever. So half of the time belongs to it: in one [slice](SLICE) of time of each pair, the keys of a waiter that is the
 //! first in the queue of each of them are *kept* for it. No later waiter gets one of them, so all are free together once their
 //! holders have released them. Two waiters that share a key are never both the first in its queue, so no key is kept twice.
 //!
-//! A holder may want a kept key before it releases its own. It gets the key when the slice is over, or the next one if keys are
-//! kept in that, too.
+//! A holder may want a kept key before it releases its own. It gets the key when the slice is over, or when the next
+//! one is over, if keys are kept in both.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -1,16 +1,16 @@
 //! The turns of a process among others, and what is known of earlier holds of a key.
 //!
 //! While tasks of its own wait, a process hands its lock over from one to the next. That is its turn, a [`Streak`]. It serves
-//! those that waited when it began, and lasts at least [so many times](ATTEMPTS) as long as it took to get the lock, but never
+//! those that waited when it began. It lasts at least [ten times](ATTEMPTS) as long as it took to get the lock, but never
 //! longer than `handover_for`. Near its end the holder asks the node of the line whether others wait. If none do, another turn
-//! begins without a release. Otherwise the lock is released, and the next task waits at the end of the line. So does a task that
-//! comes back sooner after a release than others can react.
+//! begins without a release. Otherwise the lock is released, and the next task waits at the end of the line. A task that
+//! wants the lock again before others could react to its release waits there, too.
 //!
-//! A process that has stood in line behind others takes them for waiting again behind it, and has a
+//! A process that has stood in line behind others assumes that they wait behind it again, and has a
 //! [shorter turn](ATTEMPTS_BESIDE_OTHERS).
 //!
-//! Clients that stand in no line poll: other libraries, and requests with a limit of attempts. For them a busy process leaves the
-//! lock [free](POLLER_PAUSE) whenever it has held it for so long that this is the `poller_share` of the time.
+//! Clients that stand in no line poll: other libraries, and requests with a limit of attempts. A busy process leaves the lock
+//! [free](POLLER_PAUSE) for them now and then, so that the free time is the `poller_share` of the time for which it held the lock.
 
 use std::time::Duration;
 

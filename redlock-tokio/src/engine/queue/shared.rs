@@ -1,4 +1,4 @@
-//! What several may hold at once: permits of a semaphore, and the lock of readers.
+//! Requests that may hold something at the same time: permits of a semaphore, and readers.
 
 use redlock_core::Timestamp;
 
