@@ -61,8 +61,8 @@ impl Redlock {
 /// starve. Each new reader makes the key look free to it for a moment, so it also asks the nodes often. Use a
 /// [`write`](Self::write) where there are readers.
 ///
-/// Requests of one process are served in the order in which they came, except that a reader that may not wait passes readers
-/// that do. Among processes writers stand in a line. Readers stand in none, so between them the order is a matter of chance.
+/// Requests of one process are served in the order in which they came, plain locks of the key too, except that a reader that may
+/// not wait passes readers that do. So a plain lock that starves keeps them waiting until it gives up. Among processes writers stand in a line. Readers stand in none, so between them the order is a matter of chance.
 ///
 /// # Readers of one process
 ///

@@ -1,7 +1,7 @@
 //! The waiters for locks within this process: one queue for each key, first come, first served.
 //!
-//! Only the first in the queue of a lock asks the nodes, so a hundred waiters cost no more than one. A waiter for
-//! several keys waits in the queues of all of them, and has its turn when all are free. Until then other waiters
+//! Of plain locks only the first in a queue asks the nodes, so a hundred waiters cost no more than one. Readers and permits
+//! that may ask beside others are no more than [`Beside`](beside::Beside) says. A waiter for several keys waits in the queues of all of them, and has its turn when all are free. Until then other waiters
 //! overtake it, and once it is the first at all of them, for half of the time only: see [`kept_keys`].
 
 mod beside;
@@ -143,7 +143,8 @@ impl<T: Clone> Queue<T> {
         if !keys.has_several()
             && let key = keys.first()
             && let Some(queue) = of_role.by_key.get_mut(key)
-            && (!queue.may_begin(role, ticket) || (role == Role::Writer && policy.wait.is_zero()))
+            && (!queue.may_begin(role, ticket)
+                || (role == Role::Writer && policy.wait.is_zero() && !queue.is_free()))
         {
             let of_key = [queue.waiting()].into_iter();
             admit(of_key, queues.waiting, queues.max_waiting, policy)?;
@@ -230,13 +231,13 @@ impl<T: Clone> Queue<T> {
     /// Gives the turns for keys that were kept for another waiter.
     #[must_use]
     pub(crate) fn look_again(&self, keys: &KeySet, now: Timestamp) -> Vec<FollowUp<T>> {
-        let (keys, pace) = (keys.iter(), Pace::after(false, false));
-        self.0.lock().advance(Role::Lock, keys, now, pace)
+        let mut queues = self.0.lock();
+        queues.advance(Role::Lock, keys.iter(), now, Pace::ALL)
     }
 
     /// Removes the next waiter for a key, for its holder since `held` to hand the lock or permit over to it. The turn stays
-    /// where it is. Returns `None` if the lock is to be released instead.
-    pub(crate) fn successor(
+    /// where it is. Without one, the lock is to be released instead.
+    pub(crate) fn take_successor(
         &self,
         place: QueuePlace<'_>,
         now: Timestamp,
@@ -257,7 +258,7 @@ impl<T: Clone> Queue<T> {
         let Some(queue) = keys.by_key.get_mut(key) else {
             return Succession::Nobody;
         };
-        let Some((next, _)) = queue.successor(role, fits) else {
+        let Some(next) = queue.successor(role, fits) else {
             return Succession::Nobody;
         };
         if role != Role::Lock {
@@ -272,10 +273,11 @@ impl<T: Clone> Queue<T> {
         let Some((_, _, waiter)) = queue.pop() else {
             return Succession::Nobody;
         };
-        if let Some(past) = queue.past_mut() {
+        let past = queue.past_mut().filter(|_| role == Role::Lock);
+        let is_late = past.is_some_and(|past| {
             past.note_hold(held, now, policy);
-        }
-        let is_late = queue.is_late(now);
+            past.is_late(now)
+        });
         queues.waiting -= 1;
         Succession::Next { waiter, is_late }
     }

@@ -108,7 +108,8 @@ impl Answers {
         if is_release(&command) {
             // Of several keys, some may be gone.
             if answer == Ok(Vote::Granted) || (command.has_several_keys() && answer.is_ok()) {
-                foreign::call(|| (self.on_release)(&command, &**purpose.requester()));
+                let is_late = matches!(purpose, Purpose::OwedRelease(_));
+                foreign::call(|| (self.on_release)(&command, &**purpose.requester(), is_late));
             }
             self.owed_releases
                 .settle(self.node, now, command, &purpose, &answer);

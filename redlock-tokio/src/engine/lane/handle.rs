@@ -49,9 +49,9 @@ pub(crate) trait Requester: Any + Debug + Send + Sync {
     fn ttl(&self) -> Ttl;
 }
 
-/// Called when a node has carried out a release, for whomever it was. A server does not notify the connection that has
-/// made a change, so the lane does.
-pub(crate) type OnRelease = Box<dyn Fn(&Command, &dyn Requester) + Send>;
+/// Called when a node has carried out a release, for whomever it was, with whether it was owed. A server does not notify
+/// the connection that has made a change, so the lane does.
+pub(crate) type OnRelease = Box<dyn Fn(&Command, &dyn Requester, bool) + Send>;
 
 /// Where the answer to a command goes.
 #[derive(Debug)]

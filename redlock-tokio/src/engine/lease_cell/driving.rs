@@ -14,7 +14,7 @@ use super::{
     in_line::Placed,
     permits::ForOthers,
     stage::{End, Held, Others, Stage},
-    state::{CellState, Changes, Departure},
+    state::{CellState, Changes, Departure, Watchers},
 };
 use crate::{
     NodeError,
@@ -302,13 +302,16 @@ impl LeaseCell {
         let follow_ups = queue.leave(self.place(), now, held_since, &policy);
         // The next request of the process takes it over.
         let mut placed = self.state().placed.take();
-        for follow_up in follow_ups {
-            let inherits = match &follow_up {
-                FollowUp::StartTurn { waiter, .. } => self.may_pass_place_to(&waiter.keys),
-                FollowUp::LookAgain { .. } => false,
-            };
-            let inherited = placed.take_if(|_| inherits);
-            effects.push(Effect::InQueue(follow_up, inherited));
+        for mut effect in follow_ups.into_iter().map(Effect::from) {
+            if let Effect::Begin {
+                lease,
+                placed: inherited,
+                ..
+            } = &mut effect
+            {
+                *inherited = placed.take_if(|_| self.may_pass_place_to(&lease.keys));
+            }
+            effects.to_do.push_back(effect);
         }
         let placed = placed.and_then(|placed| self.pass_place_on(now, placed));
         if let Some(placed) = placed {
@@ -366,10 +369,11 @@ fn handle_unsent(
 
 /// Carries out what follows from a change in the queue.
 pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Arc<LeaseCell>>>) {
-    let effects = follow_ups.into_iter().map(|it| Effect::InQueue(it, None));
-    let to_do = effects.collect();
-    let wakers = Vec::new();
-    Effects { to_do, wakers }.carry_out(now);
+    let effects = Effects {
+        to_do: follow_ups.into_iter().map(Effect::from).collect(),
+        wakers: Watchers::new(),
+    };
+    effects.carry_out(now);
 }
 
 /// What follows from changes of leases, outside of their locks.
@@ -378,14 +382,36 @@ struct Effects {
     /// Mostly there are none.
     to_do: VecDeque<Effect>,
     /// The tasks to wake.
-    wakers: Vec<Waker>,
+    wakers: Watchers,
 }
 
 enum Effect {
-    /// A change in the queue, and the place in the line that a turn takes over.
-    InQueue(FollowUp<Arc<LeaseCell>>, Option<Box<Placed>>),
-    /// The change of a lease that concerns others of its process.
-    OnOthers(Arc<LeaseCell>, ForOthers),
+    /// The lease has its turn, and may take a place in the line over.
+    Begin {
+        lease: Arc<LeaseCell>,
+        backs_off: bool,
+        placed: Option<Box<Placed>>,
+    },
+    /// The keys of the lease are kept for another one until then.
+    LookAgain {
+        lease: Arc<LeaseCell>,
+        at: Timestamp,
+    },
+    /// The lease has changed in a way that concerns others of its process.
+    TellOthers(Arc<LeaseCell>, ForOthers),
+}
+
+impl From<FollowUp<Arc<LeaseCell>>> for Effect {
+    fn from(follow_up: FollowUp<Arc<LeaseCell>>) -> Self {
+        match follow_up {
+            FollowUp::StartTurn { waiter, backs_off } => Self::Begin {
+                lease: waiter,
+                backs_off,
+                placed: None,
+            },
+            FollowUp::LookAgain { waiter, at } => Self::LookAgain { lease: waiter, at },
+        }
+    }
 }
 
 impl Effects {
@@ -397,14 +423,12 @@ impl Effects {
         if let Some(departure) = changes.departure {
             lease.leave(now, departure, self);
         }
-        if lease.keys.share() != Share::Exclusive {
-            self.push(Effect::OnOthers(Arc::clone(lease), changes.for_others));
+        let concerns_others = lease.keys.share() != Share::Exclusive;
+        if concerns_others && changes.for_others != ForOthers::default() {
+            let tell = Effect::TellOthers(Arc::clone(lease), changes.for_others);
+            self.to_do.push_back(tell);
         }
         self.wakers.extend(changes.watchers);
-    }
-
-    fn push(&mut self, effect: Effect) {
-        self.to_do.push_back(effect);
     }
 
     /// Carries them out until nothing follows any more.
@@ -413,28 +437,27 @@ impl Effects {
     /// lease begins. There may be thousands of them, so this must not recurse.
     fn carry_out(mut self, now: Timestamp) {
         while let Some(effect) = self.to_do.pop_front() {
-            let (lease, changes) = match effect {
-                Effect::OnOthers(lease, changes) => {
-                    lease.tell_others(now, &changes);
-                    continue;
-                }
-                Effect::InQueue(FollowUp::StartTurn { waiter, backs_off }, placed) => {
-                    let begin = |state: &mut CellState| {
+            match effect {
+                Effect::Begin {
+                    lease,
+                    backs_off,
+                    placed,
+                } => {
+                    let ((), changes) = lease.step(now, |state| {
                         if let Some(placed) = placed {
-                            waiter.inherit(state, now, placed);
+                            lease.inherit(state, now, placed);
                         }
-                        waiter.begin(state, now, backs_off);
-                    };
-                    let ((), changes) = waiter.step(now, begin);
-                    (waiter, changes)
+                        lease.begin(state, now, backs_off);
+                    });
+                    self.add(&lease, now, changes);
                 }
-                Effect::InQueue(FollowUp::LookAgain { waiter, at }, _) => {
-                    let at = at.min(waiter.deadline);
-                    let ((), changes) = waiter.step(now, |state| state.look_again_at(at));
-                    (waiter, changes)
+                Effect::LookAgain { lease, at } => {
+                    let at = at.min(lease.deadline);
+                    let ((), changes) = lease.step(now, |state| state.look_again_at(at));
+                    self.add(&lease, now, changes);
                 }
-            };
-            self.add(&lease, now, changes);
+                Effect::TellOthers(lease, changes) => lease.tell_others(now, &changes),
+            }
         }
         // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
         self.wakers.into_iter().for_each(wake);
@@ -478,7 +501,9 @@ mod tests {
         let panicking = Arc::new(Panics).into();
         let effects = Effects {
             to_do: VecDeque::new(),
-            wakers: vec![counting(), panicking, counting(), counting()],
+            wakers: [counting(), panicking, counting(), counting()]
+                .into_iter()
+                .collect(),
         };
         effects.carry_out(Timestamp::ZERO);
         assert_eq!(counts.0.load(Ordering::Relaxed), 3);

@@ -112,7 +112,7 @@ impl LeaseCell {
         let fits = |next: &Arc<Self>| next.could_take_over(self);
         loop {
             let queue = &self.client.queue;
-            let next = queue.successor(self.place(), now, held.since, &policy, fits);
+            let next = queue.take_successor(self.place(), now, held.since, &policy, fits);
             let (next, is_late) = match next {
                 Succession::Next { waiter, is_late } => (waiter, is_late),
                 Succession::TurnIsOver => return Succession::TurnIsOver,

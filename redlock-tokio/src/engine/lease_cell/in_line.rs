@@ -15,7 +15,7 @@ use crate::{
             place::{Place, Step},
         },
     },
-    key::KeySet,
+    key::{KeySet, SlotKeys},
     node::{LineAction, LineAnswer, LineRequest},
 };
 
@@ -97,8 +97,10 @@ impl LeaseCell {
 
     /// Returns whether a request for these keys may take a place over from this lease.
     pub(super) fn may_pass_place_to(&self, keys: &KeySet) -> bool {
-        let is_alike = self.keys.share() == keys.share() && self.keys.first() == keys.first();
-        is_alike && !self.keys.has_several() && !keys.has_several()
+        let permits = |keys: &KeySet| keys.slots().map(SlotKeys::permits);
+        let is_same = self.keys.first() == keys.first() && permits(&self.keys) == permits(keys);
+        let has_line = keys.share() != Share::Reader;
+        is_same && has_line && !self.keys.has_several() && !keys.has_several()
     }
 
     /// Takes places over from a request of the process that has given up.

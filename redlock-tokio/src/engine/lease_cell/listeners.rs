@@ -9,6 +9,7 @@ use redlock_core::NodeId;
 
 use super::LeaseCell;
 use crate::{
+    Key,
     engine::{
         lane::Listeners,
         queue::{Queue, Role},
@@ -46,12 +47,16 @@ pub(crate) fn listeners(
                 }
             }
         }),
-        on_release: Box::new(move |command, by| {
+        on_release: Box::new(move |command, by, is_late| {
             // None for a release by force.
             let by = (by as &dyn Any).downcast_ref::<LeaseCell>();
             if let Some(queue) = beside.upgrade() {
-                for key in command.keys() {
-                    tell(&queue, node, key.as_bytes(), by);
+                // Those that come after a plain lock ask after its release, unless a node gets it late.
+                let by_lock = by.is_some_and(|by| by.role() == Role::Lock);
+                for key in command.keys().map(Key::as_bytes) {
+                    if !by_lock || is_late || SlotKeys::parse(key).is_some() {
+                        tell(&queue, node, key, by);
+                    }
                 }
             }
         }),
@@ -74,12 +79,8 @@ pub(crate) fn listeners(
 }
 
 /// Tells the leases that watch a key, or hold it, that it is gone from a node or was changed there: by a lease of this
-/// process, if there is one. Those that come after a plain lock ask after its release, and need not be told of it.
+/// process, if there is one.
 fn tell(queue: &Queue<Arc<LeaseCell>>, node: NodeId, key: &[u8], by: Option<&LeaseCell>) {
-    let by_lock = by.is_some_and(|by| by.role() == Role::Lock);
-    if by_lock && SlotKeys::parse(key).is_none() {
-        return;
-    }
     for (lease, slot) in queue.turns_at(key) {
         match slot {
             _ if by.is_some_and(|by| ptr::eq(by, &*lease)) => {}

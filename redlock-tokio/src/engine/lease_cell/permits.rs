@@ -16,7 +16,7 @@ use super::{LeaseCell, driving::carry_out, state::CellState};
 use crate::node::Command;
 
 /// The change of a lease that concerns others of its process, which wait for what it has, or share it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ForOthers {
     /// It has got its lock or permit.
     pub(super) is_acquired: bool,

@@ -40,7 +40,7 @@ impl LeaseCell {
         let joined = self.update(now, |state| {
             let mut joined = Vec::new();
             while self.is_open(state, now)
-                && let Some(next) = queue.next_to_join(key, self.ticket, fits)
+                && let Some(next) = queue.take_next_to_join(key, self.ticket, fits)
                 && let Some(generation) = state.join(now)
             {
                 let lease = Arc::clone(self);

@@ -24,7 +24,7 @@ use super::{
     watched_round::WatchedRound,
 };
 
-type Watchers = SmallVec<[Waker; 1]>;
+pub(super) type Watchers = SmallVec<[Waker; 1]>;
 
 /// What changes in a lease cell.
 pub(super) struct CellState {

@@ -147,9 +147,9 @@ impl<T> Beside<T> {
     }
 
     /// Notes whether a lease has found no permit free. It has not if no other process waits.
-    pub(super) fn note_found(&mut self, ticket: Ticket, none: bool) {
+    pub(super) fn note_none_found(&mut self, ticket: Ticket, found_none: bool) {
         if let Some(turn) = self.turns.get_mut(&ticket) {
-            turn.found_none = none;
+            turn.found_none = found_none;
         }
     }
 

@@ -118,10 +118,13 @@ impl<T: Clone> KeyQueues<T> {
         let mut follow_ups = Vec::new();
         while follow_ups.len() < pace.most
             && let Some(queue) = self.by_key.get(key)
-            && (queue.is_free() || queue.is_open(pace))
+            && let is_free = queue.is_free()
+            && (is_free || queue.is_open(pace))
         {
             let mut backs_off = pace.backs_off;
-            let waiter = match self.choose(key, now, usize::MAX) {
+            // Nobody who wants several keys comes in beside others.
+            let most_of_several = if is_free { usize::MAX } else { 0 };
+            let waiter = match self.choose(key, now, most_of_several) {
                 Choice::Nobody => break,
                 Choice::Later { waiter, at } => {
                     follow_ups.push(FollowUp::LookAgain { waiter, at });
@@ -155,17 +158,15 @@ impl<T: Clone> KeyQueues<T> {
         follow_ups
     }
 
-    /// Chooses the waiter that gets a key once it is free, or next to the others there. Looks at `most` of the waiters for
-    /// several keys.
+    /// Chooses the waiter that gets a key once it is free. Looks at `most` of the waiters for several keys.
     pub(super) fn choose(&self, key: &Key, now: Timestamp, most: usize) -> Choice<T> {
         let Some(queue) = self.by_key.get(key) else {
             return Choice::Nobody;
         };
         let single = queue.first_single();
         let mut later = None;
-        let most = if queue.has_others() { 0 } else { most };
         for (ticket, (keys, waiter)) in queue.several().take(most) {
-            if single.is_some_and(|(single, _)| single < *ticket) {
+            if single.is_some_and(|(single, ..)| single < *ticket) {
                 break;
             }
             match self.availability(keys, (*ticket, Role::Lock), now, Some(key)) {
@@ -180,7 +181,7 @@ impl<T: Clone> KeyQueues<T> {
                 Availability::Taken => {}
             }
         }
-        if let Some((ticket, waiter)) = single {
+        if let Some((ticket, _, waiter)) = single {
             match self.kept_from(queue, ticket, now) {
                 None => return Choice::One,
                 Some(until) => later = later.or(Some((waiter, until))),

@@ -46,6 +46,9 @@ pub(super) struct Pace {
 }
 
 impl Pace {
+    /// All that may have one.
+    pub(super) const ALL: Self = Self::after(false, false);
+
     /// After one that `has_waited` for a permit, the next one goes to the end of the line of processes.
     pub(super) const fn after(has_waited: bool, backs_off: bool) -> Self {
         Self {
@@ -69,15 +72,15 @@ impl<T> KeyQueue<T> {
     /// Returns whether a request that has just come may have a turn. A reader that asks the nodes itself need not wait behind
     /// readers that wait to join another.
     pub(super) fn may_begin(&self, role: Role, ticket: Ticket) -> bool {
-        let is_next = self.first_single().is_none_or(|(first, _)| ticket < first);
+        let is_next = self.first_single().is_none_or(|(first, ..)| ticket < first);
         let passes = || role == Role::LoneReader && self.single().all(|(it, _)| it.is_reader());
         (is_next || passes()) && self.has_room(role, false)
     }
 
     /// Returns whether the first waiter for this key alone may have a turn.
     pub(super) fn is_open(&self, pace: Pace) -> bool {
-        let first = self.rest.as_ref().and_then(|rest| rest.single.first());
-        first.is_some_and(|(_, (role, _))| self.has_room(*role, pace.seen_free))
+        let first = self.first_single();
+        first.is_some_and(|(_, role, _)| self.has_room(role, pace.seen_free))
     }
 
     /// Returns whether a request that is the first may have a turn: a plain lock is alone, and [`Beside::has_room`] has the rules
@@ -137,21 +140,22 @@ impl<T> KeyQueue<T> {
         beside?.open_turn()
     }
 
-    /// Removes the first waiter, if it is a reader that may join those with this ticket.
-    pub(super) fn next_to_join(
+    /// Removes the first of all waiters, if it is a reader that may join those with this ticket.
+    pub(super) fn take_next_to_join(
         &mut self,
         ticket: Ticket,
         fits: impl FnOnce(&T) -> bool,
     ) -> Option<T> {
         let may_join = self.beside()?.may_be_joined(ticket);
-        self.successor(Role::Reader, fits).filter(|_| may_join)?;
-        self.pop().map(|(.., waiter)| waiter)
+        let next = self.successor(Role::Reader, fits).filter(|_| may_join)?;
+        let is_first = self.first() == Some(next);
+        is_first.then(|| self.pop()).flatten().map(|(.., it)| it)
     }
 
     // Waiters.
 
-    /// Adds a waiter for this key alone. It waits until `until` at most. If it is the first that waits for the end of the
-    /// turn of a plain lock, `past` is what was known when the turn began.
+    /// Adds a waiter for this key alone. It waits until `until` at most. If a plain lock is the first that waits for the end of
+    /// the turn of another, `past` is what was known when that turn began.
     pub(super) fn push(
         &mut self,
         (ticket, role): (Ticket, Role),
@@ -162,7 +166,7 @@ impl<T> KeyQueue<T> {
         if let Some(beside) = self.beside_mut() {
             beside.note_permits(role);
         }
-        let rest = self.rest_for(until, past);
+        let rest = self.rest_for(role, until, past);
         rest.single.push(ticket, (role, waiter));
     }
 
@@ -174,7 +178,8 @@ impl<T> KeyQueue<T> {
         until: Timestamp,
         past: impl FnOnce() -> Past,
     ) {
-        self.rest_for(until, past).several.insert(ticket, waiter);
+        let rest = self.rest_for(Role::Lock, until, past);
+        rest.several.insert(ticket, waiter);
     }
 
     /// Removes the first waiter for this key alone.
@@ -193,15 +198,15 @@ impl<T> KeyQueue<T> {
 
     /// Returns the first waiter, for this key alone or for this key and others.
     pub(super) fn first(&self) -> Option<Ticket> {
-        let single = self.first_single().map(|(ticket, _)| ticket);
+        let single = self.first_single().map(|(ticket, ..)| ticket);
         let several = self.several().next().map(|(ticket, _)| *ticket);
         single.into_iter().chain(several).min()
     }
 
     /// Returns the first waiter for this key alone.
-    pub(super) fn first_single(&self) -> Option<(Ticket, &T)> {
-        let (ticket, (_, waiter)) = self.rest.as_ref()?.single.first()?;
-        Some((ticket, waiter))
+    pub(super) fn first_single(&self) -> Option<(Ticket, Role, &T)> {
+        let (ticket, (role, waiter)) = self.rest.as_ref()?.single.first()?;
+        Some((ticket, *role, waiter))
     }
 
     /// Returns the waiters for this key and others, in order of arrival.
@@ -232,14 +237,10 @@ impl<T> KeyQueue<T> {
 
     // The next holder.
 
-    /// Returns the first waiter, if it wants the same and fits, to which the holder may hand over.
-    pub(super) fn successor(
-        &self,
-        role: Role,
-        fits: impl FnOnce(&T) -> bool,
-    ) -> Option<(Ticket, &T)> {
-        let (ticket, (next, waiter)) = self.rest.as_ref()?.single.first()?;
-        (*next == role && fits(waiter)).then_some((ticket, waiter))
+    /// Returns the first waiter for this key alone, if it has this role and fits.
+    pub(super) fn successor(&self, role: Role, fits: impl FnOnce(&T) -> bool) -> Option<Ticket> {
+        let (ticket, next, waiter) = self.first_single()?;
+        (next == role && fits(waiter)).then_some(ticket)
     }
 
     /// Returns whether the holder of a plain lock since `held` may hand it over.
@@ -253,11 +254,6 @@ impl<T> KeyQueue<T> {
         let last = self.last_single();
         self.past_mut()
             .is_some_and(|past| past.may_go_on(held, now, Some(next), last, policy))
-    }
-
-    /// Returns whether half of the turn is over.
-    pub(super) fn is_late(&self, now: Timestamp) -> bool {
-        self.past().is_some_and(|past| past.is_late(now))
     }
 
     /// Begins another turn for the holder, unless it owes others a pause. Returns whether it did.
@@ -282,12 +278,18 @@ impl<T> KeyQueue<T> {
         self.rest.as_mut()?.past.as_mut()
     }
 
-    fn rest_for(&mut self, until: Timestamp, past: impl FnOnce() -> Past) -> &mut Rest<T> {
+    fn rest_for(
+        &mut self,
+        role: Role,
+        until: Timestamp,
+        past: impl FnOnce() -> Past,
+    ) -> &mut Rest<T> {
         let has_lock = self.lock.is_some();
         let rest = self.rest_mut();
         rest.gone_by = rest.gone_by.max(until);
-        if has_lock && rest.past.is_none() {
-            rest.past = Some(past());
+        if role == Role::Lock {
+            let past = || if has_lock { past() } else { Past::default() };
+            rest.past.get_or_insert_with(past);
         }
         rest
     }

@@ -28,12 +28,12 @@ impl<T: Clone> Queue<T> {
 
     /// Notes that a lease has found no permit free.
     pub(crate) fn note_none_free(&self, key: &Key, ticket: Ticket) {
-        self.in_semaphore(key, |it| it.note_found(ticket, true));
+        self.in_semaphore(key, |it| it.note_none_found(ticket, true));
     }
 
     /// Notes that a lease that wants a permit has found that no other process waits.
     pub(crate) fn note_alone(&self, key: &Key, ticket: Ticket) {
-        self.in_semaphore(key, |it| it.note_found(ticket, false));
+        self.in_semaphore(key, |it| it.note_none_found(ticket, false));
     }
 
     /// Makes a lease that has found no permit free the [scout](Beside::make_scout) of its process unless there is one.
@@ -45,7 +45,7 @@ impl<T: Clone> Queue<T> {
     /// Lets all ask for permits that may.
     #[must_use]
     pub(crate) fn begin_all(&self, semaphore: QueuePlace<'_>, now: Timestamp) -> Vec<FollowUp<T>> {
-        self.begin_at(semaphore, now, Pace::after(false, false))
+        self.begin_at(semaphore, now, Pace::ALL)
     }
 
     /// Lets so many more ask for permits that were seen free.
@@ -115,7 +115,7 @@ impl<T: Clone> Queue<T> {
     }
 
     /// Removes the next waiter, if it is a reader that may join those with this ticket.
-    pub(crate) fn next_to_join(
+    pub(crate) fn take_next_to_join(
         &self,
         key: &Key,
         ticket: Ticket,
@@ -123,7 +123,7 @@ impl<T: Clone> Queue<T> {
     ) -> Option<T> {
         let mut queues = self.0.lock();
         let queue = queues.keys.locks.by_key.get_mut(key)?;
-        let waiter = queue.next_to_join(ticket, fits)?;
+        let waiter = queue.take_next_to_join(ticket, fits)?;
         queues.waiting -= 1;
         Some(waiter)
     }
@@ -212,7 +212,7 @@ mod tests {
 
         fn next_to_join(&self, ticket: u64) -> Option<u64> {
             let ticket = Ticket::new(ticket);
-            self.queue.next_to_join(&self.key, ticket, |_| true)
+            self.queue.take_next_to_join(&self.key, ticket, |_| true)
         }
 
         fn hand_over(&self, ticket: u64, role: Role, after: Duration) -> Option<u64> {
@@ -221,7 +221,9 @@ mod tests {
                 self.place(ticket, role),
             );
             let held = Timestamp::ZERO;
-            let next = self.queue.successor(place, now, held, &policy(), |_| true);
+            let next = self
+                .queue
+                .take_successor(place, now, held, &policy(), |_| true);
             next.next()
         }
 
@@ -417,9 +419,11 @@ mod tests {
         assert_eq!(line.leave(1, Lock), [0; 0], "the adopter has the key");
         assert_eq!(line.leave(5, Adopter), [2]);
         assert_eq!(line.note_hold(2, Reader), [0; 0], "a lock is the next");
+        assert_eq!(line.leave(4, Writer), [0; 0], "it gives up");
+        assert_eq!(line.join(6, Lock), Ok(false));
         assert_eq!(line.leave(2, Reader), [3]);
-        assert_eq!(line.leave(3, Lock), [4]);
-        assert_eq!(line.leave(4, Writer), [0; 0]);
+        assert_eq!(line.hand_over(3, Lock, MS(0)), Some(6));
+        assert_eq!(line.leave(3, Lock), [0; 0]);
         assert_eq!(line.size(), (0, 0));
     }
 }

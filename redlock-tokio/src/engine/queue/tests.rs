@@ -187,7 +187,11 @@ fn a_streak_is_bounded_in_time_and_number() {
         }
         let key = key().into();
         let place = place(&key, ticket(0));
-        let successor = |now, since| queue.successor(place, now, since, policy, |_| true).next();
+        let successor = |now, since| {
+            queue
+                .take_successor(place, now, since, policy, |_| true)
+                .next()
+        };
         (successor(at(1), at(0)), successor(now, at(1)))
     };
     assert_eq!(successors(&POLICY, at(9)), (Some(1), Some(2)));
@@ -197,7 +201,7 @@ fn a_streak_is_bounded_in_time_and_number() {
         join(&queue, who, &POLICY).unwrap();
     }
     let key = key().into();
-    let misfit = queue.successor(place(&key, ticket(0)), at(1), at(0), &POLICY, |_| false);
+    let misfit = queue.take_successor(place(&key, ticket(0)), at(1), at(0), &POLICY, |_| false);
     let misfit = misfit.next();
     assert_eq!((misfit, size(&queue)), (None, (1, 1)), "it still waits");
 }

@@ -232,7 +232,7 @@ impl World {
 
     fn successor(&self, place: QueuePlace<'_>) -> Option<usize> {
         let (now, policy) = (self.now, &self.policy);
-        let next = self.queue.successor(place, now, now, policy, |_| true);
+        let next = self.queue.take_successor(place, now, now, policy, |_| true);
         next.next()
     }
 

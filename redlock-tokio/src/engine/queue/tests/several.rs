@@ -60,7 +60,7 @@ fn a_key_is_handed_over_past_an_earlier_waiter_only_if_another_of_its_keys_is_ta
     let place = place(&held, ticket(0));
     let successor = || {
         queue
-            .successor(place, at(1), at(0), &ROOMY, |_| true)
+            .take_successor(place, at(1), at(0), &ROOMY, |_| true)
             .next()
     };
     assert_eq!(successor(), None, "a is free");
@@ -95,7 +95,11 @@ fn in_one_of_two_slices_no_later_waiter_gets_the_key_of_one_that_waits_for_sever
     assert_eq!(join_at(&queue, &a, 3, at(99), &ROOMY), TURN, "not yet");
     let held = KeySet::from(b.clone());
     let place = place(&held, ticket(0));
-    let successor = |now| queue.successor(place, now, at(99), &ROOMY, |_| true).next();
+    let successor = |now| {
+        queue
+            .take_successor(place, now, at(99), &ROOMY, |_| true)
+            .next()
+    };
     assert_eq!(successor(at(100)), None);
     assert_eq!(leave_at(&queue, &a, 3, at(100), None, &ROOMY), None);
     let no_wait = QueuePolicy {
