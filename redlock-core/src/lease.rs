@@ -1,6 +1,5 @@
 //! The whole life of a lock, from the first attempt to its release or loss.
 
-mod agreement;
 mod attempt;
 mod config;
 mod event;
@@ -25,7 +24,6 @@ pub use sharing::Share;
 pub use transmit::{Access, Operation, RoundId, Transmit};
 
 use self::{
-    agreement::Agreement,
     attempt::Attempt,
     held::{Context, Held},
     in_line::{InLine, Order},

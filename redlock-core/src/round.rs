@@ -21,6 +21,12 @@ use crate::{Eligibility, NodeId, Quorum, Reply, Timestamp, tally::Tally};
 pub(crate) trait Rules {
     type Verdict: Copy;
 
+    /// Notes a reply that was counted.
+    fn note_reply(&mut self, _reply: Reply) {}
+
+    /// Notes what the votes of a node are worth that was put in quarantine, in a round that started at `start`.
+    fn note_quarantine(&mut self, _start: Timestamp, _eligibility: Eligibility) {}
+
     /// Returns the verdict at `now` if the tally makes it certain.
     fn judge(&self, tally: &Tally, now: Timestamp) -> Option<Self::Verdict>;
 }
@@ -54,8 +60,11 @@ impl<R: Rules> Round<R> {
         reply: Reply,
         eligibility: Eligibility,
     ) -> Option<R::Verdict> {
-        let is_counted = self.tally.record(now, node, reply, eligibility);
-        self.judge_if(is_counted, now)
+        if !self.tally.record(now, node, reply, eligibility) {
+            return None;
+        }
+        self.rules.note_reply(reply);
+        self.judge(now, node, eligibility)
     }
 
     /// Takes back a node's vote in this round, if it gave one. Returns the verdict if that makes it certain.
@@ -65,8 +74,10 @@ impl<R: Rules> Round<R> {
         node: NodeId,
         eligibility: Eligibility,
     ) -> Option<R::Verdict> {
-        let is_taken_back = self.tally.withdraw(node, eligibility);
-        self.judge_if(is_taken_back, now)
+        if !self.tally.withdraw(node) {
+            return None;
+        }
+        self.judge(now, node, eligibility)
     }
 
     /// Returns the replies so far.
@@ -74,8 +85,22 @@ impl<R: Rules> Round<R> {
         &self.tally
     }
 
-    fn judge_if(&mut self, has_changed: bool, now: Timestamp) -> Option<R::Verdict> {
-        if !has_changed || self.verdict.is_some() {
+    /// Ends the round. Its tally counts replies that come later.
+    pub(crate) fn into_tally(self) -> Tally {
+        self.tally
+    }
+
+    /// Returns the verdict if there was none before, and the change at this node makes it certain.
+    fn judge(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        eligibility: Eligibility,
+    ) -> Option<R::Verdict> {
+        if self.tally.quarantined.contains(node) {
+            self.rules.note_quarantine(self.tally.start, eligibility);
+        }
+        if self.verdict.is_some() {
             return None;
         }
         self.verdict = self.rules.judge(&self.tally, now);

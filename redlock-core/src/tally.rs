@@ -1,8 +1,8 @@
-use crate::{Eligibility, FencingToken, NodeId, NodeSet, Quorum, Reply, Timestamp};
+use crate::{Eligibility, NodeId, NodeSet, Quorum, Reply, Timestamp};
 
 /// The replies to one round, at most one from each node.
 ///
-/// A round keeps its tally even after the verdict.
+/// It counts replies even after the verdict of the round.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tally {
     pub(crate) quorum: Quorum,
@@ -16,16 +16,11 @@ pub(crate) struct Tally {
     pub(crate) outbid: NodeSet,
     /// The nodes that have another token's key, or do not have ours.
     pub(crate) denied: NodeSet,
-    refused: NodeSet,
-    unknown: NodeSet,
-    /// The earliest start of a round in which one of the quarantined nodes has a vote, or [`Timestamp::MAX`] if no node is
-    /// in quarantine, or if nobody knows when such a node has a vote.
-    pub(crate) quarantined_until: Timestamp,
-    /// The largest fencing counter that a node has told, with or without a vote.
-    pub(crate) highest_counter: Option<FencingToken>,
-    /// The latest time that came with a counted reply. Times may come out of order, since a driver may
+    /// The nodes that failed, whatever is in their key.
+    pub(crate) failed: NodeSet,
+    /// The latest time that came with a vote. Times may come out of order, since a driver may
     /// read the clock before it waits for access to the lease.
-    pub(crate) latest: Timestamp,
+    pub(crate) latest_vote: Timestamp,
 }
 
 impl Tally {
@@ -38,11 +33,8 @@ impl Tally {
             quarantined: NodeSet::EMPTY,
             outbid: NodeSet::EMPTY,
             denied: NodeSet::EMPTY,
-            refused: NodeSet::EMPTY,
-            unknown: NodeSet::EMPTY,
-            quarantined_until: Timestamp::MAX,
-            highest_counter: None,
-            latest: Timestamp::ZERO,
+            failed: NodeSet::EMPTY,
+            latest_vote: Timestamp::ZERO,
         }
     }
 
@@ -61,44 +53,51 @@ impl Tally {
         if !self.undecided().contains(node) {
             return false;
         }
-        self.latest = self.latest.max(now);
-        if let Reply::Outbid { counter } = reply {
-            self.highest_counter = self.highest_counter.max(Some(counter));
-        }
-        match reply {
+        let nodes = match reply {
             Reply::Granted | Reply::Outbid { .. } if !eligibility.covers(self.start) => {
-                self.hold_back(node, eligibility)
+                &mut self.quarantined
             }
-            Reply::Granted => self.granted.insert(node),
-            Reply::Outbid { .. } => self.outbid.insert(node),
-            Reply::Denied => self.denied.insert(node),
-            Reply::Refused => self.refused.insert(node),
+            Reply::Granted | Reply::Outbid { .. } => {
+                self.latest_vote = self.latest_vote.max(now);
+                if reply == Reply::Granted {
+                    &mut self.granted
+                } else {
+                    &mut self.outbid
+                }
+            }
+            Reply::Denied => &mut self.denied,
             // An answer to a probe answers nothing that is counted here.
-            Reply::Unknown
+            Reply::Refused
+            | Reply::Unknown
             | Reply::Free
             | Reply::Taken { .. }
             | Reply::Marked { .. }
-            | Reply::Slots { .. } => self.unknown.insert(node),
-        }
+            | Reply::Slots { .. } => &mut self.failed,
+        };
+        nodes.insert(node)
     }
 
     /// Takes back a node's vote, because another server may have given it. Returns whether there was one.
-    pub(crate) fn withdraw(&mut self, node: NodeId, eligibility: Eligibility) -> bool {
+    pub(crate) fn withdraw(&mut self, node: NodeId) -> bool {
         let had_voted = self.granted.remove(node) | self.outbid.remove(node);
-        had_voted && self.hold_back(node, eligibility)
+        had_voted && self.quarantined.insert(node)
     }
 
-    fn hold_back(&mut self, node: NodeId, eligibility: Eligibility) -> bool {
-        // Nobody knows when the next confirmation of an owner comes that is no longer confirmed.
-        let has_expired =
-            eligibility.starts_at() <= self.start && eligibility.ends_at() < self.start;
-        let until = if has_expired {
-            Timestamp::MAX
-        } else {
-            eligibility.starts_at()
-        };
-        self.quarantined_until = self.quarantined_until.min(until);
-        self.quarantined.insert(node)
+    /// Forgets why nodes did not agree, unless they denied: nobody asks after the verdict.
+    pub(crate) fn forget_reasons(&mut self) {
+        let others = self.quarantined.union(self.outbid);
+        self.failed = self.failed.union(others);
+        (self.quarantined, self.outbid) = (NodeSet::EMPTY, NodeSet::EMPTY);
+    }
+
+    /// Returns the tally with nothing but denials: no vote counts in a round that has failed.
+    pub(crate) fn without_votes(&self) -> Self {
+        let replied = self.quorum.all().difference(self.undecided());
+        Self {
+            denied: self.denied,
+            failed: replied.difference(self.denied),
+            ..Self::new(self.quorum, Timestamp::ZERO)
+        }
     }
 
     /// Returns the nodes that have not replied yet.
@@ -109,8 +108,7 @@ impl Tally {
             .difference(self.quarantined)
             .difference(self.outbid)
             .difference(self.denied)
-            .difference(self.refused)
-            .difference(self.unknown)
+            .difference(self.failed)
     }
 
     /// Returns whether `yes` is a quorum.
@@ -122,17 +120,12 @@ impl Tally {
     pub(crate) const fn is_blocking(&self, no: NodeSet) -> bool {
         no.len() > self.quorum.tolerated_failures()
     }
-
-    /// Returns the nodes that failed, whatever is in their key.
-    pub(crate) const fn failed(&self) -> NodeSet {
-        self.refused.union(self.unknown)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::said::node;
+    use crate::{FencingToken, said::node};
 
     const ALWAYS: Eligibility = Eligibility::ALWAYS;
     const NOW: Timestamp = Timestamp::from_nanos(150);
@@ -153,7 +146,7 @@ mod tests {
         assert!(!tally.record(NOW, node(0), Reply::Granted, ALWAYS));
         let stranger = node(3);
         assert!(!tally.record(NOW, stranger, Reply::Granted, ALWAYS));
-        assert_eq!(tally.unknown.len(), 1);
+        assert_eq!(tally.failed.len(), 1);
         assert!(tally.granted.is_empty());
         assert_eq!(tally.undecided().len(), 2);
     }
@@ -176,17 +169,15 @@ mod tests {
         let sets = [
             tally.granted,
             tally.denied,
-            tally.refused,
-            tally.unknown,
+            tally.failed,
+            tally.failed,
             tally.outbid,
             tally.quarantined,
         ];
         for (index, set) in sets.into_iter().enumerate() {
-            assert!(set.contains(node(index)) && set.len() == 1, "{index}");
+            assert!(set.contains(node(index)), "{index}");
         }
-        assert_eq!(tally.failed().len(), 2);
-        assert_eq!(tally.highest_counter, Some(counter));
-        assert_eq!(tally.quarantined_until, later_than_start().starts_at());
+        assert_eq!(sets.map(NodeSet::len), [1, 1, 2, 2, 1, 1]);
         assert!(tally.undecided().is_empty());
     }
 
@@ -197,7 +188,6 @@ mod tests {
         tally.record(NOW, node(0), Reply::Outbid { counter }, later_than_start());
         assert!(tally.outbid.is_empty() && tally.granted.is_empty());
         assert_eq!(tally.quarantined, NodeSet::first(1));
-        assert_eq!(tally.highest_counter, Some(counter), "it is known");
     }
 
     #[test]
@@ -207,12 +197,12 @@ mod tests {
         tally.record(NOW, node(0), Reply::Granted, ALWAYS);
         tally.record(NOW, node(1), Reply::Outbid { counter }, ALWAYS);
         tally.record(NOW, node(2), Reply::Denied, ALWAYS);
-        assert!(tally.withdraw(node(0), later_than_start()));
-        assert!(tally.withdraw(node(1), later_than_start()));
-        assert!(!tally.withdraw(node(2), later_than_start()), "a denial");
-        assert!(!tally.withdraw(node(3), later_than_start()), "no reply yet");
+        assert!(tally.withdraw(node(0)));
+        assert!(tally.withdraw(node(1)));
+        assert!(!tally.withdraw(node(2)), "a denial");
+        assert!(!tally.withdraw(node(3)), "no reply yet");
         let stranger = node(63);
-        assert!(!tally.withdraw(stranger, later_than_start()));
+        assert!(!tally.withdraw(stranger));
         assert_eq!(tally.quarantined, NodeSet::first(2));
         assert!(tally.granted.is_empty() && tally.outbid.is_empty());
         assert_eq!(tally.denied.len(), 1);
@@ -230,17 +220,18 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_when_a_vote_counts_again_whose_confirmation_has_expired() {
-        let mut tally = tally(3);
-        let expired = ALWAYS.until(Timestamp::from_nanos(99));
-        tally.record(NOW, node(0), Reply::Granted, expired);
-        tally.record(NOW, node(1), Reply::Granted, Eligibility::NEVER);
-        assert_eq!(tally.quarantined, NodeSet::first(2));
-        assert_eq!(tally.quarantined_until, Timestamp::MAX);
-        // An owner that settles is confirmed again before it votes.
-        let settling = later_than_start().until(Timestamp::from_nanos(50));
-        tally.record(NOW, node(2), Reply::Granted, settling);
-        assert_eq!(tally.quarantined_until, settling.starts_at());
+    fn the_latest_time_is_that_of_a_vote() {
+        let mut tally = tally(6);
+        let at = Timestamp::from_nanos;
+        let counter = FencingToken::new(9);
+        tally.record(at(152), node(0), Reply::Granted, ALWAYS);
+        tally.record(at(151), node(1), Reply::Granted, ALWAYS);
+        tally.record(at(153), node(2), Reply::Denied, ALWAYS);
+        tally.record(at(153), node(3), Reply::Unknown, ALWAYS);
+        tally.record(at(153), node(4), Reply::Granted, later_than_start());
+        assert_eq!(tally.latest_vote, at(152));
+        tally.record(at(154), node(5), Reply::Outbid { counter }, ALWAYS);
+        assert_eq!(tally.latest_vote, at(154));
     }
 
     #[test]

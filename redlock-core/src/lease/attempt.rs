@@ -4,15 +4,14 @@ use alloc::boxed::Box;
 
 use super::{
     Lease, State,
-    agreement::Agreement,
     event::Event,
-    held::{Extension, Fenced, Held, Holder},
+    held::{Extension, Fenced, Finished, Held, Holder, Last},
     retrying::{Backoff, RetryState, can_change},
     transferring::Adoption,
     transmit::{Operation, RoundId},
 };
 use crate::{
-    AcquireFailure, FencingToken, SlotSet, Timestamp,
+    AcquireFailure, FencingToken, NodeSet, SlotSet, Timestamp,
     round::{Acquire, AcquireVerdict},
 };
 
@@ -82,17 +81,18 @@ impl Lease {
         let (acquired_at, tally) = (attempt.acquired_at, attempt.round.tally());
         match verdict {
             AcquireVerdict::Acquired { valid_until, fence } => {
-                let votes = match fence {
-                    Some(_) => tally.granted,
+                let mut tally = tally.clone();
+                if fence.is_none() {
                     // A counter that is ahead does not matter: the key is ours.
-                    None => tally.granted.union(tally.outbid),
-                };
-                let rests_on = Agreement::new(attempt.id, tally, votes, now);
+                    tally.granted = tally.granted.union(tally.outbid);
+                    tally.outbid = NodeSet::EMPTY;
+                }
+                let rests_on = Finished::new(attempt.id, tally);
                 self.hold(acquired_at, valid_until, fence, rests_on);
             }
             AcquireVerdict::Outbid { counter } => self.propose(now, counter),
             AcquireVerdict::Failed(failure) => {
-                let counter = tally.highest_counter;
+                let counter = attempt.round.highest_counter();
                 self.fail_attempt(now, failure, counter);
             }
         }
@@ -121,12 +121,12 @@ impl Lease {
         acquired_at: Timestamp,
         valid_until: Timestamp,
         fence: Option<FencingToken>,
-        rests_on: Agreement,
+        rests_on: Finished,
     ) {
         self.outbox.tell(Event::Acquired {
             valid_until,
             fence,
-            granted_by: rests_on.votes(),
+            granted_by: rests_on.tally.granted,
         });
         let (validity, keep_alive) = (self.config.validity, self.config.keep_alive);
         let fenced = |fence| {
@@ -141,7 +141,7 @@ impl Lease {
             rests_on,
             extension: Extension::Idle {
                 due: keep_alive.next_extension(acquired_at, acquired_at),
-                last: None,
+                last: Last::None,
             },
             changes: None,
         };

@@ -4,12 +4,12 @@ use alloc::boxed::Box;
 use core::{mem, time::Duration};
 
 use super::{
-    Access, Agreement, Event, ExpiryAnomaly, LeaseConfig, LossReason, Operation, RoundId,
-    outbox::Outbox,
+    Access, Event, ExpiryAnomaly, LeaseConfig, LossReason, Operation, RoundId, outbox::Outbox,
 };
 use crate::{
-    Eligibility, FencingToken, NodeId, NodeSet, Quorum, Reply, Timestamp, Token, Ttl,
+    Eligibility, FencingToken, NodeId, NodeSet, Reply, Timestamp, Token, Ttl,
     round::{Extend, ExtendVerdict},
+    tally::Tally,
 };
 
 /// More than clocks can differ by during one lease if they only drift.
@@ -22,8 +22,8 @@ pub(super) struct Held {
     pub(super) valid_until: Timestamp,
     /// Until when a majority keeps the key: later than `valid_until` by the drift allowance.
     pub(super) keys_until: Timestamp,
-    /// The votes by which the lock is valid until then.
-    pub(super) rests_on: Agreement,
+    /// The round that won or extended the lock last: by its votes the lock is valid until then.
+    pub(super) rests_on: Finished,
     pub(super) fenced: Option<Box<Fenced>>,
     pub(super) extension: Extension,
     /// Mostly there are none.
@@ -66,9 +66,7 @@ pub(super) enum Extension {
     Idle {
         /// When the next renewal is due, if renewal has not ended.
         due: Option<Timestamp>,
-        /// The last round, for nodes that report late that they lost our key. The key is put back on
-        /// them, or they prove that the lock is lost.
-        last: Option<LastExtension>,
+        last: Last,
     },
     Running {
         id: RoundId,
@@ -77,24 +75,63 @@ pub(super) enum Extension {
     },
 }
 
-/// The part of an ended extension that is still needed.
+/// The last extension. Nodes may report late that they lost our key: then it is put back on them, or they prove that the
+/// lock is lost.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct LastExtension {
+pub(super) enum Last {
+    /// There was none: the lock rests on the round that won it.
+    None,
+    /// The lock rests on it. Before, it was valid until this time.
+    Extended {
+        old_valid_until: Timestamp,
+    },
+    Failed(Box<Finished>),
+}
+
+/// A round that has had its verdict, and counts replies that come later.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Finished {
     id: RoundId,
-    /// The end of the validity that was extended.
-    old_valid_until: Timestamp,
-    /// The nodes that have not replied yet.
-    awaited: NodeSet,
-    /// The nodes that are known to have lost our key.
-    lost_on: NodeSet,
+    pub(super) tally: Tally,
+}
+
+impl Finished {
+    pub(super) fn new(id: RoundId, mut tally: Tally) -> Self {
+        tally.forget_reasons();
+        Self { id, tally }
+    }
+
+    /// Counts a reply to this round. Returns whether it was counted.
+    fn handle_reply(
+        &mut self,
+        now: Timestamp,
+        id: RoundId,
+        node: NodeId,
+        reply: Reply,
+        eligibility: Eligibility,
+    ) -> bool {
+        let is_counted = self.id == id && self.tally.record(now, node, reply, eligibility);
+        self.tally.forget_reasons();
+        is_counted
+    }
+
+    /// Takes a node's vote back, unless all votes were counted before `since`. Returns whether a quorum is left.
+    ///
+    /// One time is kept for all votes. If the latest of them is in doubt, the vote of the node is.
+    fn withdraw(&mut self, node: NodeId, since: Timestamp) -> bool {
+        let tally = &mut self.tally;
+        let is_taken_back = since <= tally.latest_vote && tally.withdraw(node);
+        tally.forget_reasons();
+        !is_taken_back || tally.is_quorum(tally.granted)
+    }
 }
 
 /// The fencing token of a held lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Fenced {
     pub(super) fence: FencingToken,
-    /// The votes by which the token is ours. The other nodes may have our key and a smaller counter.
-    pub(super) by: Agreement,
+    /// The round by whose votes the token is ours. The other nodes may have our key and a smaller counter.
+    pub(super) by: Finished,
 }
 
 impl Held {
@@ -227,7 +264,7 @@ impl Held {
             Holder::Gone { .. } => true,
         };
         let is_due = is_watched
-            && is_lost(cx.config.quorum, changes.on)
+            && self.rests_on.tally.is_blocking(changes.on)
             && !changes.were_checked
             && matches!(self.extension, Extension::Idle { .. });
         if is_due && self.renew(cx) {
@@ -277,7 +314,7 @@ impl Held {
         let (now, quorum) = (cx.now, cx.config.quorum);
         self.changes = None;
         if self.was_never_extended() {
-            self.repair(cx, self.rests_on.denied());
+            self.repair(cx, self.rests_on.tally.denied);
         }
         let operation = Operation::Extend {
             token: cx.token,
@@ -302,32 +339,39 @@ impl Held {
         eligibility: Eligibility,
     ) -> Option<LossReason> {
         let now = cx.now;
-        for agreement in self.agreements() {
-            agreement.handle_reply(now, id, node, reply, eligibility);
+        if let Extension::Running {
+            id: current, round, ..
+        } = &mut self.extension
+            && *current == id
+        {
+            let verdict = round.handle_reply(now, node, reply, eligibility)?;
+            return self.conclude_extension(cx, verdict);
+        }
+        let mut is_first = false;
+        for round in self.relied_on() {
+            is_first |= round.handle_reply(now, id, node, reply, eligibility);
+        }
+        if let Extension::Idle {
+            last: Last::Failed(last),
+            ..
+        } = &mut self.extension
+        {
+            // Nothing rests on a vote for it.
+            is_first |= last.handle_reply(now, id, node, reply, Eligibility::NEVER);
         }
         self.hasten(cx.config);
-        match &mut self.extension {
-            Extension::Running {
-                id: current, round, ..
-            } if *current == id => {
-                let verdict = round.handle_reply(now, node, reply, eligibility)?;
-                self.conclude_extension(cx, verdict)
+        // A reply after the verdict can still show the loss.
+        if is_first
+            && reply == Reply::Denied
+            && let Some(last) = self.last_extension()
+            && last.id == id
+        {
+            if last.tally.is_blocking(last.tally.denied) {
+                return Some(LossReason::KeysLost);
             }
-            Extension::Idle {
-                last: Some(last), ..
-            } if last.id == id => {
-                // A reply after the verdict can still show the loss.
-                if last.awaited.remove(node) && reply == Reply::Denied {
-                    last.lost_on.insert(node);
-                    if is_lost(cx.config.quorum, last.lost_on) {
-                        return Some(LossReason::KeysLost);
-                    }
-                    self.repair(cx, NodeSet::from(node));
-                }
-                None
-            }
-            Extension::Running { .. } | Extension::Idle { .. } => None,
+            self.repair(cx, NodeSet::from(node));
         }
+        None
     }
 
     /// Takes a node's votes out if they were counted at `since` or later. Returns why the lock is lost,
@@ -339,9 +383,7 @@ impl Held {
         since: Timestamp,
         eligibility: Eligibility,
     ) -> Option<LossReason> {
-        let has_quorum = self
-            .agreements()
-            .all(|agreement| agreement.withdraw(node, since));
+        let has_quorum = self.relied_on().all(|round| round.withdraw(node, since));
         if !has_quorum {
             return Some(LossReason::VotesWithdrawn);
         }
@@ -360,15 +402,17 @@ impl Held {
         remaining: Duration,
         longest: Ttl,
     ) -> Option<ExpiryAnomaly> {
-        let old_valid_until = match &self.extension {
-            Extension::Running {
-                id: current, round, ..
-            } if *current == id => round.old_valid_until(),
-            Extension::Idle {
-                last: Some(last), ..
-            } if last.id == id => last.old_valid_until,
-            _ => return None,
+        let (extension, old_valid_until) = match &self.extension {
+            Extension::Running { id, .. } => (*id, self.valid_until),
+            Extension::Idle { last, .. } => match last {
+                Last::None => return None,
+                Last::Extended { old_valid_until } => (self.rests_on.id, *old_valid_until),
+                Last::Failed(last) => (last.id, self.valid_until),
+            },
         };
+        if extension != id {
+            return None;
+        }
         // The node answered a while ago, when more time was left. And validity ends before the keys do, by
         // the drift allowance.
         let needed = old_valid_until.saturating_duration_since(now);
@@ -388,40 +432,36 @@ impl Held {
     ) -> Option<LossReason> {
         let idle = Extension::Idle {
             due: None,
-            last: None,
+            last: Last::None,
         };
         let Extension::Running { id, ttl, round } = mem::replace(&mut self.extension, idle) else {
             return None;
         };
-        let (keep_alive, tally) = (cx.config.keep_alive, round.tally());
-        let (due, event) = match verdict {
+        let keep_alive = cx.config.keep_alive;
+        let tally = round.into_tally();
+        let denied = tally.denied;
+        let (due, last, event) = match verdict {
             ExtendVerdict::KeysLost => return Some(LossReason::KeysLost),
             ExtendVerdict::Extended { valid_until } => {
-                self.valid_until = valid_until;
+                let old_valid_until = mem::replace(&mut self.valid_until, valid_until);
                 let keys_until = tally.start.saturating_add(ttl.as_duration());
                 self.keys_until = self.keys_until.max(keys_until);
-                self.rests_on = Agreement::new(id, tally, tally.granted, cx.now);
                 let due = keep_alive.next_extension(self.since(), tally.start);
-                (due, Event::Extended { valid_until })
+                self.rests_on = Finished::new(id, tally);
+                let last = Last::Extended { old_valid_until };
+                (due, last, Event::Extended { valid_until })
             }
             ExtendVerdict::Failed => {
                 let valid_until = self.valid_until;
                 let due = keep_alive.next_try(self.since(), cx.now);
-                (due, Event::ExtendFailed { valid_until })
+                let last = Last::Failed(Box::new(Finished::new(id, tally.without_votes())));
+                (due, last, Event::ExtendFailed { valid_until })
             }
         };
-        self.extension = Extension::Idle {
-            due,
-            last: Some(LastExtension {
-                id,
-                old_valid_until: round.old_valid_until(),
-                awaited: tally.undecided(),
-                lost_on: tally.denied,
-            }),
-        };
-        self.repair(cx, tally.denied);
+        self.extension = Extension::Idle { due, last };
+        self.repair(cx, denied);
         if matches!(verdict, ExtendVerdict::Extended { .. }) {
-            self.raise_counters(cx, tally.denied);
+            self.raise_counters(cx, denied);
         }
         // Nobody is there to learn of an extension of a lock that was left.
         if !self.is_left() {
@@ -462,7 +502,8 @@ impl Held {
     fn raise_counters(&self, cx: &mut Context<'_>, lost_on: NodeSet) {
         if let Some(fenced) = &self.fenced {
             let (token, fence) = (cx.token, fenced.fence);
-            let nodes = fenced.by.others().difference(lost_on);
+            let by = &fenced.by.tally;
+            let nodes = by.quorum.all().difference(by.granted).difference(lost_on);
             if !nodes.is_empty() {
                 cx.outbox
                     .tell_nodes(nodes, Operation::Fence { token, fence });
@@ -477,7 +518,7 @@ impl Held {
         let since = self.since();
         let soon = config.keep_alive.next_try(since, since);
         if self.was_never_extended()
-            && !self.rests_on.denied().is_empty()
+            && !self.rests_on.tally.denied.is_empty()
             && let Extension::Idle { due: Some(due), .. } = &mut self.extension
             && let Some(soon) = soon
         {
@@ -498,17 +539,35 @@ impl Held {
     }
 
     /// Returns whether an extension has ended, and the next one has not started.
-    pub(super) const fn was_extended(&self) -> bool {
-        matches!(self.extension, Extension::Idle { last: Some(_), .. })
+    pub(super) fn was_extended(&self) -> bool {
+        self.last_extension().is_some()
     }
 
     /// Returns whether the lock rests on the votes that won it, and no extension has started.
     const fn was_never_extended(&self) -> bool {
-        matches!(self.extension, Extension::Idle { last: None, .. })
+        matches!(
+            self.extension,
+            Extension::Idle {
+                last: Last::None,
+                ..
+            }
+        )
     }
 
-    /// Returns the votes that the lock rests on, and those that its token rests on.
-    fn agreements(&mut self) -> impl Iterator<Item = &mut Agreement> {
+    /// Returns the last extension, if it has ended, and the next one has not started.
+    fn last_extension(&self) -> Option<&Finished> {
+        match &self.extension {
+            Extension::Idle { last, .. } => match last {
+                Last::None => None,
+                Last::Extended { .. } => Some(&self.rests_on),
+                Last::Failed(last) => Some(last),
+            },
+            Extension::Running { .. } => None,
+        }
+    }
+
+    /// Returns the round that the lock rests on, and the one that its token rests on.
+    fn relied_on(&mut self) -> impl Iterator<Item = &mut Finished> {
         let fenced_by = self.fenced.as_mut().map(|fenced| &mut fenced.by);
         [Some(&mut self.rests_on), fenced_by].into_iter().flatten()
     }
@@ -520,9 +579,4 @@ impl Held {
         let relied_on = self.keys_until.saturating_duration_since(now);
         Ttl::at_least(relied_on).max(ttl)
     }
-}
-
-/// Returns whether so many nodes have lost our key that no majority has it.
-fn is_lost(quorum: Quorum, lost_on: NodeSet) -> bool {
-    lost_on.len() > quorum.tolerated_failures()
 }

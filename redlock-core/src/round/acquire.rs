@@ -1,7 +1,7 @@
 use core::fmt;
 
 use super::{Round, Rules};
-use crate::{FencingToken, Quorum, Timestamp, Validity, tally::Tally};
+use crate::{Eligibility, FencingToken, Quorum, Reply, Timestamp, Validity, tally::Tally};
 
 /// One attempt to set our key on a majority of nodes (Redlock steps 1 to 3).
 ///
@@ -17,6 +17,11 @@ pub(crate) struct AcquireRules {
     valid_until: Timestamp,
     /// Nothing can be won from then on.
     until: Timestamp,
+    /// The earliest start of a round in which one of the quarantined nodes has a vote, or [`Timestamp::MAX`] if no node
+    /// is in quarantine, or if nobody knows when such a node has a vote.
+    quarantined_until: Timestamp,
+    /// The largest fencing counter that a node has told, with or without a vote.
+    highest_counter: Option<FencingToken>,
 }
 
 impl Acquire {
@@ -34,6 +39,8 @@ impl Acquire {
             has_keys: false,
             valid_until,
             until: valid_until,
+            quarantined_until: Timestamp::MAX,
+            highest_counter: None,
         };
         Self::with_rules(rules, quorum, now)
     }
@@ -57,6 +64,8 @@ impl Acquire {
             has_keys: true,
             valid_until,
             until: valid_until,
+            quarantined_until: Timestamp::MAX,
+            highest_counter: None,
         };
         Self::with_rules(rules, self.tally.quorum, now)
     }
@@ -91,10 +100,29 @@ impl Acquire {
     pub(crate) const fn until(&self) -> Timestamp {
         self.rules.until
     }
+
+    /// Returns the largest fencing counter that a node has told.
+    pub(crate) const fn highest_counter(&self) -> Option<FencingToken> {
+        self.rules.highest_counter
+    }
 }
 
 impl Rules for AcquireRules {
     type Verdict = AcquireVerdict;
+
+    fn note_reply(&mut self, reply: Reply) {
+        if let Reply::Outbid { counter } = reply {
+            self.highest_counter = self.highest_counter.max(Some(counter));
+        }
+    }
+
+    fn note_quarantine(&mut self, start: Timestamp, eligibility: Eligibility) {
+        // Nobody knows when the next confirmation of an owner comes that is no longer confirmed.
+        let has_expired = eligibility.starts_at() <= start && eligibility.ends_at() < start;
+        if !has_expired {
+            self.quarantined_until = self.quarantined_until.min(eligibility.starts_at());
+        }
+    }
 
     fn judge(&self, tally: &Tally, now: Timestamp) -> Option<AcquireVerdict> {
         if self.has_keys {
@@ -113,13 +141,13 @@ impl AcquireRules {
             let is_accepted = self.fence.is_none() || tally.is_quorum(tally.granted);
             // Nodes that have not replied might still accept the fence. A second round costs less than
             // to wait for the slowest.
-            return Some(self.agreed(tally, now, is_accepted));
+            return Some(self.agreed(now, is_accepted));
         }
-        let held_up = tally.failed().union(tally.quarantined);
-        if tally.is_blocking(tally.failed()) {
+        let held_up = tally.failed.union(tally.quarantined);
+        if tally.is_blocking(tally.failed) {
             Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
         } else if tally.is_blocking(held_up) {
-            Some(AcquireVerdict::Failed(match tally.quarantined_until {
+            Some(AcquireVerdict::Failed(match self.quarantined_until {
                 // The authority that names them is out of reach, or has named other servers.
                 Timestamp::MAX => AcquireFailure::NoQuorum,
                 until => AcquireFailure::Quarantined { until },
@@ -132,23 +160,23 @@ impl AcquireRules {
     }
 
     fn judge_proposal(&self, tally: &Tally, now: Timestamp) -> Option<AcquireVerdict> {
-        let held_up = tally.failed().union(tally.quarantined);
+        let held_up = tally.failed.union(tally.quarantined);
         let lost = held_up.union(tally.denied);
         if tally.is_quorum(tally.granted) {
-            Some(self.agreed(tally, now, true))
+            Some(self.agreed(now, true))
         } else if tally.is_blocking(held_up) {
             Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
         } else if tally.is_blocking(lost) {
             Some(AcquireVerdict::Failed(AcquireFailure::Contended))
         } else if tally.is_blocking(lost.union(tally.outbid)) {
-            Some(outbid(tally))
+            Some(self.outbid())
         } else {
             None
         }
     }
 
     /// Returns the verdict when a majority has our key.
-    fn agreed(&self, tally: &Tally, now: Timestamp, is_accepted: bool) -> AcquireVerdict {
+    fn agreed(&self, now: Timestamp, is_accepted: bool) -> AcquireVerdict {
         if now >= self.until {
             AcquireVerdict::Failed(AcquireFailure::TooSlow)
         } else if is_accepted {
@@ -157,14 +185,14 @@ impl AcquireRules {
                 fence: self.fence,
             }
         } else {
-            outbid(tally)
+            self.outbid()
         }
     }
-}
 
-fn outbid(tally: &Tally) -> AcquireVerdict {
-    AcquireVerdict::Outbid {
-        counter: tally.highest_counter.unwrap_or(FencingToken::MAX),
+    fn outbid(&self) -> AcquireVerdict {
+        AcquireVerdict::Outbid {
+            counter: self.highest_counter.unwrap_or(FencingToken::MAX),
+        }
     }
 }
 

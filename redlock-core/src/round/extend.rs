@@ -33,11 +33,6 @@ impl Extend {
         };
         Self::with_rules(rules, quorum, now)
     }
-
-    /// Returns the end of the validity that is being extended.
-    pub(crate) const fn old_valid_until(&self) -> Timestamp {
-        self.rules.old_valid_until
-    }
 }
 
 impl Rules for ExtendRules {
@@ -54,7 +49,7 @@ impl Rules for ExtendRules {
             });
         }
         let against = tally
-            .failed()
+            .failed
             .union(tally.quarantined)
             .union(tally.outbid)
             .union(tally.denied);

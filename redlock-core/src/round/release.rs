@@ -35,7 +35,7 @@ impl Rules for ReleaseRules {
     fn judge(&self, tally: &Tally, _: Timestamp) -> Option<ReleaseVerdict> {
         if tally.is_quorum(tally.granted) {
             Some(ReleaseVerdict::Released)
-        } else if tally.is_blocking(tally.failed()) {
+        } else if tally.is_blocking(tally.failed) {
             Some(ReleaseVerdict::Unconfirmed)
         } else if tally.is_blocking(tally.denied) {
             Some(ReleaseVerdict::NotHeld)

@@ -170,3 +170,24 @@ fn nodes_that_may_never_vote_are_no_quorum_and_no_quarantine_to_wait_for() {
     let quarantined = AcquireFailure::Quarantined { until };
     assert_eq!(failure(&replies), (quarantined, 3));
 }
+
+#[test]
+fn nobody_knows_when_a_vote_counts_again_whose_confirmation_has_expired() {
+    let at = Timestamp::from_nanos;
+    let mut round = round(5);
+    round.tally.start = at(100);
+    let mut reply = |index, reply, eligibility| {
+        round.handle_reply(at(150), node(index), reply, eligibility);
+        round.rules.clone()
+    };
+    let expired = Eligibility::ALWAYS.until(at(99));
+    reply(0, Granted, expired);
+    let never = reply(1, Granted, Eligibility::NEVER);
+    assert_eq!(never.quarantined_until, Timestamp::MAX);
+    // An owner that settles is confirmed again before it votes.
+    let settling = Eligibility::since(at(101)).until(at(50));
+    let counter = FencingToken::new(9);
+    let settling = reply(2, Reply::Outbid { counter }, settling);
+    assert_eq!(settling.quarantined_until, at(101));
+    assert_eq!(settling.highest_counter, Some(counter), "it is known");
+}
