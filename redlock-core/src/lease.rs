@@ -11,6 +11,7 @@ mod outbox;
 mod proposals;
 mod retrying;
 mod sharing;
+mod status;
 mod transferring;
 mod transmit;
 mod watching;
@@ -19,8 +20,9 @@ use alloc::{boxed::Box, sync::Arc};
 use core::time::Duration;
 
 pub use config::LeaseConfig;
-pub use event::{Event, ExpiryAnomaly, LossReason};
+pub use event::{Event, ExpiryAnomaly};
 pub use sharing::Share;
+pub use status::{End, LossReason, Status};
 pub use transmit::{Access, Operation, RoundId, Transmit};
 
 use self::{
@@ -46,21 +48,21 @@ use crate::{
 ///               failed |  |  +-- counters ahead:   |  | validity over,    | quorum, or
 ///                      v  |      another round     |  | keys lost         | no node left
 ///                 Backoff |                        |  v                   v
-///                      |  |                        |  Closed (Lost)     Closed (Released)
+///                      |  |                        |  Ended (Lost)      Ended (Released)
 ///       deadline over  |  +-- delay over, or       |
 ///                      v      key seen free        +-- extension due: Extend round, still Held
-///                    Closed (Exhausted)
+///                    Ended (Exhausted)
 /// ```
 ///
-/// A held lock can pass to another client: this one [gives](Self::give) it away, which closes the lease, and the other
+/// A held lock can pass to another client: this one [gives](Self::give) it away, which ends the lease, and the other
 /// one [adopts](Self::adopt) it, in an attempt of another kind.
 ///
 /// A lease does no I/O and reads no clock. Its driver calls commands ([`acquire`](Self::acquire),
-/// [`extend`](Self::extend), [`release`](Self::release)) and inputs
-/// ([`handle_reply`](Self::handle_reply), [`handle_withdrawal`](Self::handle_withdrawal),
-/// [`handle_timeout`](Self::handle_timeout)). After each of them it drains
-/// [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event), and arms a timer for
-/// [`poll_timeout`](Self::poll_timeout). The [front page](crate) shows the whole loop.
+/// [`extend`](Self::extend), [`release`](Self::release)) and inputs ([`handle_reply`](Self::handle_reply),
+/// [`handle_withdrawal`](Self::handle_withdrawal), [`handle_timeout`](Self::handle_timeout)). After each of them it
+/// drains [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event), looks at the
+/// [status](Self::status), and arms a timer for [`poll_timeout`](Self::poll_timeout). The [front page](crate) shows
+/// the whole loop.
 ///
 /// A lease panics on no input. A command that does not fit the state changes nothing, and neither does
 /// a repeated or stale reply, or a spurious timeout.
@@ -122,7 +124,7 @@ enum State {
     InLine(Box<InLine>),
     Held(Box<Held>),
     Releasing(Box<Releasing>),
-    Closed,
+    Ended(End),
 }
 
 /// A held lock that is being released.
@@ -235,8 +237,8 @@ impl Lease {
     /// Extends a held lock so that it is valid for `ttl` from now, less the drift allowance. Returns
     /// whether an extension for at least this ttl is under way now. Costs one round.
     ///
-    /// The answer is the next [`Event::Extended`], [`Event::ExtendFailed`] or [`Event::Lost`]. There is
-    /// none, and no extension, if the lock is not held, or if it was held for the longest time that
+    /// The answer is the next [`Event::Extended`] or [`Event::ExtendFailed`], or the [loss](End::Lost) of the lock.
+    /// There is none, and no extension, if the lock is not held, or if it was held for the longest time that
     /// [`KeepAlive`](crate::KeepAlive) allows.
     ///
     /// An extension never shortens the validity: if the old validity ends later, it stays. If an
@@ -258,24 +260,25 @@ impl Lease {
 
     /// Ends the lease: releases a held lock, or gives up an attempt that is under way. Costs one round.
     ///
-    /// The answer is [`Event::Released`] if the lock was held. An attempt ends without an event.
+    /// The [end](Status::Ended) of a lock that was held is [`End::Released`], once a majority has replied. All else is
+    /// [given up](End::GivenUp) at once.
     pub fn release(&mut self, now: Timestamp) {
         self.expire(now);
         match &self.state {
-            State::Idle { .. } => self.state = State::Closed,
+            State::Idle { .. } => self.end(End::GivenUp),
             State::Backoff(_) | State::InLine(_) => {
-                self.state = State::Closed;
+                self.end(End::GivenUp);
                 if self.is_writer() {
                     // The mark.
                     self.release_in_passing();
                 }
             }
             State::Acquiring(_) => {
-                self.state = State::Closed;
+                self.end(End::GivenUp);
                 self.release_in_passing();
             }
             State::Held(_) => self.start_release(now),
-            State::Releasing(_) | State::Closed => {}
+            State::Releasing(_) | State::Ended(_) => {}
         }
     }
 
@@ -290,7 +293,7 @@ impl Lease {
     /// renewal would be due, and one when nodes [report](Self::handle_key_changed) that no majority can have the keys. Each
     /// costs one round, and so does the release at `at`.
     ///
-    /// The answer is [`Event::Released`]. It comes early if a majority has lost the keys, and early and unconfirmed after a
+    /// The end is [`End::Released`]. It comes early if a majority has lost the keys, and early and unconfirmed after a
     /// lost vote or if the driver ends. The keys that are left then are not released: they block others until they expire.
     pub fn release_at(&mut self, now: Timestamp, at: Timestamp) -> bool {
         let has_left = self
@@ -302,10 +305,11 @@ impl Lease {
 
     /// Ends the lease because the driver stops: it can no longer send requests or run timers.
     ///
-    /// An event tells the holder or the waiter. A driver that can still deliver releases can poll them.
+    /// A driver that can still deliver releases can poll them.
     pub fn abandon(&mut self) {
         match &mut self.state {
-            State::Idle { .. } | State::Closed => {}
+            State::Ended(_) => {}
+            State::Idle { .. } => self.exhaust(AcquireFailure::Abandoned),
             State::Acquiring(_) => {
                 self.release_in_passing();
                 self.exhaust(AcquireFailure::Abandoned);
@@ -316,7 +320,7 @@ impl Lease {
             State::Held(_) => self.lose(LossReason::Abandoned),
             State::Releasing(it) => {
                 if let Some(verdict) = it.round.give_up() {
-                    self.conclude_release(verdict);
+                    self.end(End::Released(verdict));
                 }
             }
         }
@@ -348,7 +352,7 @@ impl Lease {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         match &self.state {
-            State::Idle { .. } | State::Closed => None,
+            State::Idle { .. } | State::Ended(_) => None,
             State::Acquiring(it) => Some(it.timeout(self.attempts)),
             State::Backoff(it) => Some(it.timeout()),
             State::InLine(it) => Some(it.retry.deadline),
@@ -358,6 +362,18 @@ impl Lease {
     }
 
     // Getters.
+
+    /// Returns how far the lease has come. The answer may change after any command or input.
+    #[must_use]
+    pub const fn status(&self) -> Status {
+        match self.state {
+            State::Idle { .. } => Status::New,
+            State::Acquiring(_) | State::Backoff(_) | State::InLine(_) => Status::Asking,
+            State::Held(_) => Status::Held,
+            State::Releasing(_) => Status::Releasing,
+            State::Ended(end) => Status::Ended(end),
+        }
+    }
 
     /// Returns the end of validity, if the lock is held at `now`.
     #[must_use]
@@ -406,23 +422,16 @@ impl Lease {
     }
 
     /// Returns how often the lease has tried to get a lock that it does not hold yet: by attempts, or by scheduled
-    /// [probes](crate::RetrySchedule::with_probes) of a taken key. [`Event::Exhausted`] has the final number.
+    /// [probes](crate::RetrySchedule::with_probes) of a taken key. [`End::Exhausted`] has the final number.
     #[must_use]
     pub fn tries(&self) -> u32 {
         let retry = match &self.state {
             State::Acquiring(it) => Some(&it.retry),
             State::Backoff(it) => Some(&it.retry),
             State::InLine(it) => Some(&it.retry),
-            State::Idle { .. } | State::Held(_) | State::Releasing(_) | State::Closed => None,
+            State::Idle { .. } | State::Held(_) | State::Releasing(_) | State::Ended(_) => None,
         };
         retry.map_or(self.attempts, |retry| retry.tries(self.attempts))
-    }
-
-    /// Returns whether the lease has ended. Only requests and events that are already queued can still
-    /// be polled.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
     }
 
     // Private.
@@ -482,20 +491,18 @@ impl Lease {
         {
             // No holder is there to learn of a loss. The keys that are left are to block other clients, also when a
             // majority has lost its own: one that restarted empty may not vote yet.
-            return self.conclude_release(if reason == LossReason::KeysLost {
+            return self.end(End::Released(if reason == LossReason::KeysLost {
                 ReleaseVerdict::NotHeld
             } else {
                 ReleaseVerdict::Unconfirmed
-            });
+            }));
         }
-        self.state = State::Closed;
+        self.end(End::Lost(reason));
         self.release_in_passing();
-        self.outbox.tell(Event::Lost(reason));
     }
 
-    fn conclude_release(&mut self, verdict: ReleaseVerdict) {
-        self.state = State::Closed;
-        self.outbox.tell(Event::Released(verdict));
+    fn end(&mut self, end: End) {
+        self.state = State::Ended(end);
     }
 
     /// Releases the token of the last attempt on every node, without regard to the replies.

@@ -84,8 +84,8 @@ pub use eligibility::Eligibility;
 pub use fencing::FencingToken;
 pub use keep_alive::{KeepAlive, KeepAliveError};
 pub use lease::{
-    Access, Event, ExpiryAnomaly, Lease, LeaseConfig, LossReason, Operation, RoundId, Share,
-    Transmit,
+    Access, End, Event, ExpiryAnomaly, Lease, LeaseConfig, LossReason, Operation, RoundId, Share,
+    Status, Transmit,
 };
 pub use node::{NodeId, NodeSet};
 pub use owed_release::{OwedRelease, SetRequestState};

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::{
-    Lease, State,
+    End, Lease, State,
     event::Event,
     held::{Extension, Fenced, Finished, Held, Holder, Last},
     retrying::{Backoff, RetryState, can_change},
@@ -194,7 +194,6 @@ impl Lease {
 
     pub(super) fn exhaust(&mut self, failure: AcquireFailure) {
         let tries = self.tries();
-        self.state = State::Closed;
-        self.outbox.tell(Event::Exhausted { failure, tries });
+        self.end(End::Exhausted { failure, tries });
     }
 }

@@ -1,8 +1,8 @@
-use core::{fmt, time::Duration};
+use core::time::Duration;
 
-use crate::{AcquireFailure, FencingToken, NodeSet, ReleaseVerdict, Timestamp, Ttl};
+use crate::{FencingToken, NodeSet, Timestamp, Ttl};
 
-/// A change that a [`Lease`](crate::Lease) reports to its holder.
+/// A change that a [`Lease`](crate::Lease) reports to its holder. Its end is a [`Status`](crate::Status).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Event {
@@ -14,13 +14,6 @@ pub enum Event {
         fence: Option<FencingToken>,
         /// The nodes whose votes won the lock: a majority. Nodes that granted it later are not among them.
         granted_by: NodeSet,
-    },
-    /// The lock could not be acquired, and the lease makes no further attempt.
-    Exhausted {
-        /// How the last attempt failed.
-        failure: AcquireFailure,
-        /// How often the lock was [tried](crate::Lease::tries).
-        tries: u32,
     },
     /// The [look](crate::Lease::look) of a lease that waits in a line has ended.
     Looked {
@@ -37,10 +30,6 @@ pub enum Event {
         /// The end of validity, unless a later extension succeeds.
         valid_until: Timestamp,
     },
-    /// The lock is not held any more, although nobody released it.
-    Lost(LossReason),
-    /// The release of a held lock has ended.
-    Released(ReleaseVerdict),
 }
 
 /// A fault in the time to live that a node has for a key.
@@ -59,36 +48,4 @@ pub enum ExpiryAnomaly {
         /// The longest time to live that it was asked for.
         longest: Ttl,
     },
-}
-
-/// The reason why a lock was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LossReason {
-    /// The validity ended before an extension succeeded.
-    Expired,
-    /// The validity ended after renewal had ended, because the lock was held for the longest time that
-    /// [`KeepAlive`](crate::KeepAlive) allows.
-    MaxHold,
-    /// So many nodes have lost our key that no majority is left.
-    KeysLost,
-    /// A node that was needed for the majority turned out to be another server than before, such as
-    /// a replica that was promoted. It may not know of the locks that the first one knew.
-    VotesWithdrawn,
-    /// The driver has ended, so nothing could renew the lock.
-    Abandoned,
-}
-
-impl fmt::Display for LossReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "its validity ended before it could be extended",
-            Self::MaxHold => "it was held for the longest time allowed",
-            Self::KeysLost => "its keys were deleted or overwritten on a majority of nodes",
-            Self::VotesWithdrawn => {
-                "a node whose vote it needed was replaced by a server that may have forgotten locks"
-            }
-            Self::Abandoned => "nobody was left to renew it",
-        })
-    }
 }

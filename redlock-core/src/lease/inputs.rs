@@ -1,6 +1,6 @@
 //! The inputs of a lease: replies, withdrawals, time.
 
-use super::{Lease, RoundId, State};
+use super::{End, Lease, RoundId, State};
 use crate::{Eligibility, NodeId, Reply, Timestamp, Withdrawal};
 
 impl Lease {
@@ -30,7 +30,7 @@ impl Lease {
             }
             State::Releasing(it) if it.id == id => {
                 if let Some(verdict) = it.round.confirm(node, reply) {
-                    self.conclude_release(verdict);
+                    self.end(End::Released(verdict));
                 }
             }
             State::Backoff(it) if it.key_watch.as_ref().is_some_and(|watch| watch.id == id) => {
@@ -72,7 +72,7 @@ impl Lease {
             | State::Backoff(_)
             | State::InLine(_)
             | State::Releasing(_)
-            | State::Closed => {}
+            | State::Ended(_) => {}
         }
     }
 
@@ -96,10 +96,10 @@ impl Lease {
             }
             State::Releasing(it) => {
                 if let Some(verdict) = it.round.give_up() {
-                    self.conclude_release(verdict);
+                    self.end(End::Released(verdict));
                 }
             }
-            State::Idle { .. } | State::Closed => {}
+            State::Idle { .. } | State::Ended(_) => {}
         }
     }
 }

@@ -101,9 +101,9 @@ impl Lease {
     /// Turns a lock that is held by this client alone into one of a reader. Returns whether an extension has started that
     /// does so. Costs one round.
     ///
-    /// From now on other readers may hold the lock too. The answer is the next [`Event::Extended`], [`Event::ExtendFailed`]
-    /// or [`Event::Lost`], as for any [extension](Self::extend), and renewal goes on as before. A fencing token does not
-    /// outlive the downgrade.
+    /// From now on other readers may hold the lock too. The answer is the next [`Event::Extended`] or
+    /// [`Event::ExtendFailed`], or the [loss](crate::End::Lost) of the lock, as for any [extension](Self::extend), and
+    /// renewal goes on as before. A fencing token does not outlive the downgrade.
     ///
     /// Nothing happens if the lock is not held, if it is a permit, a reader's or one of several keys, or if it was held
     /// for the longest time that [`KeepAlive`](crate::KeepAlive) allows.

@@ -176,6 +176,20 @@ impl Driven {
         self.operations().iter().filter(|it| test(it)).count()
     }
 
+    /// How the lease has ended, if it has. It has told nothing before.
+    fn end(&self) -> Option<End> {
+        assert_eq!(self.told, []);
+        self.late_end()
+    }
+
+    /// How the lease has ended, whatever it has told before.
+    fn late_end(&self) -> Option<End> {
+        match self.lease.status() {
+            Status::Ended(end) => Some(end),
+            _ => None,
+        }
+    }
+
     fn is_held(&self, now: Timestamp) -> bool {
         self.lease.valid_until(now).is_some()
     }
@@ -206,8 +220,16 @@ fn extend_failed(valid_until: Timestamp) -> [Event; 1] {
     [Event::ExtendFailed { valid_until }]
 }
 
-fn exhausted(failure: AcquireFailure, tries: u32) -> [Event; 1] {
-    [Event::Exhausted { failure, tries }]
+fn exhausted(failure: AcquireFailure, tries: u32) -> Option<End> {
+    Some(End::Exhausted { failure, tries })
+}
+
+fn lost(reason: LossReason) -> Option<End> {
+    Some(End::Lost(reason))
+}
+
+fn released(verdict: ReleaseVerdict) -> Option<End> {
+    Some(End::Released(verdict))
 }
 
 fn release_of(token: Token) -> Operation {
@@ -265,7 +287,7 @@ fn a_failed_attempt_is_released_everywhere_and_retried_with_a_fresh_token() {
 fn gives_up_when_the_budget_is_spent() {
     let mut driven = Driven::begun();
     let mut now = at(0);
-    while driven.told.is_empty() {
+    while driven.end().is_none() {
         driven.reply(now, &[Denied; 3]);
         if let Some(due) = driven.lease.poll_timeout() {
             assert!(due > now);
@@ -276,42 +298,41 @@ fn gives_up_when_the_budget_is_spent() {
     let attempts = driven.lease.attempts();
     assert!((6..50).contains(&attempts), "{attempts} in 1 s");
     assert!(now <= at(1000));
-    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, attempts));
-    assert!(driven.lease.is_closed());
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, attempts));
     assert!(matches!(driven.last().operation, Operation::Release { .. }));
 }
 
 #[test]
 fn abandoned_leases_tell_their_holders_and_waiters() {
+    let mut new = Driven::new(config());
+    new.run(Lease::abandon);
+    assert_eq!(new.end(), exhausted(AcquireFailure::Abandoned, 0));
+
     let mut acquiring = Driven::begun();
     acquiring.run(Lease::abandon);
-    assert_eq!(acquiring.told, exhausted(AcquireFailure::Abandoned, 1));
+    assert_eq!(acquiring.end(), exhausted(AcquireFailure::Abandoned, 1));
     let token = acquiring.lease.token();
     assert_eq!(acquiring.operations()[1..], [release_of(token)]);
 
     let mut waiting = Driven::begun();
     waiting.reply(at(1), &[Denied; 3]);
     waiting.run(Lease::abandon);
-    assert!(matches!(waiting.told[..], [Event::Exhausted { .. }]));
+    assert!(matches!(waiting.end(), Some(End::Exhausted { .. })));
 
     let mut held = Driven::held();
     held.run(Lease::abandon);
-    assert_eq!(held.told, [Event::Lost(LossReason::Abandoned)]);
+    assert_eq!(held.end(), lost(LossReason::Abandoned));
     assert!(!held.is_held(at(2)));
 
     let mut releasing = Driven::held();
     releasing.run(|lease| lease.release(at(2)));
     releasing.run(Lease::abandon);
-    assert_eq!(
-        releasing.told,
-        [Event::Released(ReleaseVerdict::Unconfirmed)]
-    );
+    assert_eq!(releasing.end(), released(ReleaseVerdict::Unconfirmed));
 
-    for mut driven in [acquiring, waiting, held, releasing] {
-        assert!(driven.lease.is_closed());
-        let told = driven.told.len();
+    for mut driven in [new, acquiring, waiting, held, releasing] {
+        let (end, sent) = (driven.late_end(), driven.sent.len());
         driven.run(Lease::abandon);
-        assert_eq!(driven.told.len(), told, "once");
+        assert_eq!((driven.end(), driven.sent.len()), (end, sent), "once");
     }
 }
 
@@ -324,8 +345,7 @@ fn released_at_the_quorum() {
     assert_eq!(driven.operations(), [release_of(token)]);
     assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
     driven.reply(at(11), &[Granted; 3]);
-    assert_eq!(driven.told, [Event::Released(ReleaseVerdict::Released)]);
-    assert!(driven.lease.is_closed());
+    assert_eq!(driven.end(), released(ReleaseVerdict::Released));
 }
 
 #[test]
@@ -333,16 +353,15 @@ fn giving_up_while_acquiring_releases_what_may_have_been_set() {
     let mut driven = Driven::begun();
     driven.run(|lease| lease.release(at(1)));
     assert_eq!(driven.operations()[1..], [release_of(driven.lease.token())]);
-    assert!(driven.lease.is_closed() && driven.told.is_empty());
     driven.reply(at(2), &[Granted; 5]);
-    assert!(driven.told.is_empty());
+    assert_eq!(driven.end(), Some(End::GivenUp));
 }
 
 #[test]
 fn a_release_after_the_end_of_validity_reports_the_loss() {
     let mut driven = Driven::held();
     driven.run(|lease| lease.release(at(900)));
-    assert_eq!(driven.told, [Event::Lost(LossReason::Expired)]);
+    assert_eq!(driven.end(), lost(LossReason::Expired));
 }
 
 #[test]
@@ -350,8 +369,7 @@ fn no_token_is_used_twice_not_even_after_four_billion_attempts() {
     let mut driven = Driven::begun();
     driven.lease.attempts = u32::MAX;
     driven.reply(at(1), &[Denied; 3]);
-    assert!(matches!(driven.told[..], [Event::Exhausted { .. }]));
-    assert!(driven.lease.is_closed());
+    assert!(matches!(driven.end(), Some(End::Exhausted { .. })));
 }
 
 #[test]

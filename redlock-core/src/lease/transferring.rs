@@ -1,6 +1,6 @@
 //! From one client to another: a held lock is given away, and adopted.
 
-use super::{Access, Lease, State, proposals::Proposals, retrying::RetryState};
+use super::{Access, End, Lease, State, proposals::Proposals, retrying::RetryState};
 #[cfg(doc)]
 use super::{Event, Operation};
 use crate::{FencingToken, SlotSet, Timestamp, Token};
@@ -32,7 +32,7 @@ impl Lease {
         if !self.has_one_owner() || held.is_left() {
             return None;
         }
-        self.state = State::Closed;
+        self.end(End::GivenAway);
         Some(valid_until)
     }
 
@@ -47,9 +47,9 @@ impl Lease {
     /// With a `proposal`, the lock gets a fencing token, as by [`acquire_fenced`](Self::acquire_fenced). Propose more than
     /// the giver's token.
     ///
-    /// The answer is [`Event::Acquired`] or [`Event::Exhausted`]. After a failure, the nodes that had agreed are released.
-    /// They do not get the giver's token back. So another attempt by a new lease can succeed only if a majority still has
-    /// that token.
+    /// The answer is [`Event::Acquired`] or [`End::Exhausted`]. After a failure, the nodes that had agreed are
+    /// released. They do not get the giver's token back. So another attempt by a new lease can succeed only if a
+    /// majority still has that token.
     ///
     /// If the driver lets messages overtake each other, as when a connection breaks before the answer, a late request of
     /// the giver may bring its token back to a node. Then a second client may adopt the lock after the first has released

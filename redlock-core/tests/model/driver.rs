@@ -1,7 +1,8 @@
 //! The driver of the leases: it sends, hands replies over, and breaks one rule if it is told to.
 
 use redlock_core::{
-    Access, Eligibility, Event, FencingToken, Lease, Operation, Reply, RoundId, Timestamp,
+    Access, Eligibility, End, Event, FencingToken, Lease, Operation, Reply, RoundId, Status,
+    Timestamp,
 };
 
 use crate::{
@@ -82,6 +83,7 @@ impl Setup {
         let local = ticks(world.local(client));
         let now = world.now;
         let it = &mut world.clients[client];
+        let before = it.lease.status();
         call(&mut it.lease, local);
         let mut looks = Vec::new();
         while let Some(transmit) = it.lease.poll_transmit() {
@@ -119,9 +121,6 @@ impl Setup {
                         given.note_holder((self.adopts)(client));
                     }
                 }
-                Event::Exhausted { failure, .. } => it.phase = Phase::Exhausted(failure),
-                Event::Lost(reason) => it.phase = Phase::Lost(reason),
-                Event::Released(_) => it.phase = Phase::Released,
                 Event::Extended { .. } => it.extended = true,
                 Event::ExtendFailed { .. }
                     if self.mutation == Some(Mutation::FailedExtendReleases) =>
@@ -137,6 +136,14 @@ impl Setup {
                 }
                 _ => {}
             }
+        }
+        match it.lease.status() {
+            // A client that ends may have ended its lease before.
+            status if status == before => {}
+            Status::Ended(End::Exhausted { failure, .. }) => it.phase = Phase::Exhausted(failure),
+            Status::Ended(End::Lost(reason)) => it.phase = Phase::Lost(reason),
+            Status::Ended(End::Released(_)) => it.phase = Phase::Released,
+            _ => {}
         }
         for transmit in looks {
             for to in transmit.nodes.iter() {

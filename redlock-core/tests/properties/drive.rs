@@ -4,8 +4,9 @@ use std::{iter, ops::RangeInclusive, sync::LazyLock, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*};
 use redlock_core::{
-    Drift, Event, FencingToken, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Permits, Quorum,
-    Reply, RetrySchedule, RoundId, Share, Slot, SlotSet, Timestamp, Token, Transmit, Ttl, Validity,
+    Drift, End, Event, FencingToken, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Permits, Quorum,
+    Reply, RetrySchedule, RoundId, Share, Slot, SlotSet, Status, Timestamp, Token, Transmit, Ttl,
+    Validity,
 };
 
 use crate::said::Said;
@@ -55,6 +56,15 @@ pub(crate) struct Entry {
 impl Entry {
     pub(crate) fn valid_until(&self) -> Option<Timestamp> {
         self.after.valid_until(self.now)
+    }
+
+    /// How the lease has ended by this call, if it has.
+    pub(crate) fn end(&self) -> Option<End> {
+        match (self.before.status(), self.after.status()) {
+            (Status::Ended(_), _) => None,
+            (_, Status::Ended(end)) => Some(end),
+            _ => None,
+        }
     }
 }
 

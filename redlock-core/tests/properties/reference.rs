@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use proptest::{prelude::*, test_runner::TestCaseResult};
 use redlock_core::{
-    Access, Drift, Event, KeepAlive, LeaseConfig, NodeSet, Nonce, Operation, Quorum, Share,
-    Timestamp, Token, Validity,
+    Access, AcquireFailure, Drift, End, Event, KeepAlive, LeaseConfig, NodeSet, Nonce, Operation,
+    Quorum, Share, Status, Timestamp, Token, Validity,
 };
 
 use self::purse::Purse;
@@ -39,6 +39,7 @@ use crate::{
 struct Expected {
     sent: Vec<(NodeSet, Operation, Access)>,
     told: Vec<Event>,
+    status: Status,
     valid_until: Option<Timestamp>,
     timeout: Option<Timestamp>,
     extending: Option<bool>,
@@ -51,6 +52,7 @@ impl Expected {
         Self {
             sent: sent.collect(),
             told: entry.told.clone(),
+            status: entry.after.status(),
             valid_until: entry.valid_until(),
             timeout: entry.after.poll_timeout(),
             extending: entry.extending,
@@ -76,6 +78,7 @@ struct Story<'a> {
     expected: Vec<Expected>,
     requests: usize,
     now: Timestamp,
+    status: Status,
     /// Until when the lock is held, if it is.
     held_until: Option<Timestamp>,
     timeout: Option<Timestamp>,
@@ -93,6 +96,7 @@ impl<'a> Story<'a> {
             expected: Vec::new(),
             requests: 0,
             now: Timestamp::ZERO,
+            status: Status::New,
             held_until: None,
             timeout: None,
             access: match life.share {
@@ -121,8 +125,12 @@ impl<'a> Story<'a> {
                     let purse = proposal.map(|proposal| Purse::new(now, proposal));
                     break (now, purse, Some(now.saturating_add(time)));
                 }
-                Input::Release => return self.silence(),
+                Input::Release => self.end(End::GivenUp)?,
+                Input::Abandon => self.exhaust(AcquireFailure::Abandoned, 0)?,
                 _ => {}
+            }
+            if self.status != Status::New {
+                return self.silence();
             }
         };
         if let Some(won) = self.acquiring(begin, purse, adopts_until)? {
@@ -147,6 +155,7 @@ impl<'a> Story<'a> {
         self.expected.push(Expected {
             sent: Vec::new(),
             told: Vec::new(),
+            status: self.status,
             valid_until: None,
             timeout: None,
             extending: matches!(
@@ -164,6 +173,7 @@ impl<'a> Story<'a> {
         let Some(expected) = self.expected.last_mut() else {
             return;
         };
+        expected.status = self.status;
         expected.timeout = self.timeout;
         expected.valid_until = self.held_until.filter(|until| self.now < *until);
     }
@@ -176,6 +186,15 @@ impl<'a> Story<'a> {
 
     fn tell(&mut self, event: Event) {
         self.expect().told.push(event);
+    }
+
+    fn end(&mut self, end: End) -> Result<(), LogEnds> {
+        self.status = Status::Ended(end);
+        Ok(())
+    }
+
+    fn exhaust(&mut self, failure: AcquireFailure, tries: u32) -> Result<(), LogEnds> {
+        self.end(End::Exhausted { failure, tries })
     }
 
     /// Takes the slot of an attempt from the lease. It is random.

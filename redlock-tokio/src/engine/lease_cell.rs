@@ -10,10 +10,10 @@ mod holders;
 mod in_line;
 mod inputs;
 mod listeners;
+mod local;
 mod observed;
 mod permits;
 mod read_write;
-mod stage;
 mod state;
 mod terms;
 mod ticket;
@@ -30,15 +30,16 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{FencingToken, Lease, NodeId, Nonce, Quorum, Timestamp, Token, Ttl};
+use redlock_core::{FencingToken, Lease, NodeId, Nonce, Quorum, Status, Timestamp, Token, Ttl};
 
+use self::state::CellState;
 pub(crate) use self::{
     client::Client,
     extensions::ExtensionOutcome,
     held_lease::HeldLease,
     listeners::listeners,
+    local::RequestEnd,
     observed::Claim,
-    stage::End,
     terms::{LeaseRequest, Terms},
     transfer::adopt,
     waiting::begin,
@@ -47,7 +48,6 @@ pub use self::{
     description::{LocalHold, LocalLock},
     ticket::LockTicket,
 };
-use self::{stage::Stage, state::CellState};
 use crate::{
     NodeReports, OptionsError, TakenBy,
     engine::{lane::SetRequests, queue::Ticket},
@@ -96,7 +96,7 @@ impl LeaseCell {
     pub(crate) fn poll_acquired(
         self: &Arc<Self>,
         cx: &Context<'_>,
-    ) -> Poll<Result<Option<HeldLease>, End>> {
+    ) -> Poll<Result<Option<HeldLease>, RequestEnd>> {
         let mut state = self.state();
         let polled = state.poll_acquired(cx.waker());
         if let Poll::Ready(Ok(Some(_))) = polled {
@@ -179,7 +179,7 @@ impl LeaseCell {
 
     /// Returns whether the lease holds the lock.
     pub(crate) fn is_held(&self) -> bool {
-        matches!(self.state().stage(), Stage::Held(_))
+        self.state().lease.status() == Status::Held
     }
 
     pub(crate) fn quorum(&self) -> Quorum {

@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redlock_core::{AcquireFailure, LossReason, Timestamp};
+use redlock_core::{AcquireFailure, End, LossReason, Timestamp};
 
 use super::observed::{self, ObservedRequest};
 use crate::{
     Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError,
     engine::{
-        lease_cell::{Client, End, HeldLease, LeaseCell},
+        lease_cell::{Client, HeldLease, LeaseCell, RequestEnd},
         queue::Refusal,
     },
     key::KeySet,
@@ -19,7 +19,7 @@ use crate::{
 pub(super) fn conclude(
     mut guard: LockGuard,
     since: Timestamp,
-    outcome: Result<Option<HeldLease>, End>,
+    outcome: Result<Option<HeldLease>, RequestEnd>,
     observed: &mut Option<Box<ObservedRequest>>,
 ) -> Result<LockGuard, LockError> {
     let outcome = outcome.map(|passed_on| {
@@ -85,7 +85,7 @@ impl<'a> Request<'a> {
     }
 
     /// Returns why the request ended without the lock, and notes an outage.
-    pub(super) fn failure(&self, end: End) -> LockError {
+    pub(super) fn failure(&self, end: RequestEnd) -> LockError {
         if self.client.is_shut_down() {
             return LockError::ShutDown;
         }
@@ -107,10 +107,10 @@ impl<'a> Request<'a> {
         error
     }
 
-    fn error(&self, end: End) -> LockError {
+    fn error(&self, end: RequestEnd) -> LockError {
         match end {
-            End::Refused(Refusal::Busy) => self.passed_over(),
-            End::Refused(Refusal::Full {
+            RequestEnd::Refused(Refusal::Busy) => self.passed_over(),
+            RequestEnd::Refused(Refusal::Full {
                 waiting,
                 limit,
                 limited_by,
@@ -119,25 +119,25 @@ impl<'a> Request<'a> {
                 limit,
                 limited_by,
             },
-            End::NoRandomness(error) => LockError::Random(RandomError(error)),
-            End::Exhausted { failure, attempts } => match failure {
-                AcquireFailure::Contended if attempts == 0 => self.passed_over(),
-                AcquireFailure::Contended => LockError::Contended(self.attempts(attempts)),
-                AcquireFailure::NoQuorum => no_quorum(self.attempts(attempts)),
-                AcquireFailure::TooSlow => LockError::TooSlow(self.attempts(attempts)),
+            RequestEnd::NoRandomness(error) => LockError::Random(RandomError(error)),
+            RequestEnd::Ended(End::Exhausted { failure, tries }) => match failure {
+                AcquireFailure::Contended if tries == 0 => self.passed_over(),
+                AcquireFailure::Contended => LockError::Contended(self.attempts(tries)),
+                AcquireFailure::NoQuorum => no_quorum(self.attempts(tries)),
+                AcquireFailure::TooSlow => LockError::TooSlow(self.attempts(tries)),
                 AcquireFailure::Quarantined { until } => LockError::Quarantined {
                     remaining: self
                         .client
                         .quorum_in()
                         .unwrap_or(until.saturating_duration_since(self.now())),
-                    attempts: self.attempts(attempts),
+                    attempts: self.attempts(tries),
                 },
                 AcquireFailure::FenceExhausted => LockError::FenceExhausted,
                 // The enum may grow. This driver cannot distinguish failures that it does not know.
                 _ => LockError::ShutDown,
             },
-            End::Lost(LossReason::Abandoned) => LockError::ShutDown,
-            End::Lost(_) | End::Released(_) | End::GivenUp | End::GivenAway => {
+            RequestEnd::Ended(End::Lost(LossReason::Abandoned)) => LockError::ShutDown,
+            RequestEnd::Ended(_) => {
                 let attempts = self.lease.map_or(0, LeaseCell::tries);
                 LockError::TooSlow(self.attempts(attempts))
             }

@@ -106,7 +106,7 @@ fn no_extension_starts_beyond_max_hold_however_short() {
     extend_for(&mut driven, at(100), 3000);
     assert!(!driven.run(|lease| lease.extend_for(at(2000), ttl(10))));
     driven.timeout(at(3000));
-    assert_eq!(driven.told.last(), Some(&Event::Lost(LossReason::MaxHold)));
+    assert_eq!(driven.late_end(), lost(LossReason::MaxHold));
 }
 
 #[test]

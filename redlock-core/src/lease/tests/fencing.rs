@@ -154,7 +154,7 @@ fn a_counter_that_missed_the_second_round_is_raised_where_the_key_is() {
 fn fences_end_at_the_last_one() {
     let mut driven = fenced(7);
     driven.reply(at(1), &[outbid(FencingToken::MAX.get()); 3]);
-    assert_eq!(driven.told, exhausted(AcquireFailure::FenceExhausted, 1));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::FenceExhausted, 1));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn given_up_or_silent_while_fencing_it_is_released() {
     let token = driven.lease.token();
     driven.run(|lease| lease.release(at(2)));
     assert_eq!(driven.operations()[2], release_of(token));
-    assert!(driven.lease.is_closed());
+    assert_eq!(driven.late_end(), Some(End::GivenUp));
     silent.timeout(at(900));
     assert_eq!(silent.operations()[2], release_of(token));
     assert!(
@@ -196,7 +196,7 @@ fn a_fence_without_an_answer_is_too_slow_at_the_end_of_validity() {
     driven.run(|lease| lease.acquire_fenced(at(0), at(1000), FencingToken::new(7)));
     driven.reply(at(1), &[outbid(9); 3]);
     driven.timeout(at(900));
-    assert_eq!(driven.told, exhausted(AcquireFailure::TooSlow, 1));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::TooSlow, 1));
 }
 
 #[test]
@@ -210,5 +210,5 @@ fn a_fence_whose_wait_ends_fails_as_the_attempt_before() {
     assert_eq!(driven.due(), at(500));
     driven.timeout(at(500));
     // The nodes have answered as they should.
-    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 2));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 2));
 }

@@ -46,7 +46,7 @@ fn lost_when_no_extension_succeeds_in_time() {
     assert_eq!(driven.due(), at(900), "it hangs");
     // The replies come, but at the very end of the old validity.
     driven.reply(at(900), &[Granted; 5]);
-    assert_eq!(driven.told, [Event::Lost(LossReason::Expired)]);
+    assert_eq!(driven.end(), lost(LossReason::Expired));
     assert!(!driven.is_held(at(900)));
     let token = driven.lease.token();
     assert_eq!(driven.operations()[1..], [release_of(token)]);
@@ -57,7 +57,7 @@ fn lost_at_once_when_a_majority_has_not_our_key() {
     let mut driven = Driven::held();
     driven.timeout(at(300));
     driven.reply(at(301), &[Denied; 3]);
-    assert_eq!(driven.told, [Event::Lost(LossReason::KeysLost)]);
+    assert_eq!(driven.end(), lost(LossReason::KeysLost));
     assert!(!driven.is_held(at(301)));
 }
 
@@ -85,7 +85,7 @@ fn a_missing_key_is_put_back_after_an_extension() {
 #[test]
 fn renewal_ends_at_max_hold() {
     let mut driven = Driven::held();
-    while driven.told.last() != Some(&Event::Lost(LossReason::MaxHold)) {
+    while driven.late_end() != lost(LossReason::MaxHold) {
         let due = driven.lease.poll_timeout().expect("lost in the end");
         driven.timeout(due);
         if driven.is_held(due) {
@@ -106,7 +106,7 @@ fn denials_that_come_after_a_failed_extension_can_still_show_the_loss() {
     assert!(matches!(driven.told[..], [Event::ExtendFailed { .. }]));
     assert!(driven.is_held(at(302)));
     driven.reply_to(round, at(302), 3, &[Denied]);
-    assert_eq!(driven.told.last(), Some(&Event::Lost(LossReason::KeysLost)));
+    assert_eq!(driven.late_end(), lost(LossReason::KeysLost));
     assert!(!driven.is_held(at(302)));
 }
 
@@ -189,7 +189,7 @@ fn a_lock_that_was_handed_over_has_to_be_claimed_again() {
     assert_eq!(driven.due(), at(300));
     driven.run(|lease| lease.hand_over(at(30)));
     driven.run(|lease| lease.claim(at(900)));
-    assert_eq!(driven.told, [Event::Lost(LossReason::Expired)], "too late");
+    assert_eq!(driven.end(), lost(LossReason::Expired), "too late");
 }
 
 #[test]
@@ -216,12 +216,11 @@ fn a_lock_that_is_left_is_released_at_its_time_and_not_renewed() {
     driven.timeout(at(400));
     assert_eq!(driven.operations()[1..], [check(600)]);
     assert_eq!(driven.due(), at(700));
-    assert_eq!(driven.told, []);
     driven.sent.clear();
     driven.timeout(at(700));
     assert_eq!(driven.operations(), [release_of(token)]);
     driven.reply(at(701), &[Granted; 3]);
-    assert_eq!(driven.told, [Event::Released(ReleaseVerdict::Released)]);
+    assert_eq!(driven.end(), released(ReleaseVerdict::Released));
 }
 
 #[test]
@@ -260,9 +259,8 @@ fn keys_of_a_lock_that_was_left_are_not_deleted_before_its_time() {
     withdrawn.withdraw(at(11), &[0, 1, 2], withdrawal);
 
     for driven in [abandoned, withdrawn] {
-        let unconfirmed = Event::Released(ReleaseVerdict::Unconfirmed);
-        assert_eq!(driven.told, [unconfirmed], "nobody is there to lose it");
-        assert!(driven.lease.is_closed());
+        let unconfirmed = released(ReleaseVerdict::Unconfirmed);
+        assert_eq!(driven.end(), unconfirmed, "nobody is there to lose it");
         let releases = driven.count(|it| matches!(it, Operation::Release { .. }));
         assert_eq!(releases, 0);
     }
@@ -287,15 +285,14 @@ fn a_lock_that_is_left_ends_when_a_majority_has_lost_its_keys() {
         reported.key_changed(at(200), 0..3);
         reported.reply(at(201), &[Denied; 3]);
         assert_eq!(reported.sent.len(), 1, "the other keys still block others");
-        let ended = Event::Released(ReleaseVerdict::NotHeld);
-        assert_eq!(reported.told, [ended], "nobody is there to lose it");
-        assert!(reported.lease.is_closed());
+        let not_held = released(ReleaseVerdict::NotHeld);
+        assert_eq!(reported.end(), not_held, "nobody is there to lose it");
     }
     // Nodes that report nothing.
     let mut checked = left(true);
     checked.timeout(at(400));
     checked.reply(at(401), &[Denied, Granted, Denied, Denied]);
-    assert!(checked.lease.is_closed());
+    assert_eq!(checked.end(), released(ReleaseVerdict::NotHeld));
 }
 
 #[test]
@@ -306,7 +303,7 @@ fn reports_about_a_lock_that_nobody_has_taken_wait_for_its_holder() {
     assert_eq!(driven.operations(), []);
     driven.run(|lease| lease.claim(at(3)));
     driven.reply(at(4), &[Denied; 3]);
-    assert_eq!(driven.told.last(), Some(&Event::Lost(LossReason::KeysLost)));
+    assert_eq!(driven.late_end(), lost(LossReason::KeysLost));
 }
 
 #[test]
@@ -321,7 +318,7 @@ fn reports_that_no_majority_can_have_the_key_are_checked_at_once() {
     assert_eq!(report(&mut driven, 1), 0, "three others are a majority");
     assert_eq!(report(&mut driven, 2), 1);
     driven.reply(at(101), &[Denied; 3]);
-    assert_eq!(driven.told, [Event::Lost(LossReason::KeysLost)]);
+    assert_eq!(driven.end(), lost(LossReason::KeysLost));
     assert_eq!(report(&mut driven, 3), 2, "nothing but the release");
 }
 

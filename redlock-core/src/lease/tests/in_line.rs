@@ -91,7 +91,7 @@ fn a_look_says_once_whether_a_majority_is_free() {
 fn a_wait_in_the_line_ends_at_the_deadline() {
     let mut driven = in_line();
     driven.wait();
-    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 1));
     // Without any attempt before, there is one.
     let mut driven = probing(config().retry);
     driven.lease.stand_in_line(false);

@@ -222,7 +222,7 @@ fn a_request_that_may_not_wait_stands_in_no_line() {
     driven.run(|lease| lease.acquire(at(0), at(0)));
     driven.reply(at(1), &[Denied; 3]);
     driven.reply(at(2), &[free(&[]); 3]);
-    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 1));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_request_that_may_not_wait_looks_once_and_tries_once_more() {
     assert!(held.valid_until(at(3)).is_some());
     // Or another client is faster.
     driven.reply(at(3), &[Denied; 3]);
-    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 2));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 2));
     assert!(matches!(driven.last().operation, Operation::Release { .. }));
     assert_eq!(driven.last().access, Access::Slot(slot(1)));
 }
@@ -247,18 +247,18 @@ fn a_request_that_may_not_wait_looks_once_and_tries_once_more() {
 fn a_request_that_may_not_wait_ends_when_its_look_shows_no_free_slot() {
     let mut driven = denied_at_once();
     driven.reply(at(2), &[free(&[1]), free(&[2]), free(&[])]);
-    assert_eq!(driven.told, [], "slot 1 or 2 may be free on the others");
+    assert_eq!(driven.end(), None, "slot 1 or 2 may be free on the others");
     driven.reply(at(2), &[Refused, Refused, Refused, free(&[1, 2])]);
-    assert_eq!(driven.told, [], "slot 1 or 2 may be free on a majority");
+    assert_eq!(driven.end(), None, "slot 1 or 2 may be free on a majority");
     driven.reply(at(3), &[Refused, Refused, Refused, Refused, free(&[])]);
-    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 1));
 }
 
 #[test]
 fn a_look_that_few_nodes_answer_shows_no_contention() {
     let mut driven = denied_at_once();
     driven.reply(at(2), &[free(&[]), Refused, free(&[]), Unknown, Refused]);
-    assert_eq!(driven.told, exhausted(AcquireFailure::NoQuorum, 1));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::NoQuorum, 1));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_look_that_no_node_answers_ends_when_an_attempt_would() {
     let mut driven = denied_at_once();
     assert_eq!(driven.due(), at(901));
     driven.timeout(at(901));
-    assert_eq!(driven.told, exhausted(AcquireFailure::NoQuorum, 1));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::NoQuorum, 1));
 }
 
 #[test]
@@ -277,11 +277,11 @@ fn a_deadline_during_the_first_look_does_not_cut_it_off() {
     driven.reply(at(1), &[Denied; 3]);
     assert_eq!(driven.due(), at(2));
     driven.timeout(at(2));
-    assert!(driven.told.is_empty());
+    assert_eq!(driven.end(), None);
     driven.reply(at(3), &[free(&[3]); 3]);
     assert_eq!(driven.lease.slot(), Some(slot(3)));
     driven.reply(at(4), &[Denied; 3]);
-    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 2));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 2));
 }
 
 #[test]
@@ -290,20 +290,20 @@ fn a_limit_of_attempts_holds_for_looks_too() {
     driven.lease.set_share(permits(4));
     driven.acquire(at(0));
     driven.reply(at(1), &[Denied; 3]);
-    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 1));
 }
 
 #[test]
 fn a_semaphore_whose_permits_all_stay_taken_is_given_up_at_the_deadline() {
     let mut driven = denied();
-    while driven.told.is_empty() {
+    while driven.end().is_none() {
         let due = driven.due();
         driven.reply(due.saturating_sub(MS(1)), &[free(&[]); 5]);
         driven.wait();
     }
     let tries = driven.count(|it| matches!(it, Operation::Probe { .. })) as u32;
     assert!(tries > 3, "{tries}");
-    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, tries));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, tries));
 }
 
 #[test]

@@ -9,14 +9,14 @@ fn ask_fresh_nodes(until: Timestamp, budget: Duration) -> (Driven, Timestamp) {
     driven.run(|lease| lease.acquire(now, now.saturating_add(budget)));
     loop {
         driven.reply(now, &[quarantined(Granted, until); 3]);
-        if !driven.told.is_empty() {
+        if driven.lease.status() != Status::Asking {
             return (driven, now);
         }
         let due = driven.due();
         assert!(due > now, "{due:?} is not later than {now:?}");
         now = due;
         driven.timeout(now);
-        if !driven.told.is_empty() {
+        if driven.lease.status() != Status::Asking {
             return (driven, now);
         }
     }
@@ -29,7 +29,7 @@ fn a_quarantine_that_outlasts_the_budget_fails_at_its_end_and_is_rarely_asked() 
     assert_eq!(now, at(5000));
     let attempts = driven.lease.attempts();
     let failure = AcquireFailure::Quarantined { until };
-    assert_eq!(driven.told, exhausted(failure, attempts));
+    assert_eq!(driven.end(), exhausted(failure, attempts));
     assert!((5..=10).contains(&attempts), "{attempts} in 5 s");
     let operations = driven.operations();
     for pair in operations.chunks(2) {
@@ -52,7 +52,7 @@ fn a_quarantine_that_ends_within_the_budget_is_waited_for_to_its_end() {
 #[test]
 fn without_a_budget_a_quarantine_is_not_waited_for() {
     let (driven, now) = ask_fresh_nodes(at(500), Duration::ZERO);
-    assert!(matches!(driven.told[..], [Event::Exhausted { .. }]));
+    assert!(matches!(driven.end(), Some(End::Exhausted { .. })));
     assert_eq!((now, driven.lease.attempts()), (at(0), 1));
 }
 
@@ -67,7 +67,7 @@ fn attempts_that_meet_a_quarantine_are_counted() {
     let due = driven.wait();
     driven.reply(due, &replies);
     assert!(matches!(
-        driven.told[..],
-        [Event::Exhausted { tries: 2, .. }]
+        driven.end(),
+        Some(End::Exhausted { tries: 2, .. })
     ));
 }

@@ -156,7 +156,7 @@ fn a_writer_that_is_abandoned_or_has_no_time_left_deletes_its_mark() {
     abandoned.run(Lease::abandon);
     let mut late = denied(Share::Writer);
     late.reply(at(2), &[taken(5000); 5]);
-    while !late.lease.is_closed() {
+    while late.late_end().is_none() {
         late.wait();
     }
     for driven in [abandoned, late] {
@@ -177,7 +177,7 @@ fn a_writer_that_gives_up_while_it_waits_deletes_its_mark() {
     driven.run(|lease| lease.release(at(2)));
     assert_eq!(driven.last().operation, release_of(driven.lease.token()));
     assert_eq!(driven.last().access, Access::Writer);
-    assert!(driven.lease.is_closed() && driven.told.is_empty());
+    assert_eq!(driven.end(), Some(End::GivenUp));
 
     let mut driven = denied(Share::Exclusive);
     let sent = driven.sent.len();
@@ -273,7 +273,7 @@ fn end_of_hold(joins: &[u64]) -> Timestamp {
             continue;
         }
         driven.timeout(due);
-        if driven.told.last() == Some(&Event::Lost(LossReason::MaxHold)) {
+        if driven.late_end() == lost(LossReason::MaxHold) {
             return due;
         }
         driven.reply(due, &[Granted; 3]);
@@ -316,7 +316,7 @@ fn what_cannot_be_downgraded_stays_as_it_is() {
     assert!(!unheld.run(|lease| lease.downgrade(at(0))));
     let mut too_late = held(Share::Writer);
     assert!(!too_late.run(|lease| lease.downgrade(at(900))));
-    assert!(matches!(too_late.told[..], [Event::Lost(_)]));
+    assert!(matches!(too_late.end(), Some(End::Lost(_))));
     let mut renewed = held(Share::Writer);
     renewed.config().keep_alive = KeepAlive::on_demand(MS(50));
     assert!(

@@ -20,23 +20,24 @@ fn a_lock_that_is_given_away_is_neither_renewed_nor_released() {
     driven.timeout(at(300));
     driven.sent.clear();
     assert_eq!(driven.run(|lease| lease.give(at(310))), Some(at(900)));
-    assert!(!driven.is_held(at(310)) && driven.lease.is_closed());
+    assert_eq!(driven.late_end(), Some(End::GivenAway));
     // The extension that is under way ends nothing and begins nothing, nor does the time.
     driven.reply_to(driven.lease.outbox.last_round(), at(311), 0, &[Denied; 5]);
     driven.timeout(at(900));
     driven.run(|lease| lease.release(at(900)));
     driven.run(Lease::abandon);
     assert_eq!(driven.lease.poll_timeout(), None);
-    assert!(driven.sent.is_empty() && driven.told.is_empty());
+    assert!(driven.sent.is_empty());
+    assert_eq!(driven.end(), Some(End::GivenAway));
 }
 
 #[test]
 fn only_a_held_lock_with_one_key_and_one_owner_is_given_away() {
     let mut new = Driven::new(config());
     assert_eq!(new.run(|lease| lease.give(at(0))), None);
-    let mut lost = Driven::held();
-    assert_eq!(lost.run(|lease| lease.give(at(900))), None);
-    assert_eq!(lost.told, [Event::Lost(LossReason::Expired)]);
+    let mut late = Driven::held();
+    assert_eq!(late.run(|lease| lease.give(at(900))), None);
+    assert_eq!(late.end(), lost(LossReason::Expired));
     let set_ups: [fn(&mut Lease); 3] = [
         Lease::set_several_keys,
         |lease| lease.set_share(Share::Reader),
@@ -92,10 +93,9 @@ fn an_adoption_that_fails_releases_its_token_and_is_not_tried_again() {
     ] {
         let mut driven = adopting(None);
         driven.reply(at(1), &replies);
-        assert_eq!(driven.told, exhausted(failure, 1));
+        assert_eq!(driven.end(), exhausted(failure, 1));
         assert_eq!(driven.operations()[1..], [release_of(driven.lease.token())]);
         assert_eq!(driven.sent[1].nodes, NodeSet::first(5));
-        assert!(driven.lease.is_closed());
     }
 }
 
@@ -104,11 +104,11 @@ fn an_adoption_succeeds_only_within_the_validity_of_the_giver() {
     let mut late = adopting(None);
     late.reply(at(499), &[Granted, Granted]);
     late.reply(at(500), &[Granted, Granted, Granted]);
-    assert_eq!(late.told, exhausted(AcquireFailure::TooSlow, 1));
+    assert_eq!(late.end(), exhausted(AcquireFailure::TooSlow, 1));
     let mut silent = adopting(None);
     assert_eq!(silent.due(), at(500));
     silent.timeout(at(500));
-    assert_eq!(silent.told, exhausted(AcquireFailure::TooSlow, 1));
+    assert_eq!(silent.end(), exhausted(AcquireFailure::TooSlow, 1));
     // A short ttl of its own ends it earlier.
     let mut short = Driven::new(config());
     short.run(|lease| lease.adopt(at(0), giver(), at(5000), None));
@@ -121,7 +121,7 @@ fn votes_that_do_not_count_adopt_nothing() {
     let held_back = quarantined(Granted, at(700));
     driven.reply(at(1), &[held_back, held_back, held_back]);
     let failure = AcquireFailure::Quarantined { until: at(700) };
-    assert_eq!(driven.told, exhausted(failure, 1));
+    assert_eq!(driven.end(), exhausted(failure, 1));
 }
 
 #[test]

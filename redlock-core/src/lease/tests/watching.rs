@@ -134,13 +134,13 @@ fn attempts_that_fail_back_off_until_another_client_is_seen_to_have_the_key() {
 #[test]
 fn gives_up_at_the_deadline() {
     let mut driven = contended();
-    while driven.told.is_empty() {
+    while driven.end().is_none() {
         driven.reply(driven.due().saturating_sub(MS(1)), &[taken(5000); 5]);
         driven.wait();
     }
     let tries = driven.count(|it| matches!(it, Operation::Probe { .. })) as u32;
     assert!(tries > 3, "{tries}");
-    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, tries));
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, tries));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn an_attempt_after_a_wait_in_the_queue_keeps_the_deadline() {
     let due = driven.due();
     assert!(due < at(450), "{due:?}");
     driven.timeout(at(450));
-    assert!(driven.lease.is_closed());
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 1));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_handed_over_lock_may_be_held_for_max_hold_again() {
             driven.reply(now, &[Granted; 3]);
         }
     }
-    assert_eq!(driven.told.last(), Some(&Event::Lost(LossReason::MaxHold)));
+    assert_eq!(driven.late_end(), lost(LossReason::MaxHold));
     let held = now.saturating_duration_since(handed_over);
     assert!(held > max_hold && held <= max_hold + validity, "{held:?}");
     assert!(
@@ -234,7 +234,7 @@ fn a_number_of_attempts_counts_probes_and_keeps_their_pace() {
         let mut driven = contended_with(retry.with_max_attempts(6));
         driven.lease.set_notified(is_notified);
         let mut millis = 2;
-        while driven.told.is_empty() {
+        while driven.end().is_none() {
             driven.reply(at(millis), &[taken(5000); 5]);
             let due = driven.due();
             let delay = due.saturating_duration_since(at(millis));
@@ -245,7 +245,7 @@ fn a_number_of_attempts_counts_probes_and_keeps_their_pace() {
         assert!(millis >= 5 * 20, "it ended after {millis} ms");
         let probes = driven.count(|it| matches!(it, Operation::Probe { .. }));
         assert_eq!(probes, 6 - 1, "the first try was an attempt");
-        assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 6));
+        assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 6));
     }
 }
 
@@ -265,7 +265,7 @@ fn only_a_wait_for_a_taken_key_lasts_until_the_deadline() {
         let mut driven = probing(config().retry);
         driven.run(|lease| lease.acquire(at(0), at(10)));
         driven.reply(at(1), replies);
-        driven.lease.is_closed()
+        driven.late_end().is_some()
     };
     assert!(!closes(&[Denied; 3]), "the key may be free before");
     assert!(closes(&[Unknown; 3]), "no node is expected to answer");

@@ -8,14 +8,14 @@ fn since(since: Timestamp) -> Withdrawal {
     }
 }
 
-const LOST: Event = Event::Lost(LossReason::VotesWithdrawn);
+const LOST: Option<End> = Some(End::Lost(LossReason::VotesWithdrawn));
 
 #[test]
 fn a_lock_without_a_quorum_is_lost_and_released_everywhere() {
     let mut driven = Driven::held();
     let token = driven.lease.token();
     driven.withdraw(at(10), &[0], since(at(1)));
-    assert_eq!(driven.told, [LOST]);
+    assert_eq!(driven.end(), LOST);
     assert_eq!(driven.operations(), [release_of(token)]);
     assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
     assert!(!driven.is_held(at(10)));
@@ -61,7 +61,7 @@ fn an_extension_takes_the_place_of_the_votes_before() {
     driven.withdraw(at(110), &[0], since(at(0)));
     assert!(driven.is_held(at(110)), "it is extended by 2, 3 and 4");
     driven.withdraw(at(110), &[2], since(at(101)));
-    assert_eq!(driven.told.last(), Some(&LOST));
+    assert_eq!(driven.late_end(), LOST);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_fence_needs_its_votes_even_after_an_extension() {
     driven.reply_to(round, at(101), 2, &[Granted; 3]);
     assert!(driven.is_held(at(102)));
     driven.withdraw(at(110), &[0], since(at(1)));
-    assert_eq!(driven.told.last(), Some(&LOST), "its counter may be gone");
+    assert_eq!(driven.late_end(), LOST, "its counter may be gone");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{
     AgeMarker, Eligibility, Event, Identity, Lease, MemberReport, Operation, Origin, Replication,
-    ReplicationId, Reply, RoundId, RunId, ServerRole, Sighting, Tenure, Timestamp,
+    ReplicationId, Reply, RoundId, RunId, ServerRole, Sighting, Status, Tenure, Timestamp,
 };
 
 use super::{
@@ -242,11 +242,11 @@ impl OwnerSetup {
                     it.phase = Phase::Held;
                     it.lease.claim(local);
                 }
-                Event::Exhausted { .. } | Event::Lost(_) | Event::Released(_) => {
-                    it.phase = Phase::Ended;
-                }
                 _ => {}
             }
+        }
+        if let Status::Ended(_) = it.lease.status() {
+            it.phase = Phase::Ended;
         }
     }
 

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*};
 use redlock_core::{
-    Access, AcquireFailure, Eligibility, Event, Lease, NodeId, Nonce, Operation, Quorum, Reply,
-    Slot, SlotSet, Timestamp,
+    Access, AcquireFailure, Eligibility, End, Lease, NodeId, Nonce, Operation, Quorum, Reply, Slot,
+    SlotSet, Status, Timestamp,
 };
 
 use super::check;
@@ -91,13 +91,13 @@ impl Look {
         let denials = self.quorum().all().iter().map(|node| (node, Reply::Denied));
         answer(&mut lease, denials);
         answer(&mut lease, self.replies());
-        match (lease.poll_transmit(), lease.poll_event()) {
-            (Some(transmit), None) => {
+        match (lease.poll_transmit(), lease.status()) {
+            (Some(transmit), Status::Asking) => {
                 let is_attempt = matches!(transmit.operation, Operation::Acquire { .. });
                 assert!(is_attempt, "{transmit:?}");
                 Ok(lease.slot().expect("it is a semaphore"))
             }
-            (None, Some(Event::Exhausted { failure, .. })) => Err(failure),
+            (None, Status::Ended(End::Exhausted { failure, .. })) => Err(failure),
             other => panic!("{other:?}"),
         }
     }

@@ -5,36 +5,22 @@ use super::*;
 #[test]
 fn every_life_tells_one_story() {
     check_lives(800, |driven| {
-        let begun = driven.log.iter().find_map(|entry| match entry.input {
-            Input::Acquire | Input::AcquireFenced(_) => Some(true),
-            // Closed before it began.
-            Input::Release => Some(false),
-            _ => None,
-        });
-        let given_up = driven.log.iter().any(|entry| {
-            entry.input == Input::Release
-                && !entry.before.is_closed()
-                && entry.before.valid_until(Timestamp::ZERO).is_none()
-        });
         let told: Vec<_> = events(driven).map(|(_, event)| event).collect();
-        let number = |test: fn(&Event) -> bool| told.iter().filter(|event| test(event)).count();
-        let acquired = number(|event| matches!(event, Event::Acquired { .. }));
-        let ended = number(|event| matches!(event, Event::Lost(_) | Event::Released(_)));
-        let exhausted = number(|event| matches!(event, Event::Exhausted { .. }));
-        prop_assert!(acquired <= 1);
-        prop_assert_eq!(ended, acquired, "who acquired loses or releases, once");
-        if begun != Some(true) {
-            prop_assert!(told.is_empty());
-        } else if acquired == 1 {
-            prop_assert_eq!(exhausted, 0);
-            let first = matches!(told.first(), Some(Event::Acquired { .. }));
-            let last = matches!(told.last(), Some(Event::Lost(_) | Event::Released(_)));
-            prop_assert!(first && last, "{told:?}");
-        } else {
-            // An attempt that is given up ends without an event.
-            prop_assert_eq!(exhausted, usize::from(!given_up));
-            prop_assert_eq!(told.len(), exhausted);
-        }
+        let is_acquired = |it: &&Event| matches!(it, Event::Acquired { .. });
+        let mut ends = driven.log.iter().filter_map(Entry::end);
+        let end = ends.next().expect("every lease ends");
+        prop_assert_eq!(ends.next(), None, "and only once");
+        let has_held = matches!(end, End::Lost(_) | End::Released(_));
+        let acquired = told.iter().filter(is_acquired).count();
+        prop_assert_eq!(acquired, usize::from(has_held), "{:?}", end);
+        let is_first = told.first().is_none_or(|it| is_acquired(&it));
+        prop_assert!(is_first, "{told:?}");
+        let gives_up = |it: &Entry| it.input == Input::Release && it.end() == Some(End::GivenUp);
+        let is_given_up = driven.log.iter().any(gives_up);
+        prop_assert_eq!(end == End::GivenUp, is_given_up);
+        // One that never asks holds nothing.
+        let asks = |it: &Entry| matches!(it.input, Input::Acquire | Input::AcquireFenced(_));
+        prop_assert!(!has_held || driven.log.iter().any(asks));
         Ok(())
     });
 }
@@ -42,20 +28,29 @@ fn every_life_tells_one_story() {
 /// Never vacuous: the random lives reach what they are meant to test.
 #[test]
 fn lives_reach_every_kind_of_event() {
-    use Event::{Acquired, Exhausted, ExtendFailed, Extended, Lost, Released};
-    type Kind = fn(&Event) -> bool;
+    use End::{Exhausted, Lost, Released};
+    use Event::{Acquired, ExtendFailed, Extended};
+    type Kind = fn(Option<&Event>, Option<End>) -> bool;
     let kinds: [(&str, Kind); 9] = [
-        ("fenced", |it| matches!(it, Acquired { fence: Some(_), .. })),
-        ("extended", |it| matches!(it, Extended { .. })),
-        ("extend failed", |it| matches!(it, ExtendFailed { .. })),
-        ("expired", |it| *it == Lost(LossReason::Expired)),
-        ("max hold", |it| *it == Lost(LossReason::MaxHold)),
-        ("keys lost", |it| *it == Lost(LossReason::KeysLost)),
-        ("released", |it| *it == Released(ReleaseVerdict::Released)),
-        ("retried", |it| matches!(it, Exhausted { tries: 2.., .. })),
-        ("quarantined", |it| {
-            let quarantined = |failure: &_| matches!(failure, AcquireFailure::Quarantined { .. });
-            matches!(it, Exhausted { failure, .. } if quarantined(failure))
+        ("fenced", |it, _| {
+            matches!(it, Some(Acquired { fence: Some(_), .. }))
+        }),
+        ("extended", |it, _| matches!(it, Some(Extended { .. }))),
+        ("extend failed", |it, _| {
+            matches!(it, Some(ExtendFailed { .. }))
+        }),
+        ("expired", |_, it| it == Some(Lost(LossReason::Expired))),
+        ("max hold", |_, it| it == Some(Lost(LossReason::MaxHold))),
+        ("keys lost", |_, it| it == Some(Lost(LossReason::KeysLost))),
+        ("released", |_, it| {
+            it == Some(Released(ReleaseVerdict::Released))
+        }),
+        ("retried", |_, it| {
+            matches!(it, Some(Exhausted { tries: 2.., .. }))
+        }),
+        ("quarantined", |_, it| {
+            let quarantined = |failure| matches!(failure, AcquireFailure::Quarantined { .. });
+            matches!(it, Some(Exhausted { failure, .. }) if quarantined(failure))
         }),
     ];
     let mut runner = TestRunner::deterministic();
@@ -66,7 +61,8 @@ fn lives_reach_every_kind_of_event() {
         let mut driven = Driven::through(&life);
         driven.finish();
         for (seen, (_, kind)) in seen.iter_mut().zip(kinds) {
-            *seen += u32::from(events(&driven).any(|(_, event)| kind(&event)));
+            let mut log = driven.log.iter();
+            *seen += u32::from(log.any(|it| kind(it.told.first(), it.end())));
         }
         let mut sent = requests(&driven);
         fenced += u32::from(sent.any(|(_, it)| matches!(it, Operation::Fence { .. })));

@@ -1,7 +1,7 @@
 //! How the lock is had, or not: attempts, and the pauses between them.
 
 use redlock_core::{
-    Access, AcquireFailure, Event, FencingToken, NodeSet, Operation, Timestamp, Token,
+    Access, AcquireFailure, End, FencingToken, NodeSet, Operation, Status, Timestamp, Token,
 };
 
 use super::{LogEnds, Story, purse::Purse};
@@ -35,6 +35,7 @@ impl Story<'_> {
     ) -> Result<Option<Won>, LogEnds> {
         let deadline = begin.saturating_add(self.budget);
         let (mut start, mut blame) = (begin, None);
+        self.status = Status::Asking;
         for number in 1.. {
             let attempt = self.attempt(number, start, &mut purse, deadline, adopts_until, blame)?;
             let (now, failure) = match attempt {
@@ -54,10 +55,7 @@ impl Story<'_> {
             };
             let hopeless = failure == AcquireFailure::FenceExhausted || adopts_until.is_some();
             let (Some(soonest), Some(latest), false) = (next(0), next(u64::MAX), hopeless) else {
-                self.tell(Event::Exhausted {
-                    failure,
-                    tries: attempts,
-                });
+                self.exhaust(failure, attempts)?;
                 return Ok(None);
             };
             let drawn = self.log[self.expected.len() - 1].after.poll_timeout();
@@ -68,23 +66,17 @@ impl Story<'_> {
                 match entry.input {
                     Input::Release => {
                         self.delete_mark(number);
+                        self.end(End::GivenUp)?;
                         return Ok(None);
                     }
                     Input::Abandon => {
                         self.delete_mark(number);
-                        let failure = AcquireFailure::Abandoned;
-                        self.tell(Event::Exhausted {
-                            failure,
-                            tries: attempts,
-                        });
+                        self.exhaust(AcquireFailure::Abandoned, attempts)?;
                         return Ok(None);
                     }
                     Input::Timeout if entry.now >= retry && entry.now >= deadline => {
                         self.delete_mark(number);
-                        self.tell(Event::Exhausted {
-                            failure,
-                            tries: attempts,
-                        });
+                        self.exhaust(failure, attempts)?;
                         return Ok(None);
                     }
                     Input::Timeout if entry.now >= retry => break entry.now,
@@ -144,16 +136,12 @@ impl Story<'_> {
             match entry.input {
                 Input::Release => {
                     self.release(token);
+                    self.end(End::GivenUp)?;
                     return Ok(Attempt::GivenUp);
                 }
                 Input::Abandon => {
                     self.release(token);
-                    let failure = AcquireFailure::Abandoned;
-                    let attempts = number;
-                    self.tell(Event::Exhausted {
-                        failure,
-                        tries: attempts,
-                    });
+                    self.exhaust(AcquireFailure::Abandoned, number)?;
                     return Ok(Attempt::GivenUp);
                 }
                 Input::Timeout if now >= patience => {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redlock_core::{
-    Access, Event, FencingToken, LeaseConfig, LossReason, NodeSet, Operation, ReleaseVerdict,
-    Timestamp, Token, Ttl,
+    Access, End, Event, FencingToken, LeaseConfig, LossReason, NodeSet, Operation, ReleaseVerdict,
+    Status, Timestamp, Token, Ttl,
 };
 
 use super::{LogEnds, READER, READER_WITHIN, Story, acquiring::Won};
@@ -47,6 +47,7 @@ impl Story<'_> {
             mut valid_until,
         } = won;
         let ttl = validity.ttl();
+        self.status = Status::Held;
         if self.access == READER {
             self.access = READER_WITHIN;
         }
@@ -92,8 +93,7 @@ impl Story<'_> {
                 // At the end of time, a release is over as soon as it has begun.
                 Input::Timeout if left.is_some() && now == Timestamp::MAX => {
                     self.release(token);
-                    self.tell(Event::Released(ReleaseVerdict::Unconfirmed));
-                    return Ok(());
+                    return self.end(End::Released(ReleaseVerdict::Unconfirmed));
                 }
                 // Everything else learns first that the time is over.
                 _ if left.is_some_and(|left| now >= left) => {
@@ -121,7 +121,7 @@ impl Story<'_> {
                     }
                 }
                 Input::Release => return self.releasing(token, now, longest),
-                Input::Give if left.is_none() => return Ok(()),
+                Input::Give if left.is_none() => return self.end(End::GivenAway),
                 Input::Give => {}
                 Input::Claim => claimed = true,
                 Input::Timeout if now < wake => {}
@@ -266,18 +266,18 @@ impl Story<'_> {
                 LossReason::KeysLost => ReleaseVerdict::NotHeld,
                 _ => ReleaseVerdict::Unconfirmed,
             };
-            self.tell(Event::Released(verdict));
+            self.end(End::Released(verdict))
         } else {
             self.release(token);
-            self.tell(Event::Lost(reason));
+            self.end(End::Lost(reason))
         }
-        Ok(())
     }
 
     fn releasing(&mut self, token: Token, now: Timestamp, longest: Ttl) -> Result<(), LogEnds> {
         let request = self.release(token);
         let until = now.saturating_add(longest.as_duration());
         (self.held_until, self.timeout) = (None, Some(until));
+        self.status = Status::Releasing;
         let verdict = loop {
             let entry = self.next()?;
             match entry.input {
@@ -301,7 +301,6 @@ impl Story<'_> {
                 _ => {}
             }
         };
-        self.tell(Event::Released(verdict));
-        Ok(())
+        self.end(End::Released(verdict))
     }
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use redlock_core::{Slot, Timestamp, Token};
 
-use super::{LeaseCell, stage::Stage};
+use super::LeaseCell;
 use crate::Key;
 
 /// A lock that this process holds or asks the nodes for. Made by [`Redlock::held`](crate::Redlock::held).
@@ -40,16 +40,13 @@ impl LeaseCell {
     pub(crate) fn describe(&self, now: Timestamp, waiting: usize) -> LocalLock {
         let state = self.state();
         let until = state.lease.valid_until(now);
-        let hold = match state.stage() {
-            Stage::Held(held) => Some(LocalHold {
-                token: state.lease.token(),
-                age: now.saturating_duration_since(held.since),
-                remaining: until.map_or(Duration::ZERO, |it| it.saturating_duration_since(now)),
-                slot: state.lease.slot().map(Slot::index),
-                is_reader: state.lease.is_reader(),
-            }),
-            _ => None,
-        };
+        let hold = state.held().map(|held| LocalHold {
+            token: state.lease.token(),
+            age: now.saturating_duration_since(held.since),
+            remaining: until.map_or(Duration::ZERO, |it| it.saturating_duration_since(now)),
+            slot: state.lease.slot().map(Slot::index),
+            is_reader: state.lease.is_reader(),
+        });
         LocalLock {
             keys: self.keys.iter().cloned().collect(),
             label: state.label(),

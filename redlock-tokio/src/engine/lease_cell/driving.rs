@@ -1,19 +1,19 @@
 //! The loop of a lease. A change is made under the lock of the lease, what the lease then wants to send goes to the
-//! lanes, its events change its stage, and its deadline goes to the timers. Outside of the lock, the lease leaves the queue
+//! lanes, what it tells is noted, and its deadline goes to the timers. Outside of the lock, the lease leaves the queue
 //! if it has ended, other leases begin, and tasks are woken.
 
-use std::{collections::VecDeque, sync::Arc, task::Waker};
+use std::{collections::VecDeque, mem, sync::Arc, task::Waker};
 
 use redlock_core::{
-    AcquireFailure, Eligibility, Event, Lease, NodeId, NodeSet, Nonce, Operation, Reply, Share,
+    Eligibility, End, Event, Lease, NodeId, NodeSet, Nonce, Operation, Reply, Share, Status,
     Timestamp, Transmit,
 };
 
 use super::{
     LeaseCell,
     in_line::Placed,
+    local::{Held, Local, Others},
     permits::ForOthers,
-    stage::{End, Held, Others, Stage},
     state::{CellState, Changes, Departure, Watchers},
 };
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     engine::{
         lane::{Prospect, ReplyTo, runtime_ended},
         queue::{FollowUp, QueuePlace, Role},
+        timers::TimersClosed,
     },
     foreign, log,
     node::Command,
@@ -52,21 +53,44 @@ impl LeaseCell {
         change: impl FnOnce(&mut CellState) -> T,
     ) -> (T, Changes) {
         let mut state = self.state();
+        let mut status = state.lease.status();
         self.exclude_slots(&mut state);
         let result = change(&mut state);
-        self.transmit(&mut state, now);
-        self.apply_events(&mut state, now);
+        self.follow(&mut state, now, &mut status);
         while self.stand_in_line(&mut state, now) {
-            self.transmit(&mut state, now);
-            self.apply_events(&mut state, now);
+            self.follow(&mut state, now, &mut status);
         }
         state.note_tries();
         let slots = self.note_slot(&mut state, now);
-        self.reschedule(&mut state, now);
+        if self.reschedule(&mut state).is_err() {
+            state.lease.abandon();
+            self.follow(&mut state, now, &mut status);
+        }
         (result, state.take_changes(slots))
     }
 
     // What follows from a change, under the lock.
+
+    /// Sends what is to be sent, takes the events, and compares the status with the one before.
+    fn follow(self: &Arc<Self>, state: &mut CellState, now: Timestamp, status: &mut Status) {
+        self.transmit(state, now);
+        self.apply_events(state, now);
+        let before = mem::replace(status, state.lease.status());
+        state.note_status(before);
+        if before != *status
+            && let Status::Ended(End::Lost(reason)) = *status
+        {
+            // The token says which lock it was. Unlike the key it reveals nothing.
+            log::warn!(
+                label = state.label(),
+                keys = self.shown_keys(),
+                token = %state.lease.token(),
+                %reason,
+                "a lock was lost"
+            );
+            state.observe_loss(now, reason);
+        }
+    }
 
     fn transmit(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
         while let Some(transmit) = state.lease.poll_transmit() {
@@ -156,25 +180,9 @@ impl LeaseCell {
                     fence,
                     granted_by,
                 } => {
-                    let validity = self.terms.config.validity;
-                    let lasts = validity.until(Timestamp::ZERO);
-                    let lasts = lasts.saturating_duration_since(Timestamp::ZERO);
-                    let began = valid_until.saturating_sub(lasts);
-                    let has_waited = state.placed.as_ref().is_some_and(|it| it.has_waited());
-                    let held = Held {
-                        since: now,
-                        attempt: now.saturating_duration_since(began).into(),
-                        // Those that were before it come again behind it, and those behind it are still there.
-                        others: if has_waited {
-                            Others::Wait
-                        } else {
-                            Others::Unknown
-                        },
-                    };
-                    state.hold(held, fence, granted_by);
-                }
-                Event::Exhausted { failure, tries } => {
-                    state.exhaust(failure, tries);
+                    state.fence = fence;
+                    state.granted_by = granted_by;
+                    state.local = Local::Held(self.hold_from(state, now, valid_until));
                 }
                 Event::Extended { .. } => {
                     state.note_extension(true);
@@ -191,57 +199,55 @@ impl LeaseCell {
                         "an extension failed, and will be tried again"
                     );
                 }
-                Event::Lost(reason) => {
-                    // The token says which lock it was. Unlike the key it reveals nothing.
-                    log::warn!(
-                        label = state.label(),
-                        keys = self.shown_keys(),
-                        token = %state.lease.token(),
-                        %reason,
-                        "a lock was lost"
-                    );
-                    state.observe_loss(now, reason);
-                    state.enter(Stage::Ended(End::Lost(reason)));
-                }
                 Event::Looked { is_free } => {
                     self.handle_look(state, now, is_free);
                     self.transmit(state, now);
                 }
-                Event::Released(verdict) => state.enter(Stage::Ended(End::Released(verdict))),
                 // The enum may grow. An event that this driver does not know concerns nobody here.
                 _ => {}
             }
         }
     }
 
-    /// Has the timers call back when something is due. Abandons the lease if they have ended.
-    pub(super) fn reschedule(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
+    /// Returns how the lock is held that was just acquired.
+    fn hold_from(&self, state: &CellState, now: Timestamp, valid_until: Timestamp) -> Held {
+        let validity = self.terms.config.validity;
+        let lasts = validity.until(Timestamp::ZERO);
+        let lasts = lasts.saturating_duration_since(Timestamp::ZERO);
+        let began = valid_until.saturating_sub(lasts);
+        let has_waited = state.placed.as_ref().is_some_and(|it| it.has_waited());
+        Held {
+            since: now,
+            attempt: now.saturating_duration_since(began).into(),
+            // Those that were before it come again behind it, and those behind it are still there.
+            others: if has_waited {
+                Others::Wait
+            } else {
+                Others::Unknown
+            },
+        }
+    }
+
+    /// Has the timers call back when something is due. Fails if they have ended.
+    fn reschedule(self: &Arc<Self>, state: &mut CellState) -> Result<(), TimersClosed> {
         // A lease that has ended has its place until the next one takes it over.
         let placed = state.placed.as_ref();
-        let placed = placed.filter(|_| state.stage().is_pending());
+        let placed = placed.filter(|_| state.is_pending());
         let of_place = placed.and_then(|it| it.timeout());
-        let of_turn = match *state.stage() {
-            Stage::New { due } => due,
-            _ => None,
-        };
         let due = state.lease.poll_timeout().into_iter();
-        let due = due.chain(of_place).chain(of_turn).min();
+        let due = due.chain(of_place).chain(state.look_at()).min();
         let is_early_enough = match (state.due, due) {
             // A call that comes too early only sets the next deadline.
             (Some(known), Some(due)) => known <= due,
             (known, due) => known == due,
         };
         if is_early_enough {
-            return;
+            return Ok(());
         }
-        let rescheduled = self.client.timers.reschedule(state.due, due, self);
+        let known = mem::take(&mut state.due);
+        self.client.timers.reschedule(known, due, self)?;
         state.due = due;
-        if rescheduled.is_err() {
-            state.due = None;
-            state.abandon();
-            self.transmit(state, now);
-            self.apply_events(state, now);
-        }
+        Ok(())
     }
 
     // The turn.
@@ -268,17 +274,17 @@ impl LeaseCell {
 
     /// Begins to ask the nodes. Returns false if the request has ended.
     pub(super) fn enter_acquiring(&self, state: &mut CellState, now: Timestamp) -> bool {
-        let Stage::New { .. } = state.stage() else {
+        if state.lease.status() != Status::New {
             return false;
-        };
+        }
         if self.client.is_shut_down() {
-            state.exhaust(AcquireFailure::Abandoned, 0);
+            state.lease.abandon();
             return false;
         }
         let nonce = match self.client.random.u128() {
             Ok(random) => Nonce::new(random),
             Err(error) => {
-                state.enter(Stage::Ended(End::NoRandomness(error)));
+                state.give_up(now, Local::NoRandomness(error));
                 return false;
             }
         };
@@ -290,7 +296,7 @@ impl LeaseCell {
         if self.client.majority(now, self.deadline, now) != Prospect::MayVote {
             self.client.want_connections();
         }
-        state.enter(Stage::Acquiring);
+        state.local = Local::Nothing;
         true
     }
 

@@ -7,7 +7,7 @@ use redlock_core::Timestamp;
 use super::{
     LeaseCell,
     held_lease::{Generation, HeldLease},
-    stage::{Held, Others, Stage},
+    local::{Held, Others},
     state::CellState,
     waiting::Successor,
 };
@@ -53,9 +53,7 @@ impl LeaseCell {
         if !self.terms.hands_over() || self.keys.has_several() || !state.is_generation(generation) {
             return None;
         }
-        let Stage::Held(held) = *state.stage() else {
-            return None;
-        };
+        let held = state.held()?;
         if !self.has_time(state, now) {
             return None;
         }
@@ -123,7 +121,7 @@ impl LeaseCell {
                 generation: state.next_generation(),
             };
             // Otherwise it has given up at this very moment.
-            if let Some(successor) = next.serve(handed_over) {
+            if let Some(successor) = next.serve(now, handed_over) {
                 state.hand_over(now, successor.label);
                 return Succession::Next {
                     waiter: successor,
@@ -137,9 +135,7 @@ impl LeaseCell {
     pub(super) fn handle_others(self: &Arc<Self>, is_alone: bool) {
         let now = self.now();
         let successor = self.update(now, |state| {
-            let Stage::Held(held) = *state.stage() else {
-                return None;
-            };
+            let held = state.held()?;
             if held.others != Others::Decide {
                 state.note_others(if is_alone { Others::None } else { Others::Wait });
                 return None;
@@ -159,7 +155,7 @@ impl LeaseCell {
             } else {
                 state.note_others(Others::Wait);
             }
-            state.release_undecided(now);
+            state.lease.release(now);
             None
         });
         if let Some(successor) = successor {

@@ -2,15 +2,9 @@
 
 use std::{future::pending, sync::Arc};
 
-use redlock_core::{LossReason, ReleaseVerdict, Timestamp, Ttl};
+use redlock_core::{End, LossReason, ReleaseVerdict, Status, Timestamp, Ttl};
 
-use super::{
-    LeaseCell,
-    extensions::ExtensionOutcome,
-    observed::Claim,
-    stage::{End, Stage},
-    state::HoldState,
-};
+use super::{LeaseCell, extensions::ExtensionOutcome, observed::Claim, state::HoldState};
 
 /// Counts the holders that a lease had: each handover starts a new generation, and so does each reader that joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,8 +132,8 @@ impl HeldLease {
 
     /// Waits until the release has ended. Returns `None` if the lock was lost before.
     pub(crate) async fn released(&self) -> Option<ReleaseVerdict> {
-        let end = self.lease.wait_for(|state| match state.stage() {
-            Stage::Ended(end) => Some(*end),
+        let end = self.lease.wait_for(|state| match state.lease.status() {
+            Status::Ended(end) => Some(end),
             _ => None,
         });
         match end.await {

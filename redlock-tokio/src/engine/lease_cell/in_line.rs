@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redlock_core::{NodeId, Share, Slot, Timestamp};
+use redlock_core::{NodeId, Share, Slot, Status, Timestamp};
 use smallvec::SmallVec;
 
-use super::{Client, LeaseCell, stage::Stage, state::CellState};
+use super::{Client, LeaseCell, state::CellState};
 use crate::{
     Key,
     engine::{
@@ -68,14 +68,14 @@ impl LeaseCell {
     /// Does what follows from a change: takes a place or leaves it, or lets the lease try. Returns whether the lease has
     /// changed because of that.
     pub(super) fn stand_in_line(self: &Arc<Self>, state: &mut CellState, now: Timestamp) -> bool {
-        match state.stage() {
-            Stage::Held(_) => {
+        match state.lease.status() {
+            Status::Held => {
                 if let Some(placed) = state.placed.take() {
                     self.client.leave_line(&self.keys, &placed);
                 }
                 return false;
             }
-            Stage::Acquiring if state.lease.is_in_line() => {}
+            Status::Asking if state.lease.is_in_line() => {}
             _ => return false,
         }
         // Another one of the process stands in the line.
@@ -110,10 +110,10 @@ impl LeaseCell {
         now: Timestamp,
         placed: Box<Placed>,
     ) {
-        let (Stage::New { .. } | Stage::Acquiring) = state.stage() else {
+        if !state.is_pending() {
             // It leaves the queue itself.
             return self.client.leave_line(&self.keys, &placed);
-        };
+        }
         if self.keys.slots().is_some() {
             self.make_scout(state);
         }

@@ -65,7 +65,7 @@ impl Timed for LeaseCell {
     }
 
     fn abandon(self: &Arc<Self>) {
-        self.update(self.now(), |state| state.abandon());
+        self.update(self.now(), |state| state.lease.abandon());
     }
 }
 
@@ -122,11 +122,11 @@ impl LeaseCell {
     /// Ends the lease if the lock is not held yet.
     pub(crate) fn stop_acquiring(self: &Arc<Self>) {
         self.update(self.now(), |state| {
-            if state.stage().is_pending() {
-                state.abandon();
+            if state.is_pending() {
+                state.lease.abandon();
             }
             if state.is_undecided() {
-                state.release_undecided(self.now());
+                state.lease.release(self.now());
             }
         });
     }

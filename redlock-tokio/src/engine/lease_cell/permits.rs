@@ -50,7 +50,7 @@ impl LeaseCell {
 
     /// Excludes the slots that other leases of the process use.
     pub(super) fn exclude_slots(&self, state: &mut CellState) {
-        if self.keys.slots().is_some() && state.stage().is_pending() {
+        if self.keys.slots().is_some() && state.is_pending() {
             let others = self.client.slots.others(self.keys.first(), state.slot);
             state.lease.exclude_slots(others);
         }
@@ -66,7 +66,7 @@ impl LeaseCell {
             state.found_none = true;
             self.client.queue.note_none_free(key, self.ticket);
         }
-        let uses_slot = state.stage().is_in_queue() && !state.lease.is_in_line();
+        let uses_slot = state.is_in_queue() && !state.lease.is_in_line();
         let slot = state.lease.slot().filter(|_| uses_slot);
         let before = mem::replace(&mut state.slot, slot);
         if slot != before {

@@ -13,7 +13,6 @@ use super::{
     Client, ExtensionOutcome, HeldLease, LeaseCell, Terms,
     driving::carry_out,
     held_lease::Generation,
-    stage::Stage,
     state::{CellState, HoldState},
     terms::LeaseRequest,
 };
@@ -45,7 +44,7 @@ impl LeaseCell {
             {
                 let lease = Arc::clone(self);
                 let held = HeldLease { lease, generation };
-                match next.serve(held) {
+                match next.serve(now, held) {
                     Some(successor) => joined.push(successor),
                     // It has given up at this very moment.
                     None => _ = state.leave(now, generation),
@@ -74,7 +73,7 @@ impl LeaseCell {
     /// Returns whether readers may join: the lock was acquired a short time ago, and there is time to work. Later readers ask
     /// the nodes, where a writer of another process may have come.
     fn is_open(&self, state: &CellState, now: Timestamp) -> bool {
-        let Stage::Held(held) = state.stage() else {
+        let Some(held) = state.held() else {
             return false;
         };
         let is_new = now.saturating_duration_since(held.since) < self.terms.policy.streak;

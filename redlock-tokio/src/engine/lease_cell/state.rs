@@ -6,8 +6,7 @@ use std::{
 };
 
 use redlock_core::{
-    AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, Slot, Timestamp, Transmit,
-    Ttl,
+    End, FencingToken, Lease, LossReason, NodeSet, Slot, Status, Timestamp, Transmit, Ttl,
 };
 use smallvec::SmallVec;
 
@@ -16,20 +15,21 @@ use super::{
     held_lease::{Generation, HeldLease},
     holders::Holders,
     in_line::Placed,
+    local::{Held, Local, Others, RequestEnd},
     observed::{Claim, Observed},
     permits::ForOthers,
-    stage::{End, Held, Others, Stage},
     terms::LeaseRequest,
     waiting::Successor,
     watched_round::WatchedRound,
 };
+use crate::engine::queue::Refusal;
 
 pub(super) type Watchers = SmallVec<[Waker; 1]>;
 
 /// What changes in a lease cell.
 pub(super) struct CellState {
     pub(super) lease: Lease,
-    stage: Stage,
+    pub(super) local: Local,
     generation: Generation,
     /// Those that share the lock, if it was ever shared.
     holders: Holders,
@@ -100,7 +100,7 @@ impl CellState {
             unasked_attempt: lease.token().attempt(),
             unasked: NodeSet::EMPTY,
             lease,
-            stage: Stage::New { due: None },
+            local: Local::Nothing,
             generation: Generation::FIRST,
             holders: Holders::default(),
             label: request.label,
@@ -126,71 +126,73 @@ impl CellState {
 
     /// Waits in the queue until this time, unless it is to look again before.
     pub(super) fn wait_until(&mut self, at: Timestamp) {
-        if let Stage::New { due } = &mut self.stage {
-            *due = Some(due.map_or(at, |due| due.min(at)));
-        }
+        let due = self.look_at().map_or(at, |due| due.min(at));
+        self.look_again_at(due);
     }
 
     /// Waits in the queue, and looks again at this time.
     pub(super) fn look_again_at(&mut self, at: Timestamp) {
-        if let Stage::New { due } = &mut self.stage {
-            *due = Some(at);
+        if self.lease.status() == Status::New {
+            self.local = Local::Waits { due: at };
         }
     }
 
     /// Ends the wait with the lock of another request. Returns `None` if this one does not wait any more.
-    pub(super) fn serve(&mut self, held: HeldLease) -> Option<Successor> {
-        let Stage::New { .. } = self.stage else {
+    pub(super) fn serve(&mut self, now: Timestamp, held: HeldLease) -> Option<Successor> {
+        if self.lease.status() != Status::New {
             return None;
-        };
-        // Without a departure: it is not in the queue any more.
-        self.stage = Stage::Served(held);
+        }
+        // Not in a step, so without a departure: it is not in the queue any more.
+        self.give_up(now, Local::Served(held));
         Some(Successor {
             label: self.label,
             waker: self.watchers.pop(),
         })
     }
 
-    // Events of the lease.
+    /// Ends a lease that is new.
+    pub(super) fn give_up(&mut self, now: Timestamp, reason: Local) {
+        self.lease.release(now);
+        self.local = reason;
+    }
+
+    // Changes of the lease.
 
     /// Notes a request that is about to be sent.
     pub(super) fn note_transmit(&mut self, transmit: &Transmit) {
-        let round = transmit.round;
-        match transmit.operation {
-            // The objections to what came before are still wanted.
-            _ if !transmit.asks_for_votes => {}
-            Operation::Release { .. } => {
-                // Also of a lock that its holder has left.
-                if let Stage::Held(_) = self.stage {
-                    self.enter(Stage::Releasing);
-                }
-                self.watched.watch(round, transmit.operation);
-            }
-            operation => self.watched.watch(round, operation),
+        // The objections to what came before are still wanted.
+        if transmit.asks_for_votes {
+            self.watched.watch(transmit.round, transmit.operation);
         }
     }
 
-    pub(super) fn hold(&mut self, held: Held, fence: Option<FencingToken>, granted_by: NodeSet) {
-        self.fence = fence;
-        self.granted_by = granted_by;
-        self.is_acquired = true;
-        self.enter(Stage::Held(held));
-    }
-
-    pub(super) fn exhaust(&mut self, failure: AcquireFailure, attempts: u32) {
-        self.enter(Stage::Ended(End::Exhausted { failure, attempts }));
+    /// Notes what follows from a change of the status, if there was one.
+    pub(super) fn note_status(&mut self, before: Status) {
+        let status = self.lease.status();
+        if status == before {
+            return;
+        }
+        if is_in_queue(before) && !is_in_queue(status) {
+            let held = match self.local {
+                Local::Held(held) => Some(held),
+                _ => None,
+            };
+            self.departure = Some(Departure { held });
+        }
+        self.is_acquired |= status == Status::Held;
+        self.has_news = true;
     }
 
     /// Notes how often the lease has tried. It forgets that when it has the lock.
     pub(super) fn note_tries(&mut self) {
-        if self.stage.is_pending() {
+        if self.is_pending() {
             self.tries = u16::try_from(self.lease.tries()).unwrap_or(u16::MAX);
         }
     }
 
     pub(super) fn tries(&self) -> u32 {
-        match self.stage {
-            Stage::Ended(End::Exhausted { attempts, .. }) => attempts,
+        match self.lease.status() {
+            Status::Ended(End::Exhausted { tries, .. }) => tries,
             _ => self.tries.into(),
         }
     }
@@ -225,9 +227,7 @@ impl CellState {
         }
         self.fence = None;
         self.observe_downgrade(now);
-        if let Stage::Held(held) = &mut self.stage {
-            held.since = now;
-        }
+        self.restart_hold(now);
         Some(ticket)
     }
 
@@ -242,7 +242,7 @@ impl CellState {
     /// Removes a holder, if the lock is still held. Returns whether others are left, which keep the lock. Returns false for a
     /// lost lock, so that the release of the holder reports the loss.
     pub(super) fn leave(&mut self, now: Timestamp, generation: Generation) -> bool {
-        if !matches!(self.stage, Stage::Held(_)) || self.lease.valid_until(now).is_none() {
+        if self.lease.valid_until(now).is_none() {
             return false;
         }
         let has_others = self.holders.leave(generation);
@@ -279,19 +279,16 @@ impl CellState {
         }
         self.observe_release(now, generation);
         self.lease.release(now);
-        match &self.stage {
-            Stage::New { .. } | Stage::Acquiring => self.enter(Stage::Ended(End::GivenUp)),
-            Stage::Held(_) => self.enter(Stage::Releasing),
-            Stage::Served(_) => return self.take_served(),
-            Stage::Releasing | Stage::Ended(_) => {}
-        }
-        None
+        self.take_served()
     }
 
     fn take_served(&mut self) -> Option<HeldLease> {
-        match mem::replace(&mut self.stage, Stage::Ended(End::GivenUp)) {
-            Stage::Served(held) => Some(held),
-            _ => None,
+        match mem::take(&mut self.local) {
+            Local::Served(held) => Some(held),
+            other => {
+                self.local = other;
+                None
+            }
         }
     }
 
@@ -325,7 +322,6 @@ impl CellState {
         }
         let valid_until = self.lease.give(now)?;
         self.observe_gift(now);
-        self.enter(Stage::Ended(End::GivenAway));
         Some(valid_until)
     }
 
@@ -334,18 +330,14 @@ impl CellState {
         self.observe_handover(now);
         self.lease.hand_over(now);
         self.label = label;
-        if let Stage::Held(held) = &mut self.stage {
-            held.since = now;
-        }
+        self.restart_hold(now);
         self.generation = self.generation.next();
         self.has_news = true;
     }
 
-    /// Ends a lease that is wanted or held, because nobody can drive it any more.
-    pub(super) fn abandon(&mut self) {
-        self.lease.abandon();
-        if let Stage::New { .. } = self.stage {
-            self.exhaust(AcquireFailure::Abandoned, 0);
+    fn restart_hold(&mut self, now: Timestamp) {
+        if let Local::Held(held) = &mut self.local {
+            held.since = now;
         }
     }
 
@@ -353,29 +345,34 @@ impl CellState {
 
     /// Returns whether the lock is held, by this request or by another one that has passed it on, or why it will not be. Wakes
     /// the task when it knows.
-    pub(super) fn poll_acquired(&mut self, waker: &Waker) -> Poll<Result<Option<HeldLease>, End>> {
-        match &self.stage {
-            Stage::New { .. } | Stage::Acquiring => {
+    pub(super) fn poll_acquired(
+        &mut self,
+        waker: &Waker,
+    ) -> Poll<Result<Option<HeldLease>, RequestEnd>> {
+        let end = match self.lease.status() {
+            Status::New | Status::Asking => {
                 match self.watchers.first_mut() {
                     Some(known) => known.clone_from(waker),
                     None => self.watchers.push(waker.clone()),
                 }
-                Poll::Pending
+                return Poll::Pending;
             }
-            Stage::Held(_) => Poll::Ready(Ok(None)),
-            Stage::Served(_) => Poll::Ready(Ok(self.take_served())),
+            Status::Held => return Poll::Ready(Ok(None)),
             // Released before the task has taken it.
-            Stage::Releasing => Poll::Ready(Err(End::GivenUp)),
-            Stage::Ended(end) => Poll::Ready(Err(*end)),
-        }
+            Status::Releasing => End::GivenUp,
+            Status::Ended(end) => end,
+        };
+        Poll::Ready(match self.local {
+            Local::Served(_) => Ok(self.take_served()),
+            Local::WaitIsOver => Err(RequestEnd::Refused(Refusal::Busy)),
+            Local::NoRandomness(error) => Err(RequestEnd::NoRandomness(error)),
+            _ => Err(RequestEnd::Ended(end)),
+        })
     }
 
     /// Returns the task that waits for the lock.
     pub(super) fn waiting_task(&self) -> Option<Waker> {
-        self.watchers
-            .first()
-            .filter(|_| self.stage.is_pending())
-            .cloned()
+        self.watchers.first().filter(|_| self.is_pending()).cloned()
     }
 
     /// Wakes this task when a holder can see a change.
@@ -387,7 +384,7 @@ impl CellState {
 
     /// Returns what has changed since this was asked last.
     pub(super) fn take_changes(&mut self, mut for_others: ForOthers) -> Changes {
-        let is_pending = self.stage.is_pending();
+        let is_pending = self.is_pending();
         for_others.is_alone = mem::take(&mut self.is_alone);
         for_others.is_acquired = mem::take(&mut self.is_acquired);
         Changes {
@@ -404,7 +401,7 @@ impl CellState {
 
     /// Notes what is known of other processes that wait.
     pub(super) fn note_others(&mut self, others: Others) {
-        if let Stage::Held(held) = &mut self.stage {
+        if let Local::Held(held) = &mut self.local {
             held.others = others;
         }
     }
@@ -419,13 +416,7 @@ impl CellState {
 
     /// Returns whether the lock has no holder until it is known whether another process comes next.
     pub(super) fn is_undecided(&self) -> bool {
-        matches!(&self.stage, Stage::Held(held) if held.others == Others::Decide)
-    }
-
-    /// Takes the decision that another process comes next.
-    pub(super) fn release_undecided(&mut self, now: Timestamp) {
-        self.lease.release(now);
-        self.enter(Stage::Releasing);
+        self.held().is_some_and(|it| it.others == Others::Decide)
     }
 
     // Getters.
@@ -435,8 +426,30 @@ impl CellState {
         self.generation.next()
     }
 
-    pub(super) const fn stage(&self) -> &Stage {
-        &self.stage
+    /// Returns whether the task that wants the lock has to wait.
+    pub(super) const fn is_pending(&self) -> bool {
+        matches!(self.lease.status(), Status::New | Status::Asking)
+    }
+
+    /// Returns whether the lease has or awaits the turn for its keys.
+    pub(super) const fn is_in_queue(&self) -> bool {
+        is_in_queue(self.lease.status())
+    }
+
+    /// Returns when to look again, if it waits in the queue.
+    pub(super) fn look_at(&self) -> Option<Timestamp> {
+        match self.local {
+            Local::Waits { due } if self.lease.status() == Status::New => Some(due),
+            _ => None,
+        }
+    }
+
+    /// Returns how the lock is held, if it is.
+    pub(super) fn held(&self) -> Option<Held> {
+        match self.local {
+            Local::Held(held) if self.lease.status() == Status::Held => Some(held),
+            _ => None,
+        }
     }
 
     pub(super) const fn label(&self) -> Option<&'static str> {
@@ -449,10 +462,8 @@ impl CellState {
 
     /// Returns since when the holder of this generation has the lock, if it has.
     pub(super) fn held_since(&self, generation: Generation) -> Option<Timestamp> {
-        match self.stage {
-            Stage::Held(held) if self.is_generation(generation) => Some(held.since),
-            _ => None,
-        }
+        let held = self.held().filter(|_| self.is_generation(generation));
+        held.map(|held| held.since)
     }
 
     pub(super) fn has_joined(&self, generation: Generation) -> bool {
@@ -461,10 +472,10 @@ impl CellState {
 
     /// Returns what the lease is to the holder of a generation.
     pub(super) fn hold_state(&self, generation: Generation) -> HoldState {
-        match self.stage {
+        match self.lease.status() {
             _ if !self.is_generation(generation) => HoldState::Released,
-            Stage::Held(_) => HoldState::Held,
-            Stage::Ended(End::Lost(reason)) => HoldState::Lost(reason),
+            Status::Held => HoldState::Held,
+            Status::Ended(End::Lost(reason)) => HoldState::Lost(reason),
             _ => HoldState::Released,
         }
     }
@@ -488,17 +499,9 @@ impl CellState {
     pub(super) fn has_left_hold(&self) -> bool {
         self.departure.is_some_and(|it| it.held.is_some())
     }
+}
 
-    /// Enters a stage. All changes of stage go this way, so that none is forgotten, but handovers.
-    pub(super) fn enter(&mut self, stage: Stage) {
-        let before = mem::replace(&mut self.stage, stage);
-        if before.is_in_queue() && !self.stage.is_in_queue() {
-            let held = match before {
-                Stage::Held(held) => Some(held),
-                _ => None,
-            };
-            self.departure = Some(Departure { held });
-        }
-        self.has_news |= before.is_seen_by_holder() || before.is_pending();
-    }
+/// Returns whether a lease of this status has or awaits the turn for its keys.
+const fn is_in_queue(status: Status) -> bool {
+    matches!(status, Status::New | Status::Asking | Status::Held)
 }

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, task::Waker};
 
-use redlock_core::{AcquireFailure, Share, Timestamp};
+use redlock_core::{Share, Status, Timestamp};
 
 use super::{
-    Client, End, HeldLease, LeaseCell, driving::carry_out, read_write, stage::Stage,
+    Client, HeldLease, LeaseCell, RequestEnd, driving::carry_out, local::Local, read_write,
     state::CellState, terms::LeaseRequest,
 };
 use crate::{engine::queue::JoinOutcome, foreign, key::SlotKeys};
@@ -25,7 +25,7 @@ pub(crate) fn begin(
     client: &Arc<Client>,
     now: Timestamp,
     request: &LeaseRequest,
-) -> Result<HeldLease, (Arc<LeaseCell>, End)> {
+) -> Result<HeldLease, (Arc<LeaseCell>, RequestEnd)> {
     if request.keys.share() == Share::Reader
         && let Some(held) = read_write::join(client, now, request)
     {
@@ -39,26 +39,16 @@ pub(crate) fn begin(
         Ok(JoinOutcome::Turn { backs_off }) => {
             lease.update(now, |state| lease.begin(state, now, backs_off));
         }
-        Ok(JoinOutcome::Waiting { look_at }) => lease.wait(now, look_at),
-        Err(refusal) => return Err((lease, End::Refused(refusal))),
+        Ok(JoinOutcome::Waiting { look_at }) => {
+            let until = look_at.map_or(deadline, |at| at.min(deadline));
+            lease.update(now, |state| state.wait_until(until));
+        }
+        Err(refusal) => return Err((lease, RequestEnd::Refused(refusal))),
     }
     Ok(HeldLease::first(lease))
 }
 
 impl LeaseCell {
-    /// Has the timers call back when the time to wait is over, or to look again. Without them, the wait ends now.
-    fn wait(self: &Arc<Self>, now: Timestamp, look_at: Option<Timestamp>) {
-        let is_waiting = {
-            let mut state = self.state();
-            state.wait_until(look_at.map_or(self.deadline, |at| at.min(self.deadline)));
-            self.reschedule(&mut state, now);
-            state.stage().is_pending()
-        };
-        if !is_waiting {
-            self.update(now, |_| ());
-        }
-    }
-
     /// Returns whether the lock of another request, which is handed over, would do for this one. It has one key, or one slot of as
     /// many permits as this request counts with.
     pub(super) fn could_take_over(&self, lease: &Self) -> bool {
@@ -71,19 +61,19 @@ impl LeaseCell {
 
     /// Ends the wait with the lock of another request. Returns `None` if this one does not wait any more. The queue has removed
     /// it already.
-    pub(super) fn serve(&self, held: HeldLease) -> Option<Successor> {
-        self.state().serve(held)
+    pub(super) fn serve(&self, now: Timestamp, held: HeldLease) -> Option<Successor> {
+        self.state().serve(now, held)
     }
 
     /// Does what is due while the request waits for its turn. Returns whether its keys may have been kept for another one until
     /// now.
     pub(super) fn check_wait(&self, state: &mut CellState, now: Timestamp) -> bool {
-        let Stage::New { due: Some(due) } = *state.stage() else {
+        let Some(due) = state.look_at() else {
             return false;
         };
         let is_over = self.deadline <= now;
         if is_over {
-            state.exhaust(AcquireFailure::Contended, 0);
+            state.give_up(now, Local::WaitIsOver);
         } else if due <= now {
             state.look_again_at(self.deadline);
         }
@@ -97,7 +87,7 @@ impl LeaseCell {
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.state().stage(), Stage::New { .. })
+        self.state().lease.status() == Status::New
     }
 }
 
