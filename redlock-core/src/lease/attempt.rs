@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::{
     End, Lease, State,
     event::Event,
-    held::{Extension, Fenced, Finished, Held, Holder, Last},
+    held::{Extension, Fenced, Finished, Held, Last, Presence},
     retrying::{Backoff, RetryState, can_change},
     transferring::Adoption,
     transmit::{Operation, RoundId},
@@ -134,7 +134,7 @@ impl Lease {
             Box::new(Fenced { fence, by })
         };
         let mut held = Held {
-            holder: Holder::Awaited { since: acquired_at },
+            presence: Presence::Awaited { since: acquired_at },
             valid_until,
             keys_until: acquired_at.saturating_add(validity.ttl().as_duration()),
             fenced: fence.map(fenced),

@@ -18,7 +18,7 @@ const CLOCK_STEP: Duration = Duration::from_secs(1);
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held {
-    pub(super) holder: Holder,
+    pub(super) presence: Presence,
     pub(super) valid_until: Timestamp,
     /// Until when a majority keeps the key: later than `valid_until` by the drift allowance.
     pub(super) keys_until: Timestamp,
@@ -41,7 +41,7 @@ pub(super) struct KeyChanges {
 
 /// The holder of a held lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Holder {
+pub(super) enum Presence {
     /// A holder that has not taken the lock yet. Renewal starts when it does.
     Awaited { since: Timestamp },
     /// A holder that has taken the lock. The longest hold counts from the start of the attempt that won, or from the
@@ -137,10 +137,10 @@ pub(super) struct Fenced {
 impl Held {
     /// Returns when something is to be done if no reply comes before.
     pub(super) fn timeout(&self) -> Timestamp {
-        let end = match self.holder {
-            Holder::Awaited { .. } => return self.valid_until,
-            Holder::Present { .. } => self.valid_until,
-            Holder::Gone { until } => until,
+        let end = match self.presence {
+            Presence::Awaited { .. } => return self.valid_until,
+            Presence::Present { .. } => self.valid_until,
+            Presence::Gone { until } => until,
         };
         match &self.extension {
             Extension::Idle { due: Some(due), .. } => end.min(*due),
@@ -150,8 +150,8 @@ impl Held {
 
     /// Notes that the holder has taken the lock.
     pub(super) fn claim(&mut self, cx: &mut Context<'_>) {
-        if let Holder::Awaited { since } = self.holder {
-            self.holder = Holder::Present { since };
+        if let Presence::Awaited { since } = self.presence {
+            self.presence = Presence::Present { since };
             self.check_key(cx);
         }
     }
@@ -160,7 +160,7 @@ impl Held {
     pub(super) fn hand_over(&mut self, cx: &Context<'_>) -> bool {
         let joined = self.join(cx);
         if joined {
-            self.holder = Holder::Awaited { since: cx.now };
+            self.presence = Presence::Awaited { since: cx.now };
         }
         joined
     }
@@ -168,9 +168,9 @@ impl Held {
     /// Adds another holder. Returns false if nobody has the lock to share it.
     pub(super) fn join(&mut self, cx: &Context<'_>) -> bool {
         let now = cx.now;
-        match &mut self.holder {
-            Holder::Awaited { since } | Holder::Present { since } => *since = now,
-            Holder::Gone { .. } => return false,
+        match &mut self.presence {
+            Presence::Awaited { since } | Presence::Present { since } => *since = now,
+            Presence::Gone { .. } => return false,
         }
         if let Extension::Idle {
             due: due @ None, ..
@@ -190,7 +190,7 @@ impl Held {
     pub(super) fn leave(&mut self, cx: &mut Context<'_>, until: Timestamp) -> bool {
         let can_leave = !self.is_left() && until <= self.valid_until;
         if can_leave {
-            self.holder = Holder::Gone { until };
+            self.presence = Presence::Gone { until };
             if cx.now < until {
                 self.renew(cx);
             }
@@ -200,12 +200,12 @@ impl Held {
 
     /// Returns whether the holder has gone.
     pub(super) const fn is_left(&self) -> bool {
-        matches!(self.holder, Holder::Gone { .. })
+        matches!(self.presence, Presence::Gone { .. })
     }
 
     /// Returns whether the holder has gone, and the lock is to be released now.
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
-        matches!(self.holder, Holder::Gone { until } if until <= now)
+        matches!(self.presence, Presence::Gone { until } if until <= now)
     }
 
     /// Returns why the lock is lost if its validity is over.
@@ -258,10 +258,10 @@ impl Held {
         let Some(changes) = &self.changes else {
             return;
         };
-        let is_watched = match self.holder {
-            Holder::Awaited { .. } => false,
-            Holder::Present { .. } => cx.config.keep_alive.renews(),
-            Holder::Gone { .. } => true,
+        let is_watched = match self.presence {
+            Presence::Awaited { .. } => false,
+            Presence::Present { .. } => cx.config.keep_alive.renews(),
+            Presence::Gone { .. } => true,
         };
         let is_due = is_watched
             && self.rests_on.tally.is_blocking(changes.on)
@@ -528,9 +528,9 @@ impl Held {
 
     /// Returns from when on the longest hold counts: never if nobody has the lock.
     const fn since(&self) -> Timestamp {
-        match self.holder {
-            Holder::Awaited { since } | Holder::Present { since } => since,
-            Holder::Gone { .. } => Timestamp::MAX,
+        match self.presence {
+            Presence::Awaited { since } | Presence::Present { since } => since,
+            Presence::Gone { .. } => Timestamp::MAX,
         }
     }
 

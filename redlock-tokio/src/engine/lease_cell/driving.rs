@@ -5,8 +5,8 @@
 use std::{collections::VecDeque, mem, sync::Arc, task::Waker};
 
 use redlock_core::{
-    Eligibility, End, Event, Lease, NodeId, NodeSet, Nonce, Operation, Reply, Share, Status,
-    Timestamp, Transmit,
+    Access, Eligibility, End, Event, Lease, NodeId, NodeSet, Nonce, Operation, Reply, Share,
+    Status, Timestamp, Transmit,
 };
 
 use super::{
@@ -122,6 +122,37 @@ impl LeaseCell {
                     self.handle_closed_lane(state, now, &transmit, node);
                 }
             }
+        }
+    }
+
+    /// Returns the command that carries out a request. `None` if this driver does not know the access.
+    pub(super) fn command(&self, transmit: &Transmit) -> Option<Command> {
+        let operation: Operation = transmit.operation;
+        let label = &self.client.label;
+        if let Operation::Adopt { .. } = operation {
+            let giver = self.terms.adopts_from.clone()?;
+            let key = self.keys.first().clone();
+            return Some(Command::adoption(key, giver, operation, label));
+        }
+        match (transmit.access, self.keys.slots()) {
+            (Access::Slot(slot), Some(slots)) => {
+                let key = slots.get(slot)?.clone();
+                Some(Command::for_all(
+                    key.into(),
+                    operation,
+                    transmit.access,
+                    label,
+                ))
+            }
+            (Access::Slots, Some(slots)) => {
+                let keys = slots.keys_of(transmit.slots);
+                Some(Command::for_slots(keys, transmit.slots, operation))
+            }
+            (Access::Exclusive | Access::Writer | Access::Reader { .. }, None) => {
+                let keys = self.keys.clone();
+                Some(Command::for_all(keys, operation, transmit.access, label))
+            }
+            _ => None,
         }
     }
 

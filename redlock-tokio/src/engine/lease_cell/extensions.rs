@@ -23,12 +23,12 @@ pub(super) struct Extensions {
 
 /// Identifies an extension that is under way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ExtensionTicket(u32);
+pub(super) struct ExtensionNumber(u32);
 
 impl Extensions {
-    /// Returns the ticket of the next extension to end.
-    pub(super) const fn ticket(&self) -> ExtensionTicket {
-        ExtensionTicket(self.ended)
+    /// Returns the number of the next extension to end.
+    pub(super) const fn next(&self) -> ExtensionNumber {
+        ExtensionNumber(self.ended)
     }
 
     pub(super) const fn note_end(&mut self, succeeded: bool) {
@@ -36,13 +36,13 @@ impl Extensions {
         self.last_succeeded = succeeded;
     }
 
-    /// Returns how the extension with this ticket ended, or how a later one did. `None` while it is under way.
-    pub(super) fn outcome(&self, ticket: ExtensionTicket) -> Option<ExtensionOutcome> {
+    /// Returns how the extension with this number ended, or how a later one did. `None` while it is under way.
+    pub(super) fn outcome(&self, number: ExtensionNumber) -> Option<ExtensionOutcome> {
         let outcome = if self.last_succeeded {
             ExtensionOutcome::Extended
         } else {
             ExtensionOutcome::Failed
         };
-        (self.ended != ticket.0).then_some(outcome)
+        (self.ended != number.0).then_some(outcome)
     }
 }

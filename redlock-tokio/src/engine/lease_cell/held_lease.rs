@@ -70,11 +70,11 @@ impl HeldLease {
     pub(crate) async fn extend_for(&self, ttl: Ttl) -> ExtensionOutcome {
         let now = self.lease.now();
         let generation = self.generation;
-        let ticket = self
+        let extension = self
             .lease
             .update(now, |state| state.extend_for(now, generation, ttl));
         self.lease
-            .wait_for(|state| state.extension_outcome(generation, ticket))
+            .wait_for(|state| state.extension_outcome(generation, extension))
             .await
     }
 

@@ -17,13 +17,13 @@ pub(super) struct Observed {
     /// The token of the last attempt. An attempt for several keys can have several rounds.
     attempted: Option<Token>,
     /// The holders that have taken the lock.
-    holders: Vec<Holder>,
+    holders: Vec<ObservedHold>,
     events: Vec<Event>,
     /// A task passes events on. It also takes those that come meanwhile, so that they keep their order.
     is_telling: bool,
 }
 
-struct Holder {
+struct ObservedHold {
     generation: Generation,
     subject: Arc<Subject>,
     since: Timestamp,
@@ -58,7 +58,7 @@ impl Observed {
     fn end(
         &mut self,
         now: Timestamp,
-        is_over: impl Fn(&Holder) -> bool,
+        is_over: impl Fn(&ObservedHold) -> bool,
         change: impl Fn(Duration) -> LockChange,
     ) {
         let over = self.holders.extract_if(.., |holder| is_over(holder));
@@ -85,7 +85,7 @@ impl CellState {
                 acquisition,
             };
             observed.events.push(Event::of_lock(now, &subject, change));
-            observed.holders.push(Holder {
+            observed.holders.push(ObservedHold {
                 generation,
                 subject,
                 since: now,
@@ -100,7 +100,7 @@ impl CellState {
             && self.lease.valid_until(now).is_some()
         {
             let token = self.lease.token();
-            let is_over = |holder: &Holder| holder.generation == generation;
+            let is_over = |holder: &ObservedHold| holder.generation == generation;
             observed.end(now, is_over, |held| LockChange::Released { token, held });
         }
     }

@@ -10,10 +10,9 @@
 
 use std::{mem, sync::Arc};
 
-use redlock_core::{Access, NodeId, Operation, Share, Slot, SlotSet, Timestamp, Transmit};
+use redlock_core::{NodeId, Share, Slot, SlotSet, Timestamp};
 
 use super::{LeaseCell, driving::carry_out, state::CellState};
-use crate::node::Command;
 
 /// The change of a lease that concerns others of its process, which wait for what it has, or share it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -167,36 +166,5 @@ impl LeaseCell {
                 state.lease.handle_key_changed(now, node);
             }
         });
-    }
-
-    /// Returns the command that carries out a request. `None` if this driver does not know the access.
-    pub(super) fn command(&self, transmit: &Transmit) -> Option<Command> {
-        let operation: Operation = transmit.operation;
-        let label = &self.client.label;
-        if let Operation::Adopt { .. } = operation {
-            let giver = self.terms.adopts_from.clone()?;
-            let key = self.keys.first().clone();
-            return Some(Command::adoption(key, giver, operation, label));
-        }
-        match (transmit.access, self.keys.slots()) {
-            (Access::Slot(slot), Some(slots)) => {
-                let key = slots.get(slot)?.clone();
-                Some(Command::for_all(
-                    key.into(),
-                    operation,
-                    transmit.access,
-                    label,
-                ))
-            }
-            (Access::Slots, Some(slots)) => {
-                let keys = slots.keys_of(transmit.slots);
-                Some(Command::for_slots(keys, transmit.slots, operation))
-            }
-            (Access::Exclusive | Access::Writer | Access::Reader { .. }, None) => {
-                let keys = self.keys.clone();
-                Some(Command::for_all(keys, operation, transmit.access, label))
-            }
-            _ => None,
-        }
     }
 }

@@ -115,8 +115,8 @@ impl HeldLease {
     pub(crate) async fn downgrade(&self) -> ExtensionOutcome {
         let (lease, generation) = (&self.lease, self.generation);
         let now = lease.now();
-        let ticket = lease.update(now, |state| state.downgrade(now, generation));
-        if ticket.is_some() {
+        let extension = lease.update(now, |state| state.downgrade(now, generation));
+        if extension.is_some() {
             // The lock is shared with this process at once. A reader that asks the nodes does so after the downgrade.
             let queue = &lease.client.queue;
             queue.note_downgrade(lease.keys.first(), lease.ticket);
@@ -126,7 +126,7 @@ impl HeldLease {
             return ExtensionOutcome::Extended;
         }
         lease
-            .wait_for(|state| state.extension_outcome(generation, ticket))
+            .wait_for(|state| state.extension_outcome(generation, extension))
             .await
     }
 }

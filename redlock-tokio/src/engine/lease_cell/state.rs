@@ -11,7 +11,7 @@ use redlock_core::{
 use smallvec::SmallVec;
 
 use super::{
-    extensions::{ExtensionOutcome, ExtensionTicket, Extensions},
+    extensions::{ExtensionNumber, ExtensionOutcome, Extensions},
     held_lease::{Generation, HeldLease},
     holders::Holders,
     in_line::Placed,
@@ -210,9 +210,9 @@ impl CellState {
         now: Timestamp,
         generation: Generation,
         ttl: Ttl,
-    ) -> Option<ExtensionTicket> {
-        let ticket = self.extensions.ticket();
-        (self.is_generation(generation) && self.lease.extend_for(now, ttl)).then_some(ticket)
+    ) -> Option<ExtensionNumber> {
+        let number = self.extensions.next();
+        (self.is_generation(generation) && self.lease.extend_for(now, ttl)).then_some(number)
     }
 
     /// Starts to turn the lock of a writer into one of a reader. Returns `None` if that is not possible.
@@ -220,15 +220,15 @@ impl CellState {
         &mut self,
         now: Timestamp,
         generation: Generation,
-    ) -> Option<ExtensionTicket> {
-        let ticket = self.extensions.ticket();
+    ) -> Option<ExtensionNumber> {
+        let number = self.extensions.next();
         if !self.is_generation(generation) || !self.lease.downgrade(now) {
             return None;
         }
         self.fence = None;
         self.observe_downgrade(now);
         self.restart_hold(now);
-        Some(ticket)
+        Some(number)
     }
 
     /// Adds a holder beside the others. Returns its number, or `None` if no readers hold the lock.
@@ -480,15 +480,15 @@ impl CellState {
         }
     }
 
-    /// Returns how an extension ended, or `None` while it is under way. Without a ticket none has started.
+    /// Returns how an extension ended, or `None` while it is under way. Without a number none has started.
     pub(super) fn extension_outcome(
         &self,
         generation: Generation,
-        ticket: Option<ExtensionTicket>,
+        number: Option<ExtensionNumber>,
     ) -> Option<ExtensionOutcome> {
         match self.hold_state(generation) {
-            HoldState::Held => ticket.map_or(Some(ExtensionOutcome::MaxHold), |ticket| {
-                self.extensions.outcome(ticket)
+            HoldState::Held => number.map_or(Some(ExtensionOutcome::MaxHold), |number| {
+                self.extensions.outcome(number)
             }),
             HoldState::Lost(reason) => Some(ExtensionOutcome::Lost(reason)),
             HoldState::Released => Some(ExtensionOutcome::Released),
