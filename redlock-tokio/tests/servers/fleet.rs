@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::try_join_all;
 use redlock_tokio::{Redlock, test_util::RedisServers};
 
 use crate::support::MS;
@@ -21,14 +22,33 @@ pub(crate) async fn clients<const N: usize>(servers: &RedisServers) -> [Redlock;
     clients.try_into().expect("as many as asked for")
 }
 
-/// Kills one server after the other, and starts it again without its keys. `ttl` is the longest that a client may use.
-pub(crate) async fn restart_each(servers: &RedisServers, ttl: Duration) {
+/// Has twelve tasks of three clients work, while one server after the other is killed and comes back without its keys. A task
+/// has a number, of which the rest by three is that of its client. Returns all that they have seen.
+pub(crate) async fn work_while_servers_restart<T, F>(work: impl Fn(usize, Redlock) -> F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = Vec<T>> + Send + 'static,
+{
+    const TTL: Duration = Duration::from_secs(1);
+    let servers = RedisServers::spawn(5).unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let builder = Redlock::builder().nodes(servers.urls()).ttl(TTL);
+        let client = builder.max_ttl(TTL).build().await.unwrap();
+        client.ready(MS(20_000)).await.unwrap();
+        clients.push(client);
+    }
+    let tasks: Vec<_> = (0..12)
+        .map(|task| tokio::spawn(work(task, clients[task % 3].clone())))
+        .collect();
     for server in servers.iter() {
         tokio::time::sleep(MS(300)).await;
         server.kill();
         tokio::time::sleep(MS(100)).await;
         server.restart().unwrap();
         // Until the server votes again.
-        tokio::time::sleep(3 * ttl).await;
+        tokio::time::sleep(3 * TTL).await;
     }
+    let seen = try_join_all(tasks).await.unwrap();
+    seen.into_iter().flatten().collect()
 }

@@ -1,15 +1,11 @@
 //! Permits over real servers.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Instant};
 
-use redlock_tokio::{Acquisition, Redlock, test_util::RedisServers};
-use tokio::task::JoinSet;
+use redlock_tokio::Acquisition;
 
 use crate::{
-    fleet::{fleet, restart_each},
+    fleet::{fleet, work_while_servers_restart},
     support::{Cli, MS, acquired, eventually, waiting_at},
 };
 
@@ -73,43 +69,27 @@ async fn a_waiter_is_notified_of_any_slot_that_becomes_free() {
 /// When somebody had a slot.
 type Uses = BTreeMap<usize, Vec<(Instant, Instant)>>;
 
-/// Uses permits from many tasks, while one server after the other is killed and comes back without its keys. Client `i` uses
-/// the semaphore with the key `keys[i]`.
-async fn use_while_servers_restart(keys: [&str; 3]) -> Uses {
-    const TTL: Duration = Duration::from_secs(1);
-    let servers = RedisServers::spawn(5).unwrap();
-    let mut clients = Vec::new();
-    for _ in keys {
-        let builder = Redlock::builder().nodes(servers.urls()).ttl(TTL);
-        let client = builder.max_ttl(TTL).build().await.unwrap();
-        client.ready(MS(20_000)).await.unwrap();
-        clients.push(client);
-    }
-    let mut tasks = JoinSet::new();
-    for task in 0..12 {
-        let semaphore = clients[task % 3].semaphore(keys[task % 3], 3);
-        tasks.spawn(async move {
-            let mut uses = Vec::new();
-            for _ in 0..40 {
-                let Ok(permit) = semaphore.acquire().await else {
-                    continue;
-                };
-                let begin = Instant::now();
-                tokio::time::sleep(MS(20)).await;
-                let end = Instant::now();
-                if permit.is_valid() {
-                    uses.push((permit.slot().unwrap(), (begin, end)));
-                }
+/// Uses permits while servers restart. Client `i` uses the semaphore with the key `keys[i]`.
+async fn use_while_servers_restart(keys: [&'static str; 3]) -> Uses {
+    let done = work_while_servers_restart(move |task, client| async move {
+        let semaphore = client.semaphore(keys[task % 3], 3);
+        let mut uses = Vec::new();
+        for _ in 0..40 {
+            let Ok(permit) = semaphore.acquire().await else {
+                continue;
+            };
+            let begin = Instant::now();
+            tokio::time::sleep(MS(20)).await;
+            let end = Instant::now();
+            if permit.is_valid() {
+                uses.push((permit.slot().unwrap(), (begin, end)));
             }
-            uses
-        });
-    }
-    restart_each(&servers, TTL).await;
-    let mut uses = Uses::new();
-    while let Some(done) = tasks.join_next().await {
-        for (slot, time) in done.unwrap() {
-            uses.entry(slot).or_default().push(time);
         }
+        uses
+    });
+    let mut uses = Uses::new();
+    for (slot, time) in done.await {
+        uses.entry(slot).or_default().push(time);
     }
     uses
 }

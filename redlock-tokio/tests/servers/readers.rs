@@ -1,12 +1,11 @@
 //! Readers and writers over real servers.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use redlock_tokio::{LockOptions, Redlock, test_util::RedisServers};
-use tokio::task::JoinSet;
+use redlock_tokio::{LockOptions, test_util::RedisServers};
 
 use crate::{
-    fleet::{clients, fleet, restart_each},
+    fleet::{clients, fleet, work_while_servers_restart},
     support::{Cli, MS, eventually},
 };
 
@@ -230,52 +229,33 @@ async fn a_reader_that_dies_keeps_a_writer_out_for_its_own_ttl() {
 /// When somebody was in, and whether it was a writer.
 type Stay = (Instant, Instant, bool);
 
-/// Reads and writes from many tasks, while one server after the other is killed and comes back without its keys. `share`
-/// says whether readers take a share.
+/// Reads and writes while servers restart. `share` says whether readers take a share.
 async fn use_while_servers_restart(share: bool) -> Vec<Stay> {
-    const TTL: Duration = Duration::from_secs(1);
-    let servers = RedisServers::spawn(5).unwrap();
-    let mut clients = Vec::new();
-    for _ in 0..3 {
-        let builder = Redlock::builder().nodes(servers.urls()).ttl(TTL);
-        let client = builder.max_ttl(TTL).build().await.unwrap();
-        client.ready(MS(20_000)).await.unwrap();
-        clients.push(client);
-    }
-    let mut tasks = JoinSet::new();
-    for task in 0..12 {
-        let client = clients[task % 3].clone();
+    work_while_servers_restart(move |task, client| async move {
         let is_writer = task < 3;
-        tasks.spawn(async move {
-            let catalogue = client.rw_lock("catalogue");
-            let mut stays = Vec::new();
-            for _ in 0..60 {
-                let request = match (is_writer, share) {
-                    (true, _) => catalogue.write(),
-                    (false, true) => catalogue.read(),
-                    (false, false) => client.rw_lock(format!("own:{task}")).read(),
-                };
-                let Ok(guard) = request.await else {
-                    continue;
-                };
-                let begin = Instant::now();
-                tokio::time::sleep(MS(20)).await;
-                let end = Instant::now();
-                if guard.is_valid() {
-                    stays.push((begin, end, is_writer));
-                }
-                drop(guard);
-                tokio::time::sleep(MS(10)).await;
+        let catalogue = client.rw_lock("catalogue");
+        let mut stays = Vec::new();
+        for _ in 0..60 {
+            let request = match (is_writer, share) {
+                (true, _) => catalogue.write(),
+                (false, true) => catalogue.read(),
+                (false, false) => client.rw_lock(format!("own:{task}")).read(),
+            };
+            let Ok(guard) = request.await else {
+                continue;
+            };
+            let begin = Instant::now();
+            tokio::time::sleep(MS(20)).await;
+            let end = Instant::now();
+            if guard.is_valid() {
+                stays.push((begin, end, is_writer));
             }
-            stays
-        });
-    }
-    restart_each(&servers, TTL).await;
-    let mut stays = Vec::new();
-    while let Some(done) = tasks.join_next().await {
-        stays.extend(done.unwrap());
-    }
-    stays
+            drop(guard);
+            tokio::time::sleep(MS(10)).await;
+        }
+        stays
+    })
+    .await
 }
 
 /// Returns how many pairs were in at once: readers, and a writer beside another.
