@@ -37,9 +37,12 @@ impl LeaseCell {
         change: impl FnOnce(&mut CellState) -> T,
     ) -> T {
         let (result, changes) = self.step(now, change);
-        let mut effects = Effects::default();
-        effects.add(self, now, changes);
-        effects.carry_out(now);
+        // Most changes concern nobody else.
+        if !changes.is_empty() {
+            let mut effects = Effects::default();
+            effects.add(self, now, changes);
+            effects.carry_out(now);
+        }
         result
     }
 
@@ -76,10 +79,11 @@ impl LeaseCell {
         self.transmit(state, now);
         self.apply_events(state, now);
         let before = mem::replace(status, state.lease.status());
-        state.note_status(before);
-        if before != *status
-            && let Status::Ended(End::Lost(reason)) = *status
-        {
+        if before == *status {
+            return;
+        }
+        state.note_status(before, *status);
+        if let Status::Ended(End::Lost(reason)) = *status {
             // The token says which lock it was. Unlike the key it reveals nothing.
             log::warn!(
                 label = state.label(),
@@ -260,7 +264,7 @@ impl LeaseCell {
     }
 
     /// Has the timers call back when something is due. Fails if they have ended.
-    fn reschedule(self: &Arc<Self>, state: &mut CellState) -> Result<(), TimersClosed> {
+    pub(super) fn reschedule(self: &Arc<Self>, state: &mut CellState) -> Result<(), TimersClosed> {
         // A lease that has ended has its place until the next one takes it over.
         let placed = state.placed.as_ref();
         let placed = placed.filter(|_| state.is_pending());
@@ -465,7 +469,11 @@ impl Effects {
             let tell = Effect::TellOthers(Arc::clone(lease), changes.for_others);
             self.to_do.push_back(tell);
         }
-        self.wakers.extend(changes.watchers);
+        if self.wakers.is_empty() {
+            self.wakers = changes.watchers;
+        } else {
+            self.wakers.extend(changes.watchers);
+        }
     }
 
     /// Carries them out until nothing follows any more.

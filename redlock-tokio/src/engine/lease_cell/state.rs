@@ -78,6 +78,13 @@ pub(super) struct Changes {
     pub(super) has_events: bool,
 }
 
+impl Changes {
+    pub(super) fn is_empty(&self) -> bool {
+        let others = self.for_others == ForOthers::default();
+        others && !self.has_events && self.departure.is_none() && self.watchers.is_empty()
+    }
+}
+
 /// The turn is over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Departure {
@@ -166,12 +173,8 @@ impl CellState {
         }
     }
 
-    /// Notes what follows from a change of the status, if there was one.
-    pub(super) fn note_status(&mut self, before: Status) {
-        let status = self.lease.status();
-        if status == before {
-            return;
-        }
+    /// Notes what follows from a change of the status.
+    pub(super) fn note_status(&mut self, before: Status, status: Status) {
         if is_in_queue(before) && !is_in_queue(status) {
             let held = match self.local {
                 Local::Held(held) => Some(held),

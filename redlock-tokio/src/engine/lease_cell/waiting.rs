@@ -41,7 +41,7 @@ pub(crate) fn begin(
         }
         Ok(JoinOutcome::Waiting { look_at }) => {
             let until = look_at.map_or(deadline, |at| at.min(deadline));
-            lease.update(now, |state| state.wait_until(until));
+            lease.wait(now, until);
         }
         Err(refusal) => return Err((lease, RequestEnd::Refused(refusal))),
     }
@@ -49,6 +49,18 @@ pub(crate) fn begin(
 }
 
 impl LeaseCell {
+    /// Waits for its turn. Nothing else follows from that, so it is no [update](Self::update), unless the timers have ended.
+    fn wait(self: &Arc<Self>, now: Timestamp, until: Timestamp) {
+        let scheduled = {
+            let mut state = self.state();
+            state.wait_until(until);
+            self.reschedule(&mut state)
+        };
+        if scheduled.is_err() {
+            self.update(now, |state| state.lease.abandon());
+        }
+    }
+
     /// Returns whether the lock of another request, which is handed over, would do for this one. It has one key, or one slot of as
     /// many permits as this request counts with.
     pub(super) fn could_take_over(&self, lease: &Self) -> bool {
