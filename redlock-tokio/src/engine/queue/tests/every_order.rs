@@ -2,24 +2,38 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
+use Role::{Adopter, Lock, LoneReader, Reader, Writer};
+
 use super::*;
 use crate::engine::queue::kept_keys::{SLICE, kept_until};
 
 /// The sets of keys that one actor locks, each while it holds those before. Then it releases all of them.
 type Part = &'static [&'static str];
 
+const A: Part = &["a"];
+
+/// What the actors are, and what they lock.
+type Cast = (&'static [Role], &'static [Part]);
+
 /// Several keys beside single ones, sets of keys that overlap, and holders that lock again.
-const CASTS: [&[Part]; 5] = [
-    &[&["ab"], &["a"], &["a"], &["b"]],
-    &[&["ab"], &["ab"], &["a"], &["b"]],
-    &[&["ab"], &["bc"], &["ac"], &["b"]],
-    &[&["ab"], &["b", "a"], &["a"], &["a"]],
-    &[&["ab"], &["b", "ac"], &["a"]],
+const CASTS: [Cast; 6] = [
+    (&[Lock; 4], &[&["ab"], &["a"], &["a"], &["b"]]),
+    (&[Lock; 4], &[&["ab"], &["ab"], &["a"], &["b"]]),
+    (&[Lock; 4], &[&["ab"], &["bc"], &["ac"], &["b"]]),
+    (&[Lock; 4], &[&["ab"], &["b", "a"], &["a"], &["a"]]),
+    (&[Lock; 3], &[&["ab"], &["b", "ac"], &["a"]]),
+    (&[Lock, Lock, Writer, Lock], &[A, &["ab"], A, &["b"]]),
 ];
 
 /// Locks of one key. What happens to them is simple, so more may happen: a lock is not granted, and a waiter gives up
 /// while the lock is handed over to it.
-const OF_ONE_KEY: &[Part] = &[&["a"], &["a"], &["a"]];
+const OF_ONE_KEY: [Cast; 5] = [
+    (&[Lock; 3], &[A; 3]),
+    (&[Reader, Writer, Reader, Lock], &[A; 4]),
+    (&[Reader, Reader, LoneReader, Writer], &[A; 4]),
+    (&[Writer, Writer, Lock, Reader], &[A; 4]),
+    (&[Adopter, Lock, Reader, Lock], &[A; 4]),
+];
 
 /// How often another slice of time begins.
 const SLICES: usize = 3;
@@ -36,12 +50,28 @@ enum Mutant {
     KeepsInOtherSlices,
     /// The waiters for one key are expected to be served in the reverse order.
     ServesInOrder,
+    /// Readers come in as if they had adopted the lock.
+    ReadersWaitForNobody,
+    /// Readers join others although a writer or a lock came before them.
+    ReadersJoinAnybody,
+    /// Waiting readers do not join those that hold the lock.
+    LetsNobodyIn,
+    /// The queue does not know that others hold the lock.
+    HidesHolds,
+    /// The last reader does not leave the queue.
+    KeepsTurn,
+    /// The queue does not know that a writer has become a reader.
+    HidesDowngrade,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Locks its next set of keys.
     Lock(usize),
+    /// Gets the lock for which it has the turn.
+    Acquire(usize),
+    /// Becomes a reader.
+    Downgrade(usize),
     /// Releases all, or hands it over.
     Release(usize),
     /// Releases it, while all to whom it could be handed over give up at that very moment.
@@ -58,22 +88,34 @@ enum Step {
 /// One of a cast.
 #[derive(Clone, Debug, Default)]
 struct Actor {
-    /// With the tickets that have the turns. After a handover it is the ticket of another actor.
-    held: Vec<(Ticket, KeySet)>,
-    waits: Option<Waits>,
+    /// Those that have the turns. After a handover, or with other readers, it is the request of another actor.
+    held: Vec<Request>,
+    waits: Option<Request>,
     is_gone: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Waits {
+struct Request {
+    by: usize,
+    role: Role,
     ticket: Ticket,
     keys: KeySet,
     look_at: Option<Timestamp>,
+    /// The queue does not tell a lock that is held from one that the nodes are asked for.
+    is_held: bool,
+    reads: bool,
+}
+
+impl Request {
+    fn place(&self) -> QueuePlace<'_> {
+        let (keys, role, ticket) = (&self.keys, self.role, self.ticket);
+        QueuePlace { keys, role, ticket }
+    }
 }
 
 struct World {
     queue: Queue<usize>,
-    parts: &'static [Part],
+    cast: Cast,
     actors: Vec<Actor>,
     now: Timestamp,
     slices: usize,
@@ -84,11 +126,11 @@ struct World {
 }
 
 impl World {
-    fn new(parts: &'static [Part], hands_over: bool, mutant: Mutant) -> Self {
+    fn new(cast: Cast, hands_over: bool, mutant: Mutant) -> Self {
         Self {
             queue: queue(),
-            parts,
-            actors: vec![Actor::default(); parts.len()],
+            cast,
+            actors: vec![Actor::default(); cast.0.len()],
             now: at(0),
             slices: 0,
             tickets: 0,
@@ -114,7 +156,7 @@ impl World {
     }
 
     fn is_of_one_key(&self) -> bool {
-        self.parts == OF_ONE_KEY
+        OF_ONE_KEY.contains(&self.cast)
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -130,13 +172,24 @@ impl World {
                         steps.push(Step::GiveUp(index));
                     }
                 }
-                None if actor.held.len() < self.parts[index].len() => {
+                None if actor.held.len() < self.cast.1[index].len() => {
                     steps.push(Step::Lock(index));
                 }
-                None => steps.push(Step::Release(index)),
-            }
-            if self.is_of_one_key() && !actor.held.is_empty() {
-                steps.extend([Step::ReleaseToNobody(index), Step::Fail(index)]);
+                None => {
+                    let turn = actor.held.last().expect("it has locked all");
+                    let is_alone = turn.is_held && !turn.reads;
+                    let may_acquire = !turn.is_held && self.is_granted(turn);
+                    let may_fail = !turn.is_held || turn.role == Lock;
+                    let more = self.is_of_one_key();
+                    let possible = [
+                        (turn.is_held, Step::Release(index)),
+                        (may_acquire, Step::Acquire(index)),
+                        (is_alone && turn.role == Writer, Step::Downgrade(index)),
+                        (more && is_alone, Step::ReleaseToNobody(index)),
+                        (more && may_fail, Step::Fail(index)),
+                    ];
+                    steps.extend(possible.iter().filter_map(|(may, it)| may.then_some(*it)));
+                }
             }
             steps
         };
@@ -150,37 +203,49 @@ impl World {
     fn take(&mut self, step: Step) {
         match step {
             Step::Lock(index) => self.lock(index),
+            Step::Acquire(index) => {
+                self.actors[index].held[0].is_held = true;
+                self.tell_others(index);
+            }
+            Step::Downgrade(index) => {
+                let turn = &mut self.actors[index].held[0];
+                turn.reads = true;
+                if self.mutant != Mutant::HidesDowngrade {
+                    self.queue.note_downgrade(turn.keys.first(), turn.ticket);
+                }
+                self.tell_others(index);
+            }
             Step::Release(index) => {
                 self.actors[index].is_gone = true;
-                while let Some((turn, keys)) = self.actors[index].held.pop() {
-                    self.release(turn, &keys);
+                while let Some(turn) = self.actors[index].held.pop() {
+                    self.release(turn);
                 }
             }
             Step::ReleaseToNobody(index) => {
-                let [(turn, keys)] = &self.actors[index].held[..] else {
+                let [turn] = &self.actors[index].held[..] else {
                     panic!("it has one lock");
                 };
-                let next = || self.successor(place(keys, *turn));
+                let next = || self.successor(turn);
                 for successor in std::iter::from_fn(next).collect::<Vec<_>>() {
                     // The queue has removed it already.
                     self.actors[successor].is_gone = true;
                     if let Some(waits) = self.actors[successor].waits.take() {
-                        assert_eq!(self.leave(&waits.keys, waits.ticket, None), []);
+                        assert_eq!(self.leave(&waits, None), []);
                     }
                 }
                 self.take(Step::Release(index));
             }
             Step::Fail(index) => {
                 self.actors[index].is_gone = true;
-                while let Some((turn, keys)) = self.actors[index].held.pop() {
-                    let next = self.leave(&keys, turn, None);
+                while let Some(turn) = self.actors[index].held.pop() {
+                    let next = self.leave(&turn, None);
                     self.apply(next);
                 }
             }
             Step::GiveUp(index) => {
                 self.actors[index].is_gone = true;
                 if let Some(waits) = self.actors[index].waits.take() {
-                    let next = self.leave(&waits.keys, waits.ticket, None);
+                    let next = self.leave(&waits, None);
                     if self.mutant != Mutant::ForgetsOthers {
                         self.apply(next);
                     }
@@ -204,50 +269,103 @@ impl World {
     }
 
     fn lock(&mut self, index: usize) {
-        let keys = keys(self.parts[index][self.actors[index].held.len()]);
+        let (role, part) = (self.cast.0[index], self.cast.1[index]);
         self.tickets += 1;
-        let ticket = ticket(self.tickets);
-        let (now, policy) = (self.now, &self.policy);
-        let joined = self.queue.join(place(&keys, ticket), now, policy, &index);
-        self.actors[index].waits = Some(Waits {
-            ticket,
-            keys,
+        let request = Request {
+            by: index,
+            role,
+            ticket: ticket(self.tickets),
+            keys: keys(part[self.actors[index].held.len()]),
             look_at: None,
-        });
+            is_held: role == Lock,
+            reads: role.is_reader(),
+        };
+        self.actors[index].waits = Some(request.clone());
+        let open = self.queue.open_turn(request.keys.first());
+        let open = |it: &&Request| match self.mutant {
+            Mutant::ReadersJoinAnybody => true,
+            _ => open == Some(it.by),
+        };
+        let joins = |it: &&Request| role == Reader && self.lets_in(it);
+        let joined = self.turns().filter(open).find(joins).cloned();
+        if let Some(turn) = joined {
+            return self.enter(index, Some(turn));
+        }
+        let mut place = request.place();
+        if role == Reader && self.mutant == Mutant::ReadersWaitForNobody {
+            place.role = Adopter;
+        }
+        let joined = self.queue.join(place, self.now, &self.policy, &index);
         match joined.expect("there is room") {
-            JoinOutcome::Turn { .. } => self.enter(index, ticket),
+            JoinOutcome::Turn { .. } => {
+                let last = self.turns().max_by_key(|it| it.ticket);
+                if role == Reader && last.is_some_and(|last| self.lets_in(last)) {
+                    self.fault = Some("a reader asks where it could join");
+                }
+                self.enter(index, None);
+            }
             JoinOutcome::Waiting { look_at } => self.note_look(index, look_at),
         }
     }
 
-    fn release(&mut self, turn: Ticket, keys: &KeySet) {
-        if !keys.has_several()
-            && let Some(successor) = self.successor(place(keys, turn))
-        {
-            return self.enter(successor, turn);
+    /// Lets waiting readers join those that hold the lock by this turn, and others ask beside them.
+    fn tell_others(&mut self, index: usize) {
+        let turn = &self.actors[index].held[0].clone();
+        let key = turn.keys.first();
+        let next = || self.queue.take_next_to_join(key, turn.ticket, |_| true);
+        if self.lets_in(turn) && self.mutant != Mutant::LetsNobodyIn {
+            for joined in std::iter::from_fn(next).collect::<Vec<_>>() {
+                self.enter(joined, Some(turn.clone()));
+            }
         }
-        let next = self.leave(keys, turn, Some(self.now));
-        self.apply(next);
+        let waiting = self.waiting();
+        let mut readers = waiting.iter().filter(|it| it.role == Reader);
+        if self.lets_in(turn) && readers.any(|it| self.could_begin(it)) {
+            self.fault = Some("a reader asks where it could join");
+        }
+        if self.mutant != Mutant::HidesHolds {
+            let next = self.queue.note_hold(turn.place(), self.now);
+            self.apply(next);
+        }
     }
 
-    fn successor(&self, place: QueuePlace<'_>) -> Option<usize> {
+    /// Returns whether readers may share this lock.
+    fn lets_in(&self, turn: &Request) -> bool {
+        turn.is_held && turn.reads && turn.role != LoneReader && !self.policy.streak.is_zero()
+    }
+
+    fn release(&mut self, turn: Request) {
+        if self.turns().any(|it| it.ticket == turn.ticket) {
+            return;
+        }
+        if !turn.keys.has_several()
+            && !turn.reads
+            && let Some(successor) = self.successor(&turn)
+        {
+            return self.enter(successor, Some(turn));
+        }
+        if !(turn.reads && self.mutant == Mutant::KeepsTurn) {
+            let next = self.leave(&turn, Some(self.now));
+            self.apply(next);
+        }
+    }
+
+    fn successor(&self, turn: &Request) -> Option<usize> {
         let (now, policy) = (self.now, &self.policy);
+        let place = turn.place();
         let next = self.queue.take_successor(place, now, now, policy, |_| true);
         next.next()
     }
 
-    fn leave(&self, keys: &KeySet, turn: Ticket, held: Option<Timestamp>) -> Vec<FollowUp<usize>> {
-        let place = place(keys, turn);
+    fn leave(&self, request: &Request, held: Option<Timestamp>) -> Vec<FollowUp<usize>> {
+        let place = request.place();
         self.queue.leave(place, self.now, held, &self.policy)
     }
 
     fn apply(&mut self, next: Vec<FollowUp<usize>>) {
         for next in next {
             match next {
-                FollowUp::StartTurn { waiter, .. } => match &self.actors[waiter].waits {
-                    Some(waits) => self.enter(waiter, waits.ticket),
-                    None => self.fault = Some("one that does not wait has the turn"),
-                },
+                FollowUp::StartTurn { waiter, .. } => self.enter(waiter, None),
                 FollowUp::LookAgain { waiter, at } => self.note_look(waiter, Some(at)),
             }
         }
@@ -261,52 +379,103 @@ impl World {
         }
     }
 
-    /// Lets a waiter have the lock, with the turn of that ticket.
-    fn enter(&mut self, index: usize, turn: Ticket) {
-        let Some(Waits { ticket, keys, .. }) = self.actors[index].waits.take() else {
-            self.fault = Some("one that does not wait has the lock");
+    /// Lets a waiter have a turn, or share or take over the lock of this one.
+    fn enter(&mut self, index: usize, turn: Option<Request>) {
+        let Some(request) = self.actors[index].waits.take() else {
+            self.fault = Some("one that does not wait has the turn");
             return;
         };
-        if keys.iter().any(|key| self.taken().contains(key)) {
+        let may_enter = match &turn {
+            None => self.has_room(&request),
+            Some(turn) => {
+                let role = if turn.reads { Reader } else { turn.role };
+                let no_writer = self.beside(turn).all(|it| it.role != Writer || it.reads);
+                turn.is_held && request.role == role && no_writer
+            }
+        };
+        if !may_enter {
             self.fault = Some("two have one key");
         }
-        let is_earlier = |other: &Waits| match self.mutant {
-            Mutant::ServesInOrder => other.ticket > ticket,
-            _ => other.ticket < ticket,
-        };
-        if self.is_of_one_key() && self.waiting().iter().any(is_earlier) {
+        if self.waiting().iter().any(|it| self.overtakes(&request, it)) {
             self.fault = Some("not served in order of arrival");
         }
-        if self.is_kept(ticket, &keys) {
+        if self.is_kept(&request) {
             self.fault = Some("has a key that is kept for another");
         }
-        self.actors[index].held.push((turn, keys));
+        self.actors[index].held.push(turn.unwrap_or(request));
+    }
+
+    /// Returns whether it begins before another one that waits, and should not.
+    fn overtakes(&self, request: &Request, other: &Request) -> bool {
+        let is_earlier = match self.mutant {
+            Mutant::ServesInOrder => other.ticket > request.ticket,
+            _ => other.ticket < request.ticket,
+        };
+        let passes = match request.role {
+            Adopter => true,
+            LoneReader => other.role.is_reader(),
+            _ => other.keys.has_several(),
+        };
+        is_earlier && shares(&request.keys, &other.keys) && !passes
+    }
+
+    /// Returns whether it may have a turn beside those that have one.
+    fn has_room(&self, request: &Request) -> bool {
+        let mut beside = self.beside(request);
+        match request.role {
+            Adopter => true,
+            Reader | Writer => beside.all(|it| it.is_held && it.reads),
+            LoneReader => beside.all(|it| it.reads),
+            _ => beside.next().is_none(),
+        }
+    }
+
+    /// Returns whether the nodes grant what it has the turn for.
+    fn is_granted(&self, turn: &Request) -> bool {
+        let mut held = self.beside(turn).filter(|it| it.is_held);
+        held.all(|it| it.reads && turn.reads)
+    }
+
+    /// Returns whether a waiter could have a turn, and nothing will give it the turn.
+    fn could_begin(&self, request: &Request) -> bool {
+        let waiting = self.waiting();
+        let of_key = || waiting.iter().filter(|it| shares(&it.keys, &request.keys));
+        let is_before = |it: &Request| it.ticket < request.ticket && !it.keys.has_several();
+        self.has_room(request)
+            && !self.is_kept(request)
+            && !of_key().any(|it| it.look_at.is_some() || is_before(it))
     }
 
     /// Returns whether one of the keys is kept for an earlier waiter than this one.
-    fn is_kept(&self, ticket: Ticket, keys: &KeySet) -> bool {
+    fn is_kept(&self, request: &Request) -> bool {
         let other_slices = self.mutant == Mutant::KeepsInOtherSlices;
-        if kept_until(self.now).is_some() == other_slices {
+        if request.role == Adopter || kept_until(self.now).is_some() == other_slices {
             return false;
         }
         let waiting = self.waiting();
-        let is_first = |it: &&Waits| {
+        let is_first = |it: &&Request| {
             let mut others = waiting.iter();
             !others.any(|other| other.ticket < it.ticket && shares(&it.keys, &other.keys))
         };
-        let earlier = |it: &&Waits| it.ticket < ticket && it.keys.has_several();
+        let earlier = |it: &&Request| it.ticket < request.ticket && it.keys.has_several();
         let mut keepers = waiting.iter().filter(earlier).filter(is_first);
-        keepers.any(|it| shares(&it.keys, keys))
+        keepers.any(|it| shares(&it.keys, &request.keys))
     }
 
-    fn waiting(&self) -> Vec<Waits> {
+    fn waiting(&self) -> Vec<Request> {
         let waiting = self.actors.iter().filter_map(|it| it.waits.clone());
         waiting.collect()
     }
 
-    fn taken(&self) -> Vec<Key> {
-        let held = self.actors.iter().flat_map(|it| &it.held);
-        held.flat_map(|(_, keys)| keys.iter().cloned()).collect()
+    fn turns(&self) -> impl Iterator<Item = &Request> {
+        self.actors.iter().flat_map(|it| &it.held)
+    }
+
+    /// Returns the turns of others for one of these keys.
+    fn beside(&self, request: &Request) -> impl Iterator<Item = &Request> {
+        let is_beside =
+            |it: &&Request| it.ticket != request.ticket && shares(&it.keys, &request.keys);
+        self.turns().filter(is_beside)
     }
 
     /// Describes all that may matter for the next steps.
@@ -318,22 +487,23 @@ impl World {
 
     /// Returns what is wrong, if anything.
     fn fault(&self) -> Option<&'static str> {
-        let (waiting, taken) = (self.waiting(), self.taken());
-        let goes_on = |step: &Step| !matches!(step, Step::GiveUp(_) | Step::NextSlice);
-        let could_enter = |it: &Waits| {
-            let is_free = it.keys.iter().all(|key| !taken.contains(key));
-            let looks = |other: &Waits| other.look_at.is_some() && shares(&it.keys, &other.keys);
-            is_free && !self.is_kept(it.ticket, &it.keys) && !waiting.iter().any(looks)
-        };
+        let waiting = self.waiting();
+        let goes_on =
+            |step: &Step| !matches!(step, Step::GiveUp(_) | Step::Fail(_) | Step::NextSlice);
+        let keys: HashSet<_> = waiting
+            .iter()
+            .chain(self.turns())
+            .flat_map(|it| it.keys.iter())
+            .collect();
         if self.fault.is_some() {
             self.fault
-        } else if !waiting.is_empty() && taken.is_empty() {
+        } else if !waiting.is_empty() && self.turns().next().is_none() {
             Some("all keys are free, and some wait")
         } else if !waiting.is_empty() && !self.steps().iter().any(goes_on) {
             Some("a deadlock")
-        } else if self.queue.status().waiting != waiting.len() {
+        } else if size(&self.queue) != (keys.len(), waiting.len()) {
             Some("the queue is not of those that wait")
-        } else if waiting.iter().any(could_enter) {
+        } else if waiting.iter().any(|it| self.could_begin(it)) {
             Some("waits for keys that are free")
         } else {
             None
@@ -347,33 +517,33 @@ fn shares(one: &KeySet, other: &KeySet) -> bool {
 
 /// Returns how many states any order of events leads to, or what is wrong in one of them.
 fn explore(
-    parts: &'static [Part],
+    cast: Cast,
     hands_over: bool,
     mutant: Mutant,
 ) -> Result<usize, (Vec<Step>, &'static str)> {
     let mut seen = HashSet::new();
-    let start = World::new(parts, hands_over, mutant);
+    let start = World::new(cast, hands_over, mutant);
     let mut worlds = VecDeque::from([(start, Vec::new())]);
     while let Some((world, path)) = worlds.pop_front() {
-        if let Some(fault) = world.fault() {
-            return Err((path, fault));
+        for step in world.steps() {
+            let mut next = world.copy();
+            next.take(step);
+            if next.fault.is_none() && !seen.insert(next.state()) {
+                continue;
+            }
+            let path = [&path[..], &[step]].concat();
+            if let Some(fault) = next.fault() {
+                return Err((path, fault));
+            }
+            worlds.push_back((next, path));
         }
-        if !seen.insert(world.state()) {
-            continue;
-        }
-        worlds.extend(world.steps().into_iter().map(|step| {
-            let (mut world, mut path) = (world.copy(), path.clone());
-            world.take(step);
-            path.push(step);
-            (world, path)
-        }));
     }
     Ok(seen.len())
 }
 
 /// Returns the casts, without handover and with it.
-fn casts() -> impl Iterator<Item = (&'static [Part], bool)> {
-    let casts = [OF_ONE_KEY].into_iter().chain(CASTS);
+fn casts() -> impl Iterator<Item = (Cast, bool)> {
+    let casts = OF_ONE_KEY.into_iter().chain(CASTS);
     casts.flat_map(|cast| [(cast, false), (cast, true)])
 }
 
@@ -398,6 +568,12 @@ fn every_order_of_events_finds_what_is_done_wrong() {
             "has a key that is kept for another",
         ),
         (Mutant::ServesInOrder, "not served in order of arrival"),
+        (Mutant::ReadersWaitForNobody, "two have one key"),
+        (Mutant::ReadersJoinAnybody, "two have one key"),
+        (Mutant::LetsNobodyIn, "a reader asks where it could join"),
+        (Mutant::HidesHolds, "waits for keys that are free"),
+        (Mutant::KeepsTurn, "the queue is not of those that wait"),
+        (Mutant::HidesDowngrade, "a reader asks where it could join"),
     ] {
         let found = casts().find_map(|(cast, hands_over)| {
             let (path, found) = explore(cast, hands_over, mutant).err()?;
