@@ -16,17 +16,18 @@ const A: Part = &["a"];
 type Cast = (&'static [Role], &'static [Part]);
 
 /// Several keys beside single ones, sets of keys that overlap, and holders that lock again.
-const CASTS: [Cast; 6] = [
+const CASTS: [Cast; 7] = [
     (&[Lock; 4], &[&["ab"], &["a"], &["a"], &["b"]]),
     (&[Lock; 4], &[&["ab"], &["ab"], &["a"], &["b"]]),
     (&[Lock; 4], &[&["ab"], &["bc"], &["ac"], &["b"]]),
     (&[Lock; 4], &[&["ab"], &["b", "a"], &["a"], &["a"]]),
     (&[Lock; 3], &[&["ab"], &["b", "ac"], &["a"]]),
-    (&[Lock, Lock, Writer, Lock], &[A, &["ab"], A, &["b"]]),
+    (&[Writer, Lock, Reader], &[A, &["ab"], A]),
+    (&[Writer, Lock, Lock], &[A, &["ab"], &["b"]]),
 ];
 
-/// Locks of one key. What happens to them is simple, so more may happen: a lock is not granted, and a waiter gives up
-/// while the lock is handed over to it.
+/// Locks of one key. What happens to them is simple, so more may happen: a lock is not granted, a waiter gives up
+/// while the lock is handed over to it, and one that came before others joins the queue after them.
 const OF_ONE_KEY: [Cast; 5] = [
     (&[Lock; 3], &[A; 3]),
     (&[Reader, Writer, Reader, Lock], &[A; 4]),
@@ -68,6 +69,8 @@ enum Mutant {
 enum Step {
     /// Locks its next set of keys.
     Lock(usize),
+    /// Likewise, with an earlier ticket than all others.
+    LockLate(usize),
     /// Gets the lock for which it has the turn.
     Acquire(usize),
     /// Becomes a reader.
@@ -120,6 +123,8 @@ struct World {
     now: Timestamp,
     slices: usize,
     tickets: usize,
+    /// Whether one came before all others, and joined after some of them.
+    is_one_late: bool,
     policy: QueuePolicy,
     mutant: Mutant,
     fault: Option<&'static str>,
@@ -134,6 +139,7 @@ impl World {
             now: at(0),
             slices: 0,
             tickets: 0,
+            is_one_late: false,
             policy: QueuePolicy {
                 streak: if hands_over {
                     Duration::MAX
@@ -174,6 +180,9 @@ impl World {
                 }
                 None if actor.held.len() < self.cast.1[index].len() => {
                     steps.push(Step::Lock(index));
+                    if self.is_of_one_key() && !self.is_one_late {
+                        steps.push(Step::LockLate(index));
+                    }
                 }
                 None => {
                     let turn = actor.held.last().expect("it has locked all");
@@ -202,7 +211,14 @@ impl World {
 
     fn take(&mut self, step: Step) {
         match step {
-            Step::Lock(index) => self.lock(index),
+            Step::Lock(index) => {
+                self.tickets += 1;
+                self.lock(index, self.tickets);
+            }
+            Step::LockLate(index) => {
+                self.is_one_late = true;
+                self.lock(index, 0);
+            }
             Step::Acquire(index) => {
                 self.actors[index].held[0].is_held = true;
                 self.tell_others(index);
@@ -268,13 +284,12 @@ impl World {
         }
     }
 
-    fn lock(&mut self, index: usize) {
+    fn lock(&mut self, index: usize, number: usize) {
         let (role, part) = (self.cast.0[index], self.cast.1[index]);
-        self.tickets += 1;
         let request = Request {
             by: index,
             role,
-            ticket: ticket(self.tickets),
+            ticket: ticket(number),
             keys: keys(part[self.actors[index].held.len()]),
             look_at: None,
             is_held: role == Lock,
@@ -299,7 +314,8 @@ impl World {
         match joined.expect("there is room") {
             JoinOutcome::Turn { .. } => {
                 let last = self.turns().max_by_key(|it| it.ticket);
-                if role == Reader && last.is_some_and(|last| self.lets_in(last)) {
+                let is_first = self.waiting().len() == 1;
+                if role == Reader && is_first && last.is_some_and(|it| self.lets_in(it)) {
                     self.fault = Some("a reader asks where it could join");
                 }
                 self.enter(index, None);
@@ -319,8 +335,9 @@ impl World {
             }
         }
         let waiting = self.waiting();
-        let mut readers = waiting.iter().filter(|it| it.role == Reader);
-        if self.lets_in(turn) && readers.any(|it| self.could_begin(it)) {
+        let first = waiting.iter().min_by_key(|it| it.ticket);
+        let is_reader = first.is_some_and(|it| it.role == Reader && self.could_begin(it));
+        if self.lets_in(turn) && is_reader {
             self.fault = Some("a reader asks where it could join");
         }
         if self.mutant != Mutant::HidesHolds {
