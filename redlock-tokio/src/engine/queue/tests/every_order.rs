@@ -1,6 +1,9 @@
 //! Every order of events for some casts of leases, of one key or of several.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+};
 
 use Role::{Adopter, Lock, LoneReader, Reader, Writer};
 
@@ -320,7 +323,14 @@ impl World {
                 }
                 self.enter(index, None);
             }
-            JoinOutcome::Waiting { look_at } => self.note_look(index, look_at),
+            JoinOutcome::Waiting { look_at } => {
+                let waiting = self.waiting();
+                let mut before = waiting.iter().filter(|it| self.overtakes(&request, it));
+                if role == LoneReader && self.has_room(&request) && before.next().is_none() {
+                    self.fault = Some("waits for keys that are free");
+                }
+                self.note_look(index, look_at);
+            }
         }
     }
 
@@ -495,11 +505,12 @@ impl World {
         self.turns().filter(is_beside)
     }
 
-    /// Describes all that may matter for the next steps.
-    fn state(&self) -> String {
+    /// Returns a hash of all that may matter for the next steps.
+    fn state(&self) -> u64 {
         let keys = &self.queue.0.lock().keys.locks;
         let by_key: BTreeMap<_, _> = keys.by_key.iter().collect();
-        format!("{:?} {by_key:?} {:?}", self.actors, self.now)
+        let state = format!("{:?} {by_key:?} {:?}", self.actors, self.now);
+        BuildHasherDefault::<DefaultHasher>::default().hash_one(state)
     }
 
     /// Returns what is wrong, if anything.
