@@ -135,7 +135,7 @@ mod tests {
 
     use redlock_core::Permits;
 
-    use Role::{Adopter, Lock, LoneReader, Reader, Writer};
+    use Role::{Reader, Writer};
 
     use super::*;
     use crate::{
@@ -341,89 +341,20 @@ mod tests {
     }
 
     #[test]
-    fn one_reader_asks_and_those_behind_it_join() {
+    fn readers_join_only_readers_beside_whom_no_writer_asks() {
         let line = Line::new();
-        assert_eq!(line.join(1, Reader), Ok(true));
-        assert_eq!([2, 3].map(|it| line.join(it, Reader)), [Ok(false); 2]);
-        assert_eq!(line.queue.open_turn(&line.key), None, "it has nothing yet");
-        assert_eq!(line.next_to_join(1), Some(2));
-        assert_eq!(line.next_to_join(1), Some(3));
-        assert_eq!(line.next_to_join(1), None);
-        assert!(line.note_hold(1, Reader).is_empty());
-        assert_eq!(line.queue.open_turn(&line.key), Some(1));
-        assert_eq!(line.queue.status().waiting, 0);
-    }
-
-    #[test]
-    fn readers_that_cannot_join_ask_one_after_the_other_beside_those_that_hold() {
-        let line = Line::new();
-        assert!(line.join(1, Reader).is_ok());
-        assert!(line.join(2, Reader).is_ok());
-        assert!(line.join(3, Reader).is_ok());
-        assert_eq!(line.note_hold(1, Reader), [2]);
-        assert_eq!(line.queue.open_turn(&line.key), None, "another one asks");
-        assert_eq!(line.join(4, LoneReader), Ok(true), "no writer waits");
-        assert_eq!(line.note_hold(2, Reader), [0; 0], "it asks");
-        assert_eq!(line.note_hold(4, Reader), [3]);
-        assert_eq!(line.queue.turns_of(&line.key, Reader), [1, 2, 3, 4]);
-    }
-
-    #[test]
-    fn a_writer_waits_for_readers_and_keeps_later_ones_waiting() {
-        let line = Line::new();
-        assert!(line.join(1, Reader).is_ok());
-        line.note_hold(1, Reader);
-        assert_eq!(line.join(2, Writer), Ok(true), "beside the reader");
-        assert_eq!(line.queue.open_turn(&line.key), None, "a writer asks");
-        for (who, role) in [(3, Reader), (4, LoneReader), (5, Writer)] {
-            assert_eq!(line.join(who, role), Ok(false));
-        }
-        assert!(line.join(6, Writer).is_err(), "three wait");
-        assert_eq!(line.next_to_join(1), None);
-        assert_eq!(line.leave(1, Reader), [0; 0]);
-        assert_eq!(line.leave(5, Writer), [0; 0], "it gives up");
-        assert_eq!(line.leave(2, Writer), [3, 4]);
-        assert_eq!(line.leave(3, Reader), [0; 0]);
-        assert_eq!(line.leave(4, Reader), [0; 0]);
-        assert_eq!(line.size(), (0, 0));
-    }
-
-    #[test]
-    fn a_writer_hands_over_to_the_next_writer_for_a_limited_time() {
-        let line = Line::new();
-        assert!(line.join(1, Writer).is_ok());
-        assert!(line.join(2, Writer).is_ok());
-        assert!(line.join(3, Reader).is_ok());
-        assert_eq!(line.hand_over(1, Writer, MS(0)), None, "it has nothing yet");
-        assert!(line.note_hold(1, Reader).is_empty());
-        let late = line.hand_over(1, Writer, MS(30));
-        assert_eq!(late, None, "others should have their turn");
-        assert_eq!(line.hand_over(1, Writer, MS(29)), Some(2));
-        let again = line.hand_over(1, Writer, MS(29));
-        assert_eq!(again, None, "a reader is the next");
-        assert_eq!(line.next_to_join(1), None, "it holds the lock alone");
+        assert_eq!(
+            [line.join(1, Writer), line.join(2, Reader)],
+            [Ok(true), Ok(false)]
+        );
+        assert_eq!(line.note_hold(1, Writer), [0; 0]);
+        assert_eq!(line.next_to_join(1), None, "it is no reader yet");
+        assert_eq!(line.leave(2, Reader), [0; 0], "it gives up");
         line.queue.note_downgrade(&line.key, Ticket::new(1));
-        // Beside the one that was a writer.
-        assert_eq!(line.next_to_join(1), Some(3));
-    }
-
-    #[test]
-    fn plain_locks_wait_in_one_queue_with_readers_writers_and_adopted_locks() {
-        let line = Line::new();
-        assert_eq!(line.join(1, Lock), Ok(true));
-        for (who, role) in [(2, Reader), (3, Lock), (4, Writer)] {
-            assert_eq!(line.join(who, role), Ok(false));
-        }
-        assert_eq!(line.hand_over(1, Lock, MS(0)), None, "a reader is the next");
-        assert_eq!(line.join(5, Adopter), Ok(true), "it waits for nobody");
-        assert_eq!(line.leave(1, Lock), [0; 0], "the adopter has the key");
-        assert_eq!(line.leave(5, Adopter), [2]);
-        assert_eq!(line.note_hold(2, Reader), [0; 0], "a lock is the next");
-        assert_eq!(line.leave(4, Writer), [0; 0], "it gives up");
-        assert_eq!(line.join(6, Lock), Ok(false));
-        assert_eq!(line.leave(2, Reader), [3]);
-        assert_eq!(line.hand_over(3, Lock, MS(0)), Some(6));
-        assert_eq!(line.leave(3, Lock), [0; 0]);
-        assert_eq!(line.size(), (0, 0));
+        assert_eq!(
+            [line.join(3, Writer), line.join(4, Reader)],
+            [Ok(true), Ok(false)]
+        );
+        assert_eq!(line.next_to_join(1), None, "a writer asks");
     }
 }

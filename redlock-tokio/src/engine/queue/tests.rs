@@ -58,15 +58,6 @@ fn place(keys: &KeySet, ticket: Ticket) -> QueuePlace<'_> {
     QueuePlace { keys, role, ticket }
 }
 
-impl Queue<usize> {
-    /// Returns what has the turn for a key.
-    fn turn(&self, key: &str) -> Option<usize> {
-        let turns = self.turns_of(&Key::new(key).unwrap(), Role::Lock);
-        assert!(turns.len() < 2, "{turns:?}");
-        turns.first().copied()
-    }
-}
-
 type Joined = Result<JoinOutcome, Refusal>;
 
 fn size(queue: &Queue<usize>) -> (usize, usize) {
@@ -137,20 +128,6 @@ fn the_memory_of_a_peak_is_given_back() {
         assert!(next.is_empty());
     }
     assert!(capacity() <= 1024, "{}", capacity());
-}
-
-#[test]
-fn first_come_first_served() {
-    let queue = queue();
-    assert_eq!(join(&queue, 0, &POLICY), TURN);
-    assert_eq!(join(&queue, 1, &POLICY), WAITING);
-    assert_eq!(join(&queue, 2, &POLICY), WAITING);
-    assert_eq!((size(&queue), queue.turn("k")), ((1, 2), Some(0)));
-    let leave = |who| leave_at(&queue, &key(), who, at(1), None, &POLICY);
-    assert_eq!(leave(0), Some(turn(1)));
-    assert_eq!(leave(1), Some(turn(2)));
-    assert_eq!(leave(2), None);
-    assert_eq!((size(&queue), queue.turn("k")), ((0, 0), None));
 }
 
 #[test]

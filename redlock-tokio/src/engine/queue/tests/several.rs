@@ -7,35 +7,6 @@ fn join_both(queue: &Queue<usize>, who: usize) -> Joined {
     queue.join(place(&keys("ab"), ticket(who)), at(0), &ROOMY, &who)
 }
 
-/// A waiter for several keys has its turn when all are free. Until then it is overtaken.
-#[test]
-fn several_keys_are_given_together() {
-    let queue = queue();
-    let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
-    let both = keys("ab");
-    let join_both = |who: usize| queue.join(place(&both, ticket(who)), at(0), &POLICY, &who);
-    let leave = |key, who| leave_at(&queue, key, who, at(0), None, &POLICY);
-    assert_eq!(join_at(&queue, &b, 0, at(0), &POLICY), TURN);
-    assert_eq!(join_both(1), WAITING);
-    assert_eq!(size(&queue), (2, 1));
-    assert_eq!(join_at(&queue, &a, 2, at(0), &POLICY), TURN, "a is free");
-    assert_eq!(join_at(&queue, &b, 3, at(0), &POLICY), WAITING);
-    assert_eq!(leave(&b, 0), Some(turn(3)), "a is taken");
-    assert_eq!(leave(&a, 2), None);
-    assert_eq!(leave(&b, 3), Some(turn(1)));
-    assert_eq!([queue.turn("a"), queue.turn("b")], [Some(1); 2]);
-    assert_eq!(join_at(&queue, &a, 4, at(0), &POLICY), WAITING);
-    assert_eq!(join_both(5), WAITING);
-    assert_eq!(join_at(&queue, &b, 6, at(0), &POLICY), WAITING);
-    let next = queue.leave(place(&both, ticket(1)), at(0), None, &POLICY);
-    assert_eq!(next, [turn(4), turn(6)]);
-    let next = queue.leave(place(&both, ticket(5)), at(0), None, &POLICY);
-    assert_eq!(next, [], "it gives up");
-    assert_eq!(leave(&a, 4), None);
-    assert_eq!(leave(&b, 6), None);
-    assert_eq!(size(&queue), (0, 0));
-}
-
 #[test]
 fn the_leases_with_a_turn_are_listed_once_each_in_order_of_arrival() {
     let queue = queue();
