@@ -165,9 +165,13 @@ impl World {
 
     // The end.
 
-    /// Waits until the nodes are owed nothing.
+    /// Waits until the nodes are owed nothing. A lock that the last holder has left may still wait for the answer to whether
+    /// other processes come next, and is released then.
     pub(super) fn drain(&self) {
         self.events.retry();
+        while self.redlock.client().queue.turns().any(|it| it.is_held()) {
+            thread::yield_now();
+        }
         for lane in &self.redlock.client().lanes {
             future::block_on(lane.drain());
         }
