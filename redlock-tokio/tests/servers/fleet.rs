@@ -22,8 +22,8 @@ pub(crate) async fn clients<const N: usize>(servers: &RedisServers) -> [Redlock;
     clients.try_into().expect("as many as asked for")
 }
 
-/// Has twelve tasks of three clients work, while one server after the other is killed and comes back without its keys. A task
-/// has a number, of which the rest by three is that of its client. Returns all that they have seen.
+/// Has twelve tasks work with three clients, while one server after the other is killed and comes back without its keys. Task
+/// `n` uses client `n % 3`. Returns the results of all tasks.
 pub(crate) async fn work_while_servers_restart<T, F>(work: impl Fn(usize, Redlock) -> F) -> Vec<T>
 where
     T: Send + 'static,
@@ -49,6 +49,6 @@ where
         // Until the server votes again.
         tokio::time::sleep(3 * TTL).await;
     }
-    let seen = try_join_all(tasks).await.unwrap();
-    seen.into_iter().flatten().collect()
+    let results = try_join_all(tasks).await.unwrap();
+    results.into_iter().flatten().collect()
 }

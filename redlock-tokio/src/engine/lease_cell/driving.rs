@@ -56,34 +56,19 @@ impl LeaseCell {
         change: impl FnOnce(&mut CellState) -> T,
     ) -> (T, Changes) {
         let mut state = self.state();
-        let mut status = state.lease.status();
+        let before = state.lease.status();
         self.exclude_slots(&mut state);
         let result = change(&mut state);
-        self.follow(&mut state, now, &mut status);
+        self.follow(&mut state, now);
         while self.stand_in_line(&mut state, now) {
-            self.follow(&mut state, now, &mut status);
+            self.follow(&mut state, now);
         }
         state.note_tries();
-        let slots = self.note_slot(&mut state, now);
         if self.reschedule(&mut state).is_err() {
             state.lease.abandon();
-            self.follow(&mut state, now, &mut status);
+            self.follow(&mut state, now);
         }
-        (result, state.take_changes(slots))
-    }
-
-    // What follows from a change, under the lock.
-
-    /// Sends what is to be sent, takes the events, and compares the status with the one before.
-    fn follow(self: &Arc<Self>, state: &mut CellState, now: Timestamp, status: &mut Status) {
-        self.transmit(state, now);
-        self.apply_events(state, now);
-        let before = mem::replace(status, state.lease.status());
-        if before == *status {
-            return;
-        }
-        state.note_status(before, *status);
-        if let Status::Ended(End::Lost(reason)) = *status {
+        if let Some(Status::Ended(End::Lost(reason))) = state.new_status(before) {
             // The token says which lock it was. Unlike the key it reveals nothing.
             log::warn!(
                 label = state.label(),
@@ -94,6 +79,16 @@ impl LeaseCell {
             );
             state.observe_loss(now, reason);
         }
+        let for_others = self.note_slot(&mut state, now, before);
+        (result, state.take_changes(before, for_others))
+    }
+
+    // What follows from a change, under the lock.
+
+    /// Sends what is to be sent, and takes the events.
+    fn follow(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
+        self.transmit(state, now);
+        self.apply_events(state, now);
     }
 
     fn transmit(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
@@ -350,7 +345,7 @@ impl LeaseCell {
                 ..
             } = &mut effect
             {
-                *inherited = placed.take_if(|_| self.may_pass_place_to(&lease.keys));
+                *inherited = placed.take_if(|_| self.may_pass_place_to(lease));
             }
             effects.to_do.push_back(effect);
         }
@@ -368,7 +363,7 @@ impl LeaseCell {
         }
     }
 
-    /// Returns what the request wants of its keys. A reader that may not wait asks the nodes itself, even if another one does.
+    /// Returns the kind of the request. A reader that may not wait asks the nodes itself, even if another one does.
     pub(super) fn role(&self) -> Role {
         let policy = &self.terms.policy;
         let joins = policy.hands_over && !policy.streak.is_zero() && !policy.wait.is_zero();
@@ -417,7 +412,7 @@ pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Arc<LeaseCell>>
     effects.carry_out(now);
 }
 
-/// What follows from changes of leases, outside of their locks.
+/// The consequences of changes of leases, which are carried out outside of their locks.
 #[derive(Default)]
 struct Effects {
     /// Mostly there are none.

@@ -95,12 +95,12 @@ impl LeaseCell {
         true
     }
 
-    /// Returns whether a request for these keys may take a place over from this lease.
-    pub(super) fn may_pass_place_to(&self, keys: &KeySet) -> bool {
-        let permits = |keys: &KeySet| keys.slots().map(SlotKeys::permits);
-        let is_same = self.keys.first() == keys.first() && permits(&self.keys) == permits(keys);
-        let has_line = keys.share() != Share::Reader;
-        is_same && has_line && !self.keys.has_several() && !keys.has_several()
+    /// Returns whether another request may take a place over from this lease.
+    pub(super) fn may_pass_place_to(&self, other: &Self) -> bool {
+        let permits = |it: &Self| it.keys.slots().map(SlotKeys::permits);
+        let is_same = self.keys.first() == other.keys.first() && permits(self) == permits(other);
+        let of_one_key = !self.keys.has_several() && !other.keys.has_several();
+        is_same && of_one_key && other.has_line()
     }
 
     /// Takes places over from a request of the process that has given up.
@@ -129,7 +129,7 @@ impl LeaseCell {
     pub(super) fn pass_place_on(&self, now: Timestamp, placed: Box<Placed>) -> Option<Box<Placed>> {
         let mut placed = Some(placed);
         let leases = self.client.queue.found_none(self.keys.first());
-        for lease in leases.iter().filter(|it| self.may_pass_place_to(&it.keys)) {
+        for lease in leases.iter().filter(|it| self.may_pass_place_to(it)) {
             lease.update(now, |state| {
                 let waits = state.lease.is_in_line() && state.placed.is_none();
                 if let Some(placed) = placed.take_if(|_| waits) {

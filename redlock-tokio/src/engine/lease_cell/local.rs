@@ -6,8 +6,8 @@ use crate::{
     random,
 };
 
-/// What only the process knows of a lease, and not the lease itself, whose [status](redlock_core::Status) says how far
-/// it has come.
+/// The state of a lease that only its process knows. The [status](redlock_core::Status) of the lease itself says how far it has
+/// come.
 #[derive(Debug, Default)]
 pub(super) enum Local {
     #[default]

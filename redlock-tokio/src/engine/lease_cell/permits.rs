@@ -10,7 +10,7 @@
 
 use std::{mem, sync::Arc};
 
-use redlock_core::{NodeId, Share, Slot, SlotSet, Timestamp};
+use redlock_core::{NodeId, Share, Slot, SlotSet, Status, Timestamp};
 
 use super::{LeaseCell, driving::carry_out, state::CellState};
 
@@ -55,8 +55,14 @@ impl LeaseCell {
         }
     }
 
-    /// Notes which slot the lease uses after a change, and whether it has found none free. Returns what others may use instead.
-    pub(super) fn note_slot(&self, state: &mut CellState, now: Timestamp) -> ForOthers {
+    /// Notes which slot the lease uses after a step that began with this status, and whether it has found none free. Returns
+    /// what others may use instead.
+    pub(super) fn note_slot(
+        &self,
+        state: &mut CellState,
+        now: Timestamp,
+        before: Status,
+    ) -> ForOthers {
         if self.keys.slots().is_none() {
             return ForOthers::default();
         }
@@ -67,13 +73,14 @@ impl LeaseCell {
         }
         let uses_slot = state.is_in_queue() && !state.lease.is_in_line();
         let slot = state.lease.slot().filter(|_| uses_slot);
-        let before = mem::replace(&mut state.slot, slot);
-        if slot != before {
-            let was_held = state.has_left_hold();
-            self.client.slots.change(key, before, slot, was_held);
+        let earlier = mem::replace(&mut state.slot, slot);
+        if slot != earlier {
+            let departure = state.departure(before);
+            let was_held = departure.is_some_and(|it| it.held.is_some());
+            self.client.slots.change(key, earlier, slot, was_held);
         }
         ForOthers {
-            slot_given_up: before.is_some() && slot != before,
+            slot_given_up: earlier.is_some() && slot != earlier,
             seen: state.lease.take_spare_slots(),
             ..ForOthers::default()
         }

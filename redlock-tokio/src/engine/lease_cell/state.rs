@@ -60,11 +60,8 @@ pub(super) struct CellState {
     watchers: Watchers,
     /// Whether these can see a difference since the last look at the changes.
     has_news: bool,
-    departure: Option<Departure>,
     /// Whether it was seen since the last look at the changes that no other process waits for a permit.
     pub(super) is_alone: bool,
-    /// Whether the lock was acquired since the last look at the changes.
-    is_acquired: bool,
 }
 
 /// What has changed and concerns others. They are told outside of the lock.
@@ -123,9 +120,7 @@ impl CellState {
             due: None,
             watchers: Watchers::new(),
             has_news: false,
-            departure: None,
             is_alone: false,
-            is_acquired: false,
         }
     }
 
@@ -171,19 +166,6 @@ impl CellState {
         if transmit.asks_for_votes {
             self.watched.watch(transmit.round, transmit.operation);
         }
-    }
-
-    /// Notes what follows from a change of the status.
-    pub(super) fn note_status(&mut self, before: Status, status: Status) {
-        if is_in_queue(before) && !is_in_queue(status) {
-            let held = match self.local {
-                Local::Held(held) => Some(held),
-                _ => None,
-            };
-            self.departure = Some(Departure { held });
-        }
-        self.is_acquired |= status == Status::Held;
-        self.has_news = true;
     }
 
     /// Notes how often the lease has tried. It forgets that when it has the lock.
@@ -385,21 +367,37 @@ impl CellState {
         }
     }
 
-    /// Returns what has changed since this was asked last.
-    pub(super) fn take_changes(&mut self, mut for_others: ForOthers) -> Changes {
-        let is_pending = self.is_pending();
+    /// Returns what has changed in a step that began with this status.
+    pub(super) fn take_changes(&mut self, before: Status, mut for_others: ForOthers) -> Changes {
+        let status = self.new_status(before);
+        self.has_news |= status.is_some();
         for_others.is_alone = mem::take(&mut self.is_alone);
-        for_others.is_acquired = mem::take(&mut self.is_acquired);
+        for_others.is_acquired = status == Some(Status::Held);
         Changes {
-            watchers: if !is_pending && mem::take(&mut self.has_news) {
+            watchers: if !self.is_pending() && mem::take(&mut self.has_news) {
                 mem::take(&mut self.watchers)
             } else {
                 Watchers::new()
             },
-            departure: self.departure.take(),
+            departure: self.departure(before),
             for_others,
             has_events: self.has_events(),
         }
+    }
+
+    /// Returns the status, if it is another one than before.
+    pub(super) fn new_status(&self, before: Status) -> Option<Status> {
+        Some(self.lease.status()).filter(|status| *status != before)
+    }
+
+    /// Returns how the turn has ended since the lease had this status, if it has.
+    pub(super) fn departure(&self, before: Status) -> Option<Departure> {
+        let held = match self.local {
+            Local::Held(held) => Some(held),
+            _ => None,
+        };
+        let has_left = is_in_queue(before) && !self.is_in_queue();
+        has_left.then_some(Departure { held })
     }
 
     /// Notes what is known of other processes that wait.
@@ -496,11 +494,6 @@ impl CellState {
             HoldState::Lost(reason) => Some(ExtensionOutcome::Lost(reason)),
             HoldState::Released => Some(ExtensionOutcome::Released),
         }
-    }
-
-    /// Returns whether it has held the lock until now.
-    pub(super) fn has_left_hold(&self) -> bool {
-        self.departure.is_some_and(|it| it.held.is_some())
     }
 }
 

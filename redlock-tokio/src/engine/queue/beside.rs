@@ -4,7 +4,7 @@ use redlock_core::{Permits, Timestamp};
 
 use super::Ticket;
 
-/// What a request wants of its key.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The key for itself, with other keys or without.
@@ -146,7 +146,7 @@ impl<T> Beside<T> {
         }
     }
 
-    /// Notes whether a lease has found no permit free. It has not if no other process waits.
+    /// Notes whether a lease has found no permit free. That is taken back if it finds that no other process waits.
     pub(super) fn note_none_found(&mut self, ticket: Ticket, found_none: bool) {
         if let Some(turn) = self.turns.get_mut(&ticket) {
             turn.found_none = found_none;

@@ -122,7 +122,7 @@ impl<T: Clone> KeyQueues<T> {
             && (is_free || queue.is_open(pace))
         {
             let mut backs_off = pace.backs_off;
-            // Nobody who wants several keys comes in beside others.
+            // A waiter for several keys never begins beside others.
             let most_of_several = if is_free { usize::MAX } else { 0 };
             let waiter = match self.choose(key, now, most_of_several) {
                 Choice::Nobody => break,
