@@ -133,11 +133,11 @@ async fn row_36_acquire_cancelled_at_every_await() {
     let mut keys = Vec::new();
     let mut cuts = 0;
     for way in Way::ALL {
-        // The verdict wakes the waiter, and not each reply. The work wakes it once more, and so do the begin of the release,
-        // which a holder that watches its lock learns of, and its end.
-        let awaits = if way == Way::With { 5 } else { 2 };
+        // The verdict wakes the waiter, and not each reply. The extension wakes the work once more, and so do
+        // the begin of the release and its end, which a process that was stalled in between sees at once.
+        let awaits = if way == Way::With { 4..=5 } else { 2..=2 };
         let woken = way.cut_everywhere(&bed, &redlock, false, &mut keys).await;
-        assert_eq!(woken, awaits, "{way:?}");
+        assert!(awaits.contains(&woken), "{way:?}: {woken}");
         cuts += way.cut_everywhere(&bed, &redlock, true, &mut keys).await;
     }
     assert!(cuts > 25, "only {cuts} in between");
