@@ -161,5 +161,5 @@ lint: python
 	cargo fmt --all --check
 	$(TESTS) --tests --bench '*' --no-run
 	RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/.ci/rustc-shuttle $(TESTS) --exclude redlock-core --lib --no-run
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude redlock-examples --all-features --no-deps --lib --bins
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude redlock-examples --exclude redlock-kit --all-features --no-deps --lib --bins
 	.ci/check-api

@@ -25,7 +25,8 @@ use redlock_core::{
     Drift, Eligibility, KeepAlive, Lease, LeaseConfig, Nonce, Quorum, Reply, RetrySchedule, Status,
     Timestamp, Ttl, Validity,
 };
-use redlock_tokio::{Durability, Redlock, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{Durability, Redlock};
 use serde::{Deserialize, Serialize};
 use tokio::{
     runtime::{Builder, Runtime},

@@ -110,8 +110,7 @@ pub mod metrics {}
 /// [turns]: crate#waiting
 /// [Promises]: crate#promises
 ///
-// The examples start servers.
-#[cfg_attr(all(unix, feature = "test-util"), doc = include_str!("../MIGRATING.md"))]
+#[doc = include_str!("../MIGRATING.md")]
 pub mod migrating {}
 pub mod node;
 /// [`DEPLOYMENTS.md`]: crate::deployments
@@ -138,8 +137,7 @@ mod rw_lock;
 mod semaphore;
 mod shown_time;
 mod sync;
-#[cfg(all(unix, feature = "test-util"))]
-#[allow(clippy::disallowed_methods, reason = "it runs servers in real time")]
+#[cfg(feature = "test-util")]
 pub mod test_util;
 #[cfg(all(test, redlock_shuttle))]
 mod threads;

@@ -4,10 +4,10 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use redlock_kit::{RedisServers, SpawnError};
 use redlock_tokio::{
     BuildError, ClusterNodes, ExtendError, Key, KeyError, LockError, LockOptions, LossReason,
     MemoryNode, OptionsError, RedisNode, RedisNodeError, Redlock, ReleaseOutcome,
-    test_util::{RedisServers, SpawnError},
 };
 use support::{
     MS,

@@ -33,7 +33,7 @@ use args::Args;
 use cell::Cell;
 use clap::Parser;
 use figures::Figures;
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 use support::Server;
 
 /// The rounds of each cell. They alternate, so that other load on the machine affects both sides.

@@ -14,7 +14,7 @@ use driver::Driver;
 use fantoccini::{Locator, key::Key};
 use futures::future::join;
 use page::{Outcome, Page};
-use redlock_tokio::test_util::Proxy;
+use redlock_kit::Proxy;
 use support::{
     Server,
     box_office::{Fleet, buy},

@@ -1,7 +1,7 @@
 //! The page of the observatory: embedded nodes with their faults, and real nodes.
 
 use fantoccini::{Locator, key::Key};
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 use serde_json::{Value, json};
 
 use crate::{

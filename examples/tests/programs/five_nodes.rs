@@ -5,7 +5,7 @@ use std::{
     process::{Command, Output},
 };
 
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 use tokio::net::TcpSocket;
 
 /// Five ports of the loopback interface that no program listens on. They stay reserved until this is dropped, but a

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 
 use crate::support::SOON;
 

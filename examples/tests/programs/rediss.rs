@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 
 /// Runs the quickstart against the servers. It trusts only the given authorities.
 fn quickstart(servers: &RedisServers, trusted: &Path) -> Output {

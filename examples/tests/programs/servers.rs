@@ -2,7 +2,7 @@
 
 use std::{process::Command, time::Duration};
 
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};

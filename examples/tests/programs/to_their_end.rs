@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use redlock_tokio::test_util::{Cluster, RedisServers, Sentinels};
+use redlock_kit::{Cluster, RedisServers, Sentinels};
 
 /// The URLs of the nodes of a program. Without any, the nodes are embedded.
 type Nodes = Option<String>;

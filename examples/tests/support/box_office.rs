@@ -1,4 +1,4 @@
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::{task::JoinHandle, time::timeout};

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 use tokio::time::{Instant, sleep};
 
 /// How long a step may take that should be fast.

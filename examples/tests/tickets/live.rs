@@ -1,7 +1,7 @@
 //! The live state of the box office: the people who pay and wait, in all processes, and the sales, while
 //! processes and the store come and go.
 
-use redlock_tokio::test_util::RedisServer;
+use redlock_kit::RedisServer;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tokio::{task::spawn_blocking, time::timeout};

@@ -1,6 +1,6 @@
 use std::{cell::Cell, ops::Range, thread, time::Duration};
 
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 use tokio::runtime::Runtime;
 
 use crate::{

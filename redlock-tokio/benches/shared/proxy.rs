@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::test_util::RedisServer;
+use redlock_kit::RedisServer;
 
 use crate::Result;
 

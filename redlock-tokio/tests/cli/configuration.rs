@@ -2,10 +2,8 @@
 
 use std::{fs, time::Duration};
 
-use redlock_tokio::{
-    Durability, Redlock,
-    test_util::{Cluster, Sentinels},
-};
+use redlock_kit::{Cluster, Sentinels};
+use redlock_tokio::{Durability, Redlock};
 use serde_json::Value;
 
 use crate::process::{Bed, code, program, text, wait_for};

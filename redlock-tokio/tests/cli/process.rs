@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 use signal_hook::{consts::SIGINT, flag};
 use tempfile::TempDir;
 

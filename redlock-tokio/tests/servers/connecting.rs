@@ -6,10 +6,10 @@ use std::{
     thread,
 };
 
+use redlock_kit::RedisServers;
 use redlock_tokio::{
     BuildError, Durability, LockError, Redlock, ReleaseOutcome,
     deadpool_redis::{self, Config, Runtime},
-    test_util::RedisServers,
 };
 
 use crate::{

@@ -10,10 +10,10 @@ use std::{
     time::Instant,
 };
 
+use redlock_kit::{RedisServer, RedisServers};
 use redlock_tokio::{
     BuildError, ClusterError, ClusterNodes, Credentials, Durability, NodeError, NodeState,
     RedisNode, RedisNodeError, Redlock, RedlockBuilder,
-    test_util::{RedisServer, RedisServers},
 };
 use tracing::Level;
 

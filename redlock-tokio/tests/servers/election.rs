@@ -16,10 +16,8 @@ use std::{
 };
 
 use fastrand::Rng;
-use redlock_tokio::{
-    Candidate, Redlock,
-    test_util::{Proxy, RedisServers},
-};
+use redlock_kit::{Proxy, RedisServers};
+use redlock_tokio::{Candidate, Redlock};
 use rustix::{
     process::{Pid, Signal, kill_process},
     time::{ClockId, clock_gettime},

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{
-    ExtendError, LockOptions, MemoryNode, OptionsError, Redlock, test_util::RedisServers,
-};
+use redlock_kit::RedisServers;
+use redlock_tokio::{ExtendError, LockOptions, MemoryNode, OptionsError, Redlock};
 
 use crate::support::{
     Cli, MS, eventually,

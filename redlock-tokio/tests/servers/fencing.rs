@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use redlock_tokio::{FencingToken, MemoryNode, Redlock, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{FencingToken, MemoryNode, Redlock};
 
 use crate::{
     fleet::fleet,

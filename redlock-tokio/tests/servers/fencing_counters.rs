@@ -1,8 +1,8 @@
 //! The names of fencing counters, and foreign values under such a name.
 
+use redlock_kit::RedisServers;
 use redlock_tokio::{
     CounterDefect, KeyError, LockError, LockOptions, NodeError, Objection, Redlock,
-    test_util::RedisServers,
 };
 
 use crate::support::{Cli, eventually};

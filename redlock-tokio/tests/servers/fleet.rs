@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use redlock_tokio::{Redlock, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::Redlock;
 
 use crate::support::MS;
 

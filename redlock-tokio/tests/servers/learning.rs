@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_tokio::{LockGuard, LockOptions, LossReason, Redlock, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{LockGuard, LockOptions, LossReason, Redlock};
 use tokio::time::timeout;
 
 use crate::support::{Cli, MS, eventually, trusting};

@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Redlock, RedlockBuilder, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{Redlock, RedlockBuilder};
 
 use crate::support::{Cli, MS, eventually, trusting, waiting_at};
 

@@ -18,9 +18,9 @@ mod kit;
 mod learning;
 mod lines;
 mod minimal_rights;
-mod node_redlock;
 mod once;
 mod operations;
+mod other_clients;
 mod outages;
 mod own_connections;
 #[path = "../../benches/shared/packages.rs"]

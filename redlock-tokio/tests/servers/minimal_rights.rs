@@ -1,6 +1,7 @@
 //! The rights that each feature needs. Each set is enough. Without any one of its rights, the feature fails.
 
-use redlock_tokio::{LockGuard, LockOptions, Redlock, ReleaseOutcome, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{LockGuard, LockOptions, Redlock, ReleaseOutcome};
 
 use crate::support::{Cli, MS, acl, eventually, trusting};
 

@@ -8,7 +8,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use redlock_tokio::{LockOptions, OnceOutcome, Redlock, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{LockOptions, OnceOutcome, Redlock};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::support::MS;

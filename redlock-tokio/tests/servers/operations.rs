@@ -6,9 +6,9 @@ use std::{
 };
 
 use futures::future::join_all;
+use redlock_kit::RedisServers;
 use redlock_tokio::{
     Hold, Holder, LockError, LockOptions, MemoryNode, Redlock, RedlockBuilder, Ttl, Verdict,
-    test_util::RedisServers,
 };
 
 use crate::{

@@ -6,10 +6,8 @@ use std::{
 };
 
 use futures::future::join_all;
-use redlock_tokio::{
-    Durability, LockError, LockOptions, Redlock,
-    test_util::{RedisServer, RedisServers},
-};
+use redlock_kit::{RedisServer, RedisServers};
+use redlock_tokio::{Durability, LockError, LockOptions, Redlock};
 
 use crate::support::{MS, kinds::KINDS, states::all_vote};
 

@@ -12,11 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use redlock_kit::{RedisServer, RedisServers};
 use redlock_tokio::{
     BuildError, Credentials, Durability, LockOptions, NodeError, NodeState, PoolMessages,
     RedisNode, RedisNodeError, Redlock, RedlockBuilder,
     deadpool_redis::{Manager, Pool},
-    test_util::{RedisServer, RedisServers},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},

@@ -9,7 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome};
 use tokio::task::JoinSet;
 
 use crate::{

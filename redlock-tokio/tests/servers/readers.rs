@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use redlock_tokio::{LockOptions, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::LockOptions;
 
 use crate::{
     fleet::{clients, fleet, work_while_servers_restart},

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{NodeState, NotReady, Redlock, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{NodeState, NotReady, Redlock};
 
 use crate::support::{Cli, eventually};
 

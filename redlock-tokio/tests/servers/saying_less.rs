@@ -6,10 +6,8 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{
-    BuildError, Check, NodeState, Redlock, RedlockBuilder, ReleaseOutcome,
-    test_util::{RedisServers, Sentinels},
-};
+use redlock_kit::{RedisServers, Sentinels};
+use redlock_tokio::{BuildError, Check, NodeState, Redlock, RedlockBuilder, ReleaseOutcome};
 
 use crate::support::{
     Cli, MS, assert_says, built,

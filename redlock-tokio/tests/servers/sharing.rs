@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use redlock_core::Nonce;
+use redlock_kit::{RedisServer, RedisServers};
 use redlock_tokio::{
     Holder, Key, MemoryNode, NodeError, RedisNode, Token, Ttl,
     node::{
         Access::{self, Exclusive, Writer},
         Answer, Command, Node, Operation, Session, Vote,
     },
-    test_util::{RedisServer, RedisServers},
 };
 
 use crate::support::{Cli, MS, assert_says, spawn_unprotected};

@@ -7,10 +7,10 @@ use std::{
 };
 
 use futures::FutureExt;
+use redlock_kit::{RedisServer, RedisServers};
 use redlock_tokio::{
     BuildError, MemoryNode, NodeState, Redlock, Role, ServerInfo,
     node::{RunId, Server},
-    test_util::{RedisServer, RedisServers},
 };
 
 use crate::support::{

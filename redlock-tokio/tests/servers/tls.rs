@@ -8,9 +8,10 @@ use std::{
 };
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use redlock_kit::RedisServers;
 use redlock_tokio::{
     BuildError, Durability, LockOptions, RedisNode, RedisNodeError, Redlock, RedlockBuilder,
-    ReleaseOutcome, SentinelNodeBuilder, TlsError, TlsOptions, test_util::RedisServers,
+    ReleaseOutcome, SentinelNodeBuilder, TlsError, TlsOptions,
 };
 use tempfile::TempDir;
 

@@ -13,9 +13,9 @@ use std::{
 
 use fastrand::Rng;
 use futures::future::join_all;
+use redlock_kit::RedisServers;
 use redlock_tokio::{
     Lock, LockError, LockGuard, LockOptions, NodeState, RedlockBuilder, ReleaseOutcome,
-    test_util::RedisServers,
 };
 use tokio::{task::JoinHandle, time::timeout};
 

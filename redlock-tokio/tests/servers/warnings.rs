@@ -1,7 +1,8 @@
 //! The warnings in the log: keys with an unexpected time to live, nodes that may forget locks. Each test runs
 //! on one thread, since its subscriber is that of a thread.
 
-use redlock_tokio::{Durability, MemoryNode, Redlock, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{Durability, MemoryNode, Redlock};
 
 use crate::{
     fleet::fleet,

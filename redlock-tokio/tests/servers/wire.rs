@@ -1,7 +1,8 @@
 //! The commands that a lock costs, as the servers count them.
 
 use futures::future::join_all;
-use redlock_tokio::{ReleaseOutcome, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::ReleaseOutcome;
 
 use crate::{
     fleet::fleet,

@@ -1,6 +1,6 @@
 use std::{ops::Range, time::Duration};
 
-use redlock_tokio::test_util::{Cluster, Proxy, RedisServer, RedisServers, Sentinels};
+use redlock_kit::{Cluster, Proxy, RedisServer, RedisServers, Sentinels};
 
 use crate::{Result, support::Cli, topology::Topology};
 

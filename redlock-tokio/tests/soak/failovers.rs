@@ -8,7 +8,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use redlock_tokio::test_util::{Cluster, RedisServer, Sentinels, SlotMove};
+use redlock_kit::{Cluster, RedisServer, Sentinels, SlotMove};
 
 use crate::{
     Result, clock,

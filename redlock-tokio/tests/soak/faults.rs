@@ -4,7 +4,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::test_util::{Link, Proxy};
+use redlock_kit::{Link, Proxy};
 
 use crate::{
     Result,

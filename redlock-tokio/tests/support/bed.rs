@@ -1,9 +1,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use redlock_tokio::{
-    Durability, LockOptions, Redlock, RedlockBuilder,
-    test_util::{Proxy, RedisServer, RedisServers},
-};
+use redlock_kit::{Proxy, RedisServer, RedisServers};
+use redlock_tokio::{Durability, LockOptions, Redlock, RedlockBuilder};
 
 use super::{Cli, MS, eventually};
 

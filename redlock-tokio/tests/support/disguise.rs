@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use redlock_tokio::test_util::RedisServer;
+use redlock_kit::RedisServer;
 
 use super::fake::bulk;
 

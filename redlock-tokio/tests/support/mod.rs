@@ -28,10 +28,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::{
-    Durability, Lock, LockError, LockGuard, LockOptions, Redlock, RedlockBuilder,
-    test_util::{RedisServer, RedisServers, SpawnError},
-};
+use redlock_kit::{RedisServer, RedisServers, SpawnError};
+use redlock_tokio::{Durability, Lock, LockError, LockGuard, LockOptions, Redlock, RedlockBuilder};
 use tokio::task::JoinHandle;
 
 /// Milliseconds.

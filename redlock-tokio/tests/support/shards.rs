@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{
-    ClusterNodes, Durability, Redlock, RedlockBuilder,
-    test_util::{Cluster, ClusterBuilder},
-};
+use redlock_kit::{Cluster, ClusterBuilder};
+use redlock_tokio::{ClusterNodes, Durability, Redlock, RedlockBuilder};
 
 use super::Cli;
 

@@ -3,7 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,

@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::holder::hold;

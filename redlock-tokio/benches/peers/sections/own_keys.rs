@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-use redlock_tokio::test_util::RedisServers;
+use redlock_kit::RedisServers;
 
 use crate::{
     Result,

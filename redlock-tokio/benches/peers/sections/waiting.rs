@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
-use redlock_tokio::{Redlock, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::Redlock;
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{Result, nodes, table, times::Times};

@@ -13,7 +13,8 @@ use std::{
 };
 
 use fastrand::Rng;
-use redlock_tokio::{LockError, LockOptions, Redlock, ReleaseOutcome, test_util::Proxy};
+use redlock_kit::Proxy;
+use redlock_tokio::{LockError, LockOptions, Redlock, ReleaseOutcome};
 use tokio::task::JoinSet;
 
 use crate::support::{MS, bed::Bed, eventually, history::History};

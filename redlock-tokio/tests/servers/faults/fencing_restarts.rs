@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Hold, LockOptions, Redlock, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{Hold, LockOptions, Redlock};
 
 use crate::support::{
     Cli, MS, eventually,

@@ -8,7 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::{FencingToken, Redlock, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{FencingToken, Redlock};
 use tokio::runtime::Runtime;
 
 use crate::{

@@ -1,9 +1,9 @@
 //! The fault matrix, rows 19, 20, 22 to 24, 28 and 38: keys that disappear, change, or belong to another
 //! client. Row 18 is in `warnings.rs`, row 21 in `wire.rs`.
 
+use redlock_kit::RedisServers;
 use redlock_tokio::{
     ExtendError, LockError, LockGuard, LockOptions, LossReason, Redlock, ReleaseOutcome,
-    test_util::RedisServers,
 };
 
 use crate::{

@@ -3,10 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_tokio::{
-    LockError, LockGuard, NodeState, Redlock,
-    test_util::{Proxy, RedisServers},
-};
+use redlock_kit::{Proxy, RedisServers};
+use redlock_tokio::{LockError, LockGuard, NodeState, Redlock};
 
 use crate::{
     fleet::fleet,

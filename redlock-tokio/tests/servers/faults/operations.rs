@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{
-    LossReason, Redlock, RedlockBuilder,
-    test_util::{Proxy, RedisServers},
-};
+use redlock_kit::{Proxy, RedisServers};
+use redlock_tokio::{LossReason, Redlock, RedlockBuilder};
 
 use crate::{
     fleet::fleet,

@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_tokio::{
-    Durability, LockError, LossReason, NodeState, Redlock, RedlockBuilder,
-    test_util::{Proxy, RedisServer, RedisServers},
-};
+use redlock_kit::{Proxy, RedisServer, RedisServers};
+use redlock_tokio::{Durability, LockError, LossReason, NodeState, Redlock, RedlockBuilder};
 
 use crate::support::{
     Cli, MS, built, eventually,

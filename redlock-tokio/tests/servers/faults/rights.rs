@@ -2,10 +2,8 @@
 //! command. The client finds this out when it connects to a node, before the node grants a lock that it
 //! could not extend or release.
 
-use redlock_tokio::{
-    BuildError, LockError, Redlock, ReleaseOutcome,
-    test_util::{RedisServer, RedisServers},
-};
+use redlock_kit::{RedisServer, RedisServers};
+use redlock_tokio::{BuildError, LockError, Redlock, ReleaseOutcome};
 
 use crate::support::{
     Cli, MS, assert_says, eventually, locker,

@@ -3,10 +3,8 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{
-    Durability, ExtendError, LockError, Redlock, ReleaseOutcome,
-    test_util::{RedisServer, RedisServers},
-};
+use redlock_kit::{RedisServer, RedisServers};
+use redlock_tokio::{Durability, ExtendError, LockError, Redlock, ReleaseOutcome};
 
 use crate::support::{
     Cli, MS, assert_says, built, eventually, locker, spawn_unprotected,

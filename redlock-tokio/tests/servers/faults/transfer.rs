@@ -3,7 +3,8 @@
 
 use std::{env, process};
 
-use redlock_tokio::{AdoptError, LockOptions, LockTicket, Redlock, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{AdoptError, LockOptions, LockTicket, Redlock};
 use tokio::task::JoinSet;
 
 use crate::support::{

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use redlock_kit::{Proxy, RedisServers};
 use redlock_tokio::{
     BuildError, Durability, ExtendError, LockError, NodeState, Redlock, RedlockBuilder,
-    test_util::{Proxy, RedisServers},
 };
 
 use crate::support::{

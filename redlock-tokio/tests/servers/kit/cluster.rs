@@ -1,6 +1,6 @@
 //! The test kit's clusters: their shards fail over, their slots move, and their networks part.
 
-use redlock_tokio::test_util::{Cluster, RedisServer, SlotMove};
+use redlock_kit::{Cluster, RedisServer, SlotMove};
 
 use crate::support::{Cli, eventually, shards};
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::test_util::{Link, Proxy};
+use redlock_kit::{Link, Proxy};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

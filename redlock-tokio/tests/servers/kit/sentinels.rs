@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::test_util::{Proxy, RedisServer, Sentinels};
+use redlock_kit::{Proxy, RedisServer, Sentinels};
 
 use crate::support::{Cli, eventually};
 

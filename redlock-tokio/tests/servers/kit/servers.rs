@@ -2,10 +2,8 @@
 
 use std::{net::TcpStream, time::Duration};
 
-use redlock_tokio::{
-    Durability, Redlock, ReleaseOutcome,
-    test_util::{Proxy, RedisServers},
-};
+use redlock_kit::{Proxy, RedisServers};
+use redlock_tokio::{Durability, Redlock, ReleaseOutcome};
 
 use crate::support::{Cli, eventually};
 

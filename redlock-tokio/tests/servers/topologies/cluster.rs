@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use redlock_kit::{Cluster, RedisServers};
 use redlock_tokio::{
     BuildError, ClusterError, ClusterNodes, Key, KeyError, LockError, LockOptions, LossReason,
     NodeState, Redlock, ReleaseOutcome,
-    test_util::{Cluster, RedisServers},
 };
 use tokio::time::{Instant, timeout};
 

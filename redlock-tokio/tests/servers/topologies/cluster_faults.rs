@@ -4,7 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_tokio::{Durability, LockOptions, Redlock, RedlockBuilder, test_util::Cluster};
+use redlock_kit::Cluster;
+use redlock_tokio::{Durability, LockOptions, Redlock, RedlockBuilder};
 use tokio::task::block_in_place;
 
 use crate::support::{

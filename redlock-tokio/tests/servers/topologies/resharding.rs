@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use redlock_kit::Cluster;
 use redlock_tokio::{
     BuildError, ClusterError, LockGuard, LockOptions, LossReason, NodeState, Redlock,
-    RedlockBuilder, test_util::Cluster,
+    RedlockBuilder,
 };
 
 use crate::support::{

@@ -3,10 +3,8 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{
-    ClusterNodes, Redlock, RedlockBuilder,
-    test_util::{RedisServer, Sentinels},
-};
+use redlock_kit::{RedisServer, Sentinels};
+use redlock_tokio::{ClusterNodes, Redlock, RedlockBuilder};
 
 use crate::support::{
     Cli, MS,

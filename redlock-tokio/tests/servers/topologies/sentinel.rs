@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use redlock_kit::{Proxy, RedisServers, Sentinels};
 use redlock_tokio::{
     BuildError, Durability, LockOptions, NodeState, RedisNode, Redlock, RedlockBuilder,
     SentinelNodeBuilder,
-    test_util::{Proxy, RedisServers, Sentinels},
 };
 
 use crate::support::{self, Cli, MS, eventually, log::Log};

@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use redlock_kit::Sentinels;
 use redlock_tokio::{
-    Acquisition, Durability, LockOptions, NodeState, RedisNode, Redlock, RedlockBuilder,
-    node::Node, test_util::Sentinels,
+    Acquisition, Durability, LockOptions, NodeState, RedisNode, Redlock, RedlockBuilder, node::Node,
 };
 use tokio::task::{JoinHandle, spawn_blocking};
 

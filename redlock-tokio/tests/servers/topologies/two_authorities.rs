@@ -6,9 +6,9 @@ use std::{
 };
 
 use futures::future::join_all;
+use redlock_kit::{Cluster, Proxy, RedisServers, Sentinels};
 use redlock_tokio::{
     BuildError, ClusterNodes, Durability, LockOptions, RedisNode, Redlock, RedlockBuilder,
-    test_util::{Cluster, Proxy, RedisServers, Sentinels},
 };
 
 use crate::support::{

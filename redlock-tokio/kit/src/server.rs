@@ -4,6 +4,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +20,6 @@ use super::{
     launch::{Launch, Mode, Program},
     port::Port,
 };
-use crate::sync::Mutex;
 
 /// How many ports to try if another program takes each of them first.
 const PORT_TRIES: usize = 5;
@@ -84,7 +84,7 @@ impl RedisServer {
 
     /// Kills the process at once (`SIGKILL`), like a crash.
     pub fn kill(&self) {
-        self.process.lock().signal(Signal::KILL);
+        self.process().signal(Signal::KILL);
     }
 
     /// Starts the server again on the same port, with the same arguments and in the same directory. Blocks
@@ -97,7 +97,7 @@ impl RedisServer {
     ///
     /// As for [`RedisServers::spawn`](super::RedisServers::spawn). The server is then down.
     pub fn restart(&self) -> Result<(), SpawnError> {
-        let mut process = self.process.lock();
+        let mut process = self.process();
         process.end();
         *process = Process::start(&self.port, &self.launch, self.directory.path())?;
         Ok(())
@@ -105,12 +105,12 @@ impl RedisServer {
 
     /// Freezes the process (`SIGSTOP`): the server stops answering, and its connections stay open.
     pub fn freeze(&self) {
-        self.process.lock().signal(Signal::STOP);
+        self.process().signal(Signal::STOP);
     }
 
     /// Continues a frozen process (`SIGCONT`).
     pub fn thaw(&self) {
-        self.process.lock().signal(Signal::CONT);
+        self.process().signal(Signal::CONT);
     }
 
     /// Returns the port on the loopback interface.
@@ -128,12 +128,7 @@ impl RedisServer {
     /// Returns the process id. Each restart changes it.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.process
-            .lock()
-            .pid
-            .as_raw_nonzero()
-            .get()
-            .unsigned_abs()
+        self.process().pid.as_raw_nonzero().get().unsigned_abs()
     }
 
     /// Returns the URL, without credentials.
@@ -146,6 +141,10 @@ impl RedisServer {
     #[must_use]
     pub fn unix_url(&self) -> String {
         format!("unix://{}/redis.sock", self.directory.path().display())
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

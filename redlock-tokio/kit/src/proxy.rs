@@ -55,7 +55,7 @@ pub use self::link::Link;
 /// or end it. Dropping the proxy resets all connections, frees the port and ends the thread.
 ///
 /// ```
-/// # use redlock_tokio::test_util::Proxy;
+/// # use redlock_kit::Proxy;
 /// # use std::{io::{ErrorKind, Read, Write}, net::{TcpListener, TcpStream}, thread, time::Duration};
 /// # fn main() -> std::io::Result<()> {
 /// # let listener = TcpListener::bind("127.0.0.1:0")?;

@@ -55,7 +55,7 @@ const ORDER_LASTS: Duration = Duration::from_secs(6);
 /// run other tasks meanwhile.
 ///
 /// ```
-/// use redlock_tokio::test_util::Cluster;
+/// use redlock_kit::Cluster;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let cluster = Cluster::spawn()?; // three shards with a replica each
@@ -211,7 +211,7 @@ impl Cluster {
     /// that the slots come from.
     ///
     /// ```
-    /// use redlock_tokio::test_util::Cluster;
+    /// use redlock_kit::Cluster;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let cluster = Cluster::builder().replicas(0).spawn()?;

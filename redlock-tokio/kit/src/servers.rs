@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{RedisServer, SpawnError};
-use crate::{Durability, Redlock, RedlockBuilder};
+use redlock_tokio::{Durability, Redlock, RedlockBuilder};
 
 /// On a busy machine a healthy server can exceed the default of 50 ms.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -12,7 +12,7 @@ const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 /// process ends in any way.
 ///
 /// ```
-/// use redlock_tokio::test_util::RedisServers;
+/// use redlock_kit::RedisServers;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

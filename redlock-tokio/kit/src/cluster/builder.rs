@@ -3,7 +3,7 @@ use std::time::Duration;
 /// Collects the settings of a [`Cluster`](super::Cluster), and starts it.
 ///
 /// ```
-/// use redlock_tokio::test_util::Cluster;
+/// use redlock_kit::Cluster;
 /// use std::time::Duration;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

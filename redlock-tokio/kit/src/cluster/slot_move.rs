@@ -1,7 +1,7 @@
 use std::fmt;
 
 use super::Cluster;
-use crate::test_util::{
+use crate::{
     error::TopologyError,
     waiting::{in_words, wait_until},
 };

@@ -3,7 +3,7 @@ use std::time::Duration;
 /// Collects the settings of [`Sentinels`](super::Sentinels), and starts them.
 ///
 /// ```
-/// use redlock_tokio::test_util::Sentinels;
+/// use redlock_kit::Sentinels;
 /// use std::time::Duration;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

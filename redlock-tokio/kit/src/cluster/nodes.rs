@@ -1,7 +1,7 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use super::{Cluster, builder::ClusterBuilder, line::Line};
-use crate::test_util::{
+use crate::{
     commands::Commands,
     error::{SpawnError, TopologyError},
     launch::Mode,

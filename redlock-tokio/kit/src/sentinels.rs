@@ -36,7 +36,7 @@ pub use self::builder::SentinelsBuilder;
 /// themselves reach every process through its [`Proxy`], and methods that ask the servers block the thread.
 ///
 /// ```
-/// use redlock_tokio::test_util::Sentinels;
+/// use redlock_kit::Sentinels;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let group = Sentinels::spawn()?; // a master, two replicas, three sentinels

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use super::{Sentinels, builder::SentinelsBuilder};
-use crate::test_util::{
+use crate::{
     error::{SpawnError, TopologyError},
     launch::Mode,
     peer::{Peer, sources},

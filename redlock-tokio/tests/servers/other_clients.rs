@@ -1,12 +1,16 @@
-//! What `MIGRATING.md` says of node-redlock, which npm fetches. A line says NOT RUN where that is not possible.
+//! What `MIGRATING.md` says of rslock, and of node-redlock, which npm fetches. A line says NOT RUN where that is not
+//! possible.
 
 use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::LazyLock,
+    time::Duration,
 };
 
-use redlock_tokio::{Key, LockError, test_util::RedisServers};
+use redlock_kit::RedisServers;
+use redlock_tokio::{Key, LockError};
+use rslock::LockManager;
 use tokio::time::sleep;
 
 use crate::{
@@ -30,6 +34,23 @@ impl Drop for Script {
         let _ = self.0.kill(); // An error means that it has ended.
         let _ = self.0.wait();
     }
+}
+
+#[tokio::test]
+async fn rslock_and_this_crate_exclude_each_other() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let old = LockManager::new(servers.urls());
+    let ttl = Duration::from_secs(10);
+
+    let guard = redlock.lock("order:42").await.unwrap();
+    assert!(old.lock("order:42", ttl).await.is_err());
+    guard.release().await;
+
+    let lock = old.lock("order:42", ttl).await.expect("it is free");
+    assert!(redlock.try_lock("order:42").await.is_err());
+    old.unlock(&lock).await;
+    assert!(redlock.lock("order:42").await.is_ok());
 }
 
 /// Returns the command of a script that begins with the recipe. Returns `None` if npm fetches nothing.
