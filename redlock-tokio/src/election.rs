@@ -1,5 +1,6 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, mem, sync::Arc, time::Duration};
 
+use futures::{Stream, stream};
 use tokio::sync::{Notify, watch};
 
 use crate::{Hold, KeyError, LockError, LockGuard, LockOptions, Redlock, Verdict};
@@ -110,6 +111,53 @@ impl Election {
             name: Arc::clone(&self.name),
             status: self.status.subscribe(),
         }
+    }
+
+    /// Streams who leads, without taking part: what holds now, and then each change. [`Verdict::Held`] names the leader by
+    /// its [label](crate::Holder::label), and [`Verdict::Free`] says that nobody leads.
+    ///
+    /// Asks all nodes once in each time of `every`, for as long as the stream is polled, and misses a leader that led for a
+    /// shorter time. Each question costs what [`Redlock::inspect`] costs. Like an inspection, the answers are advice. The
+    /// stream says nothing while nodes disagree, as they do for a moment when candidates compete.
+    ///
+    /// ```
+    /// # use futures::{StreamExt, pin_mut};
+    /// # use redlock_tokio::{Redlock, Verdict};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let leaders = redlock.elect("reports").observe(Duration::from_secs(1));
+    /// pin_mut!(leaders);
+    /// let now = leaders.next().await.expect("it has no end")?;
+    /// assert_eq!(now, Verdict::Free);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The stream ends after an error: the name is not allowed, so that nobody can lead.
+    pub fn observe(
+        &self,
+        every: Duration,
+    ) -> impl Stream<Item = Result<Verdict, KeyError>> + Send + use<> {
+        let state = (self.candidate(), None::<Verdict>);
+        stream::try_unfold(state, move |(candidate, mut known)| async move {
+            loop {
+                if known.is_some() {
+                    candidate.redlock.client().clock.sleep(every).await;
+                }
+                let verdict = candidate.leader().await?;
+                let is_news = known
+                    .as_ref()
+                    .is_none_or(|it| !is_same_leader(it, &verdict));
+                if is_news && verdict != Verdict::Split {
+                    return Ok(Some((verdict.clone(), (candidate, Some(verdict)))));
+                }
+                known = known.or(Some(Verdict::Split));
+            }
+        })
     }
 
     /// Campaigns, and does the work as the leader, again and again until the work returns. Then resigns and returns its result.
@@ -288,6 +336,13 @@ impl Candidate {
 impl fmt::Debug for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Candidate").field(&self.candidacy()).finish()
+    }
+}
+
+fn is_same_leader(one: &Verdict, other: &Verdict) -> bool {
+    match (one, other) {
+        (Verdict::Held { by: one, .. }, Verdict::Held { by: other, .. }) => one == other,
+        _ => mem::discriminant(one) == mem::discriminant(other),
     }
 }
 

@@ -64,6 +64,12 @@ impl Redlock {
 /// A semaphore has nothing to do with a lock of the same key, and one with a single permit is not a lock of its key. A
 /// plain lock of the key `<key>:slot:<index>`, by any client, takes that permit.
 ///
+/// # Several permits at once
+///
+/// There is no request for several permits. A client that takes them one by one, with a limit on each wait, gives back what it
+/// has if it does not get all of them. If many clients want several, each of them holds a lock of another key while it
+/// collects its permits: otherwise two can wait for each other, each with half of the permits.
+///
 /// # Order
 ///
 /// Within a process, requests begin to ask for permits in the order in which they came, and a permit that is handed over

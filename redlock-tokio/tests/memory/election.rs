@@ -2,6 +2,7 @@
 
 use std::{
     future::pending,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
@@ -9,14 +10,14 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 use redlock_tokio::{
     Candidacy, Candidate, Clock, KeyError, LockError, LockOptions, Redlock, Timestamp, Verdict,
 };
 use tokio::{
     sync::Notify,
     task::JoinHandle,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::support::{
@@ -32,6 +33,37 @@ fn campaign(redlock: &Redlock) -> (Candidate, JoinHandle<Result<(), LockError>>)
         candidate,
         tokio::spawn(election.run(async |_| pending().await)),
     )
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_are_told_of_each_leader_once() {
+    let nodes = three_nodes();
+    let [one, two] = ["one", "two"].map(|it| over(&nodes).client_label(it).build());
+    let (one, two) = (one.await.unwrap(), two.await.unwrap());
+    let observer = client(&nodes).await;
+    let leaders = observer.elect("e").observe(MS(100)).map(|it| match it {
+        Ok(Verdict::Held { by, .. }) => by.label().unwrap().to_owned(),
+        other => format!("{other:?}"),
+    });
+    let mut leaders = pin!(leaders);
+    assert_eq!(leaders.next().await.unwrap(), "Ok(Free)");
+
+    let (mut candidate, leading) = campaign(&one);
+    candidate.changed().await;
+    assert_eq!(leaders.next().await.unwrap(), "one");
+    // The leader extends its lock, and that is no news.
+    assert!(timeout(MS(20_000), leaders.next()).await.is_err());
+
+    let (_candidate, _campaign) = campaign(&two);
+    settle().await;
+    leading.abort();
+    assert_eq!(leaders.next().await.unwrap(), "two");
+    set_down(&nodes, true);
+    assert_eq!(leaders.next().await.unwrap(), "Ok(Unknown)");
+
+    let mut unnamed = pin!(observer.elect("").observe(MS(100)));
+    assert!(unnamed.next().await.unwrap().is_err());
+    assert!(unnamed.next().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
