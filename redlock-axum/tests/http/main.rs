@@ -10,8 +10,6 @@ mod limits;
 mod locked;
 mod logs;
 mod nested;
-#[cfg(feature = "utoipa")]
-mod openapi;
 mod read_write;
 mod responses;
 mod routers;
