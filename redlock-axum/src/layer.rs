@@ -184,24 +184,6 @@ impl<K> LockLayer<K> {
     /// GET, HEAD, OPTIONS and TRACE (RFC 9110, section 9.2.1) take the lock of a [reader](redlock_tokio::RedlockRwLock::read),
     /// and all others that of a [writer](redlock_tokio::RedlockRwLock::write). So no reader sees what a writer has half done.
     ///
-    /// ```
-    /// use axum::{Router, routing::get};
-    /// use redlock_axum::{LockLayer, key, path};
-    /// use redlock_tokio::Redlock;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::embedded().await?;
-    /// let catalogue = LockLayer::new(redlock, key("catalogue", path("shop"))).read_write();
-    /// catalogue.check()?;
-    /// let app: Router = Router::new()
-    ///     .route("/shops/{shop}/catalogue", get(async || "read").put(async || "rebuilt"))
-    ///     .route_layer(catalogue);
-    /// # let _ = app;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// A request that reads costs one round trip to the majority, by a script, or none if another reader of this process has
     /// acquired the lock a short time ago. A writer that waits keeps new readers out, so a slow reader can make others wait: a
     /// request that gets no lock in time gets a 423, whatever its method.
@@ -247,17 +229,6 @@ impl<K> LockLayer<K> {
     /// Bodies up to the default limit are those that axum's extractors accept by default. If the route has a different
     /// [`DefaultBodyLimit`](axum::extract::DefaultBodyLimit), set the same number here. Each request that waits keeps
     /// its body in memory. If the body is part of the key, the limits of the [`json_field`](crate::json_field) count.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// use redlock_axum::BodyLimit;
-    /// # use redlock_axum::{CompositeKey, LockLayer};
-    ///
-    /// # fn configure(layer: LockLayer<CompositeKey>) -> LockLayer<CompositeKey> {
-    /// layer.body_limit(BodyLimit::new(64 * 1024).time(Duration::from_secs(5)))
-    /// # }
-    /// ```
     pub fn body_limit(mut self, limit: impl Into<BodyLimit>) -> Self {
         self.key.rules_mut().body_limit = Some(limit.into());
         self
@@ -345,15 +316,6 @@ impl<K> LockLayer<K> {
     /// Holds the lock until the response's body has been sent or is dropped, but for at most `max` after the handler
     /// has responded. After `max` the lock is released, and the body goes on. So a client that reads slowly does not
     /// block other requests for longer.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// # use redlock_axum::{CompositeKey, LockLayer};
-    /// # fn configure(layer: LockLayer<CompositeKey>) -> LockLayer<CompositeKey> {
-    /// layer.hold_until_body_end(Duration::from_secs(30))
-    /// # }
-    /// ```
     pub fn hold_until_body_end(mut self, max: Duration) -> Self {
         self.body_end = Some(max);
         self

@@ -316,7 +316,8 @@ impl<K, H> LockLayer<K, H> {
         if !self.is_detached {
             return call.await;
         }
-        match tokio::spawn(call.in_current_span()).await {
+        let task = tokio::spawn(call.in_current_span());
+        match task.await {
             Ok(outcome) => outcome,
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
             // The runtime shuts down, and drops this task too.

@@ -1,7 +1,6 @@
 //! Requests to routes behind a layer, and the responses.
 
 mod bodies;
-mod fenced;
 mod fresh_nodes;
 mod guide;
 mod json;

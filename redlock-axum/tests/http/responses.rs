@@ -265,9 +265,7 @@ async fn a_request_waits_no_longer_than_its_caller() {
     let app = it.app(it.layer());
     for (name, value, waits) in [
         ("x-envoy-expected-rq-timeout-ms", "700", MS(700)),
-        ("grpc-timeout", "2S", MS(2000)),
         ("grpc-timeout", "9S", MS(5000)),
-        ("grpc-timeout", "soon", MS(5000)),
     ] {
         let asked = Instant::now();
         problem(send(&app, with(name, value)).await, 423, "locked").await;
