@@ -11,9 +11,7 @@ use tower_layer::Layer;
 use crate::{
     BodyLimit, LockService, Problem,
     key::{LayerKey, Methods, RequestKey},
-    locked::InsertLocked,
     rejection::RejectionPolicy,
-    service::{Locking, Responding},
 };
 
 /// A layer that serialises the handlers of a route by resource, in every process that locks over the same nodes.
@@ -75,13 +73,14 @@ use crate::{
 /// | [`fail_open`](Self::fail_open) | no | whether handlers run without a lock when there is no quorum |
 #[must_use = "a layer does nothing until it is added to a router"]
 pub struct LockLayer<K> {
-    key: LayerKey<K>,
-    tasks: Option<TaskTracker>,
-    cancels: bool,
-    body_end: Option<Duration>,
+    pub(crate) key: LayerKey<K>,
+    /// Whether a handler is dropped when its client goes away.
+    pub(crate) cancels: bool,
+    /// How long a body keeps the lock, if bodies do.
+    pub(crate) body_end: Option<Duration>,
     pub(crate) policy: Arc<RejectionPolicy>,
     /// The options that do not concern HTTP.
-    inner: redlock_tower::LockLayer<()>,
+    pub(crate) lock: redlock_tower::LockLayer<()>,
 }
 
 impl<K: RequestKey> LockLayer<K> {
@@ -93,11 +92,10 @@ impl<K: RequestKey> LockLayer<K> {
     pub fn new(redlock: Redlock, key: K) -> Self {
         let options = LockOptions::new().max_waiters_per_key(64).fail_fast();
         Self {
-            inner: redlock_tower::LockLayer::new(redlock.clone(), ())
+            lock: redlock_tower::LockLayer::new(redlock.clone(), ())
                 .options(options)
                 .max_waiters_total(1024),
             key: LayerKey::new(key, redlock),
-            tasks: None,
             cancels: false,
             body_end: None,
             policy: Arc::default(),
@@ -115,7 +113,7 @@ impl<K: RequestKey> LockLayer<K> {
         if rules.reads_and_writes && rules.permits.is_some() {
             return Err(OptionsError::PermitsAndReaders);
         }
-        self.inner.check()
+        self.lock.check()
     }
 }
 
@@ -123,7 +121,7 @@ impl<K> LockLayer<K> {
     /// Sets options for the layer's locks. Options that are not set here keep their earlier value, and then fall
     /// back to the defaults of the [`Redlock`].
     pub fn options(mut self, options: LockOptions) -> Self {
-        self.inner = self.inner.options(options);
+        self.lock = self.lock.options(options);
         self
     }
 
@@ -177,34 +175,14 @@ impl<K> LockLayer<K> {
     /// # }
     /// ```
     pub fn permits(mut self, permits: usize) -> Self {
-        self.inner = self.inner.permits(permits);
+        self.lock = self.lock.permits(permits);
         self.key.rules_mut().permits = Some(permits);
-        let status = &mut self.policy_mut().contended;
-        status.get_or_insert(StatusCode::TOO_MANY_REQUESTS);
         self
     }
 
     /// Lets requests that read run at once, and requests that write alone, in the whole fleet: those with the safe methods
     /// GET, HEAD, OPTIONS and TRACE (RFC 9110, section 9.2.1) take the lock of a [reader](redlock_tokio::RedlockRwLock::read),
     /// and all others that of a [writer](redlock_tokio::RedlockRwLock::write). So no reader sees what a writer has half done.
-    ///
-    /// ```
-    /// use axum::{Router, routing::get};
-    /// use redlock_axum::{LockLayer, key, path};
-    /// use redlock_tokio::Redlock;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::embedded().await?;
-    /// let catalogue = LockLayer::new(redlock, key("catalogue", path("shop"))).read_write();
-    /// catalogue.check()?;
-    /// let app: Router = Router::new()
-    ///     .route("/shops/{shop}/catalogue", get(async || "read").put(async || "rebuilt"))
-    ///     .route_layer(catalogue);
-    /// # let _ = app;
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// A request that reads costs one round trip to the majority, by a script, or none if another reader of this process has
     /// acquired the lock a short time ago. A writer that waits keeps new readers out, so a slow reader can make others wait: a
@@ -237,7 +215,7 @@ impl<K> LockLayer<K> {
     /// A request waits behind another one if that one has or wants the same key, in this process. So the only request
     /// for a key is never refused, even if another process holds the key.
     pub fn max_waiters_total(mut self, waiters: usize) -> Self {
-        self.inner = self.inner.max_waiters_total(waiters);
+        self.lock = self.lock.max_waiters_total(waiters);
         self
     }
 
@@ -251,17 +229,6 @@ impl<K> LockLayer<K> {
     /// Bodies up to the default limit are those that axum's extractors accept by default. If the route has a different
     /// [`DefaultBodyLimit`](axum::extract::DefaultBodyLimit), set the same number here. Each request that waits keeps
     /// its body in memory. If the body is part of the key, the limits of the [`json_field`](crate::json_field) count.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// use redlock_axum::BodyLimit;
-    /// # use redlock_axum::{CompositeKey, LockLayer};
-    ///
-    /// # fn configure(layer: LockLayer<CompositeKey>) -> LockLayer<CompositeKey> {
-    /// layer.body_limit(BodyLimit::new(64 * 1024).time(Duration::from_secs(5)))
-    /// # }
-    /// ```
     pub fn body_limit(mut self, limit: impl Into<BodyLimit>) -> Self {
         self.key.rules_mut().body_limit = Some(limit.into());
         self
@@ -283,7 +250,7 @@ impl<K> LockLayer<K> {
     /// Each key is work for every node. Where a client lists the keys, this limits the work of one request.
     /// [`lock_all`](Redlock::lock_all) has a limit of its own, which is 1024.
     pub fn max_keys(mut self, keys: usize) -> Self {
-        self.inner = self.inner.max_keys(keys);
+        self.lock = self.lock.max_keys(keys);
         self
     }
 
@@ -335,29 +302,20 @@ impl<K> LockLayer<K> {
     /// # }
     /// ```
     pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
-        self.inner = self.inner.on_cancel(on_cancel);
+        self.lock = self.lock.on_cancel(on_cancel);
         self
     }
 
     /// Sets what happens to the response if the lock is lost while the handler runs. By default the handler goes on,
     /// and the response does not change ([`OnLost::Signal`]). See [`on_cancel`](Self::on_cancel) for an example.
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
-        self.inner = self.inner.on_lost(on_lost);
+        self.lock = self.lock.on_lost(on_lost);
         self
     }
 
     /// Holds the lock until the response's body has been sent or is dropped, but for at most `max` after the handler
     /// has responded. After `max` the lock is released, and the body goes on. So a client that reads slowly does not
     /// block other requests for longer.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// # use redlock_axum::{CompositeKey, LockLayer};
-    /// # fn configure(layer: LockLayer<CompositeKey>) -> LockLayer<CompositeKey> {
-    /// layer.hold_until_body_end(Duration::from_secs(30))
-    /// # }
-    /// ```
     pub fn hold_until_body_end(mut self, max: Duration) -> Self {
         self.body_end = Some(max);
         self
@@ -373,17 +331,17 @@ impl<K> LockLayer<K> {
     /// After contention, an invalid key, slow nodes, [overload](redlock_tokio::LockError::Overloaded) by this process
     /// or a shutdown, the handler does not run: then other requests may hold the lock.
     ///
-    /// Each such request is counted. The layer logs a warning at most once in 10 s, with the number of warnings that
-    /// it withheld.
+    /// Each such request is an [event](redlock_tokio::Event::FailedOpen) for observers. The layer logs a warning at most
+    /// once in 10 s, with the number of warnings that it withheld.
     pub fn fail_open(mut self) -> Self {
-        self.inner = self.inner.fail_open();
+        self.lock = self.lock.fail_open();
         self
     }
 
     /// Sets the label of this layer in logs and metrics, as their attribute `label`; `default` by default. It is also
     /// the [label](LockOptions::label) of the layer's locks, and in the body of a 500 if the layer is misconfigured.
     pub fn label(mut self, label: &'static str) -> Self {
-        self.inner = self.inner.label(label);
+        self.lock = self.lock.label(label);
         self.key.rules_mut().label = label;
         self.policy_mut().label = label;
         self
@@ -392,9 +350,9 @@ impl<K> LockLayer<K> {
     /// Registers each handler that holds a lock with `tasks`, so that a shutdown can wait for these handlers.
     ///
     /// At shutdown, stop the server, close the tracker, [wait](TaskTracker::wait) for it, and then call
-    /// [`Redlock::shutdown`]. With [`cancel_on_disconnect`](Self::cancel_on_disconnect) there is nothing to track.
+    /// [`Redlock::shutdown`].
     pub fn tasks(mut self, tasks: TaskTracker) -> Self {
-        self.tasks = Some(tasks);
+        self.lock = self.lock.tasks(tasks);
         self
     }
 
@@ -442,11 +400,10 @@ impl<K> Clone for LockLayer<K> {
     fn clone(&self) -> Self {
         Self {
             key: self.key.clone(),
-            tasks: self.tasks.clone(),
             cancels: self.cancels,
             body_end: self.body_end,
             policy: Arc::clone(&self.policy),
-            inner: self.inner.clone(),
+            lock: self.lock.clone(),
         }
     }
 }
@@ -464,22 +421,9 @@ impl<S, K> Layer<S> for LockLayer<K> {
     type Service = LockService<S, K>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let inner = Responding(inner);
-        let share = InsertLocked(self.key.rules().redlock.clone());
-        let layer = self.inner.clone().with_key(self.key.clone());
-        let mut layer = layer.share_hold(share).detached();
-        if let Some(tasks) = self.tasks.as_ref().filter(|_| !self.cancels) {
-            layer = layer.tasks(tasks.clone());
+        LockService {
+            inner,
+            layer: self.clone(),
         }
-        let locking = match self.body_end {
-            None => Locking::ToHead(layer.layer(inner)),
-            Some(max) => Locking::ToBodyEnd(layer.hold_until_body_end(max).layer(inner)),
-        };
-        let locking = if self.cancels {
-            locking.in_place()
-        } else {
-            locking
-        };
-        LockService::new(locking, Arc::clone(&self.policy))
     }
 }

@@ -48,7 +48,6 @@
 //! [`RedlockBuilder::max_ttl`]: redlock_tokio::RedlockBuilder::max_ttl
 //! [`RedlockBuilder::prefix`]: redlock_tokio::RedlockBuilder::prefix
 //! [`Redlock`]: redlock_tokio::Redlock
-//! [`extension(..)`]: crate::extension()
 //! [`header("x-tenant")`]: crate::header()
 //! [`fail_fast`]: redlock_tokio::LockOptions::fail_fast
 //! [`idempotency_key()`]: crate::idempotency_key()
@@ -58,31 +57,24 @@
 //! [`path("order").parse::<u64>()`]: crate::KeyPart::parse
 //! [`query("email").map(str::to_lowercase)`]: crate::KeyPart::map
 //! [`typed(..)`]: crate::typed()
-#![cfg_attr(feature = "utoipa", doc = "[`LockResponses`]: crate::LockResponses")]
 //!
 #![doc = include_str!("../README.md")]
 // Labels on docs.rs say which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod future;
 mod key;
 mod layer;
 mod locked;
-#[cfg(feature = "utoipa")]
-mod openapi;
 mod problem;
 mod rejection;
 mod service;
 
-pub use future::ResponseFuture;
 pub use key::{
-    BodyLimit, CompositeKey, KeyPart, RequestKey, extension, header, idempotency_key, json_field,
-    key, matched_path, path, query, typed,
+    BodyLimit, CompositeKey, KeyPart, RequestKey, header, idempotency_key, json_field, key,
+    matched_path, path, query, typed,
 };
 pub use layer::LockLayer;
 pub use locked::{LockLost, Locked, LockedRejection};
-#[cfg(feature = "utoipa")]
-pub use openapi::LockResponses;
 pub use problem::Problem;
 pub use service::LockService;
 

@@ -7,10 +7,13 @@ use axum::{
 };
 use futures::future::select_all;
 use redlock_tokio::{Hold, Key, LockGuard, LossReason, Redlock, ReleaseReport};
-use redlock_tower::{KeyRejection, LockRequest, ShareHold};
+use redlock_tower::{KeyRejection, LockRequest};
 use thiserror::Error;
 
-use crate::Problem;
+use crate::{
+    Problem,
+    rejection::{LOST, MISCONFIGURED},
+};
 
 /// Extracts the lock that a handler runs under.
 ///
@@ -134,6 +137,17 @@ impl Locked {
         self.lock.hold().clone()
     }
 
+    /// Puts the lock of a layer into the request, for the handler and for layers further in.
+    pub(crate) fn insert(request: &mut Request, lock: redlock_tower::Locked, redlock: Redlock) {
+        let extensions = request.extensions_mut();
+        let outer = extensions.remove().map(Arc::new);
+        extensions.insert(Self {
+            lock,
+            redlock,
+            outer,
+        });
+    }
+
     /// Returns whether this lock, or one of a layer further out, is valid and serves a request for this key in this lock
     /// service, or why the request would wait for that lock.
     pub(crate) fn serves(
@@ -187,22 +201,6 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Locked {
     }
 }
 
-/// Puts the lock into the request, for [`Locked`] and for layers further in.
-#[derive(Clone)]
-pub(crate) struct InsertLocked(pub(crate) Redlock);
-
-impl ShareHold<Request> for InsertLocked {
-    fn share(&self, request: &mut Request, lock: redlock_tower::Locked) {
-        let extensions = request.extensions_mut();
-        let outer = extensions.remove().map(Arc::new);
-        extensions.insert(Locked {
-            lock,
-            redlock: self.0.clone(),
-            outer,
-        });
-    }
-}
-
 /// The error of [`Locked::ensure`]: the lock was lost while its handler ran.
 ///
 /// As a response it is a 500 with `"handler_ran": true`. The handler may have done some of its work, so a retry may not
@@ -211,23 +209,9 @@ impl ShareHold<Request> for InsertLocked {
 #[error("the lock was lost while its handler ran")]
 pub struct LockLost;
 
-impl LockLost {
-    pub(crate) fn problem() -> Problem {
-        Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "urn:redlock:problem:lost",
-            "The lock was lost",
-        )
-        .detail(
-            "The request lost its lock before it was finished. Find out what it has done before you retry.",
-        )
-        .handler_ran()
-    }
-}
-
 impl IntoResponse for LockLost {
     fn into_response(self) -> Response {
-        Self::problem().into_response()
+        Problem::of(&LOST).handler_ran().into_response()
     }
 }
 
@@ -249,7 +233,7 @@ impl LockedRejection {
     /// Returns the status of the response.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        Self::problem().status()
+        MISCONFIGURED.status
     }
 
     /// Returns the text of the response's `detail`.
@@ -257,15 +241,12 @@ impl LockedRejection {
     pub fn body_text(&self) -> String {
         Self::DETAIL.to_owned()
     }
-
-    fn problem() -> Problem {
-        Problem::misconfigured().detail(Self::DETAIL)
-    }
 }
 
 impl IntoResponse for LockedRejection {
     fn into_response(self) -> Response {
         tracing::error!(target: "redlock", error = %self, "a handler that extracts Locked runs without a lock");
-        Self::problem().into_response()
+        let problem = Problem::of(&MISCONFIGURED).detail(Self::DETAIL);
+        problem.into_response()
     }
 }

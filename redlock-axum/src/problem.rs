@@ -51,7 +51,6 @@ use serde::{Serialize, Serializer};
 /// # }
 /// ```
 #[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// The URI that identifies the kind of problem.
     #[serde(rename = "type")]
@@ -60,7 +59,6 @@ pub struct Problem {
     title: &'static str,
     /// The status of the response.
     #[serde(serialize_with = "as_number")]
-    #[cfg_attr(feature = "utoipa", schema(value_type = u16))]
     status: StatusCode,
     /// An explanation for people: what happened, and what to do about it.
     detail: Cow<'static, str>,
@@ -68,11 +66,18 @@ pub struct Problem {
     retryable: bool,
     /// Whether the handler ran, so that a retry could repeat its work. Absent if that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "utoipa", schema(value_type = bool, required = false))]
     handler_ran: Option<bool>,
     /// The number of milliseconds to wait before a retry, if a retry may help.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
+}
+
+/// What all problems of a kind have in common. [`rejection`](crate::rejection) has the table.
+pub(crate) struct Kind {
+    pub(crate) status: StatusCode,
+    pub(crate) urn: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) detail: &'static str,
 }
 
 /// The detail of a problem whose handler may have done something before it asked for the lock.
@@ -83,25 +88,16 @@ const RETRY_MAY_REPEAT: &str =
 const RETRY_IS_SAFE: &str = "The request got no lock, so it has done nothing. Try again later.";
 
 impl Problem {
-    pub(crate) fn new(status: StatusCode, kind: &'static str, title: &'static str) -> Self {
+    pub(crate) fn of(kind: &Kind) -> Self {
         Self {
-            kind,
-            title,
-            status,
-            detail: Cow::Borrowed(title),
+            kind: kind.urn,
+            title: kind.title,
+            status: kind.status,
+            detail: Cow::Borrowed(kind.detail),
             retryable: false,
             handler_ran: Some(false),
             retry_after_ms: None,
         }
-    }
-
-    /// Creates the problem of a service that must be fixed before a request can succeed.
-    pub(crate) fn misconfigured() -> Self {
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "urn:redlock:problem:misconfigured",
-            "The service is misconfigured",
-        )
     }
 
     pub(crate) fn detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
@@ -153,11 +149,19 @@ impl Problem {
         }
     }
 
-    /// Removes the advice to retry, if the status says that the request has succeeded.
-    pub(crate) fn settled_if(self, is_settled: bool) -> Self {
+    /// Replaces the status. One that says that the request has succeeded removes the advice to retry.
+    pub(crate) fn with_status(self, status: StatusCode) -> Self {
+        let problem = Self { status, ..self };
+        match status.is_success() {
+            true => problem.settled(),
+            false => problem,
+        }
+    }
+
+    fn settled(self) -> Self {
         Self {
-            retryable: self.retryable && !is_settled,
-            retry_after_ms: self.retry_after_ms.filter(|_| !is_settled),
+            retryable: false,
+            retry_after_ms: None,
             ..self
         }
     }
@@ -179,7 +183,7 @@ impl Problem {
         Self {
             detail,
             handler_ran: None,
-            ..self.settled_if(true)
+            ..self.settled()
         }
     }
 

@@ -1,4 +1,4 @@
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
 use axum::{
     http::StatusCode,
@@ -6,7 +6,43 @@ use axum::{
 };
 use redlock_tower::{CallError, KeyRejection};
 
-use crate::{LockLost, Problem};
+use crate::{Problem, problem::Kind};
+
+/// The kinds of problems. An empty detail is that of the error.
+macro_rules! kinds {
+    ($($name:ident: $status:ident, $kind:literal, $title:literal, $detail:literal;)*) => {$(
+        pub(crate) const $name: Kind = Kind {
+            status: StatusCode::$status,
+            urn: concat!("urn:redlock:problem:", $kind),
+            title: $title,
+            detail: $detail,
+        };
+    )*};
+}
+
+kinds! {
+    LOCKED: LOCKED, "locked", "The resource is locked",
+        "Another request is working on this resource. Try again later.";
+    LOCKED_FOR_READERS: LOCKED, "locked", "The resource is locked",
+        "Another request is changing this resource, or waits to change it. Try again later.";
+    LOCKED_FOR_WRITERS: LOCKED, "locked", "The resource is locked",
+        "Other requests are reading this resource, or another one is changing it. Try again later.";
+    NO_PERMIT: TOO_MANY_REQUESTS, "no-permit", "Too many requests use the resource",
+        "As many requests as allowed are working on this resource. Try again later.";
+    QUEUE_FULL: TOO_MANY_REQUESTS, "queue-full", "Too many requests wait",
+        "Too many requests already wait for this resource. Try again later.";
+    LAYER_QUEUE_FULL: TOO_MANY_REQUESTS, "queue-full", "Too many requests wait",
+        "Too many requests already wait, for this resource or for others. Try again later.";
+    UNAVAILABLE: SERVICE_UNAVAILABLE, "unavailable", "The lock service is unavailable",
+        "No lock is available for this resource. Try again later.";
+    LOST: INTERNAL_SERVER_ERROR, "lost", "The lock was lost",
+        "The request lost its lock before it was finished. Find out what it has done before you retry.";
+    NO_KEY: BAD_REQUEST, "key", "The request has no usable lock key", "";
+    TOO_MANY_KEYS: BAD_REQUEST, "too-many-keys", "The request names too many resources", "";
+    TOO_LARGE: PAYLOAD_TOO_LARGE, "too-large", "The request is too large", "";
+    TOO_SLOW: REQUEST_TIMEOUT, "too-slow", "The request took too long to arrive", "";
+    MISCONFIGURED: INTERNAL_SERVER_ERROR, "misconfigured", "The service is misconfigured", "";
+}
 
 /// How a layer responds to a request that gets no lock.
 #[derive(Clone)]
@@ -34,109 +70,57 @@ impl RejectionPolicy {
     /// Contention is not a 5xx, because proxies eject hosts that respond with those.
     fn problem(&self, error: CallError<Infallible>) -> Problem {
         match error {
-            CallError::Contended(refusal) if refusal.has_permits() => {
-                tracing::debug!(target: "redlock", error = %refusal, "a request gets no permit");
-                let status = self.contended.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-                Problem::new(
-                    status,
-                    "urn:redlock:problem:no-permit",
-                    "Too many requests use the resource",
-                )
-                .detail(
-                    "As many requests as allowed are working on this resource. Try again later.",
-                )
-                .retry_after(self.jittered(refusal.expected_wait))
-                .settled_if(status.is_success())
-            }
             CallError::Contended(refusal) => {
-                tracing::debug!(target: "redlock", error = %refusal, "a request gets no lock");
-                let status = self.contended.unwrap_or(StatusCode::LOCKED);
-                Problem::new(
-                    status,
-                    "urn:redlock:problem:locked",
-                    "The resource is locked",
-                )
-                .detail(match refusal.error.attempts() {
-                    Some(attempts) if attempts.by_reader() => {
-                        "Another request is changing this resource, or waits to change it. Try again later."
-                    }
-                    Some(attempts) if attempts.by_writer() => {
-                        "Other requests are reading this resource, or another one is changing it. Try again later."
-                    }
-                    _ => "Another request is working on this resource. Try again later.",
-                })
-                .retry_after(self.jittered(refusal.expected_wait))
-                .settled_if(status.is_success())
+                note(&refusal);
+                let kind = match refusal.error.attempts() {
+                    _ if refusal.has_permits() => &NO_PERMIT,
+                    Some(attempts) if attempts.by_reader() => &LOCKED_FOR_READERS,
+                    Some(attempts) if attempts.by_writer() => &LOCKED_FOR_WRITERS,
+                    _ => &LOCKED,
+                };
+                let problem = Problem::of(kind).retry_after(self.jittered(refusal.expected_wait));
+                match self.contended {
+                    Some(status) => problem.with_status(status),
+                    None => problem,
+                }
             }
             CallError::QueueFull(refusal) => {
-                tracing::debug!(target: "redlock", error = %refusal, "a request gets no lock");
-                Problem::new(
-                    StatusCode::TOO_MANY_REQUESTS,
-                    "urn:redlock:problem:queue-full",
-                    "Too many requests wait",
-                )
-                .detail(if refusal.is_total() {
-                    "Too many requests already wait, for this resource or for others. Try again later."
-                } else {
-                    "Too many requests already wait for this resource. Try again later."
-                })
-                .retry_after(self.jittered(refusal.expected_wait))
+                note(&refusal);
+                let kind = match refusal.is_total() {
+                    true => &LAYER_QUEUE_FULL,
+                    false => &QUEUE_FULL,
+                };
+                Problem::of(kind).retry_after(self.jittered(refusal.expected_wait))
             }
             CallError::Unavailable(error) => {
                 // The lock service itself logs a warning about the outage, once for many requests.
-                tracing::debug!(target: "redlock", %error, "a request gets no lock");
+                note(&error);
                 let retry_after = match &error {
                     redlock_tokio::LockError::Quarantined { remaining, .. } => {
                         remaining.saturating_add(random_part(self.retry_after))
                     }
                     _ => self.jittered(None),
                 };
-                Problem::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "urn:redlock:problem:unavailable",
-                    "The lock service is unavailable",
-                )
-                .detail("No lock is available for this resource. Try again later.")
-                .retry_after(retry_after)
+                Problem::of(&UNAVAILABLE).retry_after(retry_after)
             }
-            CallError::Lost(_) => LockLost::problem(),
+            CallError::Lost(_) => Problem::of(&LOST).handler_ran(),
             CallError::Key(KeyRejection::Request(error)) => {
                 // The error goes to the client only, because it can contain values of the request.
                 tracing::debug!(target: "redlock", "a request has no lock key");
-                Problem::new(
-                    StatusCode::BAD_REQUEST,
-                    "urn:redlock:problem:key",
-                    "The request has no usable lock key",
-                )
-                .detail(error.to_string())
+                Problem::of(&NO_KEY).detail(error.to_string())
             }
             CallError::Key(error @ KeyRejection::TooManyKeys { .. }) => {
-                tracing::debug!(target: "redlock", %error, "a request gets no lock");
-                Problem::new(
-                    StatusCode::BAD_REQUEST,
-                    "urn:redlock:problem:too-many-keys",
-                    "The request names too many resources",
-                )
-                .detail(error.to_string())
+                note(&error);
+                Problem::of(&TOO_MANY_KEYS).detail(error.to_string())
             }
             CallError::Key(error @ KeyRejection::TooLarge { .. }) => {
-                tracing::debug!(target: "redlock", %error, "a request gets no lock");
-                Problem::new(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    "urn:redlock:problem:too-large",
-                    "The request is too large",
-                )
-                .detail(error.to_string())
+                note(&error);
+                Problem::of(&TOO_LARGE).detail(error.to_string())
             }
             CallError::Key(error @ KeyRejection::TooSlow { .. }) => {
-                tracing::debug!(target: "redlock", %error, "a request gets no lock");
-                Problem::new(
-                    StatusCode::REQUEST_TIMEOUT,
-                    "urn:redlock:problem:too-slow",
-                    "The request took too long to arrive",
-                )
-                .detail(error.to_string())
-                .retry_after(self.jittered(None))
+                note(&error);
+                let problem = Problem::of(&TOO_SLOW).retry_after(self.jittered(None));
+                problem.detail(error.to_string())
             }
             CallError::Inner(never) => match never {},
             // The layer or its options are at fault. No request can succeed until the service is fixed.
@@ -148,7 +132,7 @@ impl RejectionPolicy {
                     "a redlock_axum::LockLayer is misconfigured"
                 );
                 // The cause is for the log: it can name types, routes and options.
-                Problem::misconfigured().detail(format!(
+                Problem::of(&MISCONFIGURED).detail(format!(
                     "The lock layer `{}` of this route is misconfigured. The log of the service names the cause.",
                     self.label
                 ))
@@ -161,6 +145,10 @@ impl RejectionPolicy {
         let delay = self.retry_after.max(expected.unwrap_or_default());
         delay.saturating_add(random_part(self.retry_after))
     }
+}
+
+fn note(error: &dyn fmt::Display) {
+    tracing::debug!(target: "redlock", %error, "a request gets no lock");
 }
 
 /// Returns a random part of a duration, so that clients do not all come back at once.
@@ -195,7 +183,7 @@ impl From<redlock_tokio::LockError> for Problem {
                     %error,
                     "a lock that a handler takes by hand has invalid options"
                 );
-                Self::misconfigured()
+                Self::of(&MISCONFIGURED)
                     .detail("A lock has invalid options. The log of the service names them.")
             }
             error => RejectionPolicy::default().problem(error.into()),

@@ -14,8 +14,8 @@ pub use self::operations::{UnlockReport, UnlockedNode};
 #[cfg(feature = "test-util")]
 pub use self::tables::Tables;
 use crate::{
-    Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, OptionsError, QueueStatus,
-    WithLockError, engine::lease_cell::Client, key::KeySet,
+    Event, Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, OptionsError,
+    QueueStatus, WithLockError, engine::lease_cell::Client, key::KeySet,
 };
 
 /// A distributed lock service over independent Redis masters.
@@ -324,6 +324,13 @@ impl Redlock {
         self.client
             .queue
             .expected_wait(&key, self.client.clock.now(), ahead)
+    }
+
+    /// Tells the observers that a call of a layer runs without its lock.
+    #[doc(hidden)]
+    pub fn note_fail_open(&self, label: &'static str) {
+        let event = Event::FailedOpen { label };
+        self.client.observers.tell(&event);
     }
 
     /// Refuses new locks, and waits until all releases are delivered. Call this method before the runtime ends.

@@ -1,9 +1,13 @@
 //! Locks that are held until the response's body has ended.
 
+mod layer;
+mod lock;
+
 use std::{
     fmt,
     pin::Pin,
     task::{Context, Poll, ready},
+    thread::panicking,
     time::Duration,
 };
 
@@ -11,45 +15,9 @@ use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project::pin_project;
 
+pub use self::layer::{HoldBodyLayer, HoldBodyService};
 use self::lock::BodyLock;
-use crate::{CallError, CallGuard, Release, mode::sealed::Sealed, under_lock};
-
-mod lock;
-
-/// Releases the lock when the response's body has ended or is dropped, but at most a given time after the head.
-///
-/// The limit is for clients that read slowly. See
-/// [`LockLayer::hold_until_body_end`](crate::LockLayer::hold_until_body_end).
-///
-/// # Panics
-///
-/// A response with a lock panics outside a tokio runtime.
-#[derive(Clone, Copy, Debug)]
-pub struct AtBodyEnd {
-    pub(crate) max: Duration,
-}
-
-impl Sealed for AtBodyEnd {}
-
-impl<B: Body> Release<Response<B>> for AtBodyEnd {
-    type Response = Response<HoldBody<B>>;
-
-    fn release(&self, response: Response<B>, guard: Option<CallGuard>) -> Response<HoldBody<B>> {
-        let lock = guard.map(|guard| BodyLock::new(guard, self.max, response.headers()));
-        response.map(|body| {
-            let has_ended = body.is_end_stream();
-            let mut it = HoldBody {
-                body: Some(body),
-                lock,
-            };
-            if has_ended {
-                // The server asks such a body for no frame.
-                it.release();
-            }
-            it
-        })
-    }
-}
+use crate::{CallError, Locked};
 
 /// A body that holds a lock until it has ended.
 ///
@@ -64,11 +32,22 @@ pub struct HoldBody<B> {
     lock: Option<BodyLock>,
 }
 
-impl<B> HoldBody<B> {
-    fn release(&mut self) {
-        if let Some(lock) = self.lock.take() {
-            lock.release();
-        }
+impl<B: Body> HoldBody<B> {
+    /// Passes the lock of a call on to the body of its response, if the call has one. The layer releases the lock when
+    /// the body has ended or is dropped, but at most `max` after this call.
+    ///
+    /// [`LockLayer::hold_until_body_end`](crate::LockLayer::hold_until_body_end) does so for a service.
+    ///
+    /// # Panics
+    ///
+    /// With a lock, panics outside a tokio runtime.
+    pub fn new(response: Response<B>, lock: Option<Locked>, max: Duration) -> Response<Self> {
+        let lock = lock.map(|lock| BodyLock::new(lock, max, response.headers()));
+        response.map(|body| Self {
+            // The server asks a body that has ended for no frame. So its lock is released at once.
+            lock: lock.filter(|_| !body.is_end_stream()),
+            body: Some(body),
+        })
     }
 }
 
@@ -98,9 +77,17 @@ impl<B: Body> Body for HoldBody<B> {
             *this.lock = None;
             return Poll::Ready(Some(Err(CallError::Lost(reason))));
         }
-        let body = this.body.as_mut();
-        let polled = under_lock::poll(body, this.lock, |body| body.poll_frame(cx));
-        let frame = ready!(polled.unwrap_or(Poll::Ready(None)));
+        let mut polled = UnderLock {
+            lock: this.lock.take(),
+            body: this.body.as_mut(),
+        };
+        let frame = match polled.body.as_mut().as_pin_mut() {
+            Some(body) => body.poll_frame(cx),
+            None => Poll::Ready(None),
+        };
+        *this.lock = polled.lock.take();
+        drop(polled);
+        let frame = ready!(frame);
         let has_ended = match &frame {
             Some(Ok(frame)) => {
                 let is_last = this
@@ -130,6 +117,21 @@ impl<B: Body> Body for HoldBody<B> {
         match &self.body {
             Some(body) => body.size_hint(),
             None => SizeHint::with_exact(0),
+        }
+    }
+}
+
+/// A body while it is polled. If it panics, it is dropped before its lock, while the thread unwinds. So the lock is not
+/// handed over to a waiter in this process. Otherwise a caller that catches the panic would drop both later.
+struct UnderLock<'a, B> {
+    body: Pin<&'a mut Option<B>>,
+    lock: Option<BodyLock>,
+}
+
+impl<B> Drop for UnderLock<'_, B> {
+    fn drop(&mut self) {
+        if panicking() {
+            self.body.set(None);
         }
     }
 }

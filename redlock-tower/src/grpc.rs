@@ -13,7 +13,7 @@ use tower_service::Service;
 
 #[cfg(doc)]
 use crate::LockLayer;
-use crate::{CallError, KeyRejection, LockService};
+use crate::{CallError, HoldBodyService, KeyRejection, LockService};
 
 /// A layer that turns the errors of a lock layer into gRPC statuses.
 ///
@@ -156,7 +156,12 @@ impl From<CallError<Infallible>> for Status {
 }
 
 /// Keeps the name of the inner service.
-impl<S: NamedService, K, H, M> NamedService for LockService<S, K, H, M> {
+impl<S: NamedService, K, H> NamedService for LockService<S, K, H> {
+    const NAME: &'static str = S::NAME;
+}
+
+/// Keeps the name of the inner service.
+impl<S: NamedService, K, H> NamedService for HoldBodyService<S, K, H> {
     const NAME: &'static str = S::NAME;
 }
 

@@ -1,6 +1,6 @@
 mod tuple;
 
-use std::future::{Ready, ready};
+use std::future::ready;
 
 use redlock_tokio::Key;
 
@@ -42,24 +42,20 @@ pub type Extracted = Result<Option<LockRequest>, KeyRejection>;
 /// # }
 /// ```
 pub trait ExtractKey<Request> {
-    /// The future of an extraction. It returns the request too.
-    type Future: Future<Output = (Request, Extracted)>;
-
-    /// Finds the key of a request.
+    /// Finds the key of a request. Write it as an `async fn`.
     ///
     /// Takes the request and returns it, so that an extractor can read the body. A [`KeyRejection`] says whether the
     /// request or the layer is at fault.
-    fn extract(&self, request: Request) -> Self::Future;
+    fn extract(&self, request: Request) -> impl Future<Output = (Request, Extracted)> + Send;
 }
 
 impl<F, Request, K> ExtractKey<Request> for F
 where
     F: Fn(&Request) -> K,
     K: IntoKey,
+    Request: Send,
 {
-    type Future = Ready<(Request, Extracted)>;
-
-    fn extract(&self, request: Request) -> Self::Future {
+    fn extract(&self, request: Request) -> impl Future<Output = (Request, Extracted)> + Send {
         let key = self(&request).into_key();
         ready((request, key))
     }

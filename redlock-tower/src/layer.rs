@@ -1,13 +1,13 @@
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, panic::resume_unwind, pin::pin, sync::Arc, task::Poll, time::Duration};
 
+use futures::future::{Either, select};
 use redlock_tokio::{LockOptions, OptionsError, Permits, Redlock};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
+use tracing::Instrument;
 
 use crate::{
-    Detached, Inline, LockService, OnCancel, OnLost,
-    rules::Rules,
-    telemetry::{self, Telemetry},
+    CallError, CallGuard, ExtractKey, LockService, Locked, OnCancel, OnLost, rules::Rules,
 };
 
 /// A layer that serialises calls with the same key, in every process that locks over the same nodes.
@@ -41,31 +41,29 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a layer does nothing until it is put around a service"]
-pub struct LockLayer<K, H = (), M = Inline> {
+pub struct LockLayer<K, H = ()> {
     /// Shared with the services, since axum makes a new service for each request in some routers.
-    pub(crate) rules: Arc<Rules>,
-    pub(crate) key: K,
+    rules: Arc<Rules>,
+    key: K,
     pub(crate) share: H,
-    pub(crate) mode: M,
+    /// Whether a call that has a lock runs in a task of its own.
+    is_detached: bool,
 }
 
 impl<K> LockLayer<K> {
     /// Creates a layer that takes the key of each call from an [`ExtractKey`](crate::ExtractKey), such as a closure
     /// `|request: &Request| ..`.
-    ///
-    /// With the feature `metrics`, it describes its metrics to the recorder that is installed by now.
     pub fn new(redlock: Redlock, key: K) -> Self {
-        telemetry::describe();
         Self {
             rules: Arc::new(Rules::new(redlock)),
             key,
             share: (),
-            mode: Inline::default(),
+            is_detached: false,
         }
     }
 }
 
-impl<K, H, M> LockLayer<K, H, M> {
+impl<K, H> LockLayer<K, H> {
     /// Sets options for the layer's locks. Options that are not set here keep their earlier value, and then fall
     /// back to the defaults of the [`Redlock`].
     pub fn options(mut self, options: LockOptions) -> Self {
@@ -171,8 +169,8 @@ impl<K, H, M> LockLayer<K, H, M> {
     /// invalid key, slow nodes, [overload](redlock_tokio::LockError::Overloaded) by this process and a shutdown still
     /// fail the call: then other calls may hold the lock.
     ///
-    /// Each such call is counted. The layer logs a warning at most once in 10 s, with the number of warnings that
-    /// it withheld.
+    /// Each such call is an [event](redlock_tokio::Event::FailedOpen) for observers. The layer logs a warning at most
+    /// once in 10 s, with the number of warnings that it withheld.
     pub fn fail_open(mut self) -> Self {
         self.rules_mut().fail_open.get_or_insert_default();
         self
@@ -184,7 +182,7 @@ impl<K, H, M> LockLayer<K, H, M> {
     /// The metrics never contain a key, nor do the logs, unless the [`Redlock`] was built with
     /// [`log_keys`](redlock_tokio::RedlockBuilder::log_keys).
     pub fn label(mut self, label: &'static str) -> Self {
-        self.rules_mut().telemetry = Telemetry::new(label);
+        self.rules_mut().label = label;
         self.options(LockOptions::new().label(label))
     }
 
@@ -201,55 +199,20 @@ impl<K, H, M> LockLayer<K, H, M> {
         self.rules.redlock.check(self.rules.options)
     }
 
-    /// Passes the lock to the inner service, by a [`ShareHold`](crate::ShareHold) such as a closure
-    /// `|request: &mut Request, lock: Locked| ..`. See [`Locked`](crate::Locked) for an example.
-    pub fn share_hold<H2>(self, share: H2) -> LockLayer<K, H2, M> {
-        LockLayer {
-            rules: self.rules,
-            key: self.key,
-            share,
-            mode: self.mode,
-        }
+    /// Runs each call that has a lock in its own task, so that the call finishes even if its caller goes away. So a lock
+    /// is never released while its call still runs.
+    ///
+    /// By default a caller that goes away drops the inner call too, and the lock is released at once. An operation that
+    /// the call has started elsewhere, such as a database statement, may then go on without the lock.
+    ///
+    /// A caller that goes away while it *waits* for the lock leaves the queue all the same. A call that panics panics in
+    /// its caller too. The task has the span of its caller, but not its task-locals. Outside a tokio runtime, a call with
+    /// a lock panics.
+    pub fn detached(mut self) -> Self {
+        self.is_detached = true;
+        self
     }
 
-    /// Replaces the extractor of the keys.
-    pub fn with_key<K2>(self, key: K2) -> LockLayer<K2, H, M> {
-        LockLayer {
-            rules: self.rules,
-            key,
-            share: self.share,
-            mode: self.mode,
-        }
-    }
-
-    fn rules_mut(&mut self) -> &mut Rules {
-        Arc::make_mut(&mut self.rules)
-    }
-
-    fn with_mode<M2>(self, mode: M2) -> LockLayer<K, H, M2> {
-        LockLayer {
-            rules: self.rules,
-            key: self.key,
-            share: self.share,
-            mode,
-        }
-    }
-}
-
-impl<K, H, R: Clone> LockLayer<K, H, Inline<R>> {
-    /// Runs each call that has a lock in its own task, so that the call finishes even if its caller goes away; see
-    /// [`Detached`].
-    pub fn detached(self) -> LockLayer<K, H, Detached<R>> {
-        let release = self.mode.release.clone();
-        self.with_mode(Detached {
-            release,
-            tasks: None,
-            in_place: false,
-        })
-    }
-}
-
-impl<K, H, R> LockLayer<K, H, Detached<R>> {
     /// Registers each call that holds a lock with `tasks`, so that a shutdown can wait for these calls.
     ///
     /// At shutdown, close the tracker and [wait](TaskTracker::wait) for it, and then call [`Redlock::shutdown`].
@@ -279,39 +242,124 @@ impl<K, H, R> LockLayer<K, H, Detached<R>> {
     /// # }
     /// ```
     pub fn tasks(mut self, tasks: TaskTracker) -> Self {
-        self.mode.tasks = Some(tasks);
+        self.rules_mut().tasks = Some(tasks);
         self
     }
-}
 
-#[cfg(feature = "http")]
-impl<K, H> LockLayer<K, H, Inline<crate::AtHead>> {
     /// Holds the lock until the response's body has ended or is dropped, but for at most `max` after the inner
     /// service has responded. After `max` the lock is released, and the body goes on. So a client that reads slowly
     /// does not block other calls for longer.
-    pub fn hold_until_body_end(self, max: Duration) -> LockLayer<K, H, Inline<crate::AtBodyEnd>> {
-        let release = crate::AtBodyEnd { max };
-        self.with_mode(Inline { release })
+    ///
+    /// Call it last: the result has no other options.
+    #[cfg(feature = "http")]
+    pub fn hold_until_body_end(self, max: Duration) -> crate::HoldBodyLayer<K, H> {
+        crate::HoldBodyLayer::new(self, max)
+    }
+
+    /// Passes the lock to the inner service, by a [`ShareHold`](crate::ShareHold) such as a closure
+    /// `|request: &mut Request, lock: Locked| ..`. See [`Locked`](crate::Locked) for an example.
+    pub fn share_hold<H2>(self, share: H2) -> LockLayer<K, H2> {
+        LockLayer {
+            rules: self.rules,
+            key: self.key,
+            share,
+            is_detached: self.is_detached,
+        }
+    }
+
+    /// Replaces the extractor of the keys.
+    pub fn with_key<K2>(self, key: K2) -> LockLayer<K2, H> {
+        LockLayer {
+            rules: self.rules,
+            key,
+            share: self.share,
+            is_detached: self.is_detached,
+        }
+    }
+
+    /// Makes one call, as a [`LockService`] does, with a closure in place of the inner service. The closure gets the
+    /// request and its lock, unless the request passes without one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future while it waits for the lock gives up the wait, and the work does not begin. Dropping it later
+    /// drops the work and releases the lock, unless the layer is [detached](Self::detached).
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the work, or with the reason why it did not run under its lock.
+    pub async fn run<Request, F, T, E>(
+        &self,
+        request: Request,
+        work: impl FnOnce(Request, Option<Locked>) -> F,
+    ) -> Result<T, CallError<E>>
+    where
+        K: ExtractKey<Request>,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let rules = &self.rules;
+        let (request, wanted) = self.key.extract(request).await;
+        let wanted = wanted.and_then(|it| it.map(|it| rules.checked(it)).transpose());
+        let Some(wanted) = wanted.map_err(CallError::Key)? else {
+            return work(request, None).await.map_err(CallError::Inner);
+        };
+        let share = rules.share_of(&wanted);
+        let Some(guard) = rules.acquire(wanted).await? else {
+            return work(request, None).await.map_err(CallError::Inner);
+        };
+        let lock = Locked::new(guard, Arc::clone(rules));
+        let guard = CallGuard::of_call(lock.clone());
+        let span = tracing::debug_span!(target: "redlock", "lock_held", label = rules.label, share);
+        let call = run_under(work(request, Some(lock)), guard).instrument(span);
+        if !self.is_detached {
+            return call.await;
+        }
+        let task = tokio::spawn(call.in_current_span());
+        match task.await {
+            Ok(outcome) => outcome,
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            // The runtime shuts down, and drops this task too.
+            Err(_) => pending().await,
+        }
+    }
+
+    fn rules_mut(&mut self) -> &mut Rules {
+        Arc::make_mut(&mut self.rules)
     }
 }
 
-#[cfg(feature = "http")]
-impl<K, H> LockLayer<K, H, Detached<crate::AtHead>> {
-    /// Holds the lock until the response's body has ended or is dropped, but for at most `max` after the head. See the same
-    /// method of layers that run their calls [inline](Inline).
-    pub fn hold_until_body_end(self, max: Duration) -> LockLayer<K, H, Detached<crate::AtBodyEnd>> {
-        let release = crate::AtBodyEnd { max };
-        let tasks = self.mode.tasks.clone();
-        self.with_mode(Detached {
-            release,
-            tasks,
-            in_place: false,
-        })
+/// Does the work of a call to its end, and then releases its lock.
+///
+/// Work that panics or is cut short is dropped before its lock, and while the thread unwinds, so that the lock is not
+/// handed over to a waiter in this process.
+async fn run_under<T, E>(
+    work: impl Future<Output = Result<T, E>>,
+    guard: CallGuard,
+) -> Result<T, CallError<E>> {
+    let outcome = if guard.on_lost() == OnLost::Cancel {
+        let mut work = pin!(work);
+        // The work begins before anything is watched, so that a call that has lost its lock was called.
+        match futures::poll!(&mut work) {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => match select(pin!(guard.lost()), work).await {
+                Either::Left((reason, _)) => return Err(CallError::Lost(reason)),
+                Either::Right((outcome, _)) => outcome,
+            },
+        }
+    } else {
+        work.await
+    };
+    if let Some(reason) = guard.failure() {
+        return Err(CallError::Lost(reason));
     }
+    guard.release();
+    outcome.map_err(CallError::Inner)
 }
 
-impl<S, K: Clone, H: Clone, M: Clone> Layer<S> for LockLayer<K, H, M> {
-    type Service = LockService<S, K, H, M>;
+impl<S, K: Clone, H: Clone> Layer<S> for LockLayer<K, H> {
+    type Service = LockService<S, K, H>;
 
     fn layer(&self, inner: S) -> Self::Service {
         LockService::new(inner, self.clone())

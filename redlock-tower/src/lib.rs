@@ -12,6 +12,7 @@
 //! [`LockLayer::options`]: crate::LockLayer::options
 //! [`LockLayer::permits`]: crate::LockLayer::permits
 //! [`LockLayer::prefix`]: crate::LockLayer::prefix
+//! [`LockLayer::run`]: crate::LockLayer::run
 //! [`LockLayer::share_hold`]: crate::LockLayer::share_hold
 //! [`LockLayer::wait`]: crate::LockLayer::wait
 //! [`LockLayer`]: crate::LockLayer
@@ -46,7 +47,6 @@ mod call_guard;
 mod caller_deadline;
 mod error;
 mod fail_open;
-mod future;
 #[cfg(feature = "tonic")]
 mod grpc;
 mod key;
@@ -54,24 +54,17 @@ mod key_rejection;
 mod layer;
 mod lock_request;
 mod locked;
-mod mode;
 mod mutex;
 mod on_cancel;
 mod on_lost;
-mod release;
 mod rules;
-mod running;
 mod service;
-mod telemetry;
-mod under_lock;
-mod waiting;
 
 #[cfg(feature = "http")]
-pub use body::{AtBodyEnd, HoldBody};
+pub use body::{HoldBody, HoldBodyLayer, HoldBodyService};
 #[cfg(feature = "http")]
 pub use caller_deadline::CallerDeadline;
 pub use error::{CallError, Refusal};
-pub use future::ResponseFuture;
 #[cfg(feature = "tonic")]
 pub use grpc::{GrpcStatusLayer, GrpcStatusService};
 pub use key::{ExtractKey, Extracted, IntoKey};
@@ -79,14 +72,11 @@ pub use key_rejection::{BoxError, KeyRejection};
 pub use layer::LockLayer;
 pub use lock_request::LockRequest;
 pub use locked::{Locked, ShareHold};
-pub use mode::{Detached, Inline, Mode};
 pub use on_cancel::OnCancel;
 pub use on_lost::OnLost;
-pub use release::{AtHead, Release};
 pub use service::LockService;
 
 pub(crate) use call_guard::CallGuard;
-pub(crate) use running::Running;
 
 pub use redlock_tokio;
 pub use tokio_util::task::TaskTracker;

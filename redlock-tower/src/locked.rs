@@ -1,8 +1,17 @@
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{
+    fmt,
+    future::pending,
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use redlock_tokio::{Hold, LockGuard, ReleaseReport};
+use futures::FutureExt;
+use redlock_tokio::{Hold, LockGuard, LossReason, ReleaseReport};
 
-use crate::mutex::Mutex;
+use crate::{mutex::Mutex, rules::Rules};
 
 /// The lock that a call runs under, as the inner service sees it.
 ///
@@ -42,15 +51,27 @@ use crate::mutex::Mutex;
 #[derive(Clone)]
 pub struct Locked {
     hold: Hold,
+    held: Arc<Held>,
+}
+
+/// The lock of a call, shared by all that may release it.
+struct Held {
     /// Empty once the lock is taken over or released.
-    guard: Arc<Mutex<Option<LockGuard>>>,
+    guard: Mutex<Option<LockGuard>>,
+    /// Whether the body of the response keeps the lock, and no longer the call.
+    by_body: AtomicBool,
+    rules: Arc<Rules>,
 }
 
 impl Locked {
-    pub(crate) fn new(guard: LockGuard) -> Self {
+    pub(crate) fn new(guard: LockGuard, rules: Arc<Rules>) -> Self {
         Self {
             hold: guard.hold().clone(),
-            guard: Arc::new(Mutex::new(Some(guard))),
+            held: Arc::new(Held {
+                guard: Mutex::new(Some(guard)),
+                by_body: AtomicBool::new(false),
+                rules,
+            }),
         }
     }
 
@@ -88,14 +109,42 @@ impl Locked {
     /// the layer does not hold it any more.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.guard
-            .lock()
-            .as_ref()
-            .is_some_and(|guard| !guard.is_valid())
+        let guard = self.held.guard.lock();
+        guard.as_ref().is_some_and(|guard| !guard.is_valid())
     }
 
     pub(crate) fn take(&self) -> Option<LockGuard> {
-        self.guard.lock().take()
+        self.held.guard.lock().take()
+    }
+
+    /// Waits until the layer has lost the lock. A lock that the inner service has taken over is not the layer's.
+    pub(crate) async fn lost_by_layer(&self) -> LossReason {
+        let reason = self.hold.lost().await;
+        if self.is_lost() {
+            reason
+        } else {
+            pending().await
+        }
+    }
+
+    /// Returns why the lock was lost.
+    pub(crate) fn loss_reason(&self) -> LossReason {
+        // The clock can show the loss before a task has recorded its reason.
+        let reason = self.hold.lost().now_or_never();
+        reason.unwrap_or(LossReason::Expired)
+    }
+
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.held.rules
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn keep_for_body(&self) {
+        self.held.by_body.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_kept_for_body(&self) -> bool {
+        self.held.by_body.load(Ordering::Relaxed)
     }
 }
 

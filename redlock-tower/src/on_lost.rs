@@ -1,6 +1,6 @@
 /// The fate of a call whose lock is lost while it runs.
 ///
-/// With every variant the loss is logged and counted, and the inner service can detect the loss itself by its
+/// With every variant the loss is logged, and the inner service can detect the loss itself by its
 /// [`Locked`](crate::Locked).
 ///
 /// If the lock is held until the body's end (feature `http`), `Fail` and `Cancel` cut the body off, since the head

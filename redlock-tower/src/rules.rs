@@ -1,18 +1,24 @@
 use std::{
+    future::poll_fn,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
-use redlock_tokio::{Lock, LockError, LockOptions, OptionsError, Redlock, WaiterLimit};
+use futures::FutureExt;
+use redlock_tokio::{
+    Lock, LockError, LockFuture, LockGuard, LockOptions, OptionsError, Redlock, WaiterLimit,
+};
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use crate::{
-    KeyRejection, LockRequest, OnCancel, OnLost,
+    CallError, KeyRejection, LockRequest, OnCancel, OnLost,
     fail_open::FailOpen,
     lock_request::{Access, Keys},
-    telemetry::{Share, Telemetry},
 };
 
 /// How many keys a call may want by default. A call that a client makes expensive costs each node 16 keys at most.
@@ -33,7 +39,10 @@ pub(crate) struct Rules {
     pub(crate) max_keys: usize,
     /// How many calls wait behind others for their turn, in all services of the layer.
     pub(crate) waiting: Arc<AtomicUsize>,
-    pub(crate) telemetry: Telemetry,
+    /// Counts the calls that have a lock.
+    pub(crate) tasks: Option<TaskTracker>,
+    /// The label of the layer, in logs and metrics.
+    pub(crate) label: &'static str,
 }
 
 impl Rules {
@@ -49,8 +58,46 @@ impl Rules {
             max_waiters_total: usize::MAX,
             max_keys: MAX_KEYS,
             waiting: Arc::default(),
-            telemetry: Telemetry::new("default"),
+            tasks: None,
+            label: "default",
         }
+    }
+
+    /// Waits for the lock of a call. Returns `None` if the call goes on without one, see `fail_open`.
+    pub(crate) async fn acquire<E>(
+        &self,
+        wanted: LockRequest,
+    ) -> Result<Option<LockGuard>, CallError<E>> {
+        let share = self.share_of(&wanted);
+        let span = tracing::debug_span!(target: "redlock", "lock_wait", label = self.label, share);
+        let (lock, keys) = self.lock(wanted);
+        let error = match self.wait(lock.into_future()).instrument(span).await {
+            Ok(guard) => return Ok(Some(guard)),
+            Err(error) => error,
+        };
+        if let Some(fail_open) = self.fail_open(&error) {
+            self.redlock.note_fail_open(self.label);
+            fail_open.warn(self.label, &error);
+            return Ok(None);
+        }
+        Err(CallError::from(error).expecting(|| self.expected_wait(&keys)))
+    }
+
+    /// Waits for a lock. The first poll puts the call into the queue of its lock. If it has to wait behind another one
+    /// there, it needs a place in this layer too, or is refused.
+    async fn wait(&self, mut lock: LockFuture) -> Result<LockGuard, LockError> {
+        let mut place = None;
+        poll_fn(|cx| {
+            let outcome = lock.poll_unpin(cx);
+            if outcome.is_pending() && place.is_none() && lock.is_queued() {
+                match self.enter_queue() {
+                    Ok(it) => place = Some(it),
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+            outcome
+        })
+        .await
     }
 
     /// Returns a request that does not want too many keys, and does not share more than one, or one in two ways.
@@ -74,7 +121,7 @@ impl Rules {
     }
 
     /// Returns the lock that a request wants, and its keys.
-    pub(crate) fn lock(&self, wanted: LockRequest) -> (Lock, Keys) {
+    fn lock(&self, wanted: LockRequest) -> (Lock, Keys) {
         let LockRequest {
             keys,
             permits,
@@ -103,22 +150,18 @@ impl Rules {
         (lock.options(options), keys)
     }
 
-    /// Returns the attributes of a call that wants this in metrics and logs.
-    pub(crate) fn telemetry_of(&self, wanted: &LockRequest) -> Telemetry {
-        let share = match (wanted.access, wanted.permits.or(self.permits)) {
-            (Some(Access::Read), _) => Share::Reader,
-            (Some(Access::Write), _) => Share::Writer,
-            (None, Some(_)) => Share::Permit,
-            (None, None) => Share::Exclusive,
-        };
-        Telemetry {
-            share,
-            ..self.telemetry
+    /// Returns how a call that wants this shares its key, for its spans.
+    pub(crate) fn share_of(&self, wanted: &LockRequest) -> &'static str {
+        match (wanted.access, wanted.permits.or(self.permits)) {
+            (Some(Access::Read), _) => "reader",
+            (Some(Access::Write), _) => "writer",
+            (None, Some(_)) => "permit",
+            (None, None) => "exclusive",
         }
     }
 
     /// Returns how long one more waiter would expect to wait for these keys.
-    pub(crate) fn expected_wait(&self, keys: &Keys) -> Option<Duration> {
+    fn expected_wait(&self, keys: &Keys) -> Option<Duration> {
         let waits = keys
             .iter()
             .filter_map(|key| self.redlock.expected_wait(key));
@@ -127,7 +170,7 @@ impl Rules {
 
     /// Returns the rules by which a call goes on without a lock after this error: not after a shutdown, nor if
     /// the nodes were only slow, or this process asked too much of them.
-    pub(crate) fn fail_open(&self, error: &LockError) -> Option<&FailOpen> {
+    fn fail_open(&self, error: &LockError) -> Option<&FailOpen> {
         let is_outage = matches!(
             error,
             LockError::NoQuorum(_) | LockError::Quarantined { .. }
@@ -136,7 +179,7 @@ impl Rules {
     }
 
     /// Counts one more call that waits behind another one, unless too many do so already.
-    pub(crate) fn enter_queue(&self) -> Result<QueuePlace, LockError> {
+    fn enter_queue(&self) -> Result<QueuePlace, LockError> {
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let place = QueuePlace(Arc::clone(&self.waiting));
         if waiting < self.max_waiters_total {
@@ -153,7 +196,7 @@ impl Rules {
 
 /// One waiter of a layer, for any key. Dropping it ends the count.
 #[derive(Debug)]
-pub(crate) struct QueuePlace(Arc<AtomicUsize>);
+struct QueuePlace(Arc<AtomicUsize>);
 
 impl Drop for QueuePlace {
     fn drop(&mut self) {

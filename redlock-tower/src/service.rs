@@ -1,8 +1,10 @@
 use std::task::{Context, Poll};
 
+use futures::{FutureExt, future::BoxFuture};
+use tower::ServiceExt;
 use tower_service::Service;
 
-use crate::{CallError, Detached, ExtractKey, Inline, LockLayer, Mode, ResponseFuture, ShareHold};
+use crate::{CallError, ExtractKey, LockLayer, Locked, ShareHold};
 
 /// A service that holds a lock while its inner service handles a call. Made by [`LockLayer`].
 ///
@@ -16,17 +18,18 @@ use crate::{CallError, Detached, ExtractKey, Inline, LockLayer, Mode, ResponseFu
 /// The inner service must be `Clone`, as those of axum and tonic are. Put a
 /// [`Buffer`](https://docs.rs/tower/latest/tower/buffer/struct.Buffer.html) around a service that is not.
 ///
-/// Dropping the response future while it waits gives up the wait. Dropping it later does what the mode of the
-/// layer says: [`Inline`], the default, drops the inner call and releases the lock. [`Detached`](crate::Detached)
-/// runs the inner call to its end.
+/// Dropping the response future while it waits gives up the wait. Dropping it later drops the inner call and releases
+/// the lock, unless the layer is [detached](LockLayer::detached): then the inner call runs to its end.
+///
+/// The future is boxed, which costs an allocation.
 #[derive(Clone, Debug)]
-pub struct LockService<S, K, H = (), M = Inline> {
+pub struct LockService<S, K, H = ()> {
     inner: S,
-    layer: LockLayer<K, H, M>,
+    layer: LockLayer<K, H>,
 }
 
-impl<S, K, H, M> LockService<S, K, H, M> {
-    pub(crate) fn new(inner: S, layer: LockLayer<K, H, M>) -> Self {
+impl<S, K, H> LockService<S, K, H> {
+    pub(crate) fn new(inner: S, layer: LockLayer<K, H>) -> Self {
         Self { inner, layer }
     }
 
@@ -46,32 +49,32 @@ impl<S, K, H, M> LockService<S, K, H, M> {
     }
 }
 
-impl<S, K, H, R> LockService<S, K, H, Detached<R>> {
-    /// Runs calls as part of the response future, like [`Inline`] calls: for calls inside a call that has another layer's
-    /// lock. In a task of its own, such a call would run on if the outer call was dropped, and with it the outer lock.
-    #[must_use]
-    pub fn in_place(mut self) -> Self {
-        self.layer.mode.in_place = true;
-        self
-    }
-}
-
-impl<S, K, H, M, Request> Service<Request> for LockService<S, K, H, M>
+impl<S, K, H, Request> Service<Request> for LockService<S, K, H>
 where
-    S: Service<Request> + Clone,
-    K: ExtractKey<Request>,
-    H: ShareHold<Request> + Clone,
-    M: Mode<S, Request> + Clone,
+    S: Service<Request, Response: Send, Error: Send, Future: Send> + Clone + Send + 'static,
+    Request: Send + 'static,
+    K: ExtractKey<Request> + Clone + Send + Sync + 'static,
+    H: ShareHold<Request> + Clone + Send + Sync + 'static,
 {
-    type Response = M::Response;
+    type Response = S::Response;
     type Error = CallError<S::Error>;
-    type Future = ResponseFuture<S, Request, K, H, M>;
+    type Future = BoxFuture<'static, Result<S::Response, CallError<S::Error>>>;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        ResponseFuture::new(&self.layer, self.inner.clone(), request)
+        let Self { inner, layer } = self.clone();
+        let call = async move {
+            let work = |mut request, lock: Option<Locked>| {
+                if let Some(lock) = lock {
+                    layer.share.share(&mut request, lock);
+                }
+                inner.oneshot(request)
+            };
+            layer.run(request, work).await
+        };
+        call.boxed()
     }
 }

@@ -76,7 +76,7 @@ async fn main() -> Result<()> {
         charge: options.charge,
     });
     // Clients choose their keys themselves. If the server knows the client, add the client to the key with
-    // `key("payment", [extension(..), idempotency_key()])`, so that the keys of two clients never collide.
+    // `key("payment", [typed(..), idempotency_key()])`, so that the keys of two clients never collide.
     let router = Router::new()
         .route("/payments", post(pay))
         .route_layer(LockLayer::new(

@@ -4,7 +4,6 @@ use std::{
 };
 
 use axum::{body::Body, http::request::Parts as Head};
-use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{Key, KeyError};
 use redlock_tower::{CallerDeadline, ExtractKey, Extracted, KeyRejection, LockRequest};
 
@@ -177,16 +176,10 @@ impl CompositeKey {
 }
 
 impl ExtractKey<Request> for CompositeKey {
-    type Future = BoxFuture<'static, (Request, Extracted)>;
-
-    fn extract(&self, request: Request) -> Self::Future {
-        let it = self.clone();
-        async move {
-            let caller = CallerDeadline::of(&request);
-            let (mut head, body) = request.into_parts();
-            let (body, wanted) = it.find(&mut head, body, caller).await;
-            (Request::from_parts(head, body), wanted)
-        }
-        .boxed()
+    async fn extract(&self, request: Request) -> (Request, Extracted) {
+        let caller = CallerDeadline::of(&request);
+        let (mut head, body) = request.into_parts();
+        let (body, wanted) = self.find(&mut head, body, caller).await;
+        (Request::from_parts(head, body), wanted)
     }
 }

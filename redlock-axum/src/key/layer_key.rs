@@ -1,15 +1,9 @@
-use std::{
-    pin::Pin,
-    sync::{Arc, Once},
-    task::{Context, Poll, ready},
-};
+use std::sync::{Arc, Once};
 
 use axum::{
     body::{Body, HttpBody},
     http::Method,
 };
-use futures::{FutureExt, future::BoxFuture};
-use pin_project::pin_project;
 use redlock_tokio::Redlock;
 use redlock_tower::{CallerDeadline, ExtractKey, Extracted, LockRequest};
 
@@ -137,105 +131,32 @@ impl<K> Clone for LayerKey<K> {
 }
 
 impl<K: RequestKey> ExtractKey<Request> for LayerKey<K> {
-    type Future = LayerKeyFuture<K>;
-
-    fn extract(&self, request: Request) -> Self::Future {
+    async fn extract(&self, request: Request) -> (Request, Extracted) {
         if !self.rules.need_lock(request.method()) {
-            return LayerKeyFuture::Pass {
-                request: Some(request),
-            };
+            return (request, Ok(None));
         }
-        LayerKeyFuture::Extract {
-            rules: Arc::clone(&self.rules),
-            deadline: CallerDeadline::of(&request),
-            extracting: self.key.extract(request),
-        }
-    }
-}
-
-/// The future of an extraction.
-#[pin_project(project = LayerKeyProjection)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would cost each request an allocation"
-)]
-pub(crate) enum LayerKeyFuture<K: RequestKey> {
-    /// The request needs no lock. Empty at the end.
-    Pass { request: Option<Request> },
-    Extract {
-        rules: Arc<KeyRules>,
-        deadline: Option<CallerDeadline>,
-        #[pin]
-        extracting: K::Future,
-    },
-    /// The key is known, and the body has not arrived yet.
-    Read {
-        reading: BoxFuture<'static, (Request, Extracted)>,
-    },
-}
-
-impl<K: RequestKey> Future for LayerKeyFuture<K> {
-    type Output = (Request, Extracted);
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            let reading = match self.as_mut().project() {
-                LayerKeyProjection::Pass { request } => {
-                    return match request.take() {
-                        Some(request) => Poll::Ready((request, Ok(None))),
-                        None => Poll::Pending,
-                    };
+        let deadline = CallerDeadline::of(&request);
+        let (mut request, wanted) = self.key.extract(request).await;
+        let body_limit = self.rules.body_limit_of(&mut request);
+        let wanted = match wanted {
+            Ok(Some(wanted)) => self.rules.missing(wanted, &request),
+            other => other,
+        };
+        let Ok(Some(mut wanted)) = wanted else {
+            return (request, wanted);
+        };
+        if let Some(limit) = body_limit {
+            let (head, body) = request.into_parts();
+            match limit.read(body, deadline).await {
+                Ok(body) => request = Request::from_parts(head, body.into()),
+                Err(rejection) => {
+                    return (Request::from_parts(head, Body::empty()), Err(rejection));
                 }
-                LayerKeyProjection::Extract {
-                    rules,
-                    deadline,
-                    extracting,
-                } => {
-                    let (mut request, wanted) = ready!(extracting.poll(cx));
-                    let body_limit = rules.body_limit_of(&mut request);
-                    let wanted = match wanted {
-                        Ok(Some(wanted)) => rules.missing(wanted, &request),
-                        other => other,
-                    };
-                    let wanted = match wanted {
-                        Ok(Some(wanted)) => wanted,
-                        other => return Poll::Ready((request, other)),
-                    };
-                    match body_limit {
-                        Some(limit) => read(limit, request, wanted, *deadline).boxed(),
-                        None => {
-                            return Poll::Ready((request, Ok(Some(bounded(wanted, *deadline)))));
-                        }
-                    }
-                }
-                LayerKeyProjection::Read { reading } => return reading.poll_unpin(cx),
-            };
-            self.set(Self::Read { reading });
+            }
         }
-    }
-}
-
-/// Reads the body of a request before the wait for its lock.
-async fn read(
-    limit: BodyLimit,
-    request: Request,
-    wanted: LockRequest,
-    deadline: Option<CallerDeadline>,
-) -> (Request, Extracted) {
-    let (head, body) = request.into_parts();
-    match limit.read(body, deadline).await {
-        Ok(body) => {
-            let wanted = bounded(wanted, deadline);
-            (Request::from_parts(head, body.into()), Ok(Some(wanted)))
+        if let Some(deadline) = deadline {
+            wanted = wanted.wait_at_most(deadline.remaining());
         }
-        Err(rejection) => (Request::from_parts(head, Body::empty()), Err(rejection)),
-    }
-}
-
-/// Limits the wait to the time that the caller still waits.
-fn bounded(wanted: LockRequest, deadline: Option<CallerDeadline>) -> LockRequest {
-    match deadline {
-        Some(deadline) => wanted.wait_at_most(deadline.remaining()),
-        None => wanted,
+        (request, Ok(Some(wanted)))
     }
 }

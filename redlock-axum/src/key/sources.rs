@@ -7,6 +7,7 @@ use axum::{
         rejection::RawPathParamsRejection,
     },
     http::{HeaderName, request::Parts as Head},
+    response::IntoResponse,
 };
 use futures::FutureExt;
 use redlock_tower::KeyRejection;
@@ -159,36 +160,6 @@ pub fn query(parameter: impl Into<String>) -> KeyPart {
     })
 }
 
-/// Takes a value from an extension that an outer layer has put into the request, such as the authenticated user.
-///
-/// If the request lacks the extension, the layers are in the wrong order, and the answer is a 500 that says so.
-///
-/// ```
-/// use redlock_axum::{extension, key};
-///
-/// #[derive(Clone)]
-/// struct User {
-///     id: u64,
-/// }
-///
-/// let user = key("user", extension(|user: &User| user.id));
-/// # drop(user);
-/// ```
-pub fn extension<T, V>(value: impl Fn(&T) -> V + Send + Sync + 'static) -> KeyPart
-where
-    T: Clone + Send + Sync + 'static,
-    V: fmt::Display,
-{
-    let name = format!("the extension `{}`", type_name::<T>());
-    KeyPart::at_once(name, move |head| match head.extensions.get::<T>() {
-        Some(extension) => Ok(Some(value(extension).to_string())),
-        None => Err(KeyRejection::layer(format!(
-            "the request has no extension `{}`: put the layer that adds it outside this one",
-            type_name::<T>()
-        ))),
-    })
-}
-
 /// Takes the route, such as `/orders/{order}`.
 ///
 /// With `key("route", matched_path())`, all requests for one route run one at a time. A request that no route matched
@@ -220,16 +191,25 @@ pub fn matched_path() -> KeyPart {
 
 /// Takes a value from an extractor that needs neither the body nor the router's state.
 ///
-/// Use it for a typed header, or for an extractor of your own. For the type of a single value,
-/// [`parse`](KeyPart::parse) is shorter. A request that the extractor rejects gets a 400.
+/// Use it for an extension that an outer layer has put into the request, such as the authenticated user, for a typed
+/// header, or for an extractor of your own. For the type of a single value, [`parse`](KeyPart::parse) is shorter.
+///
+/// A request that the extractor rejects gets a 400. If the rejection is a 5xx, as it is for a missing extension, the
+/// layers are in the wrong order, and the answer is a 500 whose cause is in the log.
 ///
 /// ```
-/// use axum::extract::Path;
+/// use axum::{Extension, extract::Path};
 /// use redlock_axum::{key, typed};
 ///
+/// #[derive(Clone)]
+/// struct User {
+///     id: u64,
+/// }
+///
 /// let seat = typed(|Path((row, seat)): Path<(u8, u8)>| format!("{row}/{seat}"));
-/// let seat = key("seat", seat);
-/// # drop(seat);
+/// let user = typed(|Extension(user): Extension<User>| user.id);
+/// let seat_of_user = key("seat", [user, seat]);
+/// # drop(seat_of_user);
 /// ```
 pub fn typed<E, V>(value: impl Fn(E) -> V + Clone + Send + Sync + 'static) -> KeyPart
 where
@@ -243,7 +223,14 @@ where
         async move {
             match head.extract::<E>().await {
                 Ok(extracted) => Ok(Some(value(extracted).to_string())),
-                Err(rejection) => Err(KeyRejection::request(rejection.to_string())),
+                Err(rejection) => {
+                    let text = rejection.to_string();
+                    let is_of_service = rejection.into_response().status().is_server_error();
+                    Err(match is_of_service {
+                        true => KeyRejection::layer(text),
+                        false => KeyRejection::request(text),
+                    })
+                }
             }
         }
         .boxed()

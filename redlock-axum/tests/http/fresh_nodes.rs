@@ -80,9 +80,3 @@ async fn the_retry_after_says_when_the_nodes_will_vote() {
         assert_eq!(text(post(&app, "/events/rock").await).await, "served");
     }
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_waits_long_enough_is_served() {
-    let app = app(MS(12_000), LockOptions::new()).await;
-    assert_eq!(text(post(&app, "/events/rock").await).await, "served");
-}

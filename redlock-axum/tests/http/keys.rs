@@ -8,8 +8,8 @@ use axum::{
     routing::any,
 };
 use redlock_axum::{
-    KeyRejection, LockLayer, LockRequest, Locked, RequestKey, extension, header, idempotency_key,
-    json_field, key, matched_path, path, query, typed,
+    KeyRejection, LockLayer, LockRequest, Locked, RequestKey, header, idempotency_key, json_field,
+    key, matched_path, path, query, typed,
 };
 use redlock_tokio::{Key, Redlock, test_util::TestNodes};
 use serde::Deserialize;
@@ -125,10 +125,14 @@ struct User {
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_is_a_key() {
-    let inner = app(key("user", extension(|user: &User| user.name))).await;
+    let inner = app(key(
+        "user",
+        typed(|Extension(user): Extension<User>| user.name),
+    ))
+    .await;
     let app = inner.clone().layer(Extension(User { name: "ada" }));
     assert_eq!(text(&app, empty(post("/orders/42"))).await, "user:ada");
-    let reason = "put the layer that adds it outside this one";
+    let reason = "Missing request extension";
     misconfigured(&inner, empty(post("/orders/42")), reason).await;
 }
 
@@ -254,7 +258,7 @@ async fn one_key_of_a_header_and_a_json_field_locks_one_order_and_not_the_tenant
 async fn parts_of_all_sources_make_one_key() {
     let parts = vec![
         json_field("order.id", 1024),
-        extension(|user: &User| user.name),
+        typed(|Extension(user): Extension<User>| user.name),
         path("order"),
         query("shop"),
         matched_path(),

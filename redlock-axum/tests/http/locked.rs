@@ -27,23 +27,6 @@ async fn without_the_layer_the_response_is_a_500_and_the_log_names_the_fix() {
     assert_eq!(text(post(&app, "/").await).await, "false");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_handler_can_release_its_lock_early() {
-    let it = Bed::new().await;
-    let nodes = it.nodes.clone();
-    let handler = async move |locked: Locked| {
-        assert!(nodes.is_locked("event:rock"));
-        let report = locked.clone().release_early().await;
-        assert!(report.is_some());
-        assert!(locked.clone().release_early().await.is_none(), "once");
-        assert!(locked.into_owned().is_none(), "it is gone");
-        let another = nodes.contend("event:rock").await;
-        another.map(|_| "free").unwrap_or("held")
-    };
-    let said = text(post(&app(&it, handler), "/events/rock").await).await;
-    assert_eq!(said, "free");
-}
-
 /// The worker is another process, with a client of its own.
 #[tokio::test(start_paused = true)]
 async fn a_worker_finishes_under_the_lock_what_a_handler_has_accepted() {

@@ -1,7 +1,6 @@
 //! Requests to routes behind a layer, and the responses.
 
 mod bodies;
-mod fenced;
 mod fresh_nodes;
 mod guide;
 mod json;
@@ -10,8 +9,6 @@ mod limits;
 mod locked;
 mod logs;
 mod nested;
-#[cfg(feature = "utoipa")]
-mod openapi;
 mod read_write;
 mod responses;
 mod routers;

@@ -56,6 +56,10 @@ impl MetricsObserver {
             "redlock_locks_lost_total",
             "Locks lost by their holders, by reason"
         );
+        describe_counter!(
+            "redlock_failed_open_total",
+            "Calls of layers that ran without their locks"
+        );
         describe_gauge!(
             "redlock_node_state",
             "1 for the state that the node has, and 0 for the others"
@@ -91,6 +95,9 @@ impl Observer for MetricsObserver {
         match event {
             Event::Lock(event) => record_lock(event),
             Event::Node(event) => record_node(event),
+            Event::FailedOpen { label } => {
+                counter!("redlock_failed_open_total", "label" => *label).increment(1);
+            }
         }
     }
 }

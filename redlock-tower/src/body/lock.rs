@@ -5,18 +5,21 @@ use std::{
 };
 
 use bytes::Buf;
+use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, header::CONTENT_LENGTH};
 use http_body::Frame;
 use redlock_tokio::LossReason;
 use tokio::{task::AbortHandle, time::sleep};
 
-use crate::{CallGuard, mutex::Mutex};
+use crate::{CallGuard, Locked, OnLost, mutex::Mutex};
 
 /// The lock of a body, held for a limited time. Dropping it means that the body was dropped before its end.
 ///
 /// A task enforces the limit, because nobody polls a body whose reader has stopped.
 pub(super) struct BodyLock {
     guard: Arc<Mutex<Option<CallGuard>>>,
+    /// Waits for the loss that cuts the body off, if losses do so.
+    loss: Option<BoxFuture<'static, LossReason>>,
     limit: AbortHandle,
     /// Whether anyone has asked for a frame.
     has_begun: bool,
@@ -25,8 +28,11 @@ pub(super) struct BodyLock {
 }
 
 impl BodyLock {
-    pub(super) fn new(guard: CallGuard, max: Duration, head: &HeaderMap) -> Self {
-        let guard = Arc::new(Mutex::new(Some(guard)));
+    pub(super) fn new(lock: Locked, max: Duration, head: &HeaderMap) -> Self {
+        let is_cut_off = lock.rules().on_lost != OnLost::Signal;
+        let watched = lock.clone();
+        let loss = async move { watched.lost_by_layer().await };
+        let guard = Arc::new(Mutex::new(Some(CallGuard::of_body(lock))));
         let limited = Arc::clone(&guard);
         let limit = tokio::spawn(async move {
             sleep(max).await;
@@ -37,6 +43,7 @@ impl BodyLock {
             .and_then(|value| value.to_str().ok());
         Self {
             guard,
+            loss: is_cut_off.then(|| loss.boxed()),
             limit: limit.abort_handle(),
             has_begun: false,
             left: length.and_then(|text| text.parse().ok()),
@@ -46,8 +53,8 @@ impl BodyLock {
     /// Watches for a loss. Ready if the loss cuts the body off.
     pub(super) fn poll_cut_off(&mut self, cx: &mut Context<'_>) -> Poll<LossReason> {
         self.has_begun = true;
-        match &mut *self.guard.lock() {
-            Some(guard) => guard.poll_cut_off(cx),
+        match &mut self.loss {
+            Some(loss) => loss.poll_unpin(cx),
             None => Poll::Pending,
         }
     }

@@ -1,5 +1,3 @@
-use futures::{FutureExt, future::BoxFuture};
-
 use super::{ExtractKey, Extracted};
 
 macro_rules! tuples_extract_keys {
@@ -8,23 +6,16 @@ macro_rules! tuples_extract_keys {
         /// [`Key::parts`](redlock_tokio::Key::parts). An extractor that returns no key adds none.
         impl<Request, First, $($rest),+> ExtractKey<Request> for (First, $($rest),+)
         where
-            Request: Send + 'static,
-            First: ExtractKey<Request, Future: Send + 'static>,
-            $($rest: ExtractKey<Request, Future: Send> + Clone + Send + 'static,)+
+            Request: Send,
+            First: ExtractKey<Request> + Sync,
+            $($rest: ExtractKey<Request> + Sync,)+
         {
-            type Future = BoxFuture<'static, (Request, Extracted)>;
-
             #[allow(non_snake_case, reason = "values are named after their types")]
-            fn extract(&self, request: Request) -> Self::Future {
+            async fn extract(&self, request: Request) -> (Request, Extracted) {
                 let (first, $($rest),+) = self;
-                let extracting = first.extract(request);
-                $(let $rest = $rest.clone();)+
-                async move {
-                    let extracted = extracting.await;
-                    $(let extracted = extract_too($rest, extracted).await;)+
-                    extracted
-                }
-                .boxed()
+                let extracted = first.extract(request).await;
+                $(let extracted = extract_too($rest, extracted).await;)+
+                extracted
             }
         }
     };
@@ -36,7 +27,7 @@ tuples_extract_keys!(Second Third Fourth);
 
 /// Extracts another key of a request.
 async fn extract_too<Request, K: ExtractKey<Request>>(
-    key: K,
+    key: &K,
     (request, before): (Request, Extracted),
 ) -> (Request, Extracted) {
     let before = match before {
@@ -54,6 +45,8 @@ async fn extract_too<Request, K: ExtractKey<Request>>(
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use futures::FutureExt;
 
     use super::*;
     use crate::{KeyRejection, LockRequest};

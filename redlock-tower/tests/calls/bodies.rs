@@ -9,13 +9,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use http::{HeaderMap, Response, header::CONTENT_LENGTH};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::BoxBody};
 use redlock_tokio::{Redlock, RedlockBuilder, test_util::TestNodes};
-use redlock_tower::{CallError, HoldBody, LockLayer, OnCancel};
-use tokio::time::Instant;
+use redlock_tower::{CallError, HoldBody, LockLayer, OnCancel, OnLost, TaskTracker};
+use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
 
 const SECS: fn(u64) -> Duration = Duration::from_secs;
@@ -142,4 +142,47 @@ async fn the_lock_of_a_body_that_panics_is_kept_until_it_expires() {
         assert_eq!(ended.elapsed() > SECS(4), panics);
         drop((guard, body));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_cuts_the_body_off_unless_the_layer_only_signals_it() {
+    for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
+        let nodes = TestNodes::new();
+        let redlock = nodes.connect().await.unwrap();
+        let inner = service_fn(async |()| {
+            let row = stream::once(async {
+                sleep(SECS(30)).await;
+                Ok::<_, Infallible>(Frame::data(Bytes::from("row")))
+            });
+            Ok::<_, Infallible>(Response::new(StreamBody::new(Box::pin(row))))
+        });
+        let layer = LockLayer::new(redlock, |(): &()| "k").on_lost(on_lost);
+        nodes.lose_next("k");
+        let held = layer.hold_until_body_end(SECS(60)).layer(inner);
+        let begun = Instant::now();
+        let body = held.oneshot(()).await.unwrap().into_body().collect().await;
+        if on_lost == OnLost::Signal {
+            assert_eq!(body.unwrap().to_bytes(), "row");
+        } else {
+            assert!(matches!(body, Err(CallError::Lost(_))), "{on_lost:?}");
+            assert!(begun.elapsed() < SECS(30), "{:?}", begun.elapsed());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_counts_as_running_until_its_body_has_ended() {
+    let nodes = TestNodes::new();
+    let redlock = nodes.connect().await.unwrap();
+    let tasks = TaskTracker::new();
+    let layer = LockLayer::new(redlock, |(): &()| "k").detached();
+    let layer = layer.tasks(tasks.clone()).hold_until_body_end(SECS(60));
+    let inner = service_fn(async |()| Ok::<_, Infallible>(Response::new(rows(None))));
+    let response = layer.layer(inner).oneshot(()).await.unwrap();
+    tasks.close();
+    let ended = tasks.wait().now_or_never();
+    assert!(ended.is_none(), "it still has its lock");
+    assert!(nodes.is_locked("k"));
+    response.into_body().collect().await.unwrap();
+    tasks.wait().now_or_never().unwrap();
 }

@@ -78,8 +78,7 @@ async fn a_service_keeps_its_name_and_refusals_are_statuses() {
     let nodes = TestNodes::new();
     let redlock = nodes.connect().await.unwrap();
     let lock = LockLayer::new(redlock.clone(), order);
-    let served =
-        |lock: LockLayer<_, _, _>| Routes::new(GrpcStatusLayer.layer(lock.layer(OrdersServer)));
+    let served = |lock: LockLayer<_>| Routes::new(GrpcStatusLayer.layer(lock.layer(OrdersServer)));
     let routes = served(lock.clone().detached());
     assert_eq!(call(&routes, Some("1"), "9S").await.0, Code::Ok);
 
@@ -132,8 +131,8 @@ async fn a_service_keeps_its_name_and_refusals_are_statuses() {
 async fn a_stream_of_messages_holds_the_lock_to_its_end() {
     let nodes = TestNodes::new();
     let lock = LockLayer::new(nodes.connect().await.unwrap(), order)
-        .hold_until_body_end(Duration::from_secs(60))
-        .detached();
+        .detached()
+        .hold_until_body_end(Duration::from_secs(60));
     let routes = Routes::new(GrpcStatusLayer.layer(lock.layer(OrdersServer)));
     assert_eq!(call(&routes, Some("1"), "9S").await.0, Code::Ok);
     let _guard = nodes.contend("1").await.unwrap();

@@ -45,7 +45,7 @@ impl Gauge {
 }
 
 /// Makes twelve calls at once, with numbers from 0, and returns the largest number of calls that were inside together.
-async fn crowd<K: ExtractKey<u32> + Clone>(layer: LockLayer<K>) -> usize {
+async fn crowd<K: ExtractKey<u32> + Clone + Send + Sync + 'static>(layer: LockLayer<K>) -> usize {
     let gauge = Gauge::default();
     let service = layer.wait(MS(60_000)).layer(gauge.service());
     let calls = (0..12).map(|number| service.clone().oneshot(number));

@@ -8,5 +8,3 @@ mod layer;
 mod modes;
 mod overload;
 mod support;
-#[cfg(all(feature = "http", feature = "metrics"))]
-mod telemetry;

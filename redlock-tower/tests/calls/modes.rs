@@ -5,14 +5,14 @@ use std::{
     convert::Infallible,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll},
     time::Duration,
 };
 
-use redlock_tokio::LockOptions;
+use redlock_tokio::{Event, LockOptions, test_util::TestNodes};
 use redlock_tower::{
     CallError, KeyRejection, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker,
 };
@@ -277,11 +277,22 @@ async fn a_layer_limits_the_keys_of_a_call() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_quorum_calls_fail_or_run_without_a_lock() {
-    let (nodes, redlock) = paused().await;
+    let nodes = TestNodes::new();
+    let failed_open = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&failed_open);
+    let builder = nodes.builder().observer(move |event: &Event| {
+        if let Event::FailedOpen { label } = event {
+            seen.lock().unwrap().push(*label);
+        }
+    });
+    let redlock = builder.build().await.unwrap();
     nodes.go_down();
     let layer = LockLayer::new(redlock, |(): &()| "k").wait(MS(100));
+    let layer = layer.label("orders");
     assert_refused!(layer.layer(idle()).oneshot(()), CallError::Unavailable(_));
+    assert!(failed_open.lock().unwrap().is_empty());
     assert!(layer.fail_open().layer(idle()).oneshot(()).await.is_ok());
+    assert_eq!(*failed_open.lock().unwrap(), ["orders"]);
 }
 
 #[tokio::test(start_paused = true)]
