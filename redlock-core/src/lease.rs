@@ -296,11 +296,11 @@ impl Lease {
     /// The end is [`End::Released`]. It comes early if a majority has lost the keys, and early and unconfirmed after a
     /// lost vote or if the driver ends. The keys that are left then are not released: they block others until they expire.
     pub fn release_at(&mut self, now: Timestamp, at: Timestamp) -> bool {
-        let has_left = self
+        let is_set = self
             .held(now)
-            .is_some_and(|(held, mut cx)| held.leave(&mut cx, at));
+            .is_some_and(|(held, mut cx)| held.release_at(&mut cx, at));
         self.expire(now);
-        has_left
+        is_set
     }
 
     /// Ends the lease because the driver stops: it can no longer send requests or run timers.
@@ -439,7 +439,7 @@ impl Lease {
     /// Declares a held lock lost when its validity is over. Every command and input starts with this, or gets the lock by
     /// [`held`](Self::held), so that nothing is decided on a validity that has ended.
     ///
-    /// A lock that its holder has left is released when its time is over.
+    /// A lock that is to be released later is released when its time is over.
     fn expire(&mut self, now: Timestamp) {
         let State::Held(held) = &self.state else {
             return;
@@ -484,10 +484,10 @@ impl Lease {
         }));
     }
 
-    /// Ends a held lock that was not released. Releases the rest of its keys, unless its holder has left it.
+    /// Ends a held lock that was not released. Releases the rest of its keys, unless the holder has gone.
     fn lose(&mut self, reason: LossReason) {
         if let State::Held(held) = &self.state
-            && held.is_left()
+            && held.has_no_holder()
         {
             // No holder is there to learn of a loss. The keys that are left are to block other clients, also when a
             // majority has lost its own: one that restarted empty may not vote yet.

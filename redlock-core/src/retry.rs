@@ -134,7 +134,7 @@ impl RetrySchedule {
     /// Returns how long to back off before the next attempt after this many collisions that nobody has won.
     pub(crate) fn backoff(&self, collisions: u32, random: u64) -> Duration {
         let window = self.backoff_window(collisions);
-        share(window, random)
+        fraction(window, random)
     }
 
     /// Returns the longest of these times.
@@ -192,18 +192,18 @@ impl RetrySchedule {
         }
         let opens_at = until.max(now);
         let room = deadline.saturating_duration_since(opens_at) / 2;
-        let spread = share(self.shortest.min(room), random).max(Duration::from_nanos(1));
+        let spread = fraction(self.shortest.min(room), random).max(Duration::from_nanos(1));
         let pause = QUARANTINE_INTERVAL.max(self.longest);
         let again = now
             .saturating_add(pause / 2)
-            .saturating_add(share(pause / 2, random));
+            .saturating_add(fraction(pause / 2, random));
         let next = opens_at.saturating_add(spread).min(again);
         Some(next.min(deadline))
     }
 }
 
 /// Returns a random part of a time, from zero to all but its last nanosecond.
-pub(crate) fn share(of: Duration, random: u64) -> Duration {
+pub(crate) fn fraction(of: Duration, random: u64) -> Duration {
     let nanos = u128::from(saturating_nanos(of));
     Duration::from_nanos(((u128::from(random) * nanos) >> 64) as u64)
 }

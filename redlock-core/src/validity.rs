@@ -33,8 +33,8 @@ impl Drift {
     #[must_use]
     pub fn allowance(self, ttl: Ttl) -> Duration {
         // A thousandth of a millisecond is a microsecond. The longest ttl has 42 bits.
-        let share = Duration::from_micros(ttl.as_millis() * u64::from(self.per_mille));
-        self.fixed.saturating_add(share)
+        let part = Duration::from_micros(ttl.as_millis() * u64::from(self.per_mille));
+        self.fixed.saturating_add(part)
     }
 }
 
@@ -98,7 +98,7 @@ impl Validity {
     ///
     /// Refuses a span for which the ttl would have to be longer than [`Ttl::MAX`].
     pub fn lasting(self, span: Duration) -> Result<Self, TtlError> {
-        // The drift allowance takes its fixed part, and its share of each millisecond.
+        // The drift allowance takes its fixed part, and its part of each millisecond.
         let kept = 1000_u128.checked_sub(u128::from(self.drift.per_mille));
         let kept = kept.filter(|kept| *kept > 0).ok_or(TtlError::TooLong)?;
         let needed = span.saturating_add(self.drift.fixed).as_nanos() * 1000;

@@ -134,7 +134,7 @@ impl Inspection {
         lines.max_by_key(|it| it.len()).unwrap_or_default()
     }
 
-    /// Returns all clients that have the key, a share or a permit of it on any node, in the order of their values.
+    /// Returns all clients that have the key or a permit of it on any node, in the order of their values.
     #[must_use]
     pub fn holders(&self) -> Vec<Holder> {
         let occupants = self.states().flat_map(occupants);

@@ -107,7 +107,7 @@ pub mod metrics {}
 /// [`Redlock::ready`]: crate::Redlock::ready
 /// [`RedlockBuilder::max_ttl`]: crate::RedlockBuilder::max_ttl
 /// [`RedlockBuilder::prefix`]: crate::RedlockBuilder::prefix
-/// [turns]: crate#waiting
+/// [the line]: crate#waiting
 /// [Promises]: crate#promises
 ///
 #[doc = include_str!("../MIGRATING.md")]

@@ -195,7 +195,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         let now = self.guard.cell().now();
         // If the lock was lost, there is nothing to keep.
-        self.guard.held().leave_until(now, self.until);
+        self.guard.held().release_at(now, self.until);
     }
 }
 

@@ -147,7 +147,7 @@ impl Lease {
         };
         if self.is_reader() {
             // Readers that are in go on, even if a writer waits.
-            self.turn_to_reader(true);
+            self.aim_at_reader(true);
         }
         held.hasten(&self.config);
         self.state = State::Held(Box::new(held));

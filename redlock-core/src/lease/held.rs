@@ -183,23 +183,23 @@ impl Held {
         true
     }
 
-    /// Notes that the holder has gone, and has left the lock to be released at `until`. Returns false, and changes nothing,
-    /// if it has gone before, or if the lock is not valid until then.
+    /// Notes that the holder has gone, and that the lock is to be released at `until`. Returns false, and changes
+    /// nothing, if it has gone before, or if the lock is not valid until then.
     ///
     /// The lock is checked at once: from then on the nodes report when somebody else deletes its keys.
-    pub(super) fn leave(&mut self, cx: &mut Context<'_>, until: Timestamp) -> bool {
-        let can_leave = !self.is_left() && until <= self.valid_until;
-        if can_leave {
+    pub(super) fn release_at(&mut self, cx: &mut Context<'_>, until: Timestamp) -> bool {
+        let is_set = !self.has_no_holder() && until <= self.valid_until;
+        if is_set {
             self.presence = Presence::Gone { until };
             if cx.now < until {
                 self.renew(cx);
             }
         }
-        can_leave
+        is_set
     }
 
     /// Returns whether the holder has gone.
-    pub(super) const fn is_left(&self) -> bool {
+    pub(super) const fn has_no_holder(&self) -> bool {
         matches!(self.presence, Presence::Gone { .. })
     }
 
@@ -226,11 +226,11 @@ impl Held {
     /// The lock rests on the same nodes as before until the extension succeeds. A node on which it has not arrived yet
     /// has the key for this holder alone, which keeps writers out as well as a reader does.
     pub(super) fn downgrade(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.is_left() || !self.allows_extension(cx.now, cx.config) {
+        if self.has_no_holder() || !self.allows_extension(cx.now, cx.config) {
             return false;
         }
         let reader = Access::Reader { insists: true };
-        cx.outbox.turn_to(reader, None);
+        cx.outbox.aim_at(reader, None);
         // A reader's token cannot be fenced.
         self.fenced = None;
         // Where an extension that is under way arrives later, it finds a reader, and changes nothing.
@@ -272,10 +272,10 @@ impl Held {
         }
     }
 
-    /// Extends the lock by its own ttl. Checks a lock that its holder has left, by an extension that adds no time. Returns
+    /// Extends the lock by its own ttl. Checks a lock whose holder has gone, by an extension that adds no time. Returns
     /// whether an extension is under way now.
     pub(super) fn renew(&mut self, cx: &mut Context<'_>) -> bool {
-        if !self.is_left() {
+        if !self.has_no_holder() {
             return self.extend(cx, cx.config.validity.ttl());
         }
         if matches!(self.extension, Extension::Idle { .. }) {
@@ -287,7 +287,7 @@ impl Held {
     /// Starts an extension, unless one for at least this ttl is under way. Returns whether one is now.
     pub(super) fn extend(&mut self, cx: &mut Context<'_>, ttl: Ttl) -> bool {
         let (validity, keep_alive) = (cx.config.validity, cx.config.keep_alive);
-        if self.is_left() {
+        if self.has_no_holder() {
             return false;
         }
         // Otherwise an extension that ends before the next renewal would put the renewal off.
@@ -463,8 +463,8 @@ impl Held {
         if matches!(verdict, ExtendVerdict::Extended { .. }) {
             self.raise_counters(cx, denied);
         }
-        // Nobody is there to learn of an extension of a lock that was left.
-        if !self.is_left() {
+        // Without a holder, nobody is there to learn of an extension.
+        if !self.has_no_holder() {
             cx.outbox.tell(event);
         }
         self.check_key(cx);

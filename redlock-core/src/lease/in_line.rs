@@ -11,7 +11,7 @@ use crate::{AcquireFailure, NodeId, Reply, SlotSet, Timestamp};
 /// Whether a lease waits in a line, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Order {
-    /// It does not, or its turn has come.
+    /// It does not, or may go on.
     Free,
     /// Once it has found the key taken.
     OnceTaken,
@@ -19,7 +19,7 @@ pub(super) enum Order {
     AtOnce,
 }
 
-/// A lease that sends nothing until its turn comes, but for a look now and then.
+/// A lease that sends nothing until it may go on, but for a look now and then.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct InLine {
     pub(super) retry: RetryState,
@@ -28,7 +28,7 @@ pub(super) struct InLine {
 }
 
 impl Lease {
-    /// Has the lease wait for its turn in a line that the driver keeps: once an attempt has found the key taken, or, unless
+    /// Has the lease wait in a line that the driver keeps: once an attempt has found the key taken, or, unless
     /// it `tries_first`, from the start. Has no effect once the lease has started, or if its schedule has no
     /// [probes](crate::RetrySchedule::with_probes) or a [limit](crate::RetrySchedule::with_max_attempts) of attempts.
     ///
@@ -49,7 +49,7 @@ impl Lease {
         }
     }
 
-    /// Returns whether the lease waits for its turn.
+    /// Returns whether the lease waits in the line.
     #[must_use]
     pub fn is_in_line(&self) -> bool {
         matches!(self.state, State::InLine(_))
@@ -69,7 +69,7 @@ impl Lease {
         }
     }
 
-    /// Lets the lease go on: its turn has come. It watches the key, or tries at once if it `tries`, because the key is
+    /// Lets the lease go on. It watches the key, or tries at once if it `tries`, because the key is
     /// probably free. Changes nothing unless the lease is in the line.
     ///
     /// With a `pause` it first leaves the key free for so long, once it is free, for clients that poll and stand in no line.

@@ -40,7 +40,7 @@ impl Outbox {
     }
 
     /// Makes the requests from now on about this key, and probes about all slots if there are permits.
-    pub(super) const fn turn_to(&mut self, access: Access, permits: Option<Permits>) {
+    pub(super) const fn aim_at(&mut self, access: Access, permits: Option<Permits>) {
         (self.access, self.permits) = (access, permits);
     }
 

@@ -70,10 +70,10 @@ impl Lease {
     /// started.
     ///
     /// With [`Share::Permit`] the lock is a semaphore. Each attempt asks all nodes for one slot. After an attempt that
-    /// failed, the lease looks at all slots (after the second one, if it [stands in a line](Self::stand_in_line), only once its
-    /// turn has come), and asks for one that is free on a majority of nodes, at random. It fails as
-    /// [contended](crate::AcquireFailure::Contended) if it sees none, or if other clients were faster once more. So even if
-    /// the deadline has passed, it makes one attempt, one look if its schedule has
+    /// failed, the lease looks at all slots (after the second one, if it [stands in a line](Self::stand_in_line), only
+    /// once it may [proceed](Self::proceed)), and asks for one that is free on a majority of nodes, at random. It fails
+    /// as [contended](crate::AcquireFailure::Contended) if it sees none, or if other clients were faster once more. So
+    /// even if the deadline has passed, it makes one attempt, one look if its schedule has
     /// [probes](crate::RetrySchedule::with_probes), and one more attempt if it sees a free slot.
     pub fn set_share(&mut self, share: Share) {
         if !matches!(self.state, State::Idle { .. }) {
@@ -81,9 +81,9 @@ impl Lease {
         }
         self.slots = None;
         match share {
-            Share::Exclusive => self.outbox.turn_to(Access::Exclusive, None),
-            Share::Writer => self.outbox.turn_to(Access::Writer, None),
-            Share::Reader => self.turn_to_reader(false),
+            Share::Exclusive => self.outbox.aim_at(Access::Exclusive, None),
+            Share::Writer => self.outbox.aim_at(Access::Writer, None),
+            Share::Reader => self.aim_at_reader(false),
             Share::Permit(permits) => {
                 self.slots = Some(Box::new(Slots {
                     permits,
@@ -93,7 +93,7 @@ impl Lease {
                 }));
                 // The first attempt chooses the slot.
                 let slot = Access::Slot(Slot::FIRST);
-                self.outbox.turn_to(slot, Some(permits));
+                self.outbox.aim_at(slot, Some(permits));
             }
         }
     }
@@ -193,22 +193,22 @@ impl Lease {
         matches!(self.outbox.access(), Access::Writer)
     }
 
-    pub(super) fn turn_to_reader(&mut self, insists: bool) {
+    pub(super) fn aim_at_reader(&mut self, insists: bool) {
         let access = Access::Reader { insists };
-        self.outbox.turn_to(access, None);
+        self.outbox.aim_at(access, None);
     }
 
     /// Chooses the slot of the next attempt, by what is known, or whether a reader insists.
     pub(super) fn prepare_access(&mut self, best: SlotSet, insists: bool) {
         if self.is_reader() {
-            self.turn_to_reader(insists);
+            self.aim_at_reader(insists);
         }
         // Not the bits that decide about delays.
         let random = self.nonce.jitter(!self.attempts);
         if let Some(slots) = &mut self.slots {
             let slot = slots.choose(best, self.attempts, random);
             slots.spare.remove(slot);
-            self.outbox.turn_to(Access::Slot(slot), Some(slots.permits));
+            self.outbox.aim_at(Access::Slot(slot), Some(slots.permits));
         }
     }
 

@@ -9,7 +9,7 @@ pub enum Status {
     New,
     /// It tries to get the lock, or waits before it tries again.
     Asking,
-    /// The lock is held, or was [left](crate::Lease::release_at) to be released later. Its validity may have ended
+    /// The lock is held, or is to be [released later](crate::Lease::release_at). Its validity may have ended
     /// since the last input: ask for [the end of validity](crate::Lease::valid_until).
     Held,
     /// A lock that was held is being released.

@@ -29,7 +29,7 @@ impl Lease {
             return None;
         };
         let valid_until = held.valid_until;
-        if !self.has_one_owner() || held.is_left() {
+        if !self.has_one_owner() || held.has_no_holder() {
             return None;
         }
         self.end(End::GivenAway);

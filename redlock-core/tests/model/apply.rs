@@ -26,8 +26,8 @@ impl Setup {
             }
             Step::Crash(client) => {
                 world.faults.crashes -= 1;
-                if world.clients[client].left_until.is_some() {
-                    self.end_after_leaving(world, client);
+                if world.clients[client].release_at.is_some() {
+                    self.end_before_release(world, client);
                 }
                 world.clients[client].phase = Phase::Crashed;
             }
@@ -52,7 +52,7 @@ impl Setup {
                 self.drive(world, client, |lease, now| _ = lease.downgrade(now));
                 world.clients[client].reads = true;
             }
-            Step::Leave(client) => self.leave(world, client),
+            Step::ReleaseLater(client) => self.release_later(world, client),
             Step::Give(client) => self.give(world, client),
             Step::Repeat(link) => self.repeat(world, link),
             Step::Delay { link, given_up } => self.delay(world, link, given_up),
@@ -115,19 +115,19 @@ impl Setup {
         });
     }
 
-    fn leave(&self, world: &mut World, client: usize) {
-        let mut left_until = None;
+    fn release_later(&self, world: &mut World, client: usize) {
+        let mut release_at = None;
         self.drive(world, client, |lease, now| {
             let until = lease.valid_until(now);
-            left_until = until.filter(|until| lease.release_at(now, *until));
+            release_at = until.filter(|until| lease.release_at(now, *until));
         });
-        world.clients[client].left_until = left_until;
+        world.clients[client].release_at = release_at;
     }
 
     /// The driver ends. Its last messages may still arrive.
-    fn end_after_leaving(&self, world: &mut World, client: usize) {
+    fn end_before_release(&self, world: &mut World, client: usize) {
         self.drive(world, client, |lease, now| {
-            if self.mutation == Some(Mutation::LeftLockReleased) {
+            if self.mutation == Some(Mutation::ReleasedTooEarly) {
                 lease.release(now);
             } else {
                 lease.abandon();

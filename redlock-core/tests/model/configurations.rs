@@ -10,7 +10,7 @@ use self::base::{
     LATE_SET_AFTER_RESTART, ONCE, PROMOTION, RENEWED, RESTART, STRAGGLER,
 };
 use crate::{
-    fences, leaves, permits, readers, repairs,
+    fences, later_releases, permits, readers, repairs,
     setup::{Beyond, Setup},
     several_keys, transfers,
     world::faults,
@@ -25,7 +25,7 @@ pub(crate) fn all() -> Vec<Setup> {
     all.extend(permits::worlds());
     all.extend(readers::worlds());
     all.extend(transfers::worlds());
-    all.extend(leaves::worlds());
+    all.extend(later_releases::worlds());
     all.extend(controls::negative_controls());
     all.extend(fences::negative_controls());
     all.extend(repairs::negative_controls());
@@ -33,7 +33,7 @@ pub(crate) fn all() -> Vec<Setup> {
     all.extend(permits::negative_controls());
     all.extend(readers::negative_controls());
     all.extend(transfers::negative_controls());
-    all.extend(leaves::negative_controls());
+    all.extend(later_releases::negative_controls());
     all
 }
 

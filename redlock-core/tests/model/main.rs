@@ -11,7 +11,7 @@ mod check;
 mod configurations;
 mod driver;
 mod fences;
-mod leaves;
+mod later_releases;
 mod masters;
 mod next_steps;
 mod owners;
@@ -66,7 +66,7 @@ const LARGE: &[&str] = &[
     "two keys, a straggler, overtaking",
     "two readers and a writer",
     "a transfer, two adopters, repaired",
-    "a lock that was left, a crash",
+    "a later release, a crash",
     "owners: sentinels whose epochs begin anew",
     "owners: sentinels whose epochs begin anew, a client that comes later",
     "owners: addresses that lead to another authority",
@@ -76,8 +76,8 @@ const LARGE: &[&str] = &[
 ];
 
 /// Returns a part of the largest configurations: `1/4` is every fourth, from the second.
-fn large_of(share: &str) -> Vec<&'static str> {
-    let (first, step) = share.split_once('/').expect("such as --large=0/4");
+fn large_of(part: &str) -> Vec<&'static str> {
+    let (first, step) = part.split_once('/').expect("such as --large=0/4");
     let [first, step] = [first, step].map(|it| it.parse::<usize>().expect("a number"));
     LARGE.iter().copied().skip(first).step_by(step).collect()
 }
@@ -115,8 +115,8 @@ fn grouped(count: usize) -> String {
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let name = arguments.iter().find(|it| !it.starts_with('-'));
-    let share = arguments.iter().find_map(|it| it.strip_prefix("--large="));
-    let large = share.map(large_of);
+    let part = arguments.iter().find_map(|it| it.strip_prefix("--large="));
+    let large = part.map(large_of);
     let is_partial = name.is_none() && large.is_none() && cfg!(debug_assertions);
     let filter = |configuration: &str| match (name, &large) {
         (Some(name), _) => configuration.contains(name),

@@ -35,11 +35,11 @@ impl Setup {
             match client.phase {
                 Phase::Idle if (self.adopts)(index) && world.given.is_none() => {}
                 Phase::Idle if world.now <= self.begin_by => steps.push(Step::Begin(index)),
-                Phase::Held if client.left_until.is_some() => {}
+                Phase::Held if client.release_at.is_some() => {}
                 Phase::Held => {
                     steps.push(Step::Release(index));
-                    if self.leaves {
-                        steps.push(Step::Leave(index));
+                    if self.releases_later {
+                        steps.push(Step::ReleaseLater(index));
                     }
                     if self.transfers() && index == 0 && world.given.is_none() {
                         steps.push(Step::Give(index));

@@ -66,7 +66,7 @@ impl Model for Setup {
         ];
         let sometimes: [(&'static str, Condition); 29] = [
             ("contended by a client that is gone", |_, world| {
-                let is_gone = |it: &Client| it.phase == Phase::Crashed && it.left_until.is_some();
+                let is_gone = |it: &Client| it.phase == Phase::Crashed && it.release_at.is_some();
                 let failed = Phase::Exhausted(AcquireFailure::Contended);
                 world.clients.iter().any(is_gone)
                     && world.clients.iter().any(|it| it.phase == failed)

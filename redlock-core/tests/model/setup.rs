@@ -35,8 +35,8 @@ pub(crate) struct Setup {
     pub(crate) adopts: fn(usize) -> bool,
     /// Whether a client that holds the lock alone may become a reader.
     pub(crate) downgrades: bool,
-    /// Whether a client may leave its lock, which is released when its validity ends.
-    pub(crate) leaves: bool,
+    /// Whether a client may set the release of its lock to the end of its validity.
+    pub(crate) releases_later: bool,
     /// How often a client may try.
     pub(crate) attempts: u32,
     /// For how many ticks a lock is renewed; 0 for not at all.
@@ -149,8 +149,8 @@ pub(crate) enum Mutation {
     GiverGoesOn,
     /// A lock may be adopted at any time.
     AdoptedAfterItsEnd,
-    /// A driver that ends releases the locks that were left.
-    LeftLockReleased,
+    /// A driver that ends releases the locks that are to be released later.
+    ReleasedTooEarly,
     /// Timers never fire.
     TimersIgnored,
 }
@@ -166,7 +166,7 @@ impl Setup {
         lets_writers_in: false,
         adopts: |_| false,
         downgrades: false,
-        leaves: false,
+        releases_later: false,
         attempts: 2,
         max_hold: 0,
         begin_by: 3,
@@ -280,7 +280,7 @@ impl Setup {
             sights: None,
             links: Default::default(),
             extended: false,
-            left_until: None,
+            release_at: None,
         }
     }
 

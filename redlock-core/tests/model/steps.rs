@@ -43,8 +43,8 @@ pub(crate) enum Step {
     Mark(Link),
     /// A client that holds the lock alone becomes a reader.
     Downgrade(usize),
-    /// A client leaves its lock, to be released when its validity ends.
-    Leave(usize),
+    /// A client sets the release of its lock to the end of its validity.
+    ReleaseLater(usize),
     /// A client gives away the lock that it holds.
     Give(usize),
     Restart(usize),

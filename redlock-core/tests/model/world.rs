@@ -151,8 +151,8 @@ pub(crate) struct Client {
     /// The messages under way to each master, oldest first.
     pub(crate) links: [Vec<Message>; MASTERS],
     pub(crate) extended: bool,
-    /// Until when others are to find the lock held that it has left, by its clock.
-    pub(crate) left_until: Option<Timestamp>,
+    /// When its lock is released, by its clock: others are to find it held until then.
+    pub(crate) release_at: Option<Timestamp>,
 }
 
 /// The way of messages from a client to a master.
@@ -281,11 +281,11 @@ impl World {
         self.now - self.clients[client].lag
     }
 
-    /// Whether a client would say that it holds the lock, or has left it to be found held.
+    /// Whether a client would say that it holds the lock, or is to release it later.
     pub(crate) fn is_valid(&self, client: usize) -> bool {
         let local = ticks(self.local(client));
         let it = &self.clients[client];
-        if let Some(until) = it.left_until {
+        if let Some(until) = it.release_at {
             return local < until;
         }
         it.phase != Phase::Crashed && it.lease.valid_until(local).is_some()

@@ -83,12 +83,12 @@ fn drift_rounds_up_by_less_than_a_nanosecond() {
     let inputs = (any::<u16>(), wide(1 << 40), ttls());
     check(2000, &inputs, |(per_mille, fixed, ttl)| {
         let drift = Drift::new(per_mille, Duration::from_nanos(fixed));
-        let share = drift.allowance(ttl) - Duration::from_nanos(fixed);
+        let part = drift.allowance(ttl) - Duration::from_nanos(fixed);
         // In thousandths of nanoseconds, exactly.
         let exact = ttl.as_duration().as_nanos() * u128::from(per_mille);
-        let share = share.as_nanos() * 1000;
+        let part = part.as_nanos() * 1000;
         let saturated = exact.div_ceil(1000) > u128::from(u64::MAX);
-        prop_assert!(saturated || (share >= exact && share - exact < 1000));
+        prop_assert!(saturated || (part >= exact && part - exact < 1000));
         Ok(())
     });
 }
@@ -100,12 +100,12 @@ fn drift_grows_with_the_ttl_and_with_both_its_parts() {
         [durations(), durations()],
         [ttls(), ttls()],
     );
-    check(2000, &inputs, |(mut shares, mut fixed, mut ttls)| {
-        shares.sort_unstable();
+    check(2000, &inputs, |(mut parts, mut fixed, mut ttls)| {
+        parts.sort_unstable();
         fixed.sort_unstable();
         ttls.sort_unstable();
-        let less = Drift::new(shares[0], fixed[0]).allowance(ttls[0]);
-        let more = Drift::new(shares[1], fixed[1]).allowance(ttls[1]);
+        let less = Drift::new(parts[0], fixed[0]).allowance(ttls[0]);
+        let more = Drift::new(parts[1], fixed[1]).allowance(ttls[1]);
         prop_assert!(less <= more, "{less:?} {more:?}");
         Ok(())
     });

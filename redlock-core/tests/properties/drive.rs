@@ -351,8 +351,8 @@ fn configs() -> impl Strategy<Value = LeaseConfig> {
                 Quorum::majority(nodes).expect("1 to 64"),
                 validity,
                 limit.map_or(retry, |limit| retry.with_max_attempts(limit)),
-                interval.map_or(KeepAlive::on_demand(hold), |share| {
-                    let interval = validity.span() * share / 1000;
+                interval.map_or(KeepAlive::on_demand(hold), |per_mille| {
+                    let interval = validity.span() * per_mille / 1000;
                     KeepAlive::every(interval, hold, validity).expect("a part of the validity")
                 }),
             )

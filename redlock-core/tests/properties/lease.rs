@@ -124,8 +124,8 @@ fn repeated_stale_and_foreign_replies_change_nothing() {
             if to.is_none() || stranger {
                 // All that such an input may bring is the time: of a loss, or of a release.
                 let expired = matches!(entry.end(), Some(End::Lost(_)));
-                let is_left = is_released(entry);
-                prop_assert!(expired || is_left || entry.before == entry.after);
+                let is_over = is_released(entry);
+                prop_assert!(expired || is_over || entry.before == entry.after);
             }
             let mut lease = entry.after.clone();
             for (to, node) in &replied {
@@ -190,9 +190,9 @@ fn is_released(entry: &Entry) -> bool {
 }
 
 #[test]
-fn a_lock_that_was_left_is_released_when_its_time_has_come_and_not_extended() {
+fn a_later_release_comes_at_its_time_and_the_lock_is_not_extended() {
     check_lives(400, |driven| {
-        let mut left_until = None;
+        let mut release_at = None;
         // The longest life that a key was given so far.
         let mut longest = Timestamp::ZERO;
         for entry in &driven.log {
@@ -203,16 +203,16 @@ fn a_lock_that_was_left_is_released_when_its_time_has_come_and_not_extended() {
                     continue;
                 };
                 let end = entry.now.saturating_add(ttl.as_duration());
-                if left_until.is_some() && matches!(sent.operation, Operation::Extend { .. }) {
+                if release_at.is_some() && matches!(sent.operation, Operation::Extend { .. }) {
                     let rounded = longest.saturating_add(Duration::from_millis(1));
                     prop_assert!(end <= rounded, "{:?}", entry);
                 }
                 longest = longest.max(end);
             }
             if let (Input::ReleaseAfter(time), Some(true)) = (entry.input, entry.extending) {
-                left_until = Some(entry.now.saturating_add(time));
+                release_at = Some(entry.now.saturating_add(time));
             }
-            let Some(until) = left_until else {
+            let Some(until) = release_at else {
                 continue;
             };
             let not_held = End::Released(ReleaseVerdict::NotHeld);
@@ -313,16 +313,16 @@ fn each_attempt_has_a_fresh_token_and_asks_every_node() {
     });
 }
 
-/// Returns whether the holder has left the lock, and the lease ended before the time of the release: its keys are to stay.
-fn has_left_its_keys(driven: &Driven) -> bool {
+/// Returns whether a lock was to be released later, and the lease ended before that time: its keys are to stay.
+fn keeps_its_keys(driven: &Driven) -> bool {
     let mut log = driven.log.iter();
-    let left =
+    let is_set =
         |it: &Entry| matches!(it.input, Input::ReleaseAfter(_)) && it.extending == Some(true);
     let ended = |it: End| {
         let verdicts = [ReleaseVerdict::Unconfirmed, ReleaseVerdict::NotHeld];
         verdicts.map(End::Released).contains(&it)
     };
-    log.any(left) && log.any(|it| it.end().is_some_and(ended) && !is_released(it))
+    log.any(is_set) && log.any(|it| it.end().is_some_and(ended) && !is_released(it))
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn every_token_is_released_last_and_once() {
             }
         }
         // A lease that ended owes nothing.
-        prop_assert!(open.is_empty() || has_left_its_keys(driven));
+        prop_assert!(open.is_empty() || keeps_its_keys(driven));
         Ok(())
     });
 }

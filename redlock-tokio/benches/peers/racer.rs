@@ -47,9 +47,9 @@ pub(crate) async fn race(
         samples.push((Vec::new(), Sample::new()?));
     }
     for round in 0..rounds {
-        for turn in 0..racers.len() {
+        for place in 0..racers.len() {
             // Nobody always comes after the same one.
-            let index = (turn + round) % racers.len();
+            let index = (place + round) % racers.len();
             let sample = racers[index].run(load).await?;
             samples[index].0.push(sample.cycles_per_second());
             samples[index].1.add_later(&sample)?;

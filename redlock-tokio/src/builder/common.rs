@@ -51,8 +51,8 @@ impl RedlockBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn handover_for(mut self, turn: Duration) -> Self {
-        self.common.handover_for = turn;
+    pub fn handover_for(mut self, time: Duration) -> Self {
+        self.common.handover_for = time;
         self
     }
 

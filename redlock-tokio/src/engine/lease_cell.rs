@@ -50,7 +50,7 @@ pub use self::{
 };
 use crate::{
     NodeReports, OptionsError, TakenBy,
-    engine::{lane::SetRequests, queue::Ticket},
+    engine::{lane::SetRequests, queue::Arrival},
     foreign,
     key::KeySet,
     log,
@@ -62,7 +62,7 @@ use crate::{
 /// The task that takes a reply from a node gives it to the lease at once. The task that waits for the lock is
 /// woken once, when the verdict is in, or to look whether an outage has begun.
 pub(crate) struct LeaseCell {
-    ticket: Ticket,
+    arrival: Arrival,
     client: Arc<Client>,
     keys: KeySet,
     terms: Arc<Terms>,
@@ -80,7 +80,7 @@ impl LeaseCell {
         let lease = Lease::new(Arc::clone(&request.terms.config), Nonce::new(0));
         let state = CellState::new(lease, request);
         Arc::new(Self {
-            ticket: client.next_ticket(),
+            arrival: client.next_arrival(),
             client: Arc::clone(client),
             keys: request.keys.clone(),
             terms: Arc::clone(&request.terms),
@@ -230,7 +230,7 @@ impl LeaseCell {
     }
 
     pub(crate) const fn id(&self) -> u64 {
-        self.ticket.number()
+        self.arrival.number()
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -62,7 +62,7 @@ struct Keys<T> {
 pub(crate) struct QueuePlace<'a> {
     pub(crate) keys: &'a KeySet,
     pub(crate) role: Role,
-    pub(crate) ticket: Ticket,
+    pub(crate) arrival: Arrival,
 }
 
 /// The locks that are held or wanted within this process.
@@ -76,11 +76,11 @@ pub struct QueueStatus {
     pub waiting: usize,
 }
 
-/// The place of a waiter in the order of arrival: the smaller ticket came first.
+/// A place in the order of arrival: the smaller one came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket(u64);
+pub(crate) struct Arrival(u64);
 
-impl Ticket {
+impl Arrival {
     pub(crate) const fn new(number: u64) -> Self {
         Self(number)
     }
@@ -129,7 +129,7 @@ impl<T: Clone> Queue<T> {
         policy: &QueuePolicy,
         request: &T,
     ) -> Result<JoinOutcome, Refusal> {
-        let QueuePlace { keys, role, ticket } = place;
+        let QueuePlace { keys, role, .. } = place;
         let mut queues = self.0.lock();
         let queues = &mut *queues;
         if role == Role::Adopter {
@@ -143,17 +143,17 @@ impl<T: Clone> Queue<T> {
         if !keys.has_several()
             && let key = keys.first()
             && let Some(queue) = of_role.by_key.get_mut(key)
-            && (!queue.may_begin(role, ticket)
+            && (!queue.may_begin(role, place.arrival)
                 || (role == Role::Writer && policy.wait.is_zero() && !queue.is_free()))
         {
             let of_key = [queue.waiting()].into_iter();
             admit(of_key, queues.waiting, queues.max_waiting, policy)?;
             let past = || queues.recent.take(key);
-            queue.push((ticket, role), request.clone(), until, past);
+            queue.push((place.arrival, role), request.clone(), until, past);
             queues.waiting += 1;
             return Ok(JoinOutcome::Waiting { look_at: None });
         }
-        let look_at = match of_role.availability(keys, (ticket, role), now, None) {
+        let look_at = match of_role.availability(keys, (place.arrival, role), now, None) {
             Availability::Available => {
                 let backs_off = queues.begin(place, now, request, policy);
                 return Ok(JoinOutcome::Turn { backs_off });
@@ -170,9 +170,9 @@ impl<T: Clone> Queue<T> {
             let past = || queues.recent.take(key);
             let (queue, waiter) = (of_role.queue(key), request.clone());
             if keys.has_several() {
-                queue.push_several(ticket, (keys.clone(), waiter), until, past);
+                queue.push_several(place.arrival, (keys.clone(), waiter), until, past);
             } else {
-                queue.push((ticket, role), waiter, until, past);
+                queue.push((place.arrival, role), waiter, until, past);
             }
         }
         Ok(JoinOutcome::Waiting { look_at })
@@ -187,7 +187,8 @@ impl<T: Clone> Queue<T> {
         held: Option<Timestamp>,
         policy: &QueuePolicy,
     ) -> Vec<FollowUp<T>> {
-        let QueuePlace { keys, role, ticket } = place;
+        let QueuePlace { keys, role, .. } = place;
+        let own = place.arrival;
         let mut queues = self.0.lock();
         let queues = &mut *queues;
         let of_role = queues.keys.of(role);
@@ -201,9 +202,9 @@ impl<T: Clone> Queue<T> {
             };
             let queue = entry.get_mut();
             let next = queue.first();
-            has_waited |= queue.beside().is_some_and(|it| it.waits_for_permit(ticket));
-            if !queue.end_turn(ticket) {
-                was_waiting |= queue.remove(ticket);
+            has_waited |= queue.beside().is_some_and(|it| it.waits_for_permit(own));
+            if !queue.end_turn(own) {
+                was_waiting |= queue.remove(own);
             } else if role.takes_turns() {
                 backs_off |= match queue.past_mut() {
                     Some(past) => past.end_turn(now, held, policy, next),
@@ -262,13 +263,13 @@ impl<T: Clone> Queue<T> {
             return Succession::Nobody;
         };
         if role != Role::Lock {
-            let since = queue.beside().and_then(|it| it.since(place.ticket));
+            let since = queue.beside().and_then(|it| it.since(place.arrival));
             let is_short = |since| now.saturating_duration_since(since) < policy.streak;
             if !since.is_some_and(is_short) {
                 return Succession::Nobody;
             }
         } else if !queue.may_hand_over(held, now, next, policy) {
-            return Succession::TurnIsOver;
+            return Succession::StreakIsOver;
         }
         let Some((_, _, waiter)) = queue.pop() else {
             return Succession::Nobody;
@@ -282,13 +283,13 @@ impl<T: Clone> Queue<T> {
         Succession::Next { waiter, is_late }
     }
 
-    /// Begins another turn for the holder of a key: no other process waits for it. Returns false if it is to be released all
-    /// the same, for clients that poll, or for waiters for several keys.
-    pub(crate) fn renew_turn(&self, key: &Key, now: Timestamp, policy: &QueuePolicy) -> bool {
+    /// Begins another streak of the holder of a key: no other process waits for it. Returns false if it is to be
+    /// released all the same, for clients that poll, or for waiters for several keys.
+    pub(crate) fn renew_streak(&self, key: &Key, now: Timestamp, policy: &QueuePolicy) -> bool {
         let mut queues = self.0.lock();
         let queue = queues.keys.locks.by_key.get_mut(key);
         let queue = queue.filter(|queue| queue.several().next().is_none());
-        queue.is_some_and(|queue| queue.renew_turn(now, policy))
+        queue.is_some_and(|queue| queue.renew_streak(now, policy))
     }
 
     /// Returns for how long to leave a key free, once it is, for clients that poll.
@@ -312,9 +313,9 @@ impl<T: Clone> Queue<T> {
         let queues = self.0.lock();
         let mut turns = BTreeMap::new();
         for queue in queues.keys.all() {
-            for (ticket, turn) in queue.turns() {
+            for (arrival, turn) in queue.turns() {
                 let first = || (turn.clone(), queue.waiting());
-                let (_, most) = turns.entry(ticket).or_insert_with(first);
+                let (_, most) = turns.entry(arrival).or_insert_with(first);
                 *most = queue.waiting().max(*most);
             }
         }
@@ -326,7 +327,7 @@ impl<T: Clone> Queue<T> {
         let mut queues = self.0.lock();
         let queue = queues.keys.of(role).by_key.get(key).into_iter();
         let turns = queue.flat_map(KeyQueue::turns);
-        turns.map(|(_, holder)| holder.clone()).collect()
+        turns.map(|(_, lease)| lease.clone()).collect()
     }
 
     /// Returns all that have a turn for the key of this name, and the slot, if the key is that of a permit.
@@ -339,7 +340,7 @@ impl<T: Clone> Queue<T> {
         });
         let queues = lock.map(|queue| (queue, None)).into_iter().chain(semaphore);
         let turns = queues.flat_map(|(queue, slot)| queue.turns().map(move |turn| (turn, slot)));
-        let turns = turns.map(|((_, holder), slot)| (holder.clone(), slot));
+        let turns = turns.map(|((_, lease), slot)| (lease.clone(), slot));
         turns.collect()
     }
 
@@ -386,17 +387,17 @@ impl<T: Clone> Queues<T> {
         &mut self,
         place: QueuePlace<'_>,
         now: Timestamp,
-        holder: &T,
+        lease: &T,
         policy: &QueuePolicy,
     ) -> bool {
-        let QueuePlace { keys, role, ticket } = place;
+        let QueuePlace { keys, role, .. } = place;
         let mut backs_off = false;
         for key in keys.iter() {
             let queue = self.keys.of(role).queue(key);
             if role.takes_turns() && queue.past().is_none() {
                 backs_off |= self.recent.begin_turn(key, now, policy);
             }
-            queue.give_turn(ticket, role, holder.clone());
+            queue.give_turn(place.arrival, role, lease.clone());
         }
         backs_off
     }

@@ -61,13 +61,13 @@ impl LockGuard {
         if self.hold.is_reader() {
             return Err(ReleaseAfterError::Reader { guard: self });
         }
-        match self.leave_after(time).await {
+        match self.release_later(time).await {
             Ok(()) => Ok(()),
             Err(cause) => Err(ReleaseAfterError::NotExtended { guard: self, cause }),
         }
     }
 
-    async fn leave_after(&self, time: Duration) -> Result<(), ExtendError> {
+    async fn release_later(&self, time: Duration) -> Result<(), ExtendError> {
         let (held, cell) = (self.hold.held(), self.hold.cell());
         let ttl_to_last = |span| cell.ttl_to_last(span).map_err(ExtendError::InvalidTtl);
         ttl_to_last(time)?;
@@ -78,7 +78,7 @@ impl LockGuard {
             let until = until.unwrap_or(now);
             let is_over = until <= now && held.valid_until(now).is_some();
             // If it is over, the guard is dropped, and may hand the lock over.
-            if is_over || held.leave_until(now, until) {
+            if is_over || held.release_at(now, until) {
                 return Ok(());
             }
             let left = until.saturating_duration_since(now);

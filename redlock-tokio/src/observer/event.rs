@@ -237,5 +237,5 @@ pub enum NodeChange {
         releases: usize,
     },
     /// The client asks the node no more: its [`Redlock`](crate::Redlock) or its runtime has ended.
-    Left,
+    Ended,
 }

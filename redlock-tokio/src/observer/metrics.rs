@@ -185,7 +185,7 @@ fn record_node(event: &NodeEvent) {
             counter!("redlock_node_abandoned_releases_total", "node" => node())
                 .increment(*releases as u64);
         }
-        NodeChange::Left => set_state(event, None),
+        NodeChange::Ended => set_state(event, None),
     }
 }
 

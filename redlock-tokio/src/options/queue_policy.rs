@@ -13,10 +13,10 @@ pub(crate) struct CommonSettings {
 }
 
 impl Default for CommonSettings {
-    /// With a share of four percent and the time between two turns, a busy lock is held for 95 % of the time.
+    /// With a share of four percent and the time between two streaks, a busy lock is held for 95 % of the time.
     ///
-    /// A change between processes takes 1 to 1.5 ms over loopback, in which nobody has the lock. Shorter turns waste more
-    /// time with such changes. In longer turns, waiters wait longer for the turns of other processes.
+    /// A change between processes takes 1 to 1.5 ms over loopback, in which nobody has the lock. Shorter streaks waste
+    /// more time with such changes. In longer streaks, waiters wait longer for other processes.
     fn default() -> Self {
         Self {
             drift: Drift::default(),

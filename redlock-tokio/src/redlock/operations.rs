@@ -45,7 +45,7 @@ impl Redlock {
         self.client.processes_ahead(&key)
     }
 
-    /// Asks all nodes who holds the lock, the readers' shares or the permits of this key, and for how long.
+    /// Asks all nodes who holds the lock of this key, alone or as a reader, or its permits, and for how long.
     ///
     /// The answer is advice: the lock may change hands at any moment, so never decide by it whether to touch a resource.
     /// A lock that is handed over within a process keeps its value, so the answer names the process, and not the task.
@@ -219,8 +219,8 @@ pub struct UnlockReport {
 pub struct UnlockedNode {
     /// The node's address, without credentials.
     pub address: Arc<str>,
-    /// How many keys, shares or permits the node had and has deleted. An error means that the node did not answer or refused.
-    /// Unless this client lacks the right, the release is sent again until the key must have expired.
+    /// How many keys, readers or permits the node had and has deleted. An error means that the node did not answer or
+    /// refused. Unless this client lacks the right, the release is sent again until the key must have expired.
     pub deleted: Result<usize, NodeError>,
 }
 

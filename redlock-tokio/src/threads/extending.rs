@@ -82,7 +82,7 @@ fn loss_against_release() {
         release.join().unwrap();
         assert!(!hold.is_valid());
         drop(hold);
-        // The turn of this process is over, so it may pause first.
+        // The streak of this process is over, so it may pause first.
         let time = world.run_time();
         let next = world.visit(world.lock("k")).join().unwrap();
         next.expect("the lock is free");

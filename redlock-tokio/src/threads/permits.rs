@@ -34,7 +34,7 @@ fn permits_that_come_free_while_a_request_gives_up() {
             let releases = guards.map(|guard| {
                 let referee = holder.referee.clone();
                 thread::spawn(move || {
-                    referee.leave(&guard);
+                    referee.exit(&guard);
                     drop(guard);
                 })
             });

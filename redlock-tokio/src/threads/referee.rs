@@ -25,7 +25,7 @@ impl Referee {
             Acquisition::Granted { .. } => Handed::ByNodes,
         };
         assert!(guard.is_valid(), "a lock that was just given out");
-        self.leave(&guard);
+        self.exit(&guard);
         drop(guard);
         Ok(handed)
     }
@@ -39,7 +39,7 @@ impl Referee {
     }
 
     /// Must be called before the guard is dropped.
-    pub(super) fn leave(&self, guard: &LockGuard) {
+    pub(super) fn exit(&self, guard: &LockGuard) {
         let names = names(guard);
         let mut held = self.0.lock().unwrap();
         for name in &names {

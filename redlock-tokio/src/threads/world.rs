@@ -165,8 +165,8 @@ impl World {
 
     // The end.
 
-    /// Waits until the nodes are owed nothing. A lock that the last holder has left may still wait for the answer to whether
-    /// other processes come next, and is released then.
+    /// Waits until the nodes are owed nothing. A lock that its last holder has released may still wait for the answer
+    /// to whether other processes come next, and is released then.
     pub(super) fn drain(&self) {
         self.events.retry();
         while self.redlock.client().queue.turns().any(|it| it.is_held()) {

@@ -50,7 +50,7 @@ const NOBODY_IS_FORGOTTEN: &str = "nobody needs a check while nothing goes wrong
 const CHECKS_HELP: &str = "checks help after each fault";
 const FIRST_ARE_ACTIVE: &str = "the first of the line are active as soon as all messages are there";
 const ONLY_FIRST: &str = "nobody behind the first is active once all messages are there";
-const BOUND: &str = "no more turns of others than stood before";
+const BOUND: &str = "no more streaks of others than stood before";
 
 const ALL_STAND: Sometimes = ("all others stand in the line", |setup, it| {
     it.line.len() + setup.permits == setup.processes()

@@ -41,7 +41,7 @@ pub(crate) struct Process {
     pub(crate) answers: VecDeque<Answer>,
     /// How many stood before it when it got its place.
     pub(crate) ahead: u8,
-    /// How many turns of others have begun since.
+    /// How many streaks of others have begun since.
     pub(crate) overtaken: u8,
 }
 
@@ -97,7 +97,7 @@ pub(crate) enum Action {
     GiveUp(usize),
     /// Gives up, and the next request comes later.
     Pause(usize),
-    /// Ends a turn, or first asks whether others wait if it has more requests.
+    /// Ends a streak, or first asks whether others wait if it has more requests.
     End(usize),
     Arrive(usize),
     Answer(usize),
@@ -335,10 +335,10 @@ impl World {
     fn take(&mut self, process: usize) {
         self.holders.push(process);
         self.processes[process].state = State::Holding { asks: false };
-        self.begin_turn(process);
+        self.begin_streak(process);
     }
 
-    fn begin_turn(&mut self, process: usize) {
+    fn begin_streak(&mut self, process: usize) {
         self.processes[process].requests -= 1;
         let line = self.line.clone();
         for other in line.into_iter().filter(|it| *it != process) {
@@ -361,8 +361,8 @@ impl World {
         }
     }
 
-    /// Ends a turn. A process that has more requests asks whether others wait: if so, it takes a place before it releases the
-    /// lock, and otherwise its turn goes on.
+    /// Ends a streak. A process that has more requests asks whether others wait: if so, it takes a place before it
+    /// releases the lock, and otherwise its streak goes on.
     fn end(&mut self, process: usize, setup: &Setup) {
         let it = &mut self.processes[process];
         if it.requests == 0 {
@@ -538,7 +538,7 @@ impl World {
             self.holders.retain(|it| *it != process);
         } else {
             self.processes[process].state = State::Holding { asks: false };
-            self.begin_turn(process);
+            self.begin_streak(process);
         }
     }
 }

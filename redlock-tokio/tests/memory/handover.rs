@@ -73,9 +73,9 @@ impl Holder {
 }
 
 /// Returns whether the lock passes from a holder to a waiter for the same key without a release.
-async fn is_handed_over(turn: Duration, options: [LockOptions; 2], holder: Holder) -> bool {
+async fn is_handed_over(streak: Duration, options: [LockOptions; 2], holder: Holder) -> bool {
     let builder = over(&three_nodes()).max_ttl(MS(60_000));
-    let redlock = built(builder.handover_for(turn)).await;
+    let redlock = built(builder.handover_for(streak)).await;
     let [first, second] = options.map(|it| redlock.lock("k").options(it));
     let guard = first.await.unwrap();
     let token = guard.token();
@@ -101,7 +101,7 @@ async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
         let found = is_handed_over(TURN, [holders, waiters], Drops(0)).await;
         assert_eq!(found, expected, "the waiter wants {waiter_wants}");
     }
-    // Nobody else waits, so it does not matter whether the turn is over.
+    // Nobody else waits, so it does not matter whether the streak is over.
     for held in [29, 31] {
         assert!(is_handed_over(TURN, [plain; 2], Drops(held)).await);
     }
@@ -120,7 +120,7 @@ async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
 }
 
 /// Returns how many of the tasks of a process got the lock from the nodes, and not from another one.
-async fn turns_of_a_busy_process(nodes: &[MemoryNode]) -> usize {
+async fn streaks_of_a_busy_process(nodes: &[MemoryNode]) -> usize {
     let redlock = over(nodes).poller_share(0).build().await.unwrap();
     let mut tasks = JoinSet::new();
     for _ in 0..4 {
@@ -130,7 +130,7 @@ async fn turns_of_a_busy_process(nodes: &[MemoryNode]) -> usize {
             for _ in 0..250 {
                 let guard = redlock.lock("k").wait(MS(10_000)).await.unwrap();
                 tokio::time::sleep(MS(1)).await;
-                // All holders of one turn have the same value.
+                // All holders of one streak have the same value.
                 values.extend(node.value("k"));
                 drop(guard);
             }
@@ -142,13 +142,13 @@ async fn turns_of_a_busy_process(nodes: &[MemoryNode]) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_keeps_a_lock_that_no_other_waits_for_and_takes_turns_otherwise() {
+async fn a_process_keeps_a_lock_that_no_other_waits_for_and_alternates_otherwise() {
     let nodes = three_nodes();
-    assert_eq!(turns_of_a_busy_process(&nodes).await, 1);
-    let both = [(); 2].map(|()| turns_of_a_busy_process(&nodes));
-    for turns in futures::future::join_all(both).await {
+    assert_eq!(streaks_of_a_busy_process(&nodes).await, 1);
+    let both = [(); 2].map(|()| streaks_of_a_busy_process(&nodes));
+    for streaks in futures::future::join_all(both).await {
         // Those that waited when it began, and no more: an attempt takes no time here.
-        assert!((100..=250).contains(&turns), "{turns}");
+        assert!((100..=250).contains(&streaks), "{streaks}");
     }
 }
 

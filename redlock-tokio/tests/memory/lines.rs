@@ -138,7 +138,7 @@ async fn an_inspection_names_those_that_stand_in_the_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_process_lets_another_one_in_when_its_turn_is_over() {
+async fn a_busy_process_lets_another_one_in_when_its_streak_is_over() {
     let (_, processes) = fleet::<2>().await;
     let _busy = busy(&processes[0]);
     sleep(MS(300)).await;
@@ -197,7 +197,7 @@ async fn distant(nodes: &[MemoryNode], actions: &Arc<Mutex<Vec<LineAction>>>) ->
     builder.clock(Clock::tokio()).build().await.unwrap()
 }
 
-/// One that comes back after its turn asks whether others wait, and takes a place behind them only.
+/// One that comes back after its streak asks whether others wait, and takes a place behind them only.
 #[tokio::test(start_paused = true)]
 async fn a_process_alone_takes_no_place() {
     let nodes = three_nodes();

@@ -55,7 +55,7 @@ impl Recorder {
                 NodeChange::Answered { .. } => None,
                 NodeChange::Owed { releases } => Some(format!("owed {releases}")),
                 NodeChange::Abandoned { releases } => Some(format!("abandoned {releases}")),
-                NodeChange::Left => Some("left".to_owned()),
+                NodeChange::Ended => Some("ended".to_owned()),
                 change => Some(format!("{change:?}")),
             },
             _ => None,
@@ -242,7 +242,7 @@ async fn nodes_are_told_of_when_they_change() {
     assert_eq!(back, ["connected", "voting", "owed 0"]);
     drop(redlock);
     settle().await;
-    assert_eq!(recorder.node(&address), ["left"]);
+    assert_eq!(recorder.node(&address), ["ended"]);
 }
 
 #[tokio::test(start_paused = true)]

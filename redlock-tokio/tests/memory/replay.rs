@@ -127,8 +127,8 @@ async fn start(
 
 async fn use_locks(process: usize, user: usize, redlock: Redlock, trace: Trace) {
     let name = format!("process {process} user {user}");
-    for turn in 0..12 {
-        let outcome = match (user + turn) % 4 {
+    for number in 0..12 {
+        let outcome = match (user + number) % 4 {
             0 => redlock.lock("fenced").fenced().await,
             1 => redlock.lock_all(["a", "b"]).await,
             2 => redlock.lock("b").wait(MS(30)).await,
@@ -137,7 +137,7 @@ async fn use_locks(process: usize, user: usize, redlock: Redlock, trace: Trace) 
         trace.note(&format!("{name} {}", described(&outcome)));
         if let Ok(guard) = outcome {
             tokio::time::sleep(MS(2 + user as u64)).await;
-            if turn % 3 == 0 {
+            if number % 3 == 0 {
                 let extended = guard.extend().await;
                 trace.note(&format!("{name} extends: {extended:?}"));
             }

@@ -116,7 +116,7 @@ async fn a_minority_that_answers_rubbish_costs_nothing_and_recovers() {
         eventually(name, || fakes.iter().all(|it| it.odd_answers() > 0)).await;
     }
     for fake in scenes.iter().flat_map(|it| &it.fakes) {
-        fake.turn_sane();
+        fake.be_sane();
     }
     join_all(scenes.iter().map(used_again)).await;
     nothing_panicked();
@@ -230,7 +230,7 @@ async fn a_node_that_turns_odd_on_reconnection_costs_nothing_and_recovers() {
     let scenes = join_all(scenes).await;
     for (scene, (_, acts)) in scenes.iter().zip(&cases) {
         for fake in &scene.fakes {
-            fake.turn_odd_at(&["CLIENT", "SCRIPT", "INFO"], acts);
+            fake.be_odd_at(&["CLIENT", "SCRIPT", "INFO"], acts);
             fake.disconnect();
         }
     }
@@ -243,7 +243,7 @@ async fn a_node_that_turns_odd_on_reconnection_costs_nothing_and_recovers() {
             scene.lock("k").await;
             tokio::time::sleep(MS(10)).await;
         }
-        fakes.iter().for_each(Fake::turn_sane);
+        fakes.iter().for_each(Fake::be_sane);
         fakes.iter().for_each(Fake::disconnect);
         used_again(scene).await;
     }))

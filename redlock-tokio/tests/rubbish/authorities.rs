@@ -108,7 +108,7 @@ impl Scene {
         let asked: Arc<Vec<_>> = Arc::new((0..count).map(|_| AtomicUsize::new(0)).collect());
         for (number, fake) in sentinels.iter().enumerate() {
             let (said, asked) = (Arc::clone(&said), Arc::clone(&asked));
-            fake.turn(move |moment| match moment {
+            fake.behave(move |moment| match moment {
                 Moment::Asked(command) => {
                     let answer = said.lock().unwrap()[number].answer(command)?;
                     if command[1].eq_ignore_ascii_case(b"MASTER") {
@@ -226,7 +226,7 @@ async fn a_flood_of_switches_is_no_flood_of_questions() {
         bulk(b"+switch-master"),
         bulk(b"orders 10.0.0.1 1 10.0.0.2 2"),
     ];
-    scene.sentinels[0].turn_odd_at(
+    scene.sentinels[0].be_odd_at(
         &["SUBSCRIBE"],
         &[Act::RepeatEvery(MS(1), published.concat())],
     );

@@ -30,8 +30,8 @@ async fn connect(fakes: &[Fake]) -> Redlock {
     builder.build().await.unwrap()
 }
 
-fn turn(fakes: &[Fake], commands: &'static [&'static str], acts: &[Act]) {
-    fakes.iter().for_each(|it| it.turn_odd_at(commands, acts));
+fn make_odd(fakes: &[Fake], commands: &'static [&'static str], acts: &[Act]) {
+    fakes.iter().for_each(|it| it.be_odd_at(commands, acts));
 }
 
 fn was_tested(fakes: &[Fake]) {
@@ -55,7 +55,7 @@ async fn an_answer_before_the_question_is_no_vote() {
     let (fakes, redlock) = with_three().await;
     drop(redlock);
     for commands in [&["EVAL"], &["SCRIPT"]] {
-        turn(&fakes, commands, &[Act::Obey("", "+OK\r\n+OK\r\n")]);
+        make_odd(&fakes, commands, &[Act::Obey("", "+OK\r\n+OK\r\n")]);
         let redlock = connect(&fakes).await;
         assert!(redlock.try_lock("held").await.is_err(), "{commands:?}");
     }
@@ -67,7 +67,7 @@ async fn an_answer_before_the_question_is_no_vote() {
 async fn an_extra_answer_while_connecting_does_not_shift_later_answers() {
     let (fakes, redlock) = with_three().await;
     drop(redlock);
-    turn(&fakes, &["SCRIPT"], &[Act::Obey("+OK\r\n", "")]);
+    make_odd(&fakes, &["SCRIPT"], &[Act::Obey("+OK\r\n", "")]);
     let redlock = connect(&fakes).await;
     was_tested(&fakes);
     for number in 0..10 {
@@ -82,7 +82,7 @@ async fn an_extra_answer_while_connecting_does_not_shift_later_answers() {
 #[tokio::test]
 async fn an_answer_in_front_of_the_answer_is_no_vote() {
     let (fakes, redlock) = with_three().await;
-    turn(&fakes, &["SET"], &[Act::Obey("+OK\r\n", "")]);
+    make_odd(&fakes, &["SET"], &[Act::Obey("+OK\r\n", "")]);
     assert!(redlock.try_lock("held").await.is_err());
     was_tested(&fakes);
 }
@@ -90,7 +90,7 @@ async fn an_answer_in_front_of_the_answer_is_no_vote() {
 #[tokio::test]
 async fn answers_without_end_are_no_votes() {
     let (fakes, redlock) = with_three().await;
-    turn(&fakes, LOCKING, &[Act::Repeat(b"+OK\r\n".repeat(1000))]);
+    make_odd(&fakes, LOCKING, &[Act::Repeat(b"+OK\r\n".repeat(1000))]);
     drop(redlock.try_lock("free").await);
     assert!(redlock.try_lock("held").await.is_err());
     was_tested(&fakes);
@@ -99,7 +99,7 @@ async fn answers_without_end_are_no_votes() {
 #[tokio::test]
 async fn a_number_does_not_grant_a_set() {
     let (fakes, redlock) = with_three().await;
-    turn(&fakes, &["SET"], &[Act::Say(b":1\r\n".into())]);
+    make_odd(&fakes, &["SET"], &[Act::Say(b":1\r\n".into())]);
     let error = redlock.try_lock("free").await.map(drop).unwrap_err();
     assert!(error.to_string().contains("unexpected answer"), "{error}");
     was_tested(&fakes);
@@ -110,7 +110,7 @@ async fn a_status_does_not_grant_an_extension() {
     for answer in ["+OK\r\n", ":1\r\n"] {
         let (fakes, redlock) = with_three().await;
         let guard = redlock.try_lock("free").await.unwrap();
-        turn(&fakes, &["EVALSHA", "EVAL"], &[Act::Say(answer.into())]);
+        make_odd(&fakes, &["EVALSHA", "EVAL"], &[Act::Say(answer.into())]);
         assert!(guard.extend().await.is_err(), "{answer:?}");
         was_tested(&fakes);
     }
@@ -136,7 +136,7 @@ async fn an_answer_about_more_extensions_than_were_requested_is_refused() {
 async fn an_extension_is_refused(answer: &str) {
     let (fakes, redlock) = with_three().await;
     let guard = redlock.try_lock("free").await.unwrap();
-    turn(&fakes, &["EVALSHA", "EVAL"], &[Act::Say(answer.into())]);
+    make_odd(&fakes, &["EVALSHA", "EVAL"], &[Act::Say(answer.into())]);
     let error = guard.extend().await.expect_err(answer).to_string();
     assert!(error.contains("unexpected answer"), "{answer:?}: {error}");
     was_tested(&fakes);

@@ -14,11 +14,11 @@ fn number(token: Option<FencingToken>) -> u64 {
     token.expect("a fenced lock").get()
 }
 
-/// Locks and releases a fenced lock ten times, through two services in turn. Returns the fencing tokens.
+/// Locks and releases a fenced lock ten times, through two services in number. Returns the fencing tokens.
 async fn tokens(services: [&Redlock; 2]) -> Vec<u64> {
     let mut tokens = Vec::new();
-    for turn in 0..10 {
-        let guard = services[turn % 2].lock("k").fenced().await.unwrap();
+    for index in 0..10 {
+        let guard = services[index % 2].lock("k").fenced().await.unwrap();
         tokens.push(number(guard.fencing_token()));
         guard.release().await;
     }

@@ -144,7 +144,7 @@ async fn the_recipe_shares_a_lock_with_this_crate() {
     let redlock = builder.build().await.unwrap();
     let script = "
         async function main() {
-          for (let turn = 0; turn < 20; turn += 1) {
+          for (let hold = 0; hold < 20; hold += 1) {
             const lock = await acquire(keyOf('account', 7), 60_000, 60_000);
             if ((await clients[0].incr('inside')) !== 1) process.exit(2);
             await new Promise((resolve) => setTimeout(resolve, 5));
@@ -160,7 +160,7 @@ async fn the_recipe_shares_a_lock_with_this_crate() {
     let mut script = Script(script.spawn().unwrap());
 
     let inside = Cli::of(servers.get(0));
-    let mut turns = 0;
+    let mut holds = 0;
     let status = loop {
         let guard = redlock.lock(Key::parts(["account", "7"]).unwrap());
         let guard = guard.await.unwrap();
@@ -168,14 +168,14 @@ async fn the_recipe_shares_a_lock_with_this_crate() {
         sleep(MS(5)).await;
         inside.run(&["DECR", "inside"]);
         guard.release().await;
-        turns += 1;
+        holds += 1;
         if let Some(status) = script.0.try_wait().unwrap() {
             break status;
         }
         sleep(MS(20)).await;
     };
     assert!(status.success(), "{status}");
-    println!("20 turns of node-redlock, and {turns} of this crate");
+    println!("20 holds of node-redlock, and {holds} of this crate");
     let is_free = || {
         values(&servers, "lock:account:7")
             .iter()

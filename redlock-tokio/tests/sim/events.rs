@@ -67,7 +67,7 @@ pub(crate) enum Event {
     /// A process starts again.
     Reboot { process: usize },
     /// A process has shut down, and nothing of it may be left.
-    Leave { process: usize, life: u32 },
+    Ended { process: usize, life: u32 },
     /// The faults end.
     Calm,
     /// All processes are told to end.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redlock_core::Ttl;
 use redlock_tokio::{Key, Token};
 
-use crate::requests::Ticket;
+use crate::requests::OpenRequest;
 
 /// What a foreign client does on a server.
 pub(crate) enum Step {
@@ -28,5 +28,5 @@ pub(crate) struct Value {
     pub(crate) ttl: Ttl,
     /// To our clients it is a rival, until this is dropped.
     #[allow(dead_code, reason = "dropped with the value")]
-    pub(crate) ticket: Ticket,
+    pub(crate) open: OpenRequest,
 }

@@ -84,20 +84,20 @@ impl World {
             // Holds in other hands keep the connections.
             if let Some(it) = it
                 && it.has_ended()
-                && !it.is_leaving
+                && !it.is_ending
                 && self.records.registry.holds_of(&it.host) == 0
             {
-                it.is_leaving = true;
+                it.is_ending = true;
                 let life = it.host.life;
                 let mut network = self.network.lock();
                 let at = network.at() + TICK;
-                network.queue.push(at, Event::Leave { process, life });
+                network.queue.push(at, Event::Ended { process, life });
             }
         }
     }
 
     /// Ends a process that has shut down, and boots it again later. Nothing of it may be left.
-    pub(crate) fn leave(&mut self, process: usize, life: u32) {
+    pub(crate) fn replace_ended(&mut self, process: usize, life: u32) {
         let Some(it) = &self.processes[process] else {
             return;
         };
@@ -105,7 +105,7 @@ impl World {
             return;
         }
         if it.stands_still {
-            return self.push(TICK, Event::Leave { process, life });
+            return self.push(TICK, Event::Ended { process, life });
         }
         self.look_for_remains(process);
         self.network.lock().seen.note(Seen::BootedAgain);

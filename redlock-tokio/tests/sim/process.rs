@@ -27,7 +27,7 @@ pub(crate) struct Process {
     stage: Stages,
     pub(crate) stands_still: bool,
     /// It has shut down, and the world knows.
-    pub(crate) is_leaving: bool,
+    pub(crate) is_ending: bool,
 }
 
 /// What the users of a process do now.
@@ -105,7 +105,7 @@ impl Process {
             main,
             stage,
             stands_still: false,
-            is_leaving: false,
+            is_ending: false,
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) fn settling(scale: &Scale) -> u64 {
 /// Returns how long it takes at most until each user has got a lock in quiet times.
 ///
 /// Each user keeps a lock for ten times its usual work at most. In one process, all others of the process may be served
-/// before. The order between processes may be lost for a while, so a process has eight times the turns of all others.
+/// before. The order between processes may be lost for a while, so a process has eight times the streaks of all others.
 /// Most requests are such that they need not be served, so a user thinks ten times before it makes one that must be, and
 /// that for each kind of lock.
 pub(crate) fn service(scale: &Scale) -> u64 {

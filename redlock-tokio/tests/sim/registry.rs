@@ -25,7 +25,7 @@ use crate::{
 /// tick once in a millisecond, and round up.
 const TOLERANCE: Duration = Duration::from_millis(2);
 
-/// How long after its time a lock that was left is released at the latest.
+/// How long after its time a later release comes at the latest.
 const PROMPT: u64 = 50 * MILLI;
 
 /// The judge forgets, and holds that are over are looked at, once in so many looks.
@@ -40,8 +40,8 @@ struct Entries {
     open: BTreeMap<HoldId, Open>,
     over: Vec<Over>,
     forced: Forced,
-    /// The processes whose users have left locks, and when these have ended at the latest.
-    left: Vec<(String, u64)>,
+    /// The processes with locks that are to be released later, and when these have ended at the latest.
+    later: Vec<(String, u64)>,
     candidates: Vec<Weak<Candidate>>,
     /// The processes that stand still, and since when the judge does not know it.
     stopped: BTreeMap<String, u64>,
@@ -98,7 +98,7 @@ impl Registry {
             open: BTreeMap::new(),
             over: Vec::new(),
             forced: Forced::default(),
-            left: Vec::new(),
+            later: Vec::new(),
             candidates: Vec::new(),
             stopped: BTreeMap::new(),
             stood_still: BTreeMap::new(),
@@ -200,7 +200,7 @@ impl Registry {
     }
 
     /// Notes that a user is done with a lock, which nobody else has before this time.
-    pub(crate) fn leave(&self, id: HoldId, until: u64) {
+    pub(crate) fn release_at(&self, id: HoldId, until: u64) {
         let mut entries = self.lock();
         if entries.open.contains_key(&id) {
             entries.judge.extended(id, until);
@@ -210,7 +210,7 @@ impl Registry {
 
     /// Notes that a process keeps a lock until this time, though none of its users has it.
     pub(crate) fn keep(&self, host: &Host, end: u64) {
-        self.lock().left.push((host.name(), end));
+        self.lock().later.push((host.name(), end));
     }
 
     /// Notes a candidate of the one election that there is.
@@ -218,11 +218,11 @@ impl Registry {
         self.lock().candidates.push(Arc::downgrade(candidate));
     }
 
-    /// Returns how many locks that a process has left may not have ended.
-    pub(crate) fn left_by(&self, host: &Host) -> usize {
+    /// Returns how many locks that a process is to release later may not have ended.
+    pub(crate) fn to_release_later(&self, host: &Host) -> usize {
         let (client, now, resumed_at) = (host.name(), host.now(), host.resumed_at());
         let entries = self.lock();
-        let of_client = entries.left.iter().filter(|(it, _)| *it == client);
+        let of_client = entries.later.iter().filter(|(it, _)| *it == client);
         let open = of_client.filter(|(_, end)| now < resumed_at.max(*end) + PROMPT);
         open.count()
     }

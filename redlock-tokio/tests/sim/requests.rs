@@ -39,7 +39,7 @@ struct Request {
     since: u64,
     state: State,
     /// How often each other service has got the key from the nodes since this one got it last, or began to wait.
-    turns_of_others: BTreeMap<ServiceId, u32>,
+    streaks_of_others: BTreeMap<ServiceId, u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub(crate) enum Keys {
 }
 
 /// A request that has not ended. It ends when this is dropped.
-pub(crate) struct Ticket {
+pub(crate) struct OpenRequest {
     pub(crate) id: RequestId,
     requests: Requests,
     now: Box<dyn Fn() -> u64 + Send + Sync>,
@@ -127,7 +127,7 @@ impl Requests {
         keys: Vec<String>,
         order: Order,
         now: impl Fn() -> u64 + Send + Sync + 'static,
-    ) -> Ticket {
+    ) -> OpenRequest {
         let mut book = self.lock();
         book.next += 1;
         let id = RequestId(book.next);
@@ -141,10 +141,10 @@ impl Requests {
             order,
             since: now(),
             state: State::Waiting,
-            turns_of_others: BTreeMap::new(),
+            streaks_of_others: BTreeMap::new(),
         };
         book.requests.insert(id, request);
-        Ticket {
+        OpenRequest {
             id,
             requests: self.clone(),
             now: Box::new(now),
@@ -196,7 +196,7 @@ impl Requests {
     }
 }
 
-impl Ticket {
+impl OpenRequest {
     /// Notes that the request has its lock. Returns a request of the same process for the same key that came earlier,
     /// and still waits.
     ///
@@ -221,18 +221,18 @@ impl Ticket {
     }
 
     /// Notes that the service got its lock from the nodes. Returns how often one other service got it in the meantime.
-    pub(crate) fn take_turn(&self) -> u32 {
+    pub(crate) fn note_streak(&self) -> u32 {
         let mut book = self.requests.lock();
         let Some(own) = book.requests.get(&self.id) else {
             return 0;
         };
-        let most = own.turns_of_others.values().max().copied();
+        let most = own.streaks_of_others.values().max().copied();
         let (service, keys) = (own.service, own.keys.clone());
         for request in book.requests.values_mut().filter(|it| it.keys == keys) {
             if request.service == service {
-                request.turns_of_others.clear();
+                request.streaks_of_others.clear();
             } else {
-                *request.turns_of_others.entry(service).or_default() += 1;
+                *request.streaks_of_others.entry(service).or_default() += 1;
             }
         }
         most.unwrap_or(0)
@@ -293,7 +293,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         let at = (self.now)();
         if let Some(request) = self.requests.lock().requests.get_mut(&self.id) {

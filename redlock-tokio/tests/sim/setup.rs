@@ -137,7 +137,7 @@ impl Setup {
         // Locks that are not renewed are handed over for as long as they live.
         let unrenewed = (!self.scale.renews).then_some(self.scale.max_ttl);
         let builder = match house.handover_for.or(unrenewed) {
-            Some(turn) => builder.handover_for(turn),
+            Some(time) => builder.handover_for(time),
             None => builder,
         };
         let builder = match house.poller_share {

@@ -321,7 +321,7 @@ impl World {
             } => self.pause_again(process, life, length),
             Event::Resume { process, life } => self.resume(process, life),
             Event::Reboot { process } => self.reboot(process),
-            Event::Leave { process, life } => self.leave(process, life),
+            Event::Ended { process, life } => self.replace_ended(process, life),
             Event::Calm => self.calm(),
             Event::ShutDown => self.shut_down(),
             Event::Tick => self.tick(),

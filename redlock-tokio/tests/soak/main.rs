@@ -30,7 +30,7 @@
 //! | the store refuses no token of a valid lock | Some keys are only locked with fences. The store remembers the largest token of each, and refuses the others. |
 //! | no key is left | After the shutdown of all workers and one more ttl, no node has the key of a lock. A shutdown takes no longer than about a ttl. Without a fault that keeps releases from a node, none is abandoned. |
 //! | nothing leaks | The descriptors and the memory of each worker are compared between early and late in the run. After the last handle was dropped, no socket is left. |
-//! | no task hangs | No turn of a task takes longer than [`worker::TURN_LIMIT`], and each worker ends on request. |
+//! | no task hangs | No step of a task takes longer than [`worker::STEP_LIMIT`], and each worker ends on request. |
 //! | locks fail and end only as they may | Each error, each loss and each end of a release is one of the [known](events::is_known) ones. |
 //! | the run tested something | Contention, losses, cancelled acquisitions, locks of several keys, fences and each kind of fault were seen. Each foreign client held keys. After each change of owner, locks were granted. |
 //!

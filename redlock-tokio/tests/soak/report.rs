@@ -114,7 +114,7 @@ fn damage(findings: &Findings, violations: &[Violation], leftovers: Leftovers) -
         (leftovers.lost_updates, "lost updates"),
         (findings.count("torn reads"), "torn reads"),
         (leftovers.orphans, "orphan keys"),
-        (findings.count("hang"), "hanging turns"),
+        (findings.count("hang"), "hanging steps"),
     ];
     let all = counts(violations).into_iter().chain(others);
     let some = all.filter(|(count, _)| *count > 0);

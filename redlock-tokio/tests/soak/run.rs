@@ -18,7 +18,7 @@ use crate::{
     order::Order,
     plan, report,
     settings::{Breakage, Settings},
-    worker::TURN_LIMIT,
+    worker::STEP_LIMIT,
 };
 
 /// The interval between two lines of progress.
@@ -27,8 +27,8 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// How long workers go on after the last fault.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// How long workers may take to start or to end: a turn, and the releases after it.
-const PATIENCE: Duration = TURN_LIMIT.saturating_mul(2);
+/// How long workers may take to start or to end: a step, and the releases after it.
+const PATIENCE: Duration = STEP_LIMIT.saturating_mul(2);
 
 pub(crate) fn run(settings: &Settings) -> Result<()> {
     println!("soak; to replay its faults: {settings}");

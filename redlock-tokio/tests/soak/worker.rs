@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, interval, sleep, timeout},
 };
 
-pub(crate) use self::task::TURN_LIMIT;
+pub(crate) use self::task::STEP_LIMIT;
 use self::{store::Store, task::Task};
 use crate::{
     Result,

@@ -91,7 +91,7 @@ impl Fake {
     /// Starts a server that answers these commands with these steps.
     pub(crate) fn at(commands: &'static [&'static str], acts: &[Act]) -> Self {
         let fake = Self::spawn();
-        fake.turn_odd_at(commands, acts);
+        fake.be_odd_at(commands, acts);
         fake
     }
 
@@ -99,24 +99,24 @@ impl Fake {
     pub(crate) fn at_once(acts: &[Act]) -> Self {
         let fake = Self::spawn();
         let acts = acts.to_vec();
-        fake.turn(move |moment| matches!(moment, Moment::Accepted).then(|| acts.clone()));
+        fake.behave(move |moment| matches!(moment, Moment::Accepted).then(|| acts.clone()));
         fake
     }
 
-    pub(crate) fn turn_odd_at(&self, commands: &'static [&'static str], acts: &[Act]) {
+    pub(crate) fn be_odd_at(&self, commands: &'static [&'static str], acts: &[Act]) {
         let acts = acts.to_vec();
-        self.turn(move |moment| match moment {
+        self.behave(move |moment| match moment {
             Moment::Asked(command) if is_one_of(command, commands) => Some(acts.clone()),
             _ => None,
         });
     }
 
-    pub(crate) fn turn_sane(&self) {
-        self.turn(|_| None);
+    pub(crate) fn be_sane(&self) {
+        self.behave(|_| None);
     }
 
     /// Replaces the answers of a sane server.
-    pub(crate) fn turn(
+    pub(crate) fn behave(
         &self,
         manner: impl Fn(Moment<'_>) -> Option<Vec<Act>> + Send + Sync + 'static,
     ) {

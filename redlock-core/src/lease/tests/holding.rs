@@ -193,7 +193,7 @@ fn a_lock_that_was_handed_over_has_to_be_claimed_again() {
 }
 
 #[test]
-fn a_lock_that_is_left_is_released_at_its_time_and_not_renewed() {
+fn a_later_release_comes_at_its_time_and_the_lock_is_not_renewed() {
     let mut driven = Driven::held();
     let token = driven.lease.token();
     assert!(driven.run(|lease| lease.release_at(at(100), at(700))));
@@ -266,8 +266,8 @@ fn keys_of_a_lock_that_was_left_are_not_deleted_before_its_time() {
     }
 }
 
-/// A lock that is left, renewed or not, after its first check.
-fn left(renews: bool) -> Driven {
+/// A lock that is to be released later, renewed or not, after its first check.
+fn released_later(renews: bool) -> Driven {
     let mut driven = Driven::held();
     if !renews {
         driven.config().keep_alive = KeepAlive::on_demand(MS(50));
@@ -279,9 +279,9 @@ fn left(renews: bool) -> Driven {
 }
 
 #[test]
-fn a_lock_that_is_left_ends_when_a_majority_has_lost_its_keys() {
+fn a_lock_to_be_released_later_ends_when_a_majority_has_lost_its_keys() {
     for renews in [true, false] {
-        let mut reported = left(renews);
+        let mut reported = released_later(renews);
         reported.key_changed(at(200), 0..3);
         reported.reply(at(201), &[Denied; 3]);
         assert_eq!(reported.sent.len(), 1, "the other keys still block others");
@@ -289,7 +289,7 @@ fn a_lock_that_is_left_ends_when_a_majority_has_lost_its_keys() {
         assert_eq!(reported.end(), not_held, "nobody is there to lose it");
     }
     // Nodes that report nothing.
-    let mut checked = left(true);
+    let mut checked = released_later(true);
     checked.timeout(at(400));
     checked.reply(at(401), &[Denied, Granted, Denied, Denied]);
     assert_eq!(checked.end(), released(ReleaseVerdict::NotHeld));

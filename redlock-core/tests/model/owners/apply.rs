@@ -17,10 +17,10 @@ impl OwnerSetup {
             OwnerStep::FailOver { member, owner } => {
                 world.faults.failovers -= 1;
                 let epoch = world.members[member].reign.epoch + 1;
-                self.turn(world, member, Reign { epoch, owner });
+                self.follow(world, member, Reign { epoch, owner });
                 self.promote(world, owner);
             }
-            OwnerStep::Turn { member, to } => self.turn(world, member, to),
+            OwnerStep::Follow { member, to } => self.follow(world, member, to),
             OwnerStep::Restart(member) => {
                 world.faults.restarts -= 1;
                 world.members[member].since = Some(world.now);
@@ -109,7 +109,7 @@ impl OwnerSetup {
         }
     }
 
-    fn turn(&self, world: &mut OwnerWorld, member: usize, to: Reign) {
+    fn follow(&self, world: &mut OwnerWorld, member: usize, to: Reign) {
         let it = &mut world.members[member];
         let is_same_server = it.reign.owner == to.owner;
         it.reign = to;

@@ -56,8 +56,8 @@ impl OwnerSetup {
         let later = later.into_iter().filter(|it| it.epoch > own.epoch);
         // The members that are alike turn in their order.
         let is_first = !self.are_alike || world.members[..member].iter().all(|it| it.reign != own);
-        let turns = later.filter(|_| is_first);
-        steps.extend(turns.map(|to| OwnerStep::Turn { member, to }));
+        let follows = later.filter(|_| is_first);
+        steps.extend(follows.map(|to| OwnerStep::Follow { member, to }));
         if faults.restarts > 0 && member == 1 && world.members[member].since != Some(world.now) {
             steps.push(OwnerStep::Restart(member));
         }

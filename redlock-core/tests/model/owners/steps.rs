@@ -15,7 +15,7 @@ pub(crate) enum OwnerStep {
         owner: usize,
     },
     /// A member turns to the owner that another member has told.
-    Turn {
+    Follow {
         member: usize,
         to: Reign,
     },

@@ -12,8 +12,8 @@ fn asked_ttl(driven: &Driven, input: Input) -> Ttl {
     }
 }
 
-/// Returns whether the holder has left the lock, to be released later.
-fn has_left(entry: &Entry) -> bool {
+/// Returns whether the lock is to be released later from now on.
+fn sets_release(entry: &Entry) -> bool {
     matches!(entry.input, Input::ReleaseAfter(_)) && entry.extending == Some(true)
 }
 
@@ -32,7 +32,7 @@ fn validity_counts_from_the_start_of_the_last_round_that_succeeded() {
         let validity = driven.config.validity;
         let (mut attempt, mut extension) = (None, None);
         let mut promised = None;
-        let mut is_left = false;
+        let mut is_gone = false;
         for entry in &driven.log {
             for event in &entry.told {
                 match *event {
@@ -52,10 +52,10 @@ fn validity_counts_from_the_start_of_the_last_round_that_succeeded() {
                     _ => {}
                 }
             }
-            is_left |= has_left(entry);
+            is_gone |= sets_release(entry);
             if let Some(valid_until) = entry.after.valid_until(entry.now) {
-                // Nobody is told of what an extension has gained that was under way when the holder left.
-                if is_left && Some(valid_until) == gained_by(validity, extension).max(promised) {
+                // Nobody is told of what an extension has gained that was under way when the holder went.
+                if is_gone && Some(valid_until) == gained_by(validity, extension).max(promised) {
                     promised = Some(valid_until);
                 }
                 prop_assert_eq!(Some(valid_until), promised);
@@ -69,7 +69,7 @@ fn validity_counts_from_the_start_of_the_last_round_that_succeeded() {
                     Operation::Acquire { ttl, .. } => prop_assert!(ttl >= validity.ttl()),
                     Operation::Extend { ttl, .. } => {
                         let check = Ttl::new(Duration::from_millis(1)).expect("within the range");
-                        let asked = if is_left {
+                        let asked = if is_gone {
                             check
                         } else {
                             asked_ttl(driven, entry.input)
@@ -163,9 +163,9 @@ fn no_extension_starts_beyond_max_hold_or_while_one_for_as_long_is_under_way() {
     check_lives(400, |driven| {
         let mut acquired_at = Timestamp::ZERO;
         let mut running = None;
-        let mut is_left = false;
+        let mut is_gone = false;
         for entry in &driven.log {
-            is_left |= has_left(entry);
+            is_gone |= sets_release(entry);
             for event in &entry.told {
                 running.take_if(|_| {
                     matches!(event, Event::Extended { .. } | Event::ExtendFailed { .. })
@@ -175,7 +175,7 @@ fn no_extension_starts_beyond_max_hold_or_while_one_for_as_long_is_under_way() {
                 match sent.operation {
                     Operation::Acquire { .. } if !is_held(entry) => acquired_at = entry.now,
                     // It is a check, which adds no time.
-                    Operation::Extend { .. } if is_left => {}
+                    Operation::Extend { .. } if is_gone => {}
                     Operation::Extend { .. } => {
                         prop_assert!(driven.config.keep_alive.allows(acquired_at, entry.now));
                         let asked = asked_ttl(driven, entry.input);

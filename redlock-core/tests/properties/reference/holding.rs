@@ -18,7 +18,7 @@ struct Extension {
     ttl: Ttl,
 }
 
-/// What is asked for to check a lock that its holder has left.
+/// What is asked for to check a lock whose holder has gone.
 fn shortest() -> Ttl {
     Ttl::new(Duration::from_millis(1)).expect("within the range")
 }
@@ -66,7 +66,7 @@ impl Story<'_> {
         let mut last: Option<(usize, Timestamp)> = None;
         let mut repaired = NodeSet::EMPTY;
         // When it is released, if the holder has gone.
-        let mut left: Option<Timestamp> = None;
+        let mut release_at: Option<Timestamp> = None;
         loop {
             let is_first = extension.is_none() && last.is_none();
             let denied = self.denied_by(won_by);
@@ -74,11 +74,11 @@ impl Story<'_> {
                 // A lock that began without these nodes is extended soon.
                 due = due.min(keep_alive.next_try(start, start).or(due));
             }
-            let renews = (claimed || left.is_some()) && extension.is_none();
-            let end = left.unwrap_or(valid_until);
+            let renews = (claimed || release_at.is_some()) && extension.is_none();
+            let end = release_at.unwrap_or(valid_until);
             let wake = due.filter(|_| renews).unwrap_or(end).min(end);
             // Nobody has the lock, so no longest hold counts.
-            let since = if left.is_some() {
+            let since = if release_at.is_some() {
                 Timestamp::MAX
             } else {
                 start
@@ -89,14 +89,14 @@ impl Story<'_> {
             let now = entry.now;
             match entry.input {
                 Input::Acquire | Input::AcquireFenced(_) | Input::Adopt { .. } => {}
-                Input::Abandon => return self.lose(token, LossReason::Abandoned, left),
+                Input::Abandon => return self.lose(token, LossReason::Abandoned, release_at),
                 // At the end of time, a release is over as soon as it has begun.
-                Input::Timeout if left.is_some() && now == Timestamp::MAX => {
+                Input::Timeout if release_at.is_some() && now == Timestamp::MAX => {
                     self.release(token);
                     return self.end(End::Released(ReleaseVerdict::Unconfirmed));
                 }
                 // Everything else learns first that the time is over.
-                _ if left.is_some_and(|left| now >= left) => {
+                _ if release_at.is_some_and(|at| now >= at) => {
                     return self.releasing(token, now, longest);
                 }
                 _ if now >= valid_until => {
@@ -104,10 +104,10 @@ impl Story<'_> {
                 }
                 Input::ReleaseAfter(time) => {
                     let at = now.saturating_add(time);
-                    let can_leave = left.is_none() && at <= valid_until;
-                    self.expect().extending = Some(can_leave);
-                    left = left.or(can_leave.then_some(at));
-                    if can_leave && now < at && extension.is_none() {
+                    let is_set = release_at.is_none() && at <= valid_until;
+                    self.expect().extending = Some(is_set);
+                    release_at = release_at.or(is_set.then_some(at));
+                    if is_set && now < at && extension.is_none() {
                         // It is checked, and not extended.
                         self.repair_at_first(is_first, denied, token, fence, keys_until, now);
                         (due, last) = (None, None);
@@ -121,17 +121,17 @@ impl Story<'_> {
                     }
                 }
                 Input::Release => return self.releasing(token, now, longest),
-                Input::Give if left.is_none() => return self.end(End::GivenAway),
+                Input::Give if release_at.is_none() => return self.end(End::GivenAway),
                 Input::Give => {}
                 Input::Claim => claimed = true,
                 Input::Timeout if now < wake => {}
-                Input::Extend | Input::ExtendFor(_) | Input::Downgrade if left.is_some() => {}
+                Input::Extend | Input::ExtendFor(_) | Input::Downgrade if release_at.is_some() => {}
                 Input::Downgrade
                     if !matches!(self.access, Access::Exclusive | Access::Writer)
                         || !keep_alive.allows(start, now) => {}
                 Input::Timeout | Input::Extend | Input::ExtendFor(_) | Input::Downgrade => {
                     let mut wanted = match entry.input {
-                        _ if left.is_some() => shortest(),
+                        _ if release_at.is_some() => shortest(),
                         Input::ExtendFor(other) if keep_alive.renews() => ttl.max(other),
                         Input::ExtendFor(other) => other,
                         _ => ttl,
@@ -182,11 +182,11 @@ impl Story<'_> {
                             extension = None;
                             repaired = NodeSet::EMPTY;
                             just_extended = true;
-                            if left.is_none() {
+                            if release_at.is_none() {
                                 self.tell(Event::Extended { valid_until });
                             }
                         } else if votes.hopeless(votes.denied) {
-                            return self.lose(token, LossReason::KeysLost, left);
+                            return self.lose(token, LossReason::KeysLost, release_at);
                         } else if votes.hopeless(
                             votes.denied + votes.failed + votes.quarantined + votes.outbid,
                         ) {
@@ -194,7 +194,7 @@ impl Story<'_> {
                             last = Some((request, asked));
                             extension = None;
                             repaired = NodeSet::EMPTY;
-                            if left.is_none() {
+                            if release_at.is_none() {
                                 self.tell(Event::ExtendFailed { valid_until });
                             }
                         }
@@ -204,7 +204,7 @@ impl Story<'_> {
                     {
                         let votes = self.votes(request, asked);
                         if votes.hopeless(votes.denied) {
-                            return self.lose(token, LossReason::KeysLost, left);
+                            return self.lose(token, LossReason::KeysLost, release_at);
                         }
                         let lost = self.denied_by(request).difference(repaired);
                         repaired = repaired.union(lost);
@@ -258,9 +258,9 @@ impl Story<'_> {
         &mut self,
         token: Token,
         reason: LossReason,
-        left: Option<Timestamp>,
+        release_at: Option<Timestamp>,
     ) -> Result<(), LogEnds> {
-        if left.is_some() {
+        if release_at.is_some() {
             // Other clients are still to find the keys, and nobody is there to lose them.
             let verdict = match reason {
                 LossReason::KeysLost => ReleaseVerdict::NotHeld,

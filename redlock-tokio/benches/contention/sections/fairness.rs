@@ -97,7 +97,7 @@ const MIXES: [Mix; 26] = [
 ];
 
 /// The outcome for the clients of one kind.
-struct Share {
+struct OfGroup {
     group: Group,
     history: History,
     waits: Summary,
@@ -111,7 +111,7 @@ struct Fair {
     commands: f64,
     /// How long each task would wait if all were served in the order in which they come.
     in_order_us: f64,
-    shares: Vec<Share>,
+    of_groups: Vec<OfGroup>,
 }
 
 /// Measures clients of several kinds beside each other, and prints a table.
@@ -157,9 +157,9 @@ impl Fair {
             return Err(first.into());
         }
         let histories = outcome.of_groups(mix.groups.iter().map(|it| it.processes));
-        let mut shares = Vec::new();
+        let mut of_groups = Vec::new();
         for (&group, history) in mix.groups.iter().zip(histories) {
-            shares.push(Share {
+            of_groups.push(OfGroup {
                 group,
                 waits: history.waits()?.summary(),
                 history,
@@ -187,7 +187,7 @@ impl Fair {
             commands: outcome.commands,
             in_order_us: us(all.mean_hold()) * others / keys,
             all,
-            shares,
+            of_groups,
         })
     }
 
@@ -196,10 +196,10 @@ impl Fair {
         let of_all = |is_first: &bool, text: String| if *is_first { text } else { String::new() };
         let mut rows = Vec::new();
         for fair in fairness {
-            let shares = fair.shares.iter().enumerate();
-            rows.extend(shares.map(|(index, share)| (index == 0, fair, share)));
+            let of_groups = fair.of_groups.iter().enumerate();
+            rows.extend(of_groups.map(|(index, of_group)| (index == 0, fair, of_group)));
         }
-        let columns: &[table::Column<'_, (bool, &Self, &Share)>] = &[
+        let columns: &[table::Column<'_, (bool, &Self, &OfGroup)>] = &[
             ("mix", &|(first, all, _)| of_all(first, all.mix.to_string())),
             ("entries/s", &|(first, all, _)| {
                 of_all(first, table::whole(all.all.entries_per_s()))

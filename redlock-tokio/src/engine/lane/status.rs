@@ -391,6 +391,6 @@ impl ObservedNode {
 
 impl Drop for ObservedNode {
     fn drop(&mut self) {
-        self.tell(|| NodeChange::Left);
+        self.tell(|| NodeChange::Ended);
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     engine::{
         lane::{LaneHandle, Prospect},
         line::Lines,
-        queue::{Queue, Role, Ticket},
+        queue::{Arrival, Queue, Role},
         slot_table::SlotTable,
         timers::Timers,
         wall_clock::WallClock,
@@ -112,8 +112,8 @@ impl Client {
     }
 
     /// Returns the place of a new request in the order of arrival.
-    pub(super) fn next_ticket(&self) -> Ticket {
-        Ticket::new(self.requests.fetch_add(1, Ordering::Relaxed))
+    pub(super) fn next_arrival(&self) -> Arrival {
+        Arrival::new(self.requests.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Returns whether a request of this process, but this one, holds one of the keys, or what several may hold at once.

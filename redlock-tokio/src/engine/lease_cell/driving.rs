@@ -332,7 +332,7 @@ impl LeaseCell {
 
     /// Ends the turn, and adds what to do then.
     fn leave(&self, now: Timestamp, departure: Departure, effects: &mut Effects) {
-        let policy = self.policy_of_turn(departure.held);
+        let policy = self.policy_of_streak(departure.held);
         let held_since = departure.held.map(|held| held.since);
         let queue = &self.client.queue;
         let follow_ups = queue.leave(self.place(), now, held_since, &policy);
@@ -359,7 +359,7 @@ impl LeaseCell {
         QueuePlace {
             keys: &self.keys,
             role: self.role(),
-            ticket: self.ticket,
+            arrival: self.arrival,
         }
     }
 
@@ -377,8 +377,8 @@ impl LeaseCell {
         }
     }
 
-    /// Returns the policy of a turn that began with such a hold.
-    pub(super) fn policy_of_turn(&self, held: Option<Held>) -> QueuePolicy {
+    /// Returns the policy of a streak that began with such a hold.
+    pub(super) fn policy_of_streak(&self, held: Option<Held>) -> QueuePolicy {
         let policy = self.terms.policy;
         QueuePolicy {
             attempt: held.map_or(policy.attempt, |held| held.attempt.into()),

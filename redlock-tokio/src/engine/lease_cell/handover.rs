@@ -21,7 +21,7 @@ impl HeldLease {
         let (passed_on, served) = lease.update(now, |state| {
             let passed_on = if state.lease.is_reader() {
                 // In one step with the release, before another one can join.
-                state.leave(now, *generation).then_some(PassedOn::Kept)
+                state.end_hold(now, *generation).then_some(PassedOn::Kept)
             } else {
                 lease.try_hand_over(state, now, *generation)
             };
@@ -57,7 +57,7 @@ impl LeaseCell {
         if !self.has_time(state, now) {
             return None;
         }
-        let policy = self.policy_of_turn(Some(held));
+        let policy = self.policy_of_streak(Some(held));
         match self.next_holder(state, now, held) {
             Succession::Next { waiter, is_late } => {
                 let asks = is_late && self.has_line() && held.others == Others::Unknown;
@@ -66,13 +66,13 @@ impl LeaseCell {
                 }
                 Some(PassedOn::To(waiter))
             }
-            Succession::TurnIsOver if self.has_line() => match held.others {
+            Succession::StreakIsOver if self.has_line() => match held.others {
                 Others::Wait => None,
                 Others::None => {
                     if !self
                         .client
                         .queue
-                        .renew_turn(self.keys.first(), now, &policy)
+                        .renew_streak(self.keys.first(), now, &policy)
                     {
                         state.note_others(Others::Wait);
                         return None;
@@ -87,7 +87,7 @@ impl LeaseCell {
                     Some(PassedOn::Kept)
                 }
             },
-            Succession::TurnIsOver | Succession::Nobody => None,
+            Succession::StreakIsOver | Succession::Nobody => None,
         }
     }
 
@@ -99,21 +99,21 @@ impl LeaseCell {
         })
     }
 
-    /// Gives the lock to the next waiter, if the turn of this process is not over.
+    /// Gives the lock to the next waiter, if the streak of this process is not over.
     fn next_holder(
         self: &Arc<Self>,
         state: &mut CellState,
         now: Timestamp,
         held: Held,
     ) -> Succession<Successor> {
-        let policy = self.policy_of_turn(Some(held));
+        let policy = self.policy_of_streak(Some(held));
         let fits = |next: &Arc<Self>| next.could_take_over(self);
         loop {
             let queue = &self.client.queue;
             let next = queue.take_successor(self.place(), now, held.since, &policy, fits);
             let (next, is_late) = match next {
                 Succession::Next { waiter, is_late } => (waiter, is_late),
-                Succession::TurnIsOver => return Succession::TurnIsOver,
+                Succession::StreakIsOver => return Succession::StreakIsOver,
                 Succession::Nobody => return Succession::Nobody,
             };
             let handed_over = HeldLease {
@@ -140,13 +140,13 @@ impl LeaseCell {
                 state.note_others(if is_alone { Others::None } else { Others::Wait });
                 return None;
             }
-            let policy = self.policy_of_turn(Some(held));
+            let policy = self.policy_of_streak(Some(held));
             if is_alone
                 && self.has_time(state, now)
                 && self
                     .client
                     .queue
-                    .renew_turn(self.keys.first(), now, &policy)
+                    .renew_streak(self.keys.first(), now, &policy)
             {
                 state.note_others(Others::Unknown);
                 if let Succession::Next { waiter, .. } = self.next_holder(state, now, held) {

@@ -103,12 +103,12 @@ impl HeldLease {
         self.lease.state().held_since(self.generation)
     }
 
-    /// Leaves the lock, which is released at this time, and neither renewed nor handed over before. Returns false, and
-    /// changes nothing, unless the holder has it and it is valid until then.
-    pub(crate) fn leave_until(&self, now: Timestamp, until: Timestamp) -> bool {
+    /// Ends the hold, and releases the lock at this time. It is neither renewed nor handed over before. Returns false,
+    /// and changes nothing, unless the holder has it and it is valid until then.
+    pub(crate) fn release_at(&self, now: Timestamp, until: Timestamp) -> bool {
         let generation = self.generation;
         self.lease
-            .update(now, |state| state.leave_until(now, generation, until))
+            .update(now, |state| state.release_at(now, generation, until))
     }
 
     /// Returns why the lock is lost, after it was found to be lost.

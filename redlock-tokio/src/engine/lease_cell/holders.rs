@@ -39,7 +39,7 @@ impl Holders {
     }
 
     /// Removes a holder, unless it is the only one. Returns whether others are left.
-    pub(super) fn leave(&mut self, holder: Generation) -> bool {
+    pub(super) fn remove(&mut self, holder: Generation) -> bool {
         let Some(readers) = &mut self.0 else {
             return false;
         };
@@ -61,11 +61,11 @@ mod tests {
         let [first, second] = [Generation::FIRST, Generation::FIRST.next()];
         assert!(holders.contains(first, first) && !holders.contains(second, first));
         assert!(!holders.contains(first, second) && holders.contains(second, second));
-        assert!(!holders.leave(second));
+        assert!(!holders.remove(second));
     }
 
     #[test]
-    fn holders_that_join_are_there_until_each_has_left() {
+    fn holders_that_join_are_there_until_each_is_removed() {
         let mut holders = Holders::default();
         let first = Generation::FIRST;
         let mut last = first;
@@ -78,12 +78,12 @@ mod tests {
             [first, second, third].map(|holder| holders.contains(holder, third))
         };
         assert_eq!(is_there(&holders), [true; 3]);
-        assert!(holders.leave(first));
+        assert!(holders.remove(first));
         assert_eq!(is_there(&holders), [false, true, true]);
-        assert!(holders.leave(third));
+        assert!(holders.remove(third));
         assert_eq!(is_there(&holders), [false, true, false]);
-        assert!(!holders.leave(second), "the last one ends the lease");
+        assert!(!holders.remove(second), "the last one ends the lease");
         let fourth = join(&mut holders);
-        assert!(holders.leave(second) && holders.contains(fourth, fourth));
+        assert!(holders.remove(second) && holders.contains(fourth, fourth));
     }
 }

@@ -187,7 +187,7 @@ impl LeaseCell {
         };
         let (lease, wait) = (Arc::clone(self), placed.wait);
         let node = placed.places[index].0;
-        // The process has had its turn. It lets others go first if there are any.
+        // The streak of the process is over. It lets others go first if there are any.
         let has_not_tried = state.lease.is_in_line() && state.lease.attempts() == 0;
         let only_behind_others = has_not_tried && !placed.is_known && !self.keys.has_several();
         let action = LineAction::Join {
@@ -211,11 +211,12 @@ impl LeaseCell {
     /// Takes the answer that nobody stands in the line. So the lease tries without a place.
     fn try_first(&self, state: &mut CellState, now: Timestamp, wait: u32) {
         if state.placed.take_if(|it| it.wait == wait).is_some() {
+            let (queue, key) = (&self.client.queue, self.keys.first());
             if self.keys.slots().is_some() {
                 (state.found_none, state.is_alone) = (false, true);
-                self.client.queue.note_alone(self.keys.first(), self.ticket);
+                queue.note_alone(key, self.arrival);
             }
-            let pause = self.client.queue.take_pause(self.keys.first());
+            let pause = queue.take_pause(key);
             state.lease.try_first(now, pause);
         }
     }

@@ -41,7 +41,7 @@ pub(super) enum Others {
     Unknown,
     /// The node of the line is asked.
     Asked,
-    /// It is asked, the turn is over, and the last holder is gone: the answer decides who comes next.
+    /// It is asked, the streak is over, and the last holder is gone: the answer decides who comes next.
     Decide,
     None,
     Wait,

@@ -6,7 +6,7 @@
 //! Once a lease has found no slot free, no further turn begins. One lease, the scout, then waits on behalf of all requests of the
 //! process: it stands in the line and watches all slots. If a look shows it several free slots, it asks for one of them, and other
 //! requests of the process try the rest at once. Once the scout has its permit, the next scout goes to the end of the line. So a
-//! process takes as many free slots as it needs in one turn, and a process that comes late gets as much as others.
+//! process takes as many free slots as it needs at once, and a process that comes late gets as much as others.
 
 use std::{mem, sync::Arc};
 
@@ -69,7 +69,7 @@ impl LeaseCell {
         let key = self.keys.first();
         if !state.found_none && state.lease.finds_all_slots_taken(now) {
             state.found_none = true;
-            self.client.queue.note_none_free(key, self.ticket);
+            self.client.queue.note_none_free(key, self.arrival);
         }
         let uses_slot = state.is_in_queue() && !state.lease.is_in_line();
         let slot = state.lease.slot().filter(|_| uses_slot);
@@ -90,9 +90,9 @@ impl LeaseCell {
     pub(super) fn make_scout(&self, state: &mut CellState) -> bool {
         let (queue, key) = (&self.client.queue, self.keys.first());
         if !mem::replace(&mut state.found_none, true) {
-            queue.note_none_free(key, self.ticket);
+            queue.note_none_free(key, self.arrival);
         }
-        queue.make_scout(key, self.ticket)
+        queue.make_scout(key, self.arrival)
     }
 
     /// Returns whether the process has a permit of the semaphore.
@@ -100,8 +100,8 @@ impl LeaseCell {
         self.keys.slots().is_some() && self.client.queue.has_permit(self.keys.first())
     }
 
-    /// Lets other leases of the process have their share once this one has the lock, or ask once it has stopped asking, or has
-    /// seen more permits free.
+    /// Lets other leases of the process join once this one has the lock, or ask once it has stopped asking, or has seen
+    /// more permits free.
     pub(super) fn tell_others(self: &Arc<Self>, now: Timestamp, changes: &ForOthers) {
         if changes.is_acquired {
             self.let_readers_in(now);
@@ -115,7 +115,7 @@ impl LeaseCell {
             carry_out(now, queue.begin_all(self.place(), now));
         }
         if !changes.seen.is_empty() {
-            self.share(now, changes.seen);
+            self.let_others_ask(now, changes.seen);
         }
         if changes.slot_given_up {
             // It has kept the others from the slot, which may have been free.
@@ -145,7 +145,7 @@ impl LeaseCell {
     }
 
     /// Lets as many other leases ask for permits as this one has seen free.
-    fn share(&self, now: Timestamp, seen: SlotSet) {
+    fn let_others_ask(&self, now: Timestamp, seen: SlotSet) {
         let (queue, key) = (&self.client.queue, self.keys.first());
         let slots = &self.client.slots;
         slots.note_free(key, seen);

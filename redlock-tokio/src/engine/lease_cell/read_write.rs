@@ -39,7 +39,7 @@ impl LeaseCell {
         let joined = self.update(now, |state| {
             let mut joined = Vec::new();
             while self.is_open(state, now)
-                && let Some(next) = queue.take_next_to_join(key, self.ticket, fits)
+                && let Some(next) = queue.take_next_to_join(key, self.arrival, fits)
                 && let Some(generation) = state.join(now)
             {
                 let lease = Arc::clone(self);
@@ -47,7 +47,7 @@ impl LeaseCell {
                 match next.serve(now, held) {
                     Some(successor) => joined.push(successor),
                     // It has given up at this very moment.
-                    None => _ = state.leave(now, generation),
+                    None => _ = state.end_hold(now, generation),
                 }
             }
             joined
@@ -119,7 +119,7 @@ impl HeldLease {
         if extension.is_some() {
             // The lock is shared with this process at once. A reader that asks the nodes does so after the downgrade.
             let queue = &lease.client.queue;
-            queue.note_downgrade(lease.keys.first(), lease.ticket);
+            queue.note_downgrade(lease.keys.first(), lease.arrival);
             lease.let_readers_in(now);
             carry_out(now, queue.note_hold(lease.place(), now));
         } else if lease.is_reader() && lease.state().hold_state(generation) == HoldState::Held {

@@ -224,13 +224,13 @@ impl CellState {
         })
     }
 
-    /// Removes a holder, if the lock is still held. Returns whether others are left, which keep the lock. Returns false for a
-    /// lost lock, so that the release of the holder reports the loss.
-    pub(super) fn leave(&mut self, now: Timestamp, generation: Generation) -> bool {
+    /// Ends one hold, if the lock is still held. Returns whether others are left, which keep the lock. Returns false
+    /// for a lost lock, so that the release of the holder reports the loss.
+    pub(super) fn end_hold(&mut self, now: Timestamp, generation: Generation) -> bool {
         if self.lease.valid_until(now).is_none() {
             return false;
         }
-        let has_others = self.holders.leave(generation);
+        let has_others = self.holders.remove(generation);
         self.has_news |= has_others;
         if has_others {
             self.observe_release(now, generation);
@@ -259,7 +259,7 @@ impl CellState {
 
     /// Releases the lock, or gives up acquiring it. Returns the lock of another request, which the caller must release.
     pub(super) fn release(&mut self, now: Timestamp, generation: Generation) -> Option<HeldLease> {
-        if !self.is_generation(generation) || self.leave(now, generation) {
+        if !self.is_generation(generation) || self.end_hold(now, generation) {
             return None;
         }
         self.observe_release(now, generation);
@@ -277,9 +277,9 @@ impl CellState {
         }
     }
 
-    /// Leaves the lock, which is released at this time. Returns false, and changes nothing, unless the holder has it and it
-    /// is valid until then.
-    pub(super) fn leave_until(
+    /// Ends the hold, and releases the lock at this time. Returns false, and changes nothing, unless the holder has it
+    /// and it is valid until then.
+    pub(super) fn release_at(
         &mut self,
         now: Timestamp,
         generation: Generation,
@@ -290,14 +290,14 @@ impl CellState {
             let _ = self.release(now, generation);
             return is_held;
         }
-        let has_left = self.is_generation(generation) && self.lease.release_at(now, until);
-        if has_left {
+        let is_set = self.is_generation(generation) && self.lease.release_at(now, until);
+        if is_set {
             self.observe_release(now, generation);
             // There is no holder until then.
             self.generation = self.generation.next();
             self.has_news = true;
         }
-        has_left
+        is_set
     }
 
     /// Gives the lock away. Returns the end of its validity, or `None` if the holder does not have it any more.

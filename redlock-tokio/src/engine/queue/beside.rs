@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use redlock_core::{Permits, Timestamp};
 
-use super::Ticket;
+use super::Arrival;
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +23,9 @@ pub(crate) enum Role {
 /// The turns for a key that several may have at once, in order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Beside<T> {
-    turns: BTreeMap<Ticket, Turn<T>>,
+    turns: BTreeMap<Arrival, Turn<T>>,
     /// The one that waits for a permit for all that have found none.
-    scout: Option<Ticket>,
+    scout: Option<Arrival>,
     /// How many permits there are. Requests of one process should agree. If not, the largest number counts, as it does
     /// among processes.
     permits: usize,
@@ -33,7 +33,7 @@ pub(super) struct Beside<T> {
 
 #[derive(Clone, Debug)]
 struct Turn<T> {
-    holder: T,
+    lease: T,
     role: Role,
     /// Since when this process holds the lock or permit.
     since: Option<Timestamp>,
@@ -104,15 +104,15 @@ impl<T> Beside<T> {
         }
     }
 
-    pub(super) fn give_turn(&mut self, ticket: Ticket, role: Role, holder: T) {
+    pub(super) fn give_turn(&mut self, arrival: Arrival, role: Role, lease: T) {
         let turn = Turn {
-            holder,
+            lease,
             role,
             since: None,
             found_none: false,
         };
         self.note_permits(role);
-        self.turns.insert(ticket, turn);
+        self.turns.insert(arrival, turn);
     }
 
     /// Notes how many permits a request counts with.
@@ -120,65 +120,65 @@ impl<T> Beside<T> {
         self.permits = self.permits.max(role.permits());
     }
 
-    /// Ends the turn with this ticket. Returns whether it was there.
-    pub(super) fn end_turn(&mut self, ticket: Ticket) -> bool {
-        self.turns.remove(&ticket).is_some()
+    /// Ends the turn with this arrival. Returns whether it was there.
+    pub(super) fn end_turn(&mut self, arrival: Arrival) -> bool {
+        self.turns.remove(&arrival).is_some()
     }
 
-    pub(super) fn turns(&self) -> impl Iterator<Item = (Ticket, &T)> {
+    pub(super) fn turns(&self) -> impl Iterator<Item = (Arrival, &T)> {
         let turns = self.turns.iter();
-        turns.map(|(ticket, turn)| (*ticket, &turn.holder))
+        turns.map(|(arrival, turn)| (*arrival, &turn.lease))
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
 
-    /// Returns since when this process holds the lock or permit of the turn with this ticket.
-    pub(super) fn since(&self, ticket: Ticket) -> Option<Timestamp> {
-        self.turns.get(&ticket)?.since
+    /// Returns since when this process holds the lock or permit of the turn with this arrival.
+    pub(super) fn since(&self, arrival: Arrival) -> Option<Timestamp> {
+        self.turns.get(&arrival)?.since
     }
 
     /// Notes that a lease has got the lock or a permit.
-    pub(super) fn note_hold(&mut self, ticket: Ticket, now: Timestamp) {
-        if let Some(turn) = self.turns.get_mut(&ticket) {
+    pub(super) fn note_hold(&mut self, arrival: Arrival, now: Timestamp) {
+        if let Some(turn) = self.turns.get_mut(&arrival) {
             turn.since.get_or_insert(now);
         }
     }
 
     /// Notes whether a lease has found no permit free. That is taken back if it finds that no other process waits.
-    pub(super) fn note_none_found(&mut self, ticket: Ticket, found_none: bool) {
-        if let Some(turn) = self.turns.get_mut(&ticket) {
+    pub(super) fn note_none_found(&mut self, arrival: Arrival, found_none: bool) {
+        if let Some(turn) = self.turns.get_mut(&arrival) {
             turn.found_none = found_none;
         }
     }
 
     /// Notes that a writer has become a reader.
-    pub(super) fn note_downgrade(&mut self, ticket: Ticket) {
-        if let Some(turn) = self.turns.get_mut(&ticket) {
+    pub(super) fn note_downgrade(&mut self, arrival: Arrival) {
+        if let Some(turn) = self.turns.get_mut(&arrival) {
             turn.role = Role::LoneReader;
         }
     }
 
     /// Returns whether a lease has found no permit free, and waits for one.
-    pub(super) fn waits_for_permit(&self, ticket: Ticket) -> bool {
-        self.turns.get(&ticket).is_some_and(Turn::waits)
+    pub(super) fn waits_for_permit(&self, arrival: Arrival) -> bool {
+        self.turns.get(&arrival).is_some_and(Turn::waits)
     }
 
     /// Makes a lease that has found no permit free the scout, unless there is one that counts with as many permits: it alone
     /// stands in the line of processes and watches all slots, for all requests of this process. Returns whether it is the scout.
-    pub(super) fn make_scout(&mut self, ticket: Ticket) -> bool {
+    pub(super) fn make_scout(&mut self, arrival: Arrival) -> bool {
         let permits = |turn: &Turn<T>| turn.role.permits();
-        let better = self.scout().map(permits) < self.turns.get(&ticket).map(permits);
+        let better = self.scout().map(permits) < self.turns.get(&arrival).map(permits);
         if better {
-            self.scout = Some(ticket);
+            self.scout = Some(arrival);
         }
-        self.scout == Some(ticket)
+        self.scout == Some(arrival)
     }
 
-    /// Returns the holder of the turn of the scout, if there is one.
+    /// Returns the lease of the scout, if there is one.
     pub(super) fn scouting(&self) -> Option<&T> {
-        self.scout().map(|turn| &turn.holder)
+        self.scout().map(|turn| &turn.lease)
     }
 
     fn scout(&self) -> Option<&Turn<T>> {
@@ -189,14 +189,14 @@ impl<T> Beside<T> {
     /// Returns those that have found no permit free, and wait for one, in order of arrival.
     pub(super) fn found_none(&self) -> impl Iterator<Item = &T> {
         let turns = self.turns.values().filter(|turn| turn.waits());
-        turns.map(|turn| &turn.holder)
+        turns.map(|turn| &turn.lease)
     }
 
     /// Returns those that ask for a permit, and have not found that none is free.
     pub(super) fn asking(&self) -> impl Iterator<Item = &T> {
         let turns = self.turns.values();
         let asking = turns.filter(|turn| turn.since.is_none() && !turn.found_none);
-        asking.map(|turn| &turn.holder)
+        asking.map(|turn| &turn.lease)
     }
 
     /// Returns whether the process holds the lock or a permit.
@@ -208,12 +208,12 @@ impl<T> Beside<T> {
     pub(super) fn open_turn(&self) -> Option<&T> {
         let (_, turn) = self.turns.last_key_value()?;
         let is_open = turn.is_reading() && !self.has_writer();
-        is_open.then_some(&turn.holder)
+        is_open.then_some(&turn.lease)
     }
 
-    /// Returns whether those with this ticket are readers that others may join.
-    pub(super) fn may_be_joined(&self, ticket: Ticket) -> bool {
-        let turn = self.turns.get(&ticket);
+    /// Returns whether those with this arrival are readers that others may join.
+    pub(super) fn may_be_joined(&self, arrival: Arrival) -> bool {
+        let turn = self.turns.get(&arrival);
         turn.is_some_and(|turn| turn.role.is_reader()) && !self.has_writer()
     }
 

@@ -13,7 +13,7 @@ use std::{collections::HashMap, time::Duration};
 use redlock_core::Timestamp;
 
 use super::{
-    FollowUp, Ticket,
+    Arrival, FollowUp,
     beside::Role,
     key_queue::{KeyQueue, Pace},
 };
@@ -53,7 +53,7 @@ pub(super) enum Choice<T> {
     One,
     /// A waiter for this key and others, which are free too.
     Several {
-        ticket: Ticket,
+        arrival: Arrival,
         keys: KeySet,
         waiter: T,
     },
@@ -89,11 +89,11 @@ impl<T: Clone> KeyQueues<T> {
         queue.or_insert_with(KeyQueue::new)
     }
 
-    /// Returns whether a request with this ticket may have all its keys now, or once `but_for` is free.
+    /// Returns whether a request with this arrival may have all its keys now, or once `but_for` is free.
     pub(super) fn availability(
         &self,
         keys: &KeySet,
-        (ticket, role): (Ticket, Role),
+        (arrival, role): (Arrival, Role),
         now: Timestamp,
         but_for: Option<&Key>,
     ) -> Availability {
@@ -103,10 +103,10 @@ impl<T: Clone> KeyQueues<T> {
                 continue;
             };
             // An earlier waiter at a free key will be called before.
-            if Some(key) != but_for && !queue.may_begin(role, ticket) {
+            if Some(key) != but_for && !queue.may_begin(role, arrival) {
                 return Availability::Taken;
             }
-            if let Some(until) = self.kept_from(queue, ticket, now) {
+            if let Some(until) = self.kept_from(queue, arrival, now) {
                 availability = Availability::Kept { until };
             }
         }
@@ -132,22 +132,22 @@ impl<T: Clone> KeyQueues<T> {
                 }
                 Choice::One => {
                     let queue = self.queue(key);
-                    let Some((ticket, role, waiter)) = queue.pop() else {
+                    let Some((arrival, role, waiter)) = queue.pop() else {
                         break;
                     };
                     backs_off &= role.takes_turns();
-                    queue.give_turn(ticket, role, waiter.clone());
+                    queue.give_turn(arrival, role, waiter.clone());
                     waiter
                 }
                 Choice::Several {
-                    ticket,
+                    arrival,
                     keys,
                     waiter,
                 } => {
                     for key in keys.iter() {
                         let queue = self.queue(key);
-                        queue.remove(ticket);
-                        queue.give_turn(ticket, Role::Lock, waiter.clone());
+                        queue.remove(arrival);
+                        queue.give_turn(arrival, Role::Lock, waiter.clone());
                     }
                     self.several -= 1;
                     waiter
@@ -165,14 +165,14 @@ impl<T: Clone> KeyQueues<T> {
         };
         let single = queue.first_single();
         let mut later = None;
-        for (ticket, (keys, waiter)) in queue.several().take(most) {
-            if single.is_some_and(|(single, ..)| single < *ticket) {
+        for (arrival, (keys, waiter)) in queue.several().take(most) {
+            if single.is_some_and(|(single, ..)| single < *arrival) {
                 break;
             }
-            match self.availability(keys, (*ticket, Role::Lock), now, Some(key)) {
+            match self.availability(keys, (*arrival, Role::Lock), now, Some(key)) {
                 Availability::Available => {
                     return Choice::Several {
-                        ticket: *ticket,
+                        arrival: *arrival,
                         keys: keys.clone(),
                         waiter: waiter.clone(),
                     };
@@ -181,8 +181,8 @@ impl<T: Clone> KeyQueues<T> {
                 Availability::Taken => {}
             }
         }
-        if let Some((ticket, _, waiter)) = single {
-            match self.kept_from(queue, ticket, now) {
+        if let Some((arrival, _, waiter)) = single {
+            match self.kept_from(queue, arrival, now) {
                 None => return Choice::One,
                 Some(until) => later = later.or(Some((waiter, until))),
             }
@@ -194,8 +194,8 @@ impl<T: Clone> KeyQueues<T> {
     }
 
     /// Returns until when a key is kept for an earlier waiter than this one.
-    fn kept_from(&self, queue: &KeyQueue<T>, ticket: Ticket, now: Timestamp) -> Option<Timestamp> {
-        let (first, (keys, _)) = queue.several().next().filter(|(it, _)| **it < ticket)?;
+    fn kept_from(&self, queue: &KeyQueue<T>, own: Arrival, now: Timestamp) -> Option<Timestamp> {
+        let (first, (keys, _)) = queue.several().next().filter(|(it, _)| **it < own)?;
         let until = kept_until(now)?;
         let is_first = |key| {
             let queue = self.by_key.get(key);

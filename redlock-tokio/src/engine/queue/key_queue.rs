@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, time::Duration};
 use redlock_core::Timestamp;
 
 use super::{
-    Ticket,
+    Arrival,
     beside::{Beside, Role},
     line::Line,
     past::Past,
@@ -16,7 +16,7 @@ use crate::{key::KeySet, options::QueuePolicy};
 #[derive(Clone, Debug)]
 pub(super) struct KeyQueue<T> {
     /// The turn of a plain lock. Most queues have nothing else.
-    lock: Option<(Ticket, T)>,
+    lock: Option<(Arrival, T)>,
     rest: Option<Box<Rest<T>>>,
 }
 
@@ -28,7 +28,7 @@ struct Rest<T> {
     /// The waiters for this key alone.
     single: Line<(Role, T)>,
     /// The waiters for this key and others, with all their keys.
-    several: BTreeMap<Ticket, (KeySet, T)>,
+    several: BTreeMap<Arrival, (KeySet, T)>,
     /// The past of a plain lock for which somebody has waited.
     past: Option<Past>,
     /// When the time to wait is over for all that have joined.
@@ -71,8 +71,8 @@ impl<T> KeyQueue<T> {
 
     /// Returns whether a request that has just come may have a turn. A reader that asks the nodes itself need not wait behind
     /// readers that wait to join another.
-    pub(super) fn may_begin(&self, role: Role, ticket: Ticket) -> bool {
-        let is_next = self.first_single().is_none_or(|(first, ..)| ticket < first);
+    pub(super) fn may_begin(&self, role: Role, arrival: Arrival) -> bool {
+        let is_next = self.first_single().is_none_or(|(it, ..)| arrival < it);
         let passes = || role == Role::LoneReader && self.single().all(|(it, _)| it.is_reader());
         (is_next || passes()) && self.has_room(role, false)
     }
@@ -90,24 +90,24 @@ impl<T> KeyQueue<T> {
         self.lock.is_none() && beside.is_none_or(|it| it.has_room(role, seen_free))
     }
 
-    pub(super) fn give_turn(&mut self, ticket: Ticket, role: Role, holder: T) {
+    pub(super) fn give_turn(&mut self, arrival: Arrival, role: Role, lease: T) {
         if role == Role::Lock {
-            self.lock = Some((ticket, holder));
+            self.lock = Some((arrival, lease));
         } else {
             let beside = self.rest_mut().beside.get_or_insert_default();
-            beside.give_turn(ticket, role, holder);
+            beside.give_turn(arrival, role, lease);
         }
     }
 
-    /// Ends the turn with this ticket. Returns whether it was there.
-    pub(super) fn end_turn(&mut self, ticket: Ticket) -> bool {
-        self.lock.take_if(|(has, _)| *has == ticket).is_some()
-            || self.beside_mut().is_some_and(|it| it.end_turn(ticket))
+    /// Ends the turn with this arrival. Returns whether it was there.
+    pub(super) fn end_turn(&mut self, arrival: Arrival) -> bool {
+        self.lock.take_if(|(has, _)| *has == arrival).is_some()
+            || self.beside_mut().is_some_and(|it| it.end_turn(arrival))
     }
 
-    /// Returns all that have a turn, and their tickets.
-    pub(super) fn turns(&self) -> impl Iterator<Item = (Ticket, &T)> {
-        let lock = self.lock.iter().map(|(ticket, holder)| (*ticket, holder));
+    /// Returns all that have a turn, and their arrivals.
+    pub(super) fn turns(&self) -> impl Iterator<Item = (Arrival, &T)> {
+        let lock = self.lock.iter().map(|(arrival, lease)| (*arrival, lease));
         lock.chain(self.beside().into_iter().flat_map(Beside::turns))
     }
 
@@ -140,13 +140,13 @@ impl<T> KeyQueue<T> {
         beside?.open_turn()
     }
 
-    /// Removes the first of all waiters, if it is a reader that may join those with this ticket.
+    /// Removes the first of all waiters, if it is a reader that may join those with this arrival.
     pub(super) fn take_next_to_join(
         &mut self,
-        ticket: Ticket,
+        arrival: Arrival,
         fits: impl FnOnce(&T) -> bool,
     ) -> Option<T> {
-        let may_join = self.beside()?.may_be_joined(ticket);
+        let may_join = self.beside()?.may_be_joined(arrival);
         let next = self.successor(Role::Reader, fits).filter(|_| may_join)?;
         let is_first = self.first() == Some(next);
         is_first.then(|| self.pop()).flatten().map(|(.., it)| it)
@@ -158,7 +158,7 @@ impl<T> KeyQueue<T> {
     /// the turn of another, `past` is what was known when that turn began.
     pub(super) fn push(
         &mut self,
-        (ticket, role): (Ticket, Role),
+        (arrival, role): (Arrival, Role),
         waiter: T,
         until: Timestamp,
         past: impl FnOnce() -> Past,
@@ -167,50 +167,50 @@ impl<T> KeyQueue<T> {
             beside.note_permits(role);
         }
         let rest = self.rest_for(role, until, past);
-        rest.single.push(ticket, (role, waiter));
+        rest.single.push(arrival, (role, waiter));
     }
 
     /// Adds a waiter for this key and others, likewise.
     pub(super) fn push_several(
         &mut self,
-        ticket: Ticket,
+        arrival: Arrival,
         waiter: (KeySet, T),
         until: Timestamp,
         past: impl FnOnce() -> Past,
     ) {
         let rest = self.rest_for(Role::Lock, until, past);
-        rest.several.insert(ticket, waiter);
+        rest.several.insert(arrival, waiter);
     }
 
     /// Removes the first waiter for this key alone.
-    pub(super) fn pop(&mut self) -> Option<(Ticket, Role, T)> {
-        let (ticket, (role, waiter)) = self.rest.as_mut()?.single.pop()?;
-        Some((ticket, role, waiter))
+    pub(super) fn pop(&mut self) -> Option<(Arrival, Role, T)> {
+        let (arrival, (role, waiter)) = self.rest.as_mut()?.single.pop()?;
+        Some((arrival, role, waiter))
     }
 
     /// Removes a waiter. Returns whether it was there.
-    pub(super) fn remove(&mut self, ticket: Ticket) -> bool {
+    pub(super) fn remove(&mut self, arrival: Arrival) -> bool {
         let Some(rest) = &mut self.rest else {
             return false;
         };
-        rest.single.remove(ticket) || rest.several.remove(&ticket).is_some()
+        rest.single.remove(arrival) || rest.several.remove(&arrival).is_some()
     }
 
     /// Returns the first waiter, for this key alone or for this key and others.
-    pub(super) fn first(&self) -> Option<Ticket> {
-        let single = self.first_single().map(|(ticket, ..)| ticket);
-        let several = self.several().next().map(|(ticket, _)| *ticket);
+    pub(super) fn first(&self) -> Option<Arrival> {
+        let single = self.first_single().map(|(arrival, ..)| arrival);
+        let several = self.several().next().map(|(arrival, _)| *arrival);
         single.into_iter().chain(several).min()
     }
 
     /// Returns the first waiter for this key alone.
-    pub(super) fn first_single(&self) -> Option<(Ticket, Role, &T)> {
-        let (ticket, (role, waiter)) = self.rest.as_ref()?.single.first()?;
-        Some((ticket, *role, waiter))
+    pub(super) fn first_single(&self) -> Option<(Arrival, Role, &T)> {
+        let (arrival, (role, waiter)) = self.rest.as_ref()?.single.first()?;
+        Some((arrival, *role, waiter))
     }
 
     /// Returns the waiters for this key and others, in order of arrival.
-    pub(super) fn several(&self) -> impl Iterator<Item = (&Ticket, &(KeySet, T))> {
+    pub(super) fn several(&self) -> impl Iterator<Item = (&Arrival, &(KeySet, T))> {
         self.rest.iter().flat_map(|rest| &rest.several)
     }
 
@@ -238,9 +238,9 @@ impl<T> KeyQueue<T> {
     // The next holder.
 
     /// Returns the first waiter for this key alone, if it has this role and fits.
-    pub(super) fn successor(&self, role: Role, fits: impl FnOnce(&T) -> bool) -> Option<Ticket> {
-        let (ticket, next, waiter) = self.first_single()?;
-        (next == role && fits(waiter)).then_some(ticket)
+    pub(super) fn successor(&self, role: Role, fits: impl FnOnce(&T) -> bool) -> Option<Arrival> {
+        let (arrival, next, waiter) = self.first_single()?;
+        (next == role && fits(waiter)).then_some(arrival)
     }
 
     /// Returns whether the holder of a plain lock since `held` may hand it over.
@@ -248,7 +248,7 @@ impl<T> KeyQueue<T> {
         &mut self,
         held: Timestamp,
         now: Timestamp,
-        next: Ticket,
+        next: Arrival,
         policy: &QueuePolicy,
     ) -> bool {
         let last = self.last_single();
@@ -256,15 +256,15 @@ impl<T> KeyQueue<T> {
             .is_some_and(|past| past.may_go_on(held, now, Some(next), last, policy))
     }
 
-    /// Begins another turn for the holder, unless it owes others a pause. Returns whether it did.
-    pub(super) fn renew_turn(&mut self, now: Timestamp, policy: &QueuePolicy) -> bool {
+    /// Begins another streak of the holder, unless it owes others a pause. Returns whether it did.
+    pub(super) fn renew_streak(&mut self, now: Timestamp, policy: &QueuePolicy) -> bool {
         let last = self.last_single();
         let past = self.past_mut().filter(|past| !past.owes_pause());
         let past = past.map(|past| past.renew(now, last, policy));
         past.is_some()
     }
 
-    fn last_single(&self) -> Option<Ticket> {
+    fn last_single(&self) -> Option<Arrival> {
         self.rest.as_ref()?.single.last()
     }
 

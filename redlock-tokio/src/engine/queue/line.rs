@@ -1,19 +1,19 @@
 use std::collections::VecDeque;
 
-use super::Ticket;
+use super::Arrival;
 use crate::engine::shrink;
 
 /// How many places of waiters that gave up a line may have besides as many as there are waiters.
 const SPARE: usize = 16;
 
-/// Waiters in the order of their tickets.
+/// Waiters in the order of their arrivals.
 ///
 /// Most join at the end and leave from the front. A waiter that gives up leaves an empty place behind, which is removed
 /// with others, so that the next ones need not move up each time.
 #[derive(Clone, Debug)]
 pub(super) struct Line<T> {
     /// Neither the first nor the last is empty.
-    places: VecDeque<(Ticket, Option<T>)>,
+    places: VecDeque<(Arrival, Option<T>)>,
     waiting: usize,
 }
 
@@ -25,35 +25,35 @@ impl<T> Line<T> {
         }
     }
 
-    /// Adds a waiter. Its ticket may be a little older than those of others that joined before.
-    pub(super) fn push(&mut self, ticket: Ticket, waiter: T) {
-        let place = (ticket, Some(waiter));
+    /// Adds a waiter. Its arrival may be a little older than those of others that joined before.
+    pub(super) fn push(&mut self, arrival: Arrival, waiter: T) {
+        let place = (arrival, Some(waiter));
         self.waiting += 1;
         if self.places.is_empty() {
             // Most lines are short.
             self.places.reserve_exact(1);
         }
-        if self.places.back().is_none_or(|(last, _)| *last < ticket) {
+        if self.places.back().is_none_or(|(last, _)| *last < arrival) {
             self.places.push_back(place);
         } else {
             let index = self
                 .places
-                .partition_point(|(earlier, _)| *earlier < ticket);
+                .partition_point(|(earlier, _)| *earlier < arrival);
             self.places.insert(index, place);
         }
     }
 
     /// Removes the first waiter.
-    pub(super) fn pop(&mut self) -> Option<(Ticket, T)> {
-        let (ticket, waiter) = self.places.pop_front()?;
+    pub(super) fn pop(&mut self) -> Option<(Arrival, T)> {
+        let (arrival, waiter) = self.places.pop_front()?;
         self.waiting -= 1;
         self.tidy();
-        Some((ticket, waiter?))
+        Some((arrival, waiter?))
     }
 
     /// Removes a waiter. Returns whether it was there.
-    pub(super) fn remove(&mut self, ticket: Ticket) -> bool {
-        let index = self.places.binary_search_by_key(&ticket, |(it, _)| *it);
+    pub(super) fn remove(&mut self, arrival: Arrival) -> bool {
+        let index = self.places.binary_search_by_key(&arrival, |(it, _)| *it);
         let place = index.ok().and_then(|index| self.places.get_mut(index));
         if place.and_then(|(_, waiter)| waiter.take()).is_none() {
             return false;
@@ -63,17 +63,17 @@ impl<T> Line<T> {
         true
     }
 
-    pub(super) fn first(&self) -> Option<(Ticket, &T)> {
-        let (ticket, waiter) = self.places.front()?;
-        Some((*ticket, waiter.as_ref()?))
+    pub(super) fn first(&self) -> Option<(Arrival, &T)> {
+        let (arrival, waiter) = self.places.front()?;
+        Some((*arrival, waiter.as_ref()?))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().filter_map(|(_, waiter)| waiter.as_ref())
     }
 
-    pub(super) fn last(&self) -> Option<Ticket> {
-        self.places.back().map(|(ticket, _)| *ticket)
+    pub(super) fn last(&self) -> Option<Arrival> {
+        self.places.back().map(|(arrival, _)| *arrival)
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -108,21 +108,21 @@ mod tests {
         let (mut line, mut expected) = (Line::new(), BTreeMap::new());
         for number in 0..20_000_u64 {
             let choice = random.u32().unwrap();
-            // Each ticket is drawn once, and some come too late.
-            let ticket = Ticket::new(number ^ (0b101 & (number >> 3)));
+            // Each arrival is drawn once, and some come too late.
+            let arrival = Arrival::new(number ^ (0b101 & (number >> 3)));
             // The line grows at first.
             if choice % 16 < 9 - number as u32 / 4000 {
-                expected.insert(ticket, number);
-                line.push(ticket, number);
+                expected.insert(arrival, number);
+                line.push(arrival, number);
             } else if choice.is_multiple_of(3) {
                 assert_eq!(line.pop(), expected.pop_first());
             } else {
                 let back = u64::from(choice) % (2 * expected.len() as u64 + 1);
-                let ticket = Ticket::new(number.saturating_sub(back));
-                assert_eq!(line.remove(ticket), expected.remove(&ticket).is_some());
+                let arrival = Arrival::new(number.saturating_sub(back));
+                assert_eq!(line.remove(arrival), expected.remove(&arrival).is_some());
             }
             let first = expected.first_key_value();
-            assert_eq!(line.first(), first.map(|(ticket, it)| (*ticket, it)));
+            assert_eq!(line.first(), first.map(|(arrival, it)| (*arrival, it)));
             assert_eq!(line.last(), expected.last_key_value().map(|(it, _)| *it));
             assert_eq!(line.len(), expected.len());
             assert!(line.places.len() <= 2 * line.len() + SPARE);

@@ -35,11 +35,11 @@ pub(crate) enum Succession<T> {
     /// This waiter, which is removed from the queue.
     Next {
         waiter: T,
-        /// Whether the turn of this process will be over soon.
+        /// Whether the streak of this process will be over soon.
         is_late: bool,
     },
-    /// The next waiter would, but the turn of this process is over.
-    TurnIsOver,
+    /// The next waiter would, but the streak of this process is over.
+    StreakIsOver,
     Nobody,
 }
 
@@ -48,7 +48,7 @@ impl<T> Succession<T> {
     pub(super) fn next(self) -> Option<T> {
         match self {
             Self::Next { waiter, .. } => Some(waiter),
-            Self::TurnIsOver | Self::Nobody => None,
+            Self::StreakIsOver | Self::Nobody => None,
         }
     }
 }

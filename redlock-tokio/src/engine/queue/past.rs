@@ -1,13 +1,13 @@
-//! The turns of a process among others, and what is known of earlier holds of a key.
+//! The streaks of a process among others, and what is known of earlier holds of a key.
 //!
-//! While tasks of its own wait, a process hands its lock over from one to the next. That is its turn, a [`Streak`]. It serves
+//! While tasks of its own wait, a process hands its lock over from one to the next. That is a [`Streak`]. It serves
 //! those that waited when it began. It lasts at least [ten times](ATTEMPTS) as long as it took to get the lock, but never
-//! longer than `handover_for`. Near its end the holder asks the node of the line whether others wait. If none do, another turn
-//! begins without a release. Otherwise the lock is released, and the next task waits at the end of the line. A task that
-//! wants the lock again before others could react to its release waits there, too.
+//! longer than `handover_for`. Near its end the holder asks the node of the line whether others wait. If none do,
+//! another streak begins without a release. Otherwise the lock is released, and the next task waits at the end of the
+//! line. A task that wants the lock again before others could react to its release waits there, too.
 //!
 //! A process that has stood in line behind others assumes that they wait behind it again, and has a
-//! [shorter turn](ATTEMPTS_BESIDE_OTHERS).
+//! [shorter streak](ATTEMPTS_BESIDE_OTHERS).
 //!
 //! Clients that stand in no line poll: other libraries, and requests with a limit of attempts. A busy process leaves the lock
 //! [free](POLLER_PAUSE) for them now and then, so that the free time is the `poller_share` of the time for which it held the lock.
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use redlock_core::Timestamp;
 
-use super::Ticket;
+use super::Arrival;
 use crate::{
     Key,
     engine::{hashed_table::HashedTable, micros::Micros},
@@ -24,11 +24,11 @@ use crate::{
     random::Random,
 };
 
-/// A turn lasts at least so many times as long as it took to get the lock. So somebody has it most of the time.
+/// A streak lasts at least so many times as long as it took to get the lock. So somebody has it most of the time.
 const ATTEMPTS: u32 = 10;
 
-/// The same if other processes wait: the next of the line is called, looks at the key, and then makes its attempt. A turn
-/// that is shorter than these three round trips would leave the lock free for some of them.
+/// The same if other processes wait: the next of the line is called, looks at the key, and then makes its attempt. A
+/// streak that is shorter than these three round trips would leave the lock free for some of them.
 const ATTEMPTS_BESIDE_OTHERS: u32 = 3;
 
 /// For how long a lock is left free at a time for clients that poll: some of them come in it.
@@ -43,8 +43,8 @@ const COUNTED: u8 = 8;
 /// The fewest holds to estimate by. With fewer, a single long hold would mislead.
 const ENOUGH_TO_EXPECT: u8 = 3;
 
-/// The past of keys for which nobody waits. A key that is forgotten starts a new streak, which costs other processes one
-/// turn, and has no estimate of its wait at first.
+/// The past of keys for which nobody waits. A key that is forgotten starts a new streak, for which other
+/// processes wait, and has no estimate of its wait at first.
 ///
 /// Streaks are remembered because a process that always comes back at once would keep all others out.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub(super) struct Past {
 #[derive(Clone, Copy, Debug)]
 struct Streak {
     since: Timestamp,
-    /// The last of the waiters at its beginning, all of which it serves: the lower half of its ticket.
+    /// The last of the waiters at its beginning, all of which it serves: the lower half of its arrival.
     last: u32,
     /// How long it took to get the lock from the nodes. Others had the time to get it if it was free for as long.
     attempt: Micros,
@@ -79,7 +79,7 @@ struct Streak {
 }
 
 impl Streak {
-    fn new(since: Timestamp, last: Option<Ticket>, policy: &QueuePolicy) -> Self {
+    fn new(since: Timestamp, last: Option<Arrival>, policy: &QueuePolicy) -> Self {
         Self {
             since,
             last: last.map_or(0, low),
@@ -89,7 +89,7 @@ impl Streak {
     }
 
     /// Returns whether it goes on for this waiter, or for a request that comes now.
-    fn goes_on(&self, now: Timestamp, next: Option<Ticket>, policy: &QueuePolicy) -> bool {
+    fn goes_on(&self, now: Timestamp, next: Option<Arrival>, policy: &QueuePolicy) -> bool {
         let lasted = now.saturating_duration_since(self.since);
         // There are fewer waiters than half of all lower halves.
         let was_there = |next| self.last.wrapping_sub(low(next)) <= u32::MAX / 2;
@@ -116,8 +116,8 @@ impl Streak {
     }
 }
 
-fn low(ticket: Ticket) -> u32 {
-    ticket.number() as u32
+fn low(arrival: Arrival) -> u32 {
+    arrival.number() as u32
 }
 
 impl Recent {
@@ -183,8 +183,8 @@ impl Recent {
 }
 
 impl Past {
-    /// Begins the past of a key whose hash is another one in each process. So processes that take turns do not leave the key
-    /// free one after the other.
+    /// Begins the past of a key whose hash is another one in each process. So processes that alternate do not leave the
+    /// key free one after the other.
     fn new(hash: u64) -> Self {
         let owed = Duration::from_micros(hash % POLLER_PAUSE.as_micros() as u64);
         Self {
@@ -200,7 +200,7 @@ impl Past {
         now: Timestamp,
         held: Option<Timestamp>,
         policy: &QueuePolicy,
-        next: Option<Ticket>,
+        next: Option<Arrival>,
     ) -> bool {
         let Some(held) = held else {
             // Another process may have had the lock meanwhile.
@@ -228,8 +228,8 @@ impl Past {
         &mut self,
         held: Timestamp,
         now: Timestamp,
-        next: Option<Ticket>,
-        last: Option<Ticket>,
+        next: Option<Arrival>,
+        last: Option<Arrival>,
         policy: &QueuePolicy,
     ) -> bool {
         let new = || Streak::new(held, last, policy);
@@ -259,7 +259,7 @@ impl Past {
     }
 
     /// Begins another streak: nobody else wants the lock.
-    pub(super) fn renew(&mut self, now: Timestamp, last: Option<Ticket>, policy: &QueuePolicy) {
+    pub(super) fn renew(&mut self, now: Timestamp, last: Option<Arrival>, policy: &QueuePolicy) {
         self.streak = Some(Streak::new(now, last, policy));
     }
 

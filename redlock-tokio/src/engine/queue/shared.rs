@@ -2,14 +2,16 @@
 
 use redlock_core::Timestamp;
 
-use super::{FollowUp, Pace, Queue, QueuePlace, Role, Ticket, beside::Beside, key_queue::KeyQueue};
+use super::{
+    Arrival, FollowUp, Pace, Queue, QueuePlace, Role, beside::Beside, key_queue::KeyQueue,
+};
 use crate::Key;
 
 impl<T: Clone> Queue<T> {
     /// Notes that a lease has got its lock or permit. Others may ask now: one, if it had to wait for the permit.
     #[must_use]
     pub(crate) fn note_hold(&self, place: QueuePlace<'_>, now: Timestamp) -> Vec<FollowUp<T>> {
-        let QueuePlace { keys, role, ticket } = place;
+        let QueuePlace { keys, role, .. } = place;
         // Nobody comes in beside a plain lock.
         if role == Role::Lock {
             return Vec::new();
@@ -19,27 +21,27 @@ impl<T: Clone> Queue<T> {
         let Some(beside) = queue.and_then(KeyQueue::beside_mut) else {
             return Vec::new();
         };
-        let has_waited = beside.waits_for_permit(ticket);
-        beside.note_hold(ticket, now);
+        let has_waited = beside.waits_for_permit(place.arrival);
+        beside.note_hold(place.arrival, now);
         queues.advance(role, keys.iter(), now, Pace::after(has_waited, false))
     }
 
     // Permits.
 
     /// Notes that a lease has found no permit free.
-    pub(crate) fn note_none_free(&self, key: &Key, ticket: Ticket) {
-        self.in_semaphore(key, |it| it.note_none_found(ticket, true));
+    pub(crate) fn note_none_free(&self, key: &Key, arrival: Arrival) {
+        self.in_semaphore(key, |it| it.note_none_found(arrival, true));
     }
 
     /// Notes that a lease that wants a permit has found that no other process waits.
-    pub(crate) fn note_alone(&self, key: &Key, ticket: Ticket) {
-        self.in_semaphore(key, |it| it.note_none_found(ticket, false));
+    pub(crate) fn note_alone(&self, key: &Key, arrival: Arrival) {
+        self.in_semaphore(key, |it| it.note_none_found(arrival, false));
     }
 
     /// Makes a lease that has found no permit free the [scout](Beside::make_scout) of its process unless there is one.
     /// Returns whether it is the scout.
-    pub(crate) fn make_scout(&self, key: &Key, ticket: Ticket) -> bool {
-        self.in_semaphore(key, |it| it.make_scout(ticket))
+    pub(crate) fn make_scout(&self, key: &Key, arrival: Arrival) -> bool {
+        self.in_semaphore(key, |it| it.make_scout(arrival))
     }
 
     /// Lets all ask for permits that may.
@@ -99,12 +101,12 @@ impl<T: Clone> Queue<T> {
 
     // Readers.
 
-    /// Notes that the writer with this ticket has become a reader, which others may join.
-    pub(crate) fn note_downgrade(&self, key: &Key, ticket: Ticket) {
+    /// Notes that the writer with this arrival has become a reader, which others may join.
+    pub(crate) fn note_downgrade(&self, key: &Key, arrival: Arrival) {
         let mut queues = self.0.lock();
         let queue = queues.keys.locks.by_key.get_mut(key);
         if let Some(beside) = queue.and_then(KeyQueue::beside_mut) {
-            beside.note_downgrade(ticket);
+            beside.note_downgrade(arrival);
         }
     }
 
@@ -114,16 +116,16 @@ impl<T: Clone> Queue<T> {
         queues.keys.locks.by_key.get(key)?.open_turn().cloned()
     }
 
-    /// Removes the next waiter, if it is a reader that may join those with this ticket.
+    /// Removes the next waiter, if it is a reader that may join those with this arrival.
     pub(crate) fn take_next_to_join(
         &self,
         key: &Key,
-        ticket: Ticket,
+        arrival: Arrival,
         fits: impl FnOnce(&T) -> bool,
     ) -> Option<T> {
         let mut queues = self.0.lock();
         let queue = queues.keys.locks.by_key.get_mut(key)?;
-        let waiter = queue.take_next_to_join(ticket, fits)?;
+        let waiter = queue.take_next_to_join(arrival, fits)?;
         queues.waiting -= 1;
         Some(waiter)
     }
@@ -179,46 +181,46 @@ mod tests {
             }
         }
 
-        fn place(&self, ticket: u64, role: Role) -> QueuePlace<'_> {
+        fn place(&self, arrival: u64, role: Role) -> QueuePlace<'_> {
             QueuePlace {
                 keys: &self.keys,
                 role,
-                ticket: Ticket::new(ticket),
+                arrival: Arrival::new(arrival),
             }
         }
 
         /// Returns whether it has a turn, or why it may not wait.
-        fn join(&self, ticket: u64, role: Role) -> Result<bool, Refusal> {
-            let place = self.place(ticket, role);
-            let joined = self.queue.join(place, Timestamp::ZERO, &policy(), &ticket);
+        fn join(&self, arrival: u64, role: Role) -> Result<bool, Refusal> {
+            let place = self.place(arrival, role);
+            let joined = self.queue.join(place, Timestamp::ZERO, &policy(), &arrival);
             joined.map(|outcome| matches!(outcome, JoinOutcome::Turn { .. }))
         }
 
-        fn leave(&self, ticket: u64, role: Role) -> Vec<u64> {
-            let (now, place) = (Timestamp::ZERO, self.place(ticket, role));
+        fn leave(&self, arrival: u64, role: Role) -> Vec<u64> {
+            let (now, place) = (Timestamp::ZERO, self.place(arrival, role));
             begun(self.queue.leave(place, now, Some(now), &policy()))
         }
 
-        fn note_hold(&self, ticket: u64, role: Role) -> Vec<u64> {
-            let place = self.place(ticket, role);
+        fn note_hold(&self, arrival: u64, role: Role) -> Vec<u64> {
+            let place = self.place(arrival, role);
             begun(self.queue.note_hold(place, Timestamp::ZERO))
         }
 
-        fn scouts(&self, ticket: u64) -> bool {
-            let ticket = Ticket::new(ticket);
-            self.queue.note_none_free(&self.key, ticket);
-            self.queue.make_scout(&self.key, ticket)
+        fn scouts(&self, arrival: u64) -> bool {
+            let arrival = Arrival::new(arrival);
+            self.queue.note_none_free(&self.key, arrival);
+            self.queue.make_scout(&self.key, arrival)
         }
 
-        fn next_to_join(&self, ticket: u64) -> Option<u64> {
-            let ticket = Ticket::new(ticket);
-            self.queue.take_next_to_join(&self.key, ticket, |_| true)
+        fn next_to_join(&self, arrival: u64) -> Option<u64> {
+            let arrival = Arrival::new(arrival);
+            self.queue.take_next_to_join(&self.key, arrival, |_| true)
         }
 
-        fn hand_over(&self, ticket: u64, role: Role, after: Duration) -> Option<u64> {
+        fn hand_over(&self, arrival: u64, role: Role, after: Duration) -> Option<u64> {
             let (now, place) = (
                 Timestamp::ZERO.saturating_add(after),
-                self.place(ticket, role),
+                self.place(arrival, role),
             );
             let held = Timestamp::ZERO;
             let next = self
@@ -244,7 +246,7 @@ mod tests {
     #[test]
     fn there_are_as_many_turns_as_permits_and_the_next_in_line_comes_first() {
         let line = Line::new();
-        let joined = [1, 2, 3, 4, 5].map(|ticket| line.join(ticket, permit()));
+        let joined = [1, 2, 3, 4, 5].map(|arrival| line.join(arrival, permit()));
         assert_eq!(joined, [true, true, false, false, false].map(Ok));
         let full = Refusal::Full {
             waiting: 3,
@@ -279,7 +281,7 @@ mod tests {
         let line = Line::new();
         let (queue, key) = (&line.queue, &line.key);
         assert_eq!(
-            [1, 2].map(|ticket| line.join(ticket, permit())),
+            [1, 2].map(|arrival| line.join(arrival, permit())),
             [Ok(true); 2]
         );
         assert_eq!((queue.asking(key), queue.scout(key)), (vec![1, 2], None));
@@ -309,7 +311,7 @@ mod tests {
         assert_eq!(line.join(1, role), Ok(true));
         assert!(line.scouts(1));
         assert_eq!(
-            [2, 3, 4].map(|ticket| line.join(ticket, role)),
+            [2, 3, 4].map(|arrival| line.join(arrival, role)),
             [Ok(false); 3]
         );
         assert_eq!(
@@ -320,7 +322,7 @@ mod tests {
             [2, 3]
         );
         assert_eq!(line.join(5, role), Ok(false));
-        line.queue.note_alone(&line.key, Ticket::new(1));
+        line.queue.note_alone(&line.key, Arrival::new(1));
         assert_eq!(
             begun(line.queue.begin_all(line.place(1, role), Timestamp::ZERO)),
             [4, 5]
@@ -330,8 +332,8 @@ mod tests {
     #[test]
     fn a_permit_is_handed_over_for_a_limited_time() {
         let line = Line::new();
-        for ticket in 1..=4 {
-            assert!(line.join(ticket, permit()).is_ok());
+        for arrival in 1..=4 {
+            assert!(line.join(arrival, permit()).is_ok());
         }
         assert_eq!(line.hand_over(1, permit(), MS(0)), None, "it has none");
         assert!(line.note_hold(1, permit()).is_empty());
@@ -350,7 +352,7 @@ mod tests {
         assert_eq!(line.note_hold(1, Writer), [0; 0]);
         assert_eq!(line.next_to_join(1), None, "it is no reader yet");
         assert_eq!(line.leave(2, Reader), [0; 0], "it gives up");
-        line.queue.note_downgrade(&line.key, Ticket::new(1));
+        line.queue.note_downgrade(&line.key, Arrival::new(1));
         assert_eq!(
             [line.join(3, Writer), line.join(4, Reader)],
             [Ok(true), Ok(false)]

@@ -48,14 +48,17 @@ fn queue() -> Queue<usize> {
     queue_of(usize::MAX)
 }
 
-fn ticket(who: usize) -> Ticket {
-    Ticket::new(who as u64)
+fn arrival(who: usize) -> Arrival {
+    Arrival::new(who as u64)
 }
 
 /// Returns the place of a plain lock.
-fn place(keys: &KeySet, ticket: Ticket) -> QueuePlace<'_> {
-    let role = Role::Lock;
-    QueuePlace { keys, role, ticket }
+fn place(keys: &KeySet, arrival: Arrival) -> QueuePlace<'_> {
+    QueuePlace {
+        keys,
+        role: Role::Lock,
+        arrival,
+    }
 }
 
 type Joined = Result<JoinOutcome, Refusal>;
@@ -76,7 +79,7 @@ fn join_at(
     now: Timestamp,
     policy: &QueuePolicy,
 ) -> Joined {
-    queue.join(place(&key.clone().into(), ticket(who)), now, policy, &who)
+    queue.join(place(&key.clone().into(), arrival(who)), now, policy, &who)
 }
 
 /// Leaves the queue of a key. Returns what follows.
@@ -88,7 +91,7 @@ fn leave_at(
     held: Option<Timestamp>,
     policy: &QueuePolicy,
 ) -> Option<FollowUp<usize>> {
-    let mut next = queue.leave(place(&key.clone().into(), ticket(who)), now, held, policy);
+    let mut next = queue.leave(place(&key.clone().into(), arrival(who)), now, held, policy);
     assert!(next.len() < 2, "{next:?}");
     next.pop()
 }
@@ -118,13 +121,13 @@ fn the_memory_of_a_peak_is_given_back() {
     let key = |number: usize| KeySet::from(Key::new(number.to_string()).unwrap());
     let busy = 0..50_000;
     for who in busy.clone() {
-        let joined = queue.join(place(&key(who), ticket(who)), at(0), &POLICY, &who);
+        let joined = queue.join(place(&key(who), arrival(who)), at(0), &POLICY, &who);
         assert!(joined.is_ok());
     }
     let capacity = || queue.0.lock().keys.locks.by_key.capacity();
     assert!(capacity() >= busy.len());
     for who in busy {
-        let next = queue.leave(place(&key(who), ticket(who)), at(0), Some(at(0)), &POLICY);
+        let next = queue.leave(place(&key(who), arrival(who)), at(0), Some(at(0)), &POLICY);
         assert!(next.is_empty());
     }
     assert!(capacity() <= 1024, "{}", capacity());
@@ -143,7 +146,7 @@ fn refusals_name_their_limit() {
         assert_eq!(join(&queue, who, &POLICY), WAITING);
     }
     assert_eq!(join(&queue, 3, &POLICY), full(2, WaiterLimit::PerKey));
-    let of_two_keys = queue.join(place(&keys("jk"), ticket(3)), at(0), &POLICY, &3);
+    let of_two_keys = queue.join(place(&keys("jk"), arrival(3)), at(0), &POLICY, &3);
     assert_eq!(of_two_keys, full(2, WaiterLimit::PerKey));
     let small = queue_of(1);
     let other = Key::new("other").unwrap();
@@ -163,7 +166,7 @@ fn a_streak_is_bounded_in_time_and_number() {
             join(&queue, who, &POLICY).unwrap();
         }
         let key = key().into();
-        let place = place(&key, ticket(0));
+        let place = place(&key, arrival(0));
         let successor = |now, since| {
             queue
                 .take_successor(place, now, since, policy, |_| true)
@@ -178,7 +181,7 @@ fn a_streak_is_bounded_in_time_and_number() {
         join(&queue, who, &POLICY).unwrap();
     }
     let key = key().into();
-    let misfit = queue.take_successor(place(&key, ticket(0)), at(1), at(0), &POLICY, |_| false);
+    let misfit = queue.take_successor(place(&key, arrival(0)), at(1), at(0), &POLICY, |_| false);
     let misfit = misfit.next();
     assert_eq!((misfit, size(&queue)), (None, (1, 1)), "it still waits");
 }

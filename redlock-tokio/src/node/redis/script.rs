@@ -207,8 +207,8 @@ pub(super) fn all() -> [&'static Script; 8] {
         &SLOTS,
         &readers::JOIN,
         &readers::EXTEND_READER,
-        &readers::LEAVE,
-        &readers::LEAVE_AS_WRITER,
+        &readers::RELEASE_READER,
+        &readers::RELEASE_WRITER,
     ]
 }
 

@@ -39,7 +39,7 @@ impl World {
                     member.lags_until = 0;
                     member.alone_until = 0;
                     member.down_until = member.down_until.min(at);
-                    member.turn(at, seat, it.latest[seat]);
+                    member.follow(at, seat, it.latest[seat]);
                 }
             }
             it.machines.len()

@@ -92,7 +92,7 @@ pub(crate) enum Step {
         words: Vec<Word>,
     },
     /// A member hears of an owner.
-    Turn {
+    Follow {
         council: usize,
         member: usize,
         seats: Vec<usize>,
@@ -231,7 +231,7 @@ impl Member {
     }
 
     /// Takes a later owner of a seat.
-    pub(super) fn turn(&mut self, at: u64, seat: usize, reign: Reign) {
+    pub(super) fn follow(&mut self, at: u64, seat: usize, reign: Reign) {
         let view = self
             .views
             .get_mut(&seat)

@@ -200,7 +200,7 @@ impl World {
             } else {
                 self.rng.around(spreads_in)
             };
-            let step = Step::Turn {
+            let step = Step::Follow {
                 council,
                 member,
                 seats: seats.to_vec(),

@@ -56,7 +56,7 @@ impl World {
                 // An error means that the process has ended.
                 let _ = answer.send(words);
             }
-            Step::Turn {
+            Step::Follow {
                 council,
                 member,
                 seats,
@@ -68,13 +68,13 @@ impl World {
                     let later = member.lags_until.max(member.down_until);
                     if later <= at {
                         for seat in &seats {
-                            member.turn(at, *seat, reign);
+                            member.follow(at, *seat, reign);
                         }
                     }
                     later
                 });
                 if later > at {
-                    let step = Step::Turn {
+                    let step = Step::Follow {
                         council,
                         member,
                         seats,
@@ -195,7 +195,7 @@ impl World {
     fn reunion(&self, council: usize, member: usize) -> Event {
         self.with_authority(|it| {
             let seat = it.councils[council].seats[0];
-            Event::Authority(Step::Turn {
+            Event::Authority(Step::Follow {
                 council,
                 member,
                 seats: vec![seat],

@@ -145,7 +145,7 @@ impl World {
         let now = move || now.load(std::sync::atomic::Ordering::Relaxed);
         let service = requests.new_service();
         Arc::new(Value {
-            ticket: requests.begin(service, names, Order::Unwatched, now),
+            open: requests.begin(service, names, Order::Unwatched, now),
             key,
             token: Nonce::new(self.rng.u128(..)).token(1),
             ttl: Ttl::new(ttl).expect("at least some milliseconds"),

@@ -31,8 +31,8 @@ pub(crate) struct Releases {
     came_back: HashSet<Token>,
     /// The tokens that others may release by force, while their process extends and repairs them.
     forced: HashSet<Token>,
-    /// The tokens of locks that their holders have left, and that may be lost before their time.
-    left: HashSet<Token>,
+    /// The tokens of locks that are to be released later, and that may be lost before.
+    released_later: HashSet<Token>,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -111,10 +111,10 @@ impl Releases {
         self.forced.insert(token);
     }
 
-    /// Notes that a lock was left that may be lost before its time. The driver sends no release then, and the keys stay until
-    /// they expire.
-    pub(crate) fn leave(&mut self, token: Token) {
-        self.left.insert(token);
+    /// Notes that a lock is to be released later, and may be lost before. The driver sends no release then, and the
+    /// keys stay until they expire.
+    pub(crate) fn delay(&mut self, token: Token) {
+        self.released_later.insert(token);
     }
 
     pub(crate) fn settle(&mut self, token: Token) {
@@ -129,14 +129,14 @@ impl Releases {
     }
 
     /// Returns whether a key may be there although all releases were delivered: a request on another connection may
-    /// come after the release, and no release is sent for a lock that was left and then lost. Whether it was lost is not
-    /// known here.
+    /// come after the release, and no release is sent for a lock that was to be released later and is lost. Whether it
+    /// was lost is not known here.
     pub(super) fn excuses(&self, key: &Owned) -> bool {
         let requested = self.tokens.get(&key.token);
         requested.is_some_and(|it| {
             let may_stay = match it.released_at {
                 Some(released_at) => key.set_at > released_at,
-                None => self.left.contains(&key.token),
+                None => self.released_later.contains(&key.token),
             };
             may_stay || it.is_settled || self.forced.contains(&key.token)
         })

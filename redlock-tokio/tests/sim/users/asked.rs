@@ -7,7 +7,7 @@ use redlock_tokio::{Attempts, ExtendError, LockError, LossReason, Timestamp, Wai
 use super::{environment::Environment, service::Service, terms::Terms};
 use crate::{
     clock::MILLI,
-    requests::{Keys, Ticket},
+    requests::{Keys, OpenRequest},
     seen::Seen,
 };
 
@@ -16,7 +16,7 @@ pub(crate) struct Asked {
     pub(crate) environment: Environment,
     pub(crate) service: Service,
     pub(crate) terms: Terms,
-    pub(crate) ticket: Ticket,
+    pub(crate) open: OpenRequest,
     /// When it was made, by the clock of the process.
     pub(crate) at: Timestamp,
     pub(crate) keys: Keys,
@@ -61,10 +61,10 @@ impl Asked {
             environment,
             service,
             terms,
-            ticket,
+            open,
             ..
         } = self;
-        let is_quiet = environment.records.quiet.since(ticket.since());
+        let is_quiet = environment.records.quiet.since(open.since());
         let has_bad_key = self.keys == Keys::Bad;
         let is_possible = match error {
             LockError::InvalidKey(_) => return (!has_bad_key).then_some("the key is good"),
@@ -77,10 +77,10 @@ impl Asked {
             // A process that stood still has not yet seen what has ended meanwhile.
             LockError::Contended(attempts) if attempts.count == 0 => {
                 let reach = environment.max_ttl();
-                let since = ticket.since().saturating_sub(reach);
+                let since = open.since().saturating_sub(reach);
                 let has_rival = match attempts.ahead {
-                    Some(_) => ticket.has_rival(reach),
-                    None => ticket.has_rival_in_process(reach),
+                    Some(_) => open.has_rival(reach),
+                    None => open.has_rival_in_process(reach),
                 };
                 has_rival || environment.stood_still_since(since)
             }
@@ -88,11 +88,11 @@ impl Asked {
             // A later attempt may find the key of an earlier one, if the release is late. A yes may become a no.
             LockError::Contended(attempts) => {
                 let is_unsure = attempts.count > 1 || environment.has_senseless_answers();
-                ticket.has_rival(4 * environment.max_ttl()) || (is_unsure && !is_quiet)
+                open.has_rival(4 * environment.max_ttl()) || (is_unsure && !is_quiet)
             }
             LockError::NoQuorum(_) | LockError::TooSlow(_) | LockError::Quarantined { .. } => {
                 let spare = (environment.scale.servers - 1) / 2;
-                environment.nodes_may_fail(service.id, spare, terms.ttl, ticket.since())
+                environment.nodes_may_fail(service.id, spare, terms.ttl, open.since())
             }
             LockError::QueueFull {
                 waiting,
@@ -107,7 +107,7 @@ impl Asked {
                 };
                 // This one is among them.
                 let requests = &environment.records.requests;
-                let alive = requests.alive(service.id, ticket.since()).requests;
+                let alive = requests.alive(service.id, open.since()).requests;
                 waiting >= limit && *waiting < alive && *limit == expected
             }
             _ => false,
@@ -123,7 +123,7 @@ impl Asked {
             return Some("nobody has shut it down");
         };
         let environment = &self.environment;
-        let since = closed_at.max(self.ticket.since());
+        let since = closed_at.max(self.open.since());
         let is_late = environment.now() > since + PROMPT;
         (is_late && !environment.stood_still_since(since))
             .then_some("the request did not end when the shutdown began")
@@ -145,7 +145,7 @@ impl Asked {
                 terms.max_attempts
             ));
         }
-        let stood_still = environment.stood_still_since(self.ticket.since());
+        let stood_still = environment.stood_still_since(self.open.since());
         let limit = terms.wait.saturating_add(self.last_attempt() + FULL_BATCH);
         if attempts.waited > limit && !stood_still {
             environment.fail(format_args!(

@@ -215,7 +215,7 @@ impl Counter {
     fn ask(&self, keys: &[String], terms: Terms) -> Asked {
         let host = Arc::clone(&self.environment.host);
         let requests = &self.environment.records.requests;
-        let ticket = requests.begin(
+        let open = requests.begin(
             self.service.id,
             keys.to_vec(),
             Order::Unwatched,
@@ -225,7 +225,7 @@ impl Counter {
             environment: self.environment.clone(),
             service: self.service.clone(),
             terms,
-            ticket,
+            open,
             at: self.environment.host.timestamp(),
             keys: if keys.len() > 1 {
                 Keys::Several

@@ -82,16 +82,16 @@ impl Kept {
         outcome
     }
 
-    /// Leaves the lock, which is released when this time has passed since it was taken.
-    pub(crate) async fn leave(mut self, time: Duration, cancel: Cancel) {
+    /// Ends the hold. The lock is released when this time has passed since it was taken.
+    pub(crate) async fn release_later(mut self, time: Duration, cancel: Cancel) {
         let Some(guard) = self.guard.take() else {
             return;
         };
         let environment = self.view.environment().clone();
         match cancel.run(guard.release_after(time)).await {
-            Some(Ok(())) => self.view.note_left(time),
+            Some(Ok(())) => self.view.note_later_release(time),
             Some(Err(error)) => {
-                environment.note(Seen::NotLeft);
+                environment.note(Seen::NotReleasedLater);
                 match &error {
                     ReleaseAfterError::Reader { guard } if guard.is_reader() => {}
                     ReleaseAfterError::NotExtended { cause, .. } => {
@@ -99,12 +99,12 @@ impl Kept {
                         let ttl = time + Duration::from_millis(1);
                         self.view.check_extension(Some(ttl), cause);
                     }
-                    _ => environment.fail(format_args!("not left: {error}")),
+                    _ => environment.fail(format_args!("not kept: {error}")),
                 }
                 self.guard = Some(error.into_guard());
             }
             None => {
-                environment.note(Seen::LeaveCancelled);
+                environment.note(Seen::LaterReleaseCancelled);
                 self.view.note_cut_off();
             }
         }

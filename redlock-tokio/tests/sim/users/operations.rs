@@ -167,7 +167,7 @@ fn verdicts(inspection: &Inspection) -> impl Iterator<Item = Verdict> {
     permits.chain([inspection.verdict()])
 }
 
-/// Returns the tokens that have the key, a share or a permit, as the nodes say together.
+/// Returns the tokens that have the key, alone or as a reader, or a permit, as the nodes say together.
 fn named_by(inspection: &Inspection) -> Vec<Token> {
     let holders = verdicts(inspection).flat_map(|it| match it {
         Verdict::Held { by, .. } => vec![by],

@@ -166,7 +166,7 @@ fn may_release_more(environment: &Environment) -> bool {
         ..
     } = &environment.records;
     let forgotten = outliving.forgotten(&environment.host).all;
-    forgotten + registry.left_by(&environment.host) > 0
+    forgotten + registry.to_release_later(&environment.host) > 0
 }
 
 /// Shuts a `Redlock` down that nobody uses any more. A lock that ends meanwhile is released, and most of those releases are
@@ -186,8 +186,9 @@ async fn shut_down_promptly(
     report
 }
 
-/// Waits until the locks of forgotten guards have ended by themselves, and those that were left, and shuts down again: a lock
-/// that ended during the first shutdown may have been released after a lane had nothing more to deliver.
+/// Waits until the locks of forgotten guards have ended by themselves, and those that are to be released later, and
+/// shuts down again: a lock that ended during the first shutdown may have been released after a lane had nothing more
+/// to deliver.
 async fn outwait_forgotten(
     environment: &Environment,
     service: &Service,
@@ -195,8 +196,8 @@ async fn outwait_forgotten(
 ) -> ShutdownReport {
     let (outliving, host) = (&environment.records.outliving, &environment.host);
     let Forgotten { held, all } = outliving.forgotten(host);
-    let left = || environment.records.registry.left_by(host);
-    let most = all + left();
+    let to_release = || environment.records.registry.to_release_later(host);
+    let most = all + to_release();
     // A lock whose end the timers have not noticed yet still counts.
     if most > 0 && !(held..=most).contains(&report.held) {
         let text =
@@ -207,7 +208,7 @@ async fn outwait_forgotten(
         environment.note(Seen::ShutdownWhileForgotten);
     }
     environment.tell(("forgotten", held, all));
-    while outliving.forgotten(host).all + left() > 0 {
+    while outliving.forgotten(host).all + to_release() > 0 {
         sleep(GLANCE).await;
         for guard in outliving.take_ended(host) {
             environment.note(Seen::ForgottenEnded);

@@ -93,7 +93,7 @@ impl User {
             19 => self.adopt_and_work().await,
             20 => self.inspect().await,
             21 => self.force_alone().await,
-            22 => self.leave_alone().await,
+            22 => self.release_later_alone().await,
             23 => self.run_once().await,
             24 => self.campaign().await,
             _ => self.lock_and_work(String::new(), terms).await,
@@ -143,7 +143,7 @@ impl User {
             environment: environment.clone(),
             service: self.service.clone(),
             terms,
-            ticket: requests.begin(self.service.id, names, order, move || clock.now()),
+            open: requests.begin(self.service.id, names, order, move || clock.now()),
             at: host.timestamp(),
             keys: kind,
         }

@@ -57,9 +57,9 @@ pub(crate) struct View {
 #[derive(Clone, Copy, Debug)]
 struct GivenBack {
     was_valid: bool,
-    /// In true time. If the lock was left, it is released then at the latest.
+    /// In true time. A lock to be released later is released then at the latest.
     at: u64,
-    was_left: bool,
+    is_released_later: bool,
 }
 
 /// Extensions and timers are this much apart from what a user computes, at most.
@@ -69,7 +69,7 @@ const SLACK: Duration = Duration::from_millis(3);
 const GONE: u64 = SECOND;
 
 /// How often another process may get a lock during a wait in quiet times, if it is longer than a line may be out of order.
-const MOST_TURNS: u32 = 10;
+const MOST_STREAKS: u32 = 10;
 const DISORDER: u64 = 5 * SECOND;
 
 impl View {
@@ -91,7 +91,7 @@ impl View {
             is_downgraded: Arc::default(),
             is_given_away: Arc::default(),
             spare: 0,
-            since: asked.ticket.since(),
+            since: asked.open.since(),
             held_since: asked.at.max(got_at.saturating_sub(LAST_ATTEMPT)),
             got_at,
             given_back: Arc::default(),
@@ -114,8 +114,8 @@ impl View {
 
     /// Notes that the request does not wait any more, and checks that it has overtaken none.
     pub(super) fn check_order(&self, asked: &Asked) {
-        if let Some(other) = asked.ticket.granted() {
-            let own = asked.ticket.id;
+        if let Some(other) = asked.open.granted() {
+            let own = asked.open.id;
             self.environment
                 .fail(format_args!("{other:?} came earlier than {own:?}"));
         }
@@ -173,21 +173,21 @@ impl View {
                 if terms.max_attempts.is_some_and(|most| *attempts > most) {
                     fail("too many attempts");
                 }
-                let turns = asked.ticket.take_turn();
-                let since = asked.ticket.since();
+                let streaks = asked.open.note_streak();
+                let since = asked.open.since();
                 let stands_in_line = asked.keys == Keys::Shared && terms.max_attempts.is_none();
                 let is_long = since + DISORDER < environment.now();
                 // It may stand in another line than those for whom another node votes.
                 let nodes = asked.service.redlock.nodes();
                 let all_vote = nodes.iter().all(|it| it.state == NodeState::Voting);
-                if turns > MOST_TURNS
+                if streaks > MOST_STREAKS
                     && stands_in_line
                     && is_long
                     && all_vote
                     && environment.records.quiet.since(since)
                 {
                     fail(&format!(
-                        "another process had {turns} turns during the wait"
+                        "another process had {streaks} streaks during the wait"
                     ));
                 }
                 let quorum = environment.scale.servers / 2 + 1;
@@ -328,37 +328,37 @@ impl View {
         let _ = self.given_back.set(GivenBack {
             was_valid: self.hold.is_valid(),
             at: self.environment.now(),
-            was_left: false,
+            is_released_later: false,
         });
     }
 
-    /// Notes that the guard is left now, until this time has passed since the lock was taken.
-    pub(super) fn note_left(&self, time: Duration) {
+    /// Notes that the lock is to be released when this time has passed since it was taken.
+    pub(super) fn note_later_release(&self, time: Duration) {
         let (environment, host) = (&self.environment, &self.environment.host);
         let [until, end] =
             [self.held_since, self.got_at].map(|since| host.when(since.saturating_add(time)));
         let is_over = until <= environment.now();
-        environment.tell(("left", self.id, time));
+        environment.tell(("later release", self.id, time));
         environment.note(if is_over {
-            Seen::LeftTooLate
+            Seen::ReleasedLaterThanDue
         } else {
-            Seen::Left
+            Seen::ToBeReleasedLater
         });
         let _ = self.given_back.set(GivenBack {
             was_valid: true,
             at: end.max(environment.now()),
-            was_left: !is_over,
+            is_released_later: !is_over,
         });
         // An answer that makes no sense may say that the keys are gone, and then they are released.
         if is_over || environment.has_senseless_answers() {
             self.registry().release(self.id);
         } else {
-            self.registry().leave(self.id, until);
+            self.registry().release_at(self.id, until);
         }
         self.registry().keep(host, end);
         // After its time it is released or handed over at once, and without faults no lock is lost.
         if end > environment.now() && !self.is_quiet() {
-            environment.network.lock().releases.leave(self.hold.token());
+            environment.network.lock().releases.delay(self.hold.token());
         }
     }
 
@@ -367,13 +367,13 @@ impl View {
         let _ = self.given_back.set(GivenBack {
             was_valid: self.hold.lost().now_or_never().is_none(),
             at: self.environment.now(),
-            was_left: false,
+            is_released_later: false,
         });
         self.registry().release(self.id);
     }
 
-    /// Returns how long it is until a lock that was left has been released, by the clock of the process.
-    pub(super) fn left_for(&self, time: Duration) -> Duration {
+    /// Returns how long it is until a later release, by the clock of the process.
+    pub(super) fn until_release(&self, time: Duration) -> Duration {
         let end = self.got_at.saturating_add(time);
         end.saturating_duration_since(self.environment.host.timestamp())
     }
@@ -414,7 +414,7 @@ impl View {
         });
         let keys = self.keys_on_servers().unwrap_or(0);
         let is_gone = self.is_quiet() && environment.now() > given_back.at + GONE;
-        let is_handed_over = self.may_be_handed_over() && !given_back.was_left;
+        let is_handed_over = self.may_be_handed_over() && !given_back.is_released_later;
         let may_stay = is_handed_over || self.is_given_away.load(Relaxed);
         if is_gone && keys > 0 && !may_stay {
             environment.fail(format_args!(

@@ -85,7 +85,7 @@ impl User {
             }
             12 => self.panic_with(kept).await,
             16 => self.give(kept).await,
-            17 => self.leave(kept).await,
+            17 => self.release_later(kept).await,
             // These keep a lock for a long time.
             _ if self.environment.is_calm() => {}
             13 => {
@@ -109,8 +109,8 @@ impl User {
         }
     }
 
-    /// Leaves a lock for others to find held, sometimes for too long.
-    async fn leave(&mut self, kept: Kept) {
+    /// Keeps a lock for others to find held until a later release, sometimes for too long.
+    async fn release_later(&mut self, kept: Kept) {
         let scale = self.environment.scale;
         let time = if self.environment.is_calm() {
             self.environment.work() * 2
@@ -118,12 +118,12 @@ impl User {
             scale.max_ttl * self.rng.pick(&[2, 5, 9, 10]) / 10
         };
         let cancel = self.cancel_sometimes();
-        kept.leave(time, cancel).await;
+        kept.release_later(time, cancel).await;
     }
 
-    /// Leaves a lock that nobody else wants, and locks the key again. In quiet times that is possible soon after the time,
-    /// and never before.
-    pub(super) async fn leave_alone(&mut self) {
+    /// Releases a lock that nobody else wants later, and locks the key again. In quiet times that is possible soon
+    /// after the time, and never before.
+    pub(super) async fn release_later_alone(&mut self) {
         let environment = self.environment.clone();
         let is_quiet = environment.records.quiet.since(environment.now());
         let (key, terms) = (self.unshared_key(), Terms::usual(&environment.scale));
@@ -131,12 +131,12 @@ impl User {
             return;
         };
         let (view, time) = (kept.view().clone(), terms.ttl / self.rng.u32(2..=8));
-        kept.leave(time, Cancel::Never).await;
-        let limit = view.left_for(time) + LAST_ATTEMPT;
+        kept.release_later(time, Cancel::Never).await;
+        let limit = view.until_release(time) + LAST_ATTEMPT;
         let again = self.lock_key(&key, terms.wait(terms.ttl));
         let in_time = timeout(limit, again).await;
         match in_time {
-            Ok(Some(_)) => environment.note(Seen::LeftAndLockedAgain),
+            Ok(Some(_)) => environment.note(Seen::LockedAfterLaterRelease),
             Err(_) if is_quiet => {
                 environment.fail(format_args!("{key} is not free after {limit:?}"));
             }

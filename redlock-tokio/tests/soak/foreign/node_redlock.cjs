@@ -41,7 +41,7 @@ const store = new Redis(order.store);
 
 let stopped = false;
 
-function keysOfTurn() {
+function keysOfStep() {
   // Four keys are busier than the others.
   const first = below(3) === 0 ? below(4) : below(order.keys);
   const keys = below(4) === 0 ? [first, below(order.keys)] : [first];
@@ -99,8 +99,8 @@ async function increment(hold, pause, extension) {
   }
 }
 
-async function turn() {
-  const keys = keysOfTurn();
+async function step() {
+  const keys = keysOfStep();
   const ttl = Math.floor(order.max_ttl_ms * (0.5 + Math.random() / 2));
   let lock;
   try {
@@ -128,7 +128,7 @@ async function turn() {
 async function task() {
   while (!stopped) {
     await sleep(below(100));
-    await turn();
+    await step();
   }
 }
 

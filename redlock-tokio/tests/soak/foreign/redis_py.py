@@ -129,7 +129,7 @@ def increment(hold):
     saw("writes" if written else "writes refused because they were late")
 
 
-def turn():
+def step():
     # Four keys are busier than the others.
     key = random.randrange(4 if random.randrange(3) == 0 else order["keys"])
     ttl_ms = int(order["max_ttl_ms"] * random.uniform(0.5, 1))
@@ -146,7 +146,7 @@ def turn():
 def task():
     while not stopped.is_set():
         time.sleep(random.random() / 10)
-        turn()
+        step()
 
 
 def main():

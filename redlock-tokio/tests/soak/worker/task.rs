@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{Result, bed, settings::Settings, support::MS};
 
-/// Longer than any turn of a task. Times in which its process stands still are not counted.
-pub(crate) const TURN_LIMIT: Duration = TICK.saturating_mul(TICKS);
+/// Longer than any step of a task. Times in which its process stands still are not counted.
+pub(crate) const STEP_LIMIT: Duration = TICK.saturating_mul(TICKS);
 
 const TICK: Duration = Duration::from_secs(1);
 const TICKS: u32 = 30;
@@ -45,7 +45,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Takes turns until the worker stops.
+    /// Takes steps until the worker stops.
     pub(super) async fn run(mut self) -> Result<()> {
         while !*self.stopped.borrow() {
             let rest = MS(self.rng.u64(..2000));
@@ -54,16 +54,16 @@ impl Task {
             if timeout(rest, stopped).await.is_ok() {
                 break;
             }
-            self.turn_in_time().await?;
+            self.step_in_time().await?;
         }
         Ok(())
     }
 
-    async fn turn_in_time(&mut self) -> Result<()> {
-        let mut turn = pin!(self.turn());
+    async fn step_in_time(&mut self) -> Result<()> {
+        let mut step = pin!(self.step());
         // A stop of the process is one tick, however long it lasts.
         for _ in 0..TICKS {
-            if let Ok(outcome) = timeout(TICK, &mut turn).await {
+            if let Ok(outcome) = timeout(TICK, &mut step).await {
                 return outcome;
             }
         }
@@ -71,7 +71,7 @@ impl Task {
         Ok(())
     }
 
-    async fn turn(&mut self) -> Result<()> {
+    async fn step(&mut self) -> Result<()> {
         // Four keys are busier than the others.
         let key = match self.rng.u8(..3) {
             0 => self.rng.usize(..4),
@@ -87,7 +87,7 @@ impl Task {
             0..13 => self.release(key).await,
             13..17 => self.read(key).await,
             17..21 => self.write(key).await,
-            21..33 => self.leave(key).await,
+            21..33 => self.drop_guard(key).await,
             33..48 => self.work_with(key).await,
             48..60 => self.cancel(key).await,
             60..68 => self.cancel_work(key).await,
@@ -117,7 +117,7 @@ impl Task {
     }
 
     /// Makes one attempt, and drops the guard.
-    async fn leave(&mut self, key: usize) -> Result<()> {
+    async fn drop_guard(&mut self, key: usize) -> Result<()> {
         let outcome = self.redlock.try_lock(bed::name(key)).await;
         if let Some(guard) = admitted(outcome) {
             self.increment(key, Some(&guard)).await?;

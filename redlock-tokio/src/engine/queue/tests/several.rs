@@ -4,7 +4,7 @@ use super::*;
 
 /// Joins the queues of the keys `a` and `b`.
 fn join_both(queue: &Queue<usize>, who: usize) -> Joined {
-    queue.join(place(&keys("ab"), ticket(who)), at(0), &ROOMY, &who)
+    queue.join(place(&keys("ab"), arrival(who)), at(0), &ROOMY, &who)
 }
 
 #[test]
@@ -15,7 +15,7 @@ fn the_leases_with_a_turn_are_listed_once_each_in_order_of_arrival() {
         let key = Key::new(name).unwrap();
         assert_eq!(join_at(&queue, &key, who, at(0), &POLICY), TURN);
     }
-    let joined = queue.join(place(&keys("abcdefgh"), ticket(50)), at(0), &POLICY, &50);
+    let joined = queue.join(place(&keys("abcdefgh"), arrival(50)), at(0), &POLICY, &50);
     assert_eq!(joined, TURN);
     assert!(queue.turns().eq(0..=50));
 }
@@ -28,7 +28,7 @@ fn a_key_is_handed_over_past_an_earlier_waiter_only_if_another_of_its_keys_is_ta
     assert_eq!(join_both(&queue, 1), WAITING);
     assert_eq!(join_at(&queue, &b, 2, at(0), &ROOMY), WAITING);
     let held = KeySet::from(b.clone());
-    let place = place(&held, ticket(0));
+    let place = place(&held, arrival(0));
     let successor = || {
         queue
             .take_successor(place, at(1), at(0), &ROOMY, |_| true)
@@ -39,9 +39,9 @@ fn a_key_is_handed_over_past_an_earlier_waiter_only_if_another_of_its_keys_is_ta
     assert_eq!(successor(), Some(2), "a is taken");
 }
 
-/// A lease gets its ticket a moment before it joins, so a later lease may join first.
+/// A lease gets its arrival a moment before it joins, so a later lease may join first.
 #[test]
-fn an_earlier_ticket_comes_first_although_it_joins_later() {
+fn an_earlier_arrival_comes_first_although_it_joins_later() {
     let queue = queue();
     let (b, both) = (Key::new("b").unwrap(), keys("ab"));
     assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
@@ -50,7 +50,7 @@ fn an_earlier_ticket_comes_first_although_it_joins_later() {
     }
     assert_eq!(leave_at(&queue, &b, 0, at(1), None, &ROOMY), Some(turn(1)));
     for who in 1..3 {
-        let next = queue.leave(place(&both, ticket(who)), at(1), None, &ROOMY);
+        let next = queue.leave(place(&both, arrival(who)), at(1), None, &ROOMY);
         assert_eq!(next, [turn(who + 1)]);
     }
 }
@@ -65,7 +65,7 @@ fn in_one_of_two_slices_no_later_waiter_gets_the_key_of_one_that_waits_for_sever
     assert_eq!(join_at(&queue, &b, 2, at(0), &ROOMY), WAITING);
     assert_eq!(join_at(&queue, &a, 3, at(99), &ROOMY), TURN, "not yet");
     let held = KeySet::from(b.clone());
-    let place = place(&held, ticket(0));
+    let place = place(&held, arrival(0));
     let successor = |now| {
         queue
             .take_successor(place, now, at(99), &ROOMY, |_| true)
@@ -105,6 +105,6 @@ fn a_request_for_several_keys_is_refused_if_the_queue_of_any_is_full() {
         assert_eq!(join_at(&queue, &b, who, at(0), &POLICY), WAITING);
     }
     // It would wait for the key a first, and be the third waiter for the key b.
-    let joined = queue.join(place(&keys("ab"), ticket(4)), at(0), &POLICY, &4);
+    let joined = queue.join(place(&keys("ab"), arrival(4)), at(0), &POLICY, &4);
     assert_eq!(joined, full(2, WaiterLimit::PerKey));
 }

@@ -45,7 +45,7 @@ impl Member {
             if last.is_some_and(is_redundant) {
                 connection = None;
             } else {
-                match self.turn(&mut connection).await {
+                match self.report(&mut connection).await {
                     Ok(member) => last = Some(member),
                     Err(error) => {
                         connection = None;
@@ -60,7 +60,7 @@ impl Member {
     }
 
     /// Asks once, and passes the answer on. Returns which node is at the address.
-    async fn turn(
+    async fn report(
         &self,
         connection: &mut Option<MultiplexedConnection>,
     ) -> Result<MemberId, NodeError> {

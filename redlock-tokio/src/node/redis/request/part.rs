@@ -133,7 +133,9 @@ impl Part {
                 Some(Fallback::Apart(shared, Call::InFull))
             }
             // Without a right to the names beside the key, a token is still deleted as that of a plain lock.
-            Ask::Sharing(Sharing::Leave | Sharing::LeaveAsWriter, by) if is_denied_key(error) => {
+            Ask::Sharing(Sharing::ReleaseReader | Sharing::ReleaseWriter, by)
+                if is_denied_key(error) =>
+            {
                 Some(Fallback::Apart(Shared::Releases, by))
             }
             _ => None,

@@ -23,8 +23,8 @@ use crate::{
 pub(super) enum Sharing {
     Join,
     ExtendReader,
-    Leave,
-    LeaveAsWriter,
+    ReleaseReader,
+    ReleaseWriter,
 }
 
 impl Sharing {
@@ -33,8 +33,8 @@ impl Sharing {
         match (command.access(), command.operation()) {
             (Access::Reader { .. }, Operation::Acquire { .. }) => Some(Self::Join),
             (Access::Reader { .. }, Operation::Extend { .. }) => Some(Self::ExtendReader),
-            (Access::Reader { .. }, Operation::Release { .. }) => Some(Self::Leave),
-            (Access::Writer, Operation::Release { .. }) => Some(Self::LeaveAsWriter),
+            (Access::Reader { .. }, Operation::Release { .. }) => Some(Self::ReleaseReader),
+            (Access::Writer, Operation::Release { .. }) => Some(Self::ReleaseWriter),
             _ => None,
         }
     }
@@ -43,8 +43,8 @@ impl Sharing {
         match self {
             Self::Join => &readers::JOIN,
             Self::ExtendReader => &readers::EXTEND_READER,
-            Self::Leave => &readers::LEAVE,
-            Self::LeaveAsWriter => &readers::LEAVE_AS_WRITER,
+            Self::ReleaseReader => &readers::RELEASE_READER,
+            Self::ReleaseWriter => &readers::RELEASE_WRITER,
         }
     }
 
@@ -52,8 +52,8 @@ impl Sharing {
     pub(super) fn encode(self, encoder: &Encoder, command: &Command, by: Call) -> Cmd {
         let names: &[&str] = match self {
             Self::Join | Self::ExtendReader => &[Key::READERS, Key::MARKS],
-            Self::Leave => &[Key::READERS],
-            Self::LeaveAsWriter => &[Key::MARKS],
+            Self::ReleaseReader => &[Key::READERS],
+            Self::ReleaseWriter => &[Key::MARKS],
         };
         let (count, key) = (1 + names.len(), command.key());
         let mut cmd = encoder.script(self.script(), by, count, [key].into_iter());
@@ -64,7 +64,7 @@ impl Sharing {
         cmd.arg(command.ttl().map(Ttl::as_millis));
         match (self, command.access()) {
             (Self::Join, Access::Reader { insists }) => _ = cmd.arg(u8::from(insists)),
-            (Self::ExtendReader | Self::LeaveAsWriter, _) => _ = cmd.arg(command.mark()),
+            (Self::ExtendReader | Self::ReleaseWriter, _) => _ = cmd.arg(command.mark()),
             _ => {}
         }
         cmd

@@ -109,7 +109,7 @@ pub(in crate::node::redis) static EXTEND_READER: Script = Script::new(concat!(
 /// Removes a reader, or deletes a key that has its token alone. Returns 1 if it was there. The others keep their lives.
 ///
 /// A key with its token alone needs no right that only readers need: the client may have too few for a downgrade.
-pub(in crate::node::redis) static LEAVE: Script = Script::new(concat!(
+pub(in crate::node::redis) static RELEASE_READER: Script = Script::new(concat!(
     look!(),
     "if value == token then \
        redis.call('DEL', key) \
@@ -137,7 +137,7 @@ pub(in crate::node::redis) static LEAVE: Script = Script::new(concat!(
 ///
 /// A writer that has given up touches a key that readers share, so that the server notifies the readers that the mark kept
 /// out. The key then lives for a millisecond more. A key without an end is not touched: it would expire at once.
-pub(in crate::node::redis) static LEAVE_AS_WRITER: Script = Script::new(
+pub(in crate::node::redis) static RELEASE_WRITER: Script = Script::new(
     "local found = redis.call('MGET', KEYS[1], KEYS[2]) \
      if found[2] == ARGV[2] then \
        redis.call('DEL', KEYS[2]) \

@@ -217,11 +217,11 @@ impl GroupWatch {
         // However many hints come, a sentinel is asked at most ten times as often as without.
         let pause = interval / 10;
         loop {
-            // A hint during the turn counts too: the answer may be from before.
+            // A hint during the question counts too: the answer may be from before.
             let hinted = self.hint.notified();
-            let turn = self.turn(&endpoint, &mut connection, &mut memory);
+            let look = self.report(&endpoint, &mut connection, &mut memory);
             let late = || Err(NodeError::TimedOut(self.limit()));
-            let outcome = timeout(self.limit(), turn).await.unwrap_or_else(|_| late());
+            let outcome = timeout(self.limit(), look).await.unwrap_or_else(|_| late());
             let mut asked_at = self.reports.now();
             if let Ok(report) = &outcome {
                 asked_at = report.asked_at;
@@ -284,7 +284,7 @@ impl GroupWatch {
     }
 
     /// Asks a sentinel once, over a new connection if there is none. Returns its report.
-    async fn turn(
+    async fn report(
         &self,
         endpoint: &Endpoint,
         connection: &mut Option<MultiplexedConnection>,

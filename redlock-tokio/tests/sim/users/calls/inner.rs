@@ -126,7 +126,7 @@ impl Mark {
             }
             None => {
                 environment.note(Seen::CallWithoutLock);
-                let is_quiet = environment.records.quiet.since(job.asked.ticket.since());
+                let is_quiet = environment.records.quiet.since(job.asked.open.since());
                 if !job.rules.fails_open || is_quiet {
                     environment.fail("a call runs without a lock");
                 }

@@ -43,7 +43,7 @@ pub(super) enum Mutant {
 pub(super) enum Step {
     /// Locks its next set of keys.
     Lock(usize),
-    /// Likewise, with an earlier ticket than all others.
+    /// Likewise, with an earlier arrival than all others.
     LockLate(usize),
     /// Gets the lock for which it has the turn.
     Acquire(usize),
@@ -75,7 +75,7 @@ struct Actor {
 struct Request {
     by: usize,
     role: Role,
-    ticket: Ticket,
+    arrival: Arrival,
     keys: KeySet,
     look_at: Option<Timestamp>,
     /// The queue does not tell a lock that is held from one that the nodes are asked for.
@@ -85,8 +85,11 @@ struct Request {
 
 impl Request {
     fn place(&self) -> QueuePlace<'_> {
-        let (keys, role, ticket) = (&self.keys, self.role, self.ticket);
-        QueuePlace { keys, role, ticket }
+        QueuePlace {
+            keys: &self.keys,
+            role: self.role,
+            arrival: self.arrival,
+        }
     }
 }
 
@@ -96,7 +99,7 @@ pub(super) struct World {
     actors: Vec<Actor>,
     now: Timestamp,
     slices: usize,
-    tickets: usize,
+    arrivals: usize,
     /// Whether one came before all others, and joined after some of them.
     is_one_late: bool,
     policy: QueuePolicy,
@@ -112,7 +115,7 @@ impl World {
             actors: vec![Actor::default(); cast.0.len()],
             now: at(0),
             slices: 0,
-            tickets: 0,
+            arrivals: 0,
             is_one_late: false,
             policy: QueuePolicy {
                 streak: if hands_over {
@@ -186,8 +189,8 @@ impl World {
     pub(super) fn take(&mut self, step: Step) {
         match step {
             Step::Lock(index) => {
-                self.tickets += 1;
-                self.lock(index, self.tickets);
+                self.arrivals += 1;
+                self.lock(index, self.arrivals);
             }
             Step::LockLate(index) => {
                 self.is_one_late = true;
@@ -201,7 +204,7 @@ impl World {
                 let turn = &mut self.actors[index].held[0];
                 turn.reads = true;
                 if self.mutant != Mutant::HidesDowngrade {
-                    self.queue.note_downgrade(turn.keys.first(), turn.ticket);
+                    self.queue.note_downgrade(turn.keys.first(), turn.arrival);
                 }
                 self.tell_others(index);
             }
@@ -263,7 +266,7 @@ impl World {
         let request = Request {
             by: index,
             role,
-            ticket: ticket(number),
+            arrival: arrival(number),
             keys: keys(part[self.actors[index].held.len()]),
             look_at: None,
             is_held: role == Lock,
@@ -287,7 +290,7 @@ impl World {
         let joined = self.queue.join(place, self.now, &self.policy, &index);
         match joined.expect("there is room") {
             JoinOutcome::Turn { .. } => {
-                let last = self.turns().max_by_key(|it| it.ticket);
+                let last = self.turns().max_by_key(|it| it.arrival);
                 let is_first = self.waiting().len() == 1;
                 if role == Reader && is_first && last.is_some_and(|it| self.lets_in(it)) {
                     self.fault = Some("a reader asks where it could join");
@@ -309,14 +312,14 @@ impl World {
     fn tell_others(&mut self, index: usize) {
         let turn = &self.actors[index].held[0].clone();
         let key = turn.keys.first();
-        let next = || self.queue.take_next_to_join(key, turn.ticket, |_| true);
+        let next = || self.queue.take_next_to_join(key, turn.arrival, |_| true);
         if self.lets_in(turn) && self.mutant != Mutant::LetsNobodyIn {
             for joined in std::iter::from_fn(next).collect::<Vec<_>>() {
                 self.enter(joined, Some(turn.clone()));
             }
         }
         let waiting = self.waiting();
-        let first = waiting.iter().min_by_key(|it| it.ticket);
+        let first = waiting.iter().min_by_key(|it| it.arrival);
         let is_reader = first.is_some_and(|it| it.role == Reader && self.could_begin(it));
         if self.lets_in(turn) && is_reader {
             self.fault = Some("a reader asks where it could join");
@@ -333,7 +336,7 @@ impl World {
     }
 
     fn release(&mut self, turn: Request) {
-        if self.turns().any(|it| it.ticket == turn.ticket) {
+        if self.turns().any(|it| it.arrival == turn.arrival) {
             return;
         }
         if !turn.keys.has_several()
@@ -406,8 +409,8 @@ impl World {
     /// Returns whether it begins before another one that waits, and should not.
     fn overtakes(&self, request: &Request, other: &Request) -> bool {
         let is_earlier = match self.mutant {
-            Mutant::ServesInOrder => other.ticket > request.ticket,
-            _ => other.ticket < request.ticket,
+            Mutant::ServesInOrder => other.arrival > request.arrival,
+            _ => other.arrival < request.arrival,
         };
         let passes = match request.role {
             Adopter => true,
@@ -438,7 +441,7 @@ impl World {
     fn could_begin(&self, request: &Request) -> bool {
         let waiting = self.waiting();
         let of_key = || waiting.iter().filter(|it| shares(&it.keys, &request.keys));
-        let is_before = |it: &Request| it.ticket < request.ticket && !it.keys.has_several();
+        let is_before = |it: &Request| it.arrival < request.arrival && !it.keys.has_several();
         self.has_room(request)
             && !self.is_kept(request)
             && !of_key().any(|it| it.look_at.is_some() || is_before(it))
@@ -453,9 +456,9 @@ impl World {
         let waiting = self.waiting();
         let is_first = |it: &&Request| {
             let mut others = waiting.iter();
-            !others.any(|other| other.ticket < it.ticket && shares(&it.keys, &other.keys))
+            !others.any(|other| other.arrival < it.arrival && shares(&it.keys, &other.keys))
         };
-        let earlier = |it: &&Request| it.ticket < request.ticket && it.keys.has_several();
+        let earlier = |it: &&Request| it.arrival < request.arrival && it.keys.has_several();
         let mut keepers = waiting.iter().filter(earlier).filter(is_first);
         keepers.any(|it| shares(&it.keys, &request.keys))
     }
@@ -472,7 +475,7 @@ impl World {
     /// Returns the turns of others for one of these keys.
     fn beside(&self, request: &Request) -> impl Iterator<Item = &Request> {
         let is_beside =
-            |it: &&Request| it.ticket != request.ticket && shares(&it.keys, &request.keys);
+            |it: &&Request| it.arrival != request.arrival && shares(&it.keys, &request.keys);
         self.turns().filter(is_beside)
     }
 
