@@ -13,11 +13,16 @@ use redlock_core::{OwnerRule, Quorum, Ttl};
 use tokio::runtime::Handle;
 
 pub use self::error::BuildError;
-use self::nodes::{Given, Nodes};
+use self::nodes::Given;
 use crate::{
-    ClientLabelError, Clock, Durability, Key, LockOptions, Redlock, TlsOptions,
-    client_label::ClientLabel, engine::wall_clock::WallClock, key::Prefix, observer::Observer,
-    options::CommonSettings, random::Random,
+    ClientLabelError, Clock, Durability, Key, LockOptions, Redlock,
+    client_label::ClientLabel,
+    engine::wall_clock::WallClock,
+    key::Prefix,
+    node::redis::{NodeOptions, UrlNodes},
+    observer::Observer,
+    options::CommonSettings,
+    random::Random,
 };
 
 /// Nobody waits longer than this for a node.
@@ -25,8 +30,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Builds a [`Redlock`]. Made by [`Redlock::builder`].
 ///
-/// Give nodes as URLs, as pools, or as types that implement [`Node`](crate::node::Node). The calls add up, so you can mix them. Give the
-/// same nodes to every process that locks the same resources. Choose an odd number of them, and at least three: a
+/// Give nodes as URLs. The calls add up. Give the same nodes to every process that locks the same resources. Choose an odd number of them, and at least three: a
 /// majority must agree, so four nodes tolerate one failed node, as three do, and two nodes tolerate none.
 ///
 /// ```no_run
@@ -46,7 +50,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 #[must_use = "a builder does nothing until built"]
 pub struct RedlockBuilder {
     given: Vec<Given>,
-    tls: Option<TlsOptions>,
+    node_options: NodeOptions,
     prefix: Prefix,
     label: Result<ClientLabel, ClientLabelError>,
     defaults: LockOptions,
@@ -69,7 +73,7 @@ impl RedlockBuilder {
     pub(crate) fn new() -> Self {
         Self {
             given: Vec::new(),
-            tls: None,
+            node_options: NodeOptions::default(),
             prefix: Prefix::default(),
             label: Ok(ClientLabel::of_process()),
             defaults: LockOptions::new(),
@@ -306,12 +310,17 @@ impl RedlockBuilder {
     /// - a timeout is zero, or longer than an hour;
     /// - the [client label](Self::client_label) is empty, too long, or has a control character;
     /// - the prefix is too long, or begins with a [reserved](crate::KeyError::Reserved) name;
-    /// - a [cluster](Self::cluster) cannot be used, or two of its voters are on one server;
+    /// - two voters of a cluster are on one server;
     /// - two addresses are the same, or lead to one server (detected only if the server answers at both);
     /// - too many nodes refuse this client for the others to form a majority;
     /// - there is no tokio runtime.
     pub async fn build(mut self) -> Result<Redlock, BuildError> {
-        let Nodes { nodes, unshared } = self.take_nodes()?;
+        let UrlNodes {
+            nodes,
+            tag_len,
+            unshared,
+        } = self.take_nodes()?;
+        self.prefix.tag_len = tag_len;
         let quorum = Quorum::majority(nodes.len())?;
         launch::refuse_duplicates(&nodes)?;
         launch::warn_of_single_group(&nodes);

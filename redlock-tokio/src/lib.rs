@@ -1,5 +1,6 @@
 // On GitHub the names in the README lead to docs.rs. Here they lead to the items of this version.
 //! [`Redlock`]: crate::Redlock
+//! [`RedlockBuilder`]: crate::RedlockBuilder
 //! [`RedlockBuilder::max_waiters_total`]: crate::RedlockBuilder::max_waiters_total
 //! [`Redlock::adopt`]: crate::Redlock::adopt
 //! [`Redlock::embedded`]: crate::Redlock::embedded
@@ -31,9 +32,7 @@
 //! [`RedlockBuilder::poller_share`]: crate::RedlockBuilder::poller_share
 //! [`LockError`]: crate::LockError
 //! [`ExtendError`]: crate::ExtendError
-//! [`RedisNode`]: crate::RedisNode
 //! [`MemoryNode`]: crate::MemoryNode
-//! [`Node`]: crate::node::Node
 //! [`NodeStatus`]: crate::NodeStatus
 //! [`NodeState`]: crate::NodeState
 //! [`Observer`]: crate::Observer
@@ -99,9 +98,9 @@ pub mod metrics {}
 /// [`LockOptions::no_handover`]: crate::LockOptions::no_handover
 /// [`LockOptions::no_renewal`]: crate::LockOptions::no_renewal
 /// [`LockOptions::wait`]: crate::LockOptions::wait
-/// [`RedisNodeBuilder::stream`]: crate::RedisNodeBuilder::stream
-/// [`Redlock::cluster`]: crate::Redlock::cluster
 /// [`Redlock::connect`]: crate::Redlock::connect
+/// [`RedlockBuilder::pool`]: crate::RedlockBuilder::pool
+/// [`RedlockBuilder::stream`]: crate::RedlockBuilder::stream
 /// [`Redlock::embedded`]: crate::Redlock::embedded
 /// [`Redlock::nodes`]: crate::Redlock::nodes
 /// [`Redlock::ready`]: crate::Redlock::ready
@@ -166,10 +165,7 @@ pub use node::{
     durability::Durability,
     error::{CounterDefect, NodeError},
     memory::MemoryNode,
-    redis::{
-        ClusterError, ClusterNodes, Credentials, PoolMessages, RedisNode, RedisNodeBuilder,
-        RedisNodeError, SentinelNodeBuilder, TlsError, TlsOptions, UrlError,
-    },
+    redis::{Credentials, PoolMessages, SharedServerError, TlsOptions, UrlError},
     report::{NodeReport, NodeReports, Objection},
     server_info::{Role, ServerInfo},
     status::{NodeState, NodeStatus},
@@ -193,5 +189,5 @@ pub use semaphore::RedlockSemaphore;
 #[doc(hidden)]
 pub use shown_time::ShownTime;
 
-/// The crate whose pools [`RedlockBuilder::pools`] and [`RedisNode::from_pool`] take.
+/// The crate whose pools [`RedlockBuilder::pool`] takes.
 pub use deadpool_redis;
