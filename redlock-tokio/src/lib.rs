@@ -58,7 +58,7 @@
 
 mod acquisition;
 mod builder;
-mod client_label;
+mod client_name;
 mod clock;
 /// [`FAULTS.md`]: crate::faults
 /// [`LockError::NoQuorum`]: crate::LockError::NoQuorum
@@ -95,7 +95,7 @@ pub mod metrics {}
 /// [`LockError::Quarantined`]: crate::LockError::Quarantined
 /// [`RedlockBuilder::handover_for`]: crate::RedlockBuilder::handover_for
 /// [`LockOptions::max_hold`]: crate::LockOptions::max_hold
-/// [`LockOptions::no_handover`]: crate::LockOptions::no_handover
+/// [`LockOptions::handover`]: crate::LockOptions::handover
 /// [`LockOptions::no_renewal`]: crate::LockOptions::no_renewal
 /// [`LockOptions::wait`]: crate::LockOptions::wait
 /// [`Redlock::connect`]: crate::Redlock::connect
@@ -112,6 +112,7 @@ pub mod metrics {}
 // The examples start servers.
 #[cfg_attr(all(unix, feature = "test-util"), doc = include_str!("../MIGRATING.md"))]
 pub mod migrating {}
+#[doc(hidden)]
 pub mod node;
 /// [`DEPLOYMENTS.md`]: crate::deployments
 /// [`FAULTS.md`]: crate::faults
@@ -121,7 +122,7 @@ pub mod node;
 /// [rights]: crate::deployments#rights-and-keys
 /// [`Hold::token`]: crate::Hold::token
 /// [`LockOptions::label`]: crate::LockOptions::label
-/// [`client_label`]: crate::RedlockBuilder::client_label
+/// [`client_name`]: crate::RedlockBuilder::client_name
 /// [`RedlockBuilder::log_keys`]: crate::RedlockBuilder::log_keys
 ///
 #[cfg(doc)]
@@ -145,7 +146,7 @@ mod threads;
 
 pub use acquisition::Acquisition;
 pub use builder::{BuildError, RedlockBuilder};
-pub use client_label::ClientLabelError;
+pub use client_name::ClientNameError;
 pub use clock::Clock;
 pub use election::{Candidacy, Candidate, Election};
 pub use engine::{
@@ -161,7 +162,7 @@ pub use inspection::{InspectedNode, Inspection, Verdict};
 pub use key::{Key, KeyError};
 pub use lock::{Adopt, AdoptError, Lock, LockFuture};
 pub use node::{
-    Holder,
+    Holder, KeyState, Occupant,
     durability::Durability,
     error::{CounterDefect, NodeError},
     memory::MemoryNode,
@@ -182,7 +183,7 @@ pub use redlock::Tables;
 pub use redlock::{Redlock, ShutdownReport, UnlockReport, UnlockedNode};
 pub use redlock_core::{
     Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, Permits, PermitsError,
-    QuorumError, RetryScheduleError, Share, Timestamp, Token, Ttl, TtlError, ValidityError,
+    QuorumError, RetryScheduleError, RunId, Share, Timestamp, Token, Ttl, TtlError, ValidityError,
 };
 pub use rw_lock::RedlockRwLock;
 pub use semaphore::RedlockSemaphore;

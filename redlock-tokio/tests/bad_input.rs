@@ -412,7 +412,7 @@ fn all_calls_return_after_the_runtime_has_ended() {
         block_on(redlock.try_lock("k")),
         Err(LockError::ShutDown)
     ));
-    let report = block_on(redlock.shutdown());
+    let report = block_on(redlock.shutdown(None));
     assert_eq!(report.abandoned, 10, "two locks on five nodes");
     assert_eq!(report.held, 0);
 }
@@ -421,12 +421,12 @@ fn all_calls_return_after_the_runtime_has_ended() {
 async fn shutdown_grants_no_new_locks_and_keeps_held_ones() {
     let redlock = embedded().await;
     let guard = redlock.lock("k").await.unwrap();
-    let report = redlock.shutdown().await;
+    let report = redlock.shutdown(None).await;
     assert_eq!((report.abandoned, report.held), (0, 1));
     assert!(matches!(redlock.lock("k").await, Err(LockError::ShutDown)));
     guard.extend().await.unwrap();
     drop(guard);
-    assert_eq!(redlock.shutdown().await.held, 0);
+    assert_eq!(redlock.shutdown(None).await.held, 0);
 }
 
 #[tokio::test]
@@ -435,7 +435,7 @@ async fn shutdown_stops_waiters() {
     let guard = redlock.lock("k").await.unwrap();
     let waiting = tokio::spawn(redlock.lock("k").wait(Duration::MAX).into_future());
     tokio::task::yield_now().await;
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     drop(guard);
     assert!(matches!(waiting.await.unwrap(), Err(LockError::ShutDown)));
 }

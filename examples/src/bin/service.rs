@@ -79,7 +79,7 @@ async fn main() -> Result<()> {
     if timeout(Duration::from_secs(20), end).await.is_err() {
         tracing::warn!("requests are abandoned, and their locks expire");
     }
-    redlock.shutdown_within(Duration::from_secs(5)).await;
+    redlock.shutdown(Duration::from_secs(5)).await;
     Ok(())
 }
 

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::{QuorumError, TtlError};
 use thiserror::Error;
 
-use crate::{ClientLabelError, Key, NodeReports, OptionsError, SharedServerError, UrlError};
+use crate::{ClientNameError, Key, NodeReports, OptionsError, SharedServerError, UrlError};
 
 /// Why a [`Redlock`](crate::Redlock) could not be built.
 ///
@@ -57,9 +57,9 @@ pub enum BuildError {
     /// The longest ttl is zero, or longer than 100 years.
     #[error("max_ttl: {0}")]
     MaxTtl(TtlError),
-    /// The [`client_label`](crate::RedlockBuilder::client_label) cannot be used.
-    #[error("client_label: {0}")]
-    ClientLabel(ClientLabelError),
+    /// The [`client_name`](crate::RedlockBuilder::client_name) cannot be used.
+    #[error("client_name: {0}")]
+    ClientName(ClientNameError),
     /// A timeout is zero, so that no node could answer in time, or longer than an hour.
     #[error("{name} is {timeout:?}: choose more than zero and at most an hour")]
     Timeout {

@@ -88,7 +88,7 @@ async fn serve(order: &Order) -> Result<()> {
     sampler.abort();
 
     let begin = Instant::now();
-    let report = redlock.shutdown().await;
+    let report = redlock.shutdown(None).await;
     let shutdown_ms = begin.elapsed().as_millis() as u64;
     drop(redlock);
     // The lanes close their connections once the last handle is dropped.

@@ -72,7 +72,7 @@ impl Connection {
             builder = builder.allow_unvetted_nodes();
         }
         if let Some(label) = given(self.label.as_ref()) {
-            builder = builder.client_label(label);
+            builder = builder.client_name(label);
         }
         Ok(match self.tls()? {
             Some(tls) => builder.tls(tls),
@@ -172,7 +172,7 @@ impl LockArgs {
             None => redlock.lock(key),
         };
         if self.fenced {
-            lock.options(LockOptions::new().fenced())
+            lock.options(LockOptions::new().fenced(true))
         } else {
             lock
         }

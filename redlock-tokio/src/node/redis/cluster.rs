@@ -39,9 +39,6 @@ pub(super) fn at(url: &str, options: &NodeOptions) -> Option<Result<UrlNodes, Ur
 }
 
 fn read(url: &ServersUrl<'_>, options: &NodeOptions) -> Result<UrlNodes, UrlError> {
-    if !matches!(url.path, None | Some("" | "0")) {
-        return Err(UrlError::new("a cluster has no other database than 0"));
-    }
     let (mut voters, mut tags) = (None, None);
     let (mut allows_shared_servers, mut excludes_resp3) = (false, false);
     for parameter in url.parameters() {
@@ -77,6 +74,9 @@ fn read(url: &ServersUrl<'_>, options: &NodeOptions) -> Result<UrlNodes, UrlErro
             return Err(UrlError::new("`tags` names the voters: leave `voters` out"));
         }
     };
+    if !matches!(url.path, None | Some("" | "0")) {
+        return Err(UrlError::new("a cluster has no other database than 0"));
+    }
     let seeds = url.endpoints("seed", PORT)?;
     let redis = login(&url.user, &url.password);
     let settings = ConnectionSettings::new(redis, url.uses_tls, excludes_resp3, options)?;

@@ -128,7 +128,7 @@ async fn fencing_tokens_grow_and_their_counters_are_beside_the_keys(
     let mut last = None;
     let locks: [(_, &[&str]); 3] = [(redlock, &["f"]), (other, &["f", "fx"]), (redlock, &["f"])];
     for (client, keys) in locks {
-        let guard = client.lock_all(keys).fenced().await.unwrap();
+        let guard = client.lock_all(keys).fenced(true).await.unwrap();
         let token = guard.fencing_token();
         assert!(token > last, "{token:?} after {last:?}");
         last = token;
