@@ -34,7 +34,7 @@ pub use self::light::Light;
 const CONFIRMATION_WINDOW: Duration = Duration::from_millis(200);
 
 /// Connects to the nodes that the environment names, with default settings. `REDLOCK_NODES` is a list of URLs, as
-/// [`RedlockBuilder::node_list`](redlock_tokio::RedlockBuilder::node_list) reads it.
+/// [`RedlockBuilder::nodes`](redlock_tokio::RedlockBuilder::nodes) reads it.
 ///
 /// Without this variable, there are five nodes within this process. If `REDLOCK_TRUST_FRESH_NODES` is set,
 /// nodes that have just started, or have just taken over, vote at once.
@@ -52,7 +52,7 @@ pub async fn connect() -> Result<(Redlock, String)> {
         builder
     };
     if let Ok(list) = env::var("REDLOCK_NODES") {
-        let redlock = builder.node_list(&list).build().await;
+        let redlock = builder.nodes(&list).build().await;
         let redlock = redlock.context("REDLOCK_NODES")?;
         let count = redlock.nodes().len();
         let s = if count == 1 { "" } else { "s" };

@@ -222,7 +222,7 @@ impl World {
             .ttl(Duration::from_secs(60));
         let builder = builder.node_timeout(Duration::from_secs(20)).random_seed(7);
         // The id of this process would have another length in each run.
-        let builder = builder.client_label("cost");
+        let builder = builder.client_name("cost");
         let builder = builder.durability(Durability::AssumedForTests);
         async { builder.build().await.expect("five servers") }
     }
@@ -231,7 +231,7 @@ impl World {
 /// A client whose random choices are the same in each run.
 async fn client() -> Redlock {
     let builder = Redlock::builder().embedded().random_seed(7);
-    let builder = builder.client_label("cost");
+    let builder = builder.client_name("cost");
     let redlock = builder.wait(Duration::from_secs(60)).build().await;
     redlock.expect("nodes in memory")
 }

@@ -35,7 +35,7 @@ use crate::{
 ///     .max_hold(Duration::from_secs(30))
 ///     .max_waiters_per_key(10)
 ///     .contended_status(StatusCode::CONFLICT)
-///     .options(LockOptions::new().no_handover())
+///     .options(LockOptions::new().handover(false))
 ///     .label("orders");
 /// layer.check()?; // fails now if an option is invalid
 ///
@@ -90,7 +90,7 @@ impl<K: RequestKey> LockLayer<K> {
     /// closure `|request: &Request| ..`, or any other [`ExtractKey`](crate::ExtractKey). A tuple of them locks several
     /// keys.
     pub fn new(redlock: Redlock, key: K) -> Self {
-        let options = LockOptions::new().max_waiters_per_key(64).fail_fast();
+        let options = LockOptions::new().max_waiters_per_key(64).fail_fast(true);
         Self {
             lock: redlock_tower::LockLayer::new(redlock.clone(), ())
                 .options(options)
@@ -145,11 +145,11 @@ impl<K> LockLayer<K> {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Acquires the locks with a [fencing token](LockOptions::fenced), which a handler gets from its
+    /// Sets whether the locks have a [fencing token](LockOptions::fenced), which a handler gets from its
     /// [`Locked`](crate::Locked), by [`fencing_token`](redlock_tokio::Hold::fencing_token). A request that wants
     /// several keys has one token for all of them. A request that [reads](Self::read_write) has none.
-    pub fn fenced(self) -> Self {
-        self.options(LockOptions::new().fenced())
+    pub fn fenced(self, fenced: bool) -> Self {
+        self.options(LockOptions::new().fenced(fenced))
     }
 
     /// Lets up to `permits` requests with one key run at once, in the whole fleet, instead of one. A request takes a permit

@@ -44,7 +44,7 @@
 //! [`Problem`]: crate::Problem
 //! [`RedlockRwLock::read`]: redlock_tokio::RedlockRwLock::read
 //! [`RedlockRwLock::write`]: redlock_tokio::RedlockRwLock::write
-//! [`Redlock::shutdown_within`]: redlock_tokio::Redlock::shutdown_within
+//! [`Redlock::shutdown`]: redlock_tokio::Redlock::shutdown
 //! [`RedlockBuilder::max_ttl`]: redlock_tokio::RedlockBuilder::max_ttl
 //! [`RedlockBuilder::prefix`]: redlock_tokio::RedlockBuilder::prefix
 //! [`Redlock`]: redlock_tokio::Redlock

@@ -13,11 +13,16 @@ use redlock_core::{OwnerRule, Quorum, Ttl};
 use tokio::runtime::Handle;
 
 pub use self::error::BuildError;
-use self::nodes::{Given, Nodes};
+use self::nodes::Given;
 use crate::{
-    ClientLabelError, Clock, Durability, Key, LockOptions, Redlock, TlsOptions,
-    client_label::ClientLabel, engine::wall_clock::WallClock, key::Prefix, observer::Observer,
-    options::CommonSettings, random::Random,
+    ClientNameError, Clock, Durability, Key, LockOptions, Redlock,
+    client_name::ClientName,
+    engine::wall_clock::WallClock,
+    key::Prefix,
+    node::redis::{NodeOptions, UrlNodes},
+    observer::Observer,
+    options::CommonSettings,
+    random::Random,
 };
 
 /// Nobody waits longer than this for a node.
@@ -25,8 +30,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Builds a [`Redlock`]. Made by [`Redlock::builder`].
 ///
-/// Give nodes as URLs, as pools, or as types that implement [`Node`](crate::node::Node). The calls add up, so you can mix them. Give the
-/// same nodes to every process that locks the same resources. Choose an odd number of them, and at least three: a
+/// Give nodes as URLs. The calls add up. Give the same nodes to every process that locks the same resources. Choose an odd number of them, and at least three: a
 /// majority must agree, so four nodes tolerate one failed node, as three do, and two nodes tolerate none.
 ///
 /// ```no_run
@@ -46,9 +50,9 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 #[must_use = "a builder does nothing until built"]
 pub struct RedlockBuilder {
     given: Vec<Given>,
-    tls: Option<TlsOptions>,
+    node_options: NodeOptions,
     prefix: Prefix,
-    label: Result<ClientLabel, ClientLabelError>,
+    client_name: Result<ClientName, ClientNameError>,
     defaults: LockOptions,
     common: CommonSettings,
     node_timeout: Duration,
@@ -69,9 +73,9 @@ impl RedlockBuilder {
     pub(crate) fn new() -> Self {
         Self {
             given: Vec::new(),
-            tls: None,
+            node_options: NodeOptions::default(),
             prefix: Prefix::default(),
-            label: Ok(ClientLabel::of_process()),
+            client_name: Ok(ClientName::of_process()),
             defaults: LockOptions::new(),
             common: CommonSettings::default(),
             node_timeout: Duration::from_millis(50),
@@ -119,8 +123,9 @@ impl RedlockBuilder {
     /// [inspections](Redlock::inspect), and in the errors of other clients that want the same lock. By default the name of
     /// the host and the id of the process, such as `web-3:4711`.
     ///
-    /// 1 to 64 bytes without control characters. The value of a key is then `<token>@<label>`. Clients compare such values
-    /// whole, so clients in other languages need not know about the label. Everybody who may read keys on the nodes can read it.
+    /// At most 64 bytes without control characters. The value of a key is then `<token>@<name>`, or the token alone if the
+    /// name is empty. Clients compare such values whole, so clients in other languages need not know about the name.
+    /// Everybody who may read keys on the nodes can read it.
     ///
     /// ```
     /// # use redlock_tokio::{MemoryNode, Redlock};
@@ -128,20 +133,14 @@ impl RedlockBuilder {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let node = MemoryNode::new();
     /// let builder = Redlock::builder().custom_nodes([node.clone()]);
-    /// let redlock = builder.client_label("web-3").build().await?;
+    /// let redlock = builder.client_name("web-3").build().await?;
     /// let _guard = redlock.lock("order:42").await?;
     /// assert!(node.value("order:42").unwrap().ends_with(b"@web-3"));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn client_label(mut self, label: impl AsRef<str>) -> Self {
-        self.label = ClientLabel::new(label.as_ref());
-        self
-    }
-
-    /// Sets no [`client_label`](Self::client_label): the values of keys are tokens alone.
-    pub fn no_client_label(mut self) -> Self {
-        self.label = Ok(ClientLabel::NONE);
+    pub fn client_name(mut self, name: impl AsRef<str>) -> Self {
+        self.client_name = ClientName::new(name.as_ref());
         self
     }
 
@@ -166,9 +165,9 @@ impl RedlockBuilder {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Acquires all locks with a [fencing token](LockOptions::fenced).
-    pub fn fenced(self) -> Self {
-        self.options(LockOptions::new().fenced())
+    /// Sets whether locks have a [fencing token](LockOptions::fenced) by default.
+    pub fn fenced(self, fenced: bool) -> Self {
+        self.options(LockOptions::new().fenced(fenced))
     }
 
     /// Sets how many requests may [wait](LockOptions::max_waiters_per_key) for a key in this process by default.
@@ -304,14 +303,19 @@ impl RedlockBuilder {
     /// - there are no nodes, or more than 64;
     /// - a URL, an option or `max_ttl` is invalid;
     /// - a timeout is zero, or longer than an hour;
-    /// - the [client label](Self::client_label) is empty, too long, or has a control character;
+    /// - the [client name](Self::client_name) is too long, or has a control character;
     /// - the prefix is too long, or begins with a [reserved](crate::KeyError::Reserved) name;
-    /// - a [cluster](Self::cluster) cannot be used, or two of its voters are on one server;
+    /// - two voters of a cluster are on one server;
     /// - two addresses are the same, or lead to one server (detected only if the server answers at both);
     /// - too many nodes refuse this client for the others to form a majority;
     /// - there is no tokio runtime.
     pub async fn build(mut self) -> Result<Redlock, BuildError> {
-        let Nodes { nodes, unshared } = self.take_nodes()?;
+        let UrlNodes {
+            nodes,
+            tag_len,
+            unshared,
+        } = self.take_nodes()?;
+        self.prefix.tag_len = tag_len;
         let quorum = Quorum::majority(nodes.len())?;
         launch::refuse_duplicates(&nodes)?;
         launch::warn_of_single_group(&nodes);
@@ -337,8 +341,8 @@ impl RedlockBuilder {
         if len >= Key::MAX_LEN {
             return Err(BuildError::Prefix { len });
         }
-        if let Err(error) = self.label {
-            return Err(BuildError::ClientLabel(error));
+        if let Err(error) = self.client_name {
+            return Err(BuildError::ClientName(error));
         }
         if let Some(name) = Key::reserved(self.prefix.as_bytes()) {
             return Err(BuildError::ReservedPrefix { name });

@@ -215,8 +215,8 @@ impl Election {
         let options = LockOptions::new()
             .wait(Duration::MAX)
             .max_hold(Duration::MAX)
-            .no_fail_fast()
-            .no_handover();
+            .fail_fast(false)
+            .handover(false);
         loop {
             let lock = self.redlock.lock(&self.name);
             match lock.options(self.options).options(options).await {

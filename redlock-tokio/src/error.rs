@@ -312,7 +312,7 @@ pub enum DowngradeError {
     Extend(#[from] ExtendError),
 }
 
-/// Why [`Redlock::with_lock`](crate::Redlock::with_lock) did not finish its work.
+/// Why [`Lock::with`](crate::Lock::with) did not finish its work.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum WithLockError {

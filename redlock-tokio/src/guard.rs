@@ -20,7 +20,7 @@ use crate::{
 ///
 /// A lock can be lost while its guard lives: too many nodes fail, the process is stopped for longer than the lock
 /// lives, or another client deletes the key. Check [`is_valid`](Hold::is_valid) before a step that must not happen twice,
-/// watch [`lost`](Hold::lost) beside long work, or use [`Redlock::with_lock`](crate::Redlock::with_lock), which drops
+/// watch [`lost`](Hold::lost) beside long work, or use [`Lock::with`](crate::Lock::with), which drops
 /// the work when the lock is lost.
 ///
 /// ```

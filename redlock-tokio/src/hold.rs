@@ -282,7 +282,7 @@ impl Hold {
     /// COMMIT;
     /// ```
     ///
-    /// A deposit to account 3 must be fenced as well, by `lock("account:3").fenced()`. If it is not, it does not notice
+    /// A deposit to account 3 must be fenced as well, by `lock("account:3").fenced(true)`. If it is not, it does not notice
     /// the transfer, nor does the transfer notice a late deposit.
     ///
     /// ```
@@ -291,7 +291,7 @@ impl Hold {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let redlock = Redlock::embedded().await?;
     /// # let mut stored_fence = 0;
-    /// let guard = redlock.lock("account:7").fenced().await?;
+    /// let guard = redlock.lock("account:7").fenced(true).await?;
     /// let token = guard.fencing_token().expect("the lock is fenced");
     /// assert!(token.get() > stored_fence); // what the resource checks
     /// stored_fence = token.get();
@@ -327,7 +327,7 @@ impl Hold {
     }
 
     /// Returns the value that the keys have on the nodes while the lock is held: the [token](Self::token), and the
-    /// [label](crate::RedlockBuilder::client_label) of this client. A script on one of the nodes can compare with it. Readers
+    /// [label](crate::RedlockBuilder::client_name) of this client. A script on one of the nodes can compare with it. Readers
     /// have such a value each, in the set beside the key.
     #[must_use]
     pub fn value(&self) -> String {

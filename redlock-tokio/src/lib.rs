@@ -1,5 +1,6 @@
 // On GitHub the names in the README lead to docs.rs. Here they lead to the items of this version.
 //! [`Redlock`]: crate::Redlock
+//! [`RedlockBuilder`]: crate::RedlockBuilder
 //! [`RedlockBuilder::max_waiters_total`]: crate::RedlockBuilder::max_waiters_total
 //! [`Redlock::adopt`]: crate::Redlock::adopt
 //! [`Redlock::embedded`]: crate::Redlock::embedded
@@ -31,9 +32,7 @@
 //! [`RedlockBuilder::poller_share`]: crate::RedlockBuilder::poller_share
 //! [`LockError`]: crate::LockError
 //! [`ExtendError`]: crate::ExtendError
-//! [`RedisNode`]: crate::RedisNode
 //! [`MemoryNode`]: crate::MemoryNode
-//! [`Node`]: crate::node::Node
 //! [`NodeStatus`]: crate::NodeStatus
 //! [`NodeState`]: crate::NodeState
 //! [`Observer`]: crate::Observer
@@ -59,7 +58,7 @@
 
 mod acquisition;
 mod builder;
-mod client_label;
+mod client_name;
 mod clock;
 /// [`FAULTS.md`]: crate::faults
 /// [`LockError::NoQuorum`]: crate::LockError::NoQuorum
@@ -96,12 +95,12 @@ pub mod metrics {}
 /// [`LockError::Quarantined`]: crate::LockError::Quarantined
 /// [`RedlockBuilder::handover_for`]: crate::RedlockBuilder::handover_for
 /// [`LockOptions::max_hold`]: crate::LockOptions::max_hold
-/// [`LockOptions::no_handover`]: crate::LockOptions::no_handover
+/// [`LockOptions::handover`]: crate::LockOptions::handover
 /// [`LockOptions::no_renewal`]: crate::LockOptions::no_renewal
 /// [`LockOptions::wait`]: crate::LockOptions::wait
-/// [`RedisNodeBuilder::stream`]: crate::RedisNodeBuilder::stream
-/// [`Redlock::cluster`]: crate::Redlock::cluster
 /// [`Redlock::connect`]: crate::Redlock::connect
+/// [`RedlockBuilder::pool`]: crate::RedlockBuilder::pool
+/// [`RedlockBuilder::stream`]: crate::RedlockBuilder::stream
 /// [`Redlock::embedded`]: crate::Redlock::embedded
 /// [`Redlock::nodes`]: crate::Redlock::nodes
 /// [`Redlock::ready`]: crate::Redlock::ready
@@ -112,6 +111,7 @@ pub mod metrics {}
 ///
 #[doc = include_str!("../MIGRATING.md")]
 pub mod migrating {}
+#[doc(hidden)]
 pub mod node;
 /// [`DEPLOYMENTS.md`]: crate::deployments
 /// [`FAULTS.md`]: crate::faults
@@ -121,7 +121,7 @@ pub mod node;
 /// [rights]: crate::deployments#rights-and-keys
 /// [`Hold::token`]: crate::Hold::token
 /// [`LockOptions::label`]: crate::LockOptions::label
-/// [`client_label`]: crate::RedlockBuilder::client_label
+/// [`client_name`]: crate::RedlockBuilder::client_name
 /// [`RedlockBuilder::log_keys`]: crate::RedlockBuilder::log_keys
 ///
 #[cfg(doc)]
@@ -144,7 +144,7 @@ mod threads;
 
 pub use acquisition::Acquisition;
 pub use builder::{BuildError, RedlockBuilder};
-pub use client_label::ClientLabelError;
+pub use client_name::ClientNameError;
 pub use clock::Clock;
 pub use election::{Candidacy, Candidate, Election};
 pub use engine::{
@@ -160,14 +160,11 @@ pub use inspection::{InspectedNode, Inspection, Verdict};
 pub use key::{Key, KeyError};
 pub use lock::{Adopt, AdoptError, Lock, LockFuture};
 pub use node::{
-    Holder,
+    Holder, KeyState, Occupant,
     durability::Durability,
     error::{CounterDefect, NodeError},
     memory::MemoryNode,
-    redis::{
-        ClusterError, ClusterNodes, Credentials, PoolMessages, RedisNode, RedisNodeBuilder,
-        RedisNodeError, SentinelNodeBuilder, TlsError, TlsOptions, UrlError,
-    },
+    redis::{Credentials, PoolMessages, SharedServerError, TlsOptions, UrlError},
     report::{NodeReport, NodeReports, Objection},
     server_info::{Role, ServerInfo},
     status::{NodeState, NodeStatus},
@@ -184,12 +181,12 @@ pub use redlock::Tables;
 pub use redlock::{Redlock, ShutdownReport, UnlockReport, UnlockedNode};
 pub use redlock_core::{
     Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, Permits, PermitsError,
-    QuorumError, RetryScheduleError, Share, Timestamp, Token, Ttl, TtlError, ValidityError,
+    QuorumError, RetryScheduleError, RunId, Share, Timestamp, Token, Ttl, TtlError, ValidityError,
 };
 pub use rw_lock::RedlockRwLock;
 pub use semaphore::RedlockSemaphore;
 #[doc(hidden)]
 pub use shown_time::ShownTime;
 
-/// The crate whose pools [`RedlockBuilder::pools`] and [`RedisNode::from_pool`] take.
+/// The crate whose pools [`RedlockBuilder::pool`] takes.
 pub use deadpool_redis;

@@ -98,9 +98,9 @@ impl Lock {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Acquires this lock with a [fencing token](LockOptions::fenced).
-    pub fn fenced(self) -> Self {
-        self.options(LockOptions::new().fenced())
+    /// Sets whether this lock has a [fencing token](LockOptions::fenced).
+    pub fn fenced(self, fenced: bool) -> Self {
+        self.options(LockOptions::new().fenced(fenced))
     }
 
     /// Sets how many requests may [wait](LockOptions::max_waiters_per_key) for the key in this process.
@@ -113,12 +113,38 @@ impl Lock {
         self.options(LockOptions::new().label(label))
     }
 
-    /// Acquires the lock and runs `work` under it, as [`Redlock::with_lock`](crate::Redlock::with_lock) does, with the
-    /// options of this lock.
+    /// Acquires the lock, runs `work` and releases the lock. If the lock is lost, `work` is dropped
+    /// at its current `await`; what it has done remains. It is not polled after the end of the validity, even if the process
+    /// was stopped meanwhile. If `work` returns a `Result`, use `??`.
+    ///
+    /// Returns when a majority of the nodes has confirmed the release, or when a waiter of this process has got the lock. So
+    /// a client that learns of the result finds the lock free. That costs one round trip to the majority. Nodes that do not answer
+    /// cost a [`node_timeout`](crate::RedlockBuilder::node_timeout) at most, and get the release later.
+    ///
+    /// The work gets a [`Hold`], which knows the [remaining time](Hold::remaining) and can [extend](Hold::extend) the
+    /// lock.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let total = redlock.lock("order:42").with(async |_hold| 6 * 7).await?;
+    /// assert_eq!(total, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work, and releases the lock in the background. If the work is done and only the release
+    /// is awaited, its result is dropped, and the release goes on.
     ///
     /// # Errors
     ///
-    /// [`Redlock::with_lock`](crate::Redlock::with_lock) lists the errors, and documents cancel safety.
+    /// Fails with [`WithLockError::Lock`] if the work was not begun, and with [`WithLockError::Lost`] if the lock
+    /// was lost before the end of the work. A loss between the end of the work and the release counts too, because
+    /// the end of the work was not protected.
     pub async fn with<T>(self, work: impl AsyncFnOnce(&Hold) -> T) -> Result<T, WithLockError> {
         let guard = self.await?;
         let outcome = guard.protect(work(&guard)).await;

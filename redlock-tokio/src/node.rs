@@ -28,7 +28,6 @@ pub(crate) use self::{
     authority::News,
     command::reply_of,
     error::{CounterDefect, NodeError},
-    redis::{ClusterAuthority, RedisNode},
     server_info::{Role, ServerInfo},
 };
 pub use self::{
@@ -38,13 +37,14 @@ pub use self::{
     holder::Holder,
     key_state::{KeyState, Occupant},
     line::{LineAction, LineAnswer, LineRequest, Member},
+    redis::RedisNode,
     server_info::Server,
     session::Session,
 };
 
 /// One of the independent masters that vote on who holds a lock.
 ///
-/// This crate has two: [`RedisNode`] and [`MemoryNode`](crate::MemoryNode). Implement the trait to test against masters
+/// This crate has two: `RedisNode` and [`MemoryNode`](crate::MemoryNode). Implement the trait to test against masters
 /// with faults of your own, or to store keys elsewhere.
 ///
 /// A [`Redlock`](crate::Redlock) keeps one [`Session`] with each node, and opens another when that one breaks.

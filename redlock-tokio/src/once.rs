@@ -146,7 +146,7 @@ impl Once {
             return Ok(missed);
         }
         // The next holder in this process would have less than the span.
-        let lock = self.lock.options(LockOptions::new().no_handover());
+        let lock = self.lock.options(LockOptions::new().handover(false));
         let guard = match lock.await {
             Ok(guard) => guard,
             Err(LockError::Contended(attempts)) => return Ok(OnceOutcome::RunElsewhere(attempts)),

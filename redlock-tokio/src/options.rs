@@ -24,7 +24,7 @@ pub use self::{error::OptionsError, queue_policy::WaiterLimit};
 /// | [`max_hold`](Self::max_hold) | 60 s | for how long it is extended |
 /// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 1024 | how many requests may wait for a key in this process |
 /// | [`fail_fast`](Self::fail_fast) | no | whether to fail within a moment in an outage |
-/// | [`no_handover`](Self::no_handover) | no | whether to release the lock each time, even if others wait in this process |
+/// | [`handover`](Self::handover) | yes | whether a release passes the lock on to others that wait in this process |
 /// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
 /// | [`label`](Self::label) | none | the name of the lock's purpose in the log |
 ///
@@ -84,6 +84,12 @@ enum Renewal {
 enum Switch {
     On,
     Off,
+}
+
+impl From<bool> for Switch {
+    fn from(is_on: bool) -> Self {
+        if is_on { Self::On } else { Self::Off }
+    }
 }
 
 impl LockOptions {
@@ -183,14 +189,15 @@ impl LockOptions {
         self
     }
 
-    /// Releases the lock on the nodes each time, even if other requests wait in this process.
+    /// Sets whether the lock is handed over to the next request that waits in this process, without a release on the nodes.
+    /// True by default. See [`handover_for`](crate::RedlockBuilder::handover_for).
     ///
     /// ```
     /// # use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let redlock = Redlock::embedded().await?;
-    /// let options = LockOptions::new().no_handover();
+    /// let options = LockOptions::new().handover(false);
     /// let guard = redlock.lock("order:42").options(options).await?;
     /// # let _waiter = tokio::spawn(redlock.lock("order:42").into_future());
     /// # tokio::task::yield_now().await;
@@ -198,20 +205,13 @@ impl LockOptions {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn no_handover(mut self) -> Self {
-        self.handover = Some(Switch::Off);
+    pub fn handover(mut self, handover: bool) -> Self {
+        self.handover = Some(handover.into());
         self
     }
 
-    /// Hands the lock over to the next request that waits in this process. This is the default. See
-    /// [`handover_for`](crate::RedlockBuilder::handover_for).
-    pub fn allow_handover(mut self) -> Self {
-        self.handover = Some(Switch::On);
-        self
-    }
-
-    /// Acquires the lock with a [fencing token](crate::Hold::fencing_token), for a resource that refuses writes
-    /// with a smaller token than it has seen. Without such a resource the token is of no use.
+    /// Sets whether the lock has a [fencing token](crate::Hold::fencing_token), for a resource that refuses writes with a
+    /// smaller token than it has seen. False by default. Without such a resource the token is of no use.
     ///
     /// Costs one round trip if the nodes' counters are behind this machine's wall clock, and one or two more
     /// otherwise. Each node keeps a counter for the key as `redlock:fence:{<key>}` (or with another tag, see the
@@ -240,32 +240,14 @@ impl LockOptions {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let redlock = Redlock::embedded().await?;
-    /// let first = redlock.lock("order:42").fenced().await?.fencing_token();
-    /// let second = redlock.lock("order:42").fenced().await?.fencing_token();
+    /// let first = redlock.lock("order:42").fenced(true).await?.fencing_token();
+    /// let second = redlock.lock("order:42").fenced(true).await?.fencing_token();
     /// assert!(first.is_some() && first < second);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn fenced(mut self) -> Self {
-        self.fencing = Some(Switch::On);
-        self
-    }
-
-    /// Acquires the lock without a fencing token. This is the default. Use this for a lock whose resource checks no
-    /// tokens, where the builder or a layer has set [`fenced`](Self::fenced).
-    ///
-    /// ```
-    /// # use redlock_tokio::{LockOptions, Redlock};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::builder().embedded().fenced().build().await?;
-    /// let guard = redlock.lock("report").options(LockOptions::new().unfenced()).await?;
-    /// assert_eq!(guard.fencing_token(), None);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn unfenced(mut self) -> Self {
-        self.fencing = Some(Switch::Off);
+    pub fn fenced(mut self, fenced: bool) -> Self {
+        self.fencing = Some(fenced.into());
         self
     }
 

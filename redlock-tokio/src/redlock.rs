@@ -14,8 +14,8 @@ pub use self::operations::{UnlockReport, UnlockedNode};
 #[cfg(feature = "test-util")]
 pub use self::tables::Tables;
 use crate::{
-    Event, Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, OptionsError,
-    QueueStatus, WithLockError, engine::lease_cell::Client, key::KeySet,
+    Event, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, OptionsError, QueueStatus,
+    engine::lease_cell::Client, key::KeySet,
 };
 
 /// A distributed lock service over independent Redis masters.
@@ -181,46 +181,6 @@ impl Redlock {
         self.lock(key).wait(Duration::ZERO).await
     }
 
-    /// Acquires the lock, runs `work` and releases the lock. If the lock is lost, `work` is dropped
-    /// at its current `await`; what it has done remains. It is not polled after the end of the validity, even if the process
-    /// was stopped meanwhile. If `work` returns a `Result`, use `??`.
-    ///
-    /// Returns when a majority of the nodes has confirmed the release, or when a waiter of this process has got the lock. So
-    /// a client that learns of the result finds the lock free. That costs one round trip to the majority. Nodes that do not answer
-    /// cost a [`node_timeout`](crate::RedlockBuilder::node_timeout) at most, and get the release later.
-    ///
-    /// The work gets a [`Hold`], which knows the [remaining time](Hold::remaining) and can [extend](Hold::extend) the
-    /// lock. With options the call is `redlock.lock(key).ttl(..).with(work)`.
-    ///
-    /// ```
-    /// # use redlock_tokio::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let total = redlock.with_lock("order:42", async |_hold| 6 * 7).await?;
-    /// assert_eq!(total, 42);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops the work, and releases the lock in the background. If the work is done and only the release
-    /// is awaited, its result is dropped, and the release goes on.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`WithLockError::Lock`] if the work was not begun, and with [`WithLockError::Lost`] if the lock
-    /// was lost before the end of the work. A loss between the end of the work and the release counts too, because
-    /// the end of the work was not protected.
-    pub async fn with_lock<T>(
-        &self,
-        key: impl AsRef<[u8]>,
-        work: impl AsyncFnOnce(&Hold) -> T,
-    ) -> Result<T, WithLockError> {
-        self.lock(key).with(work).await
-    }
-
     /// Returns the status of each node, in the order in which the nodes were given. Asks no node.
     ///
     /// ```
@@ -333,23 +293,25 @@ impl Redlock {
         self.client.observers.tell(&event);
     }
 
-    /// Refuses new locks, and waits until all releases are delivered. Call this method before the runtime ends.
+    /// Refuses new locks, and waits until all releases are delivered, for at most `limit`: a [`Duration`], or `None` to wait
+    /// as long as it takes. Call this method before the runtime ends.
     ///
     /// Requests that wait for a lock fail with [`LockError::ShutDown`]. A release that cannot be delivered is
     /// dropped when its key must have expired. If nodes are down, this takes about one ttl, plus the time of a
     /// request and of an attempt to connect that have already begun (about a second, and `connect_timeout`).
-    /// [`shutdown_within`](Self::shutdown_within) sets a limit.
+    /// Releases that are not delivered at the limit count as abandoned. They are still sent while the runtime lives.
     ///
     /// Locks that are held stay held: their guards are renewed, and can be released. If one of them ends meanwhile, its
     /// release is waited for, too. Drop the guards first.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let redlock = Redlock::embedded().await?;
     /// drop(redlock.lock("order:42").await?);
-    /// let report = redlock.shutdown().await;
+    /// let report = redlock.shutdown(Duration::from_secs(5)).await;
     /// assert_eq!((report.held, report.abandoned), (0, 0));
     /// # Ok(())
     /// # }
@@ -358,35 +320,18 @@ impl Redlock {
     /// # Cancel safety
     ///
     /// Cancel safe: the deliveries go on in the background, and the method can be called again.
-    pub async fn shutdown(&self) -> ShutdownReport {
+    pub async fn shutdown(&self, limit: impl Into<Option<Duration>>) -> ShutdownReport {
+        let limit = limit.into();
         self.refuse_locks();
-        self.drain().await;
-        self.shutdown_report(false)
-    }
-
-    /// Does the same as [`shutdown`](Self::shutdown), but waits for at most `limit`.
-    ///
-    /// Releases that are not delivered by then count as abandoned. They are still sent while the runtime lives.
-    ///
-    /// ```
-    /// # use redlock_tokio::Redlock;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let report = redlock.shutdown_within(Duration::from_secs(5)).await;
-    /// assert!(!report.timed_out);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe, as [`shutdown`](Self::shutdown) is.
-    pub async fn shutdown_within(&self, limit: Duration) -> ShutdownReport {
-        self.refuse_locks();
-        let drained = tokio::time::timeout(limit, self.drain()).await;
-        self.shutdown_report(drained.is_err())
+        let timed_out = match limit {
+            Some(limit) => tokio::time::timeout(limit, self.drain()).await.is_err(),
+            // Without a timer, so on any executor.
+            None => {
+                self.drain().await;
+                false
+            }
+        };
+        self.shutdown_report(timed_out)
     }
 
     /// Refuses new locks, and ends the leases that do not hold their locks yet.

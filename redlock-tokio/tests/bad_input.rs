@@ -5,10 +5,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use redlock_kit::{RedisServers, SpawnError};
-use redlock_tokio::{
-    BuildError, ClusterNodes, ExtendError, Key, KeyError, LockError, LockOptions, LossReason,
-    MemoryNode, OptionsError, RedisNode, RedisNodeError, Redlock, ReleaseOutcome,
-};
+use redlock_tokio::{BuildError, ExtendError, Key, KeyError, LockError, LockOptions, LossReason, MemoryNode,
+    OptionsError, Redlock, ReleaseOutcome};
 use support::{
     MS,
     in_memory::{embedded, over, three_nodes},
@@ -93,77 +91,56 @@ async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
     }
 }
 
-/// The seeds are read as those of `ClusterNodes`.
 #[tokio::test]
 async fn the_url_of_a_cluster_that_cannot_be_is_refused() {
+    let long = format!("redis+cluster://a?tags={}", "x".repeat(65));
     for (url, words) in [
         ("redis+cluster://", "seed 1"),
         ("redis+cluster://a,:1", "seed 2"),
+        ("redis+cluster://a,A:6379", "seed 2: it is given twice"),
         ("redis+cluster://a:hunter2@b:port,c", "seed 1"),
         ("redis+cluster://a/1", "database than 0"),
+        ("redis+cluster://a?voters=0", "choose an odd number"),
         ("redis+cluster://a?voters=2", "choose an odd number"),
-        ("redis+cluster://a?tags=a,,b", "tag 2"),
+        ("redis+cluster://a?voters=64", "choose an odd number"),
+        ("redis+cluster://a?voters=65", "choose an odd number"),
+        ("redis+cluster://a?tags=a,b", "2 voters"),
+        ("redis+cluster://a?tags=,a,b", "tag 1"),
+        ("redis+cluster://a?tags=a,b,x%7By", "tag 3"),
+        ("redis+cluster://a?tags=a,b,x}y", "tag 3"),
+        (
+            "redis+cluster://a?tags=a,b,a",
+            "tags 1 and 3 are both in slot 15495",
+        ),
+        (&long, "tag 1"),
     ] {
         let error = build(&[url]).await;
-        assert!(matches!(error, BuildError::Cluster(_)), "{error:?}");
+        let is_url = matches!(error, BuildError::Url { position: 1, .. });
+        assert!(is_url, "{error:?}");
         let text = format!("{error} {error:?}");
         assert!(text.contains(words) && !text.contains("hunter2"), "{text}");
-    }
-    let error = RedisNode::from_url("redis+cluster://a").unwrap_err();
-    assert!(error.to_string().contains("several nodes"), "{error}");
-}
-
-#[test]
-fn a_sentinel_group_has_a_name_and_different_sentinels() {
-    for (name, sentinels, words) in [
-        ("", &["s1"][..], "name"),
-        ("g", &[], "no sentinels"),
-        ("g", &["s1", ""], "sentinel 2: the host is empty"),
-        ("g", &["s\u{1b}1"], "sentinel 1: the host has a character"),
-        ("g", &["redis://s1"], "sentinel 1: the port"),
-        ("g", &["s1", "S1:26379"], "sentinel 2: it is given twice"),
-    ] {
-        let error = RedisNode::sentinel(name, sentinels).build().unwrap_err();
-        assert!(matches!(error, RedisNodeError::Url(_)), "{error:?}");
-        assert!(error.to_string().contains(words), "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_cluster_that_cannot_be_is_refused() {
-    let long = "x".repeat(65);
-    let over = |seeds: &[&str]| ClusterNodes::new(seeds);
-    let tags = |tags: &[&str]| over(&["redis://a"]).tags(tags.iter().copied());
-    let voters = |count| over(&["redis://a"]).voters(count);
-    let even = [0, 2, 4, 64, 65].map(|count| (voters(count), "choose an odd number"));
-    let others = [
-        (tags(&["a", "b"]), "2 voters"),
-        (tags(&[]), "0 voters"),
-        (tags(&["a", "", "c"]), "tag 2"),
-        (tags(&["a", "b", "x{y"]), "tag 3"),
-        (tags(&["a", "b", "x}y"]), "tag 3"),
+async fn a_sentinel_group_has_a_name_and_different_sentinels() {
+    for (url, words) in [
+        ("redis+sentinel://s1/", "name"),
+        ("redis+sentinel:///g", "sentinel 1: the host is empty"),
+        ("redis+sentinel://s1,:1/g", "sentinel 2: the host is empty"),
         (
-            tags(&["a", "b", "a"]),
-            "tags 1 and 3 are both in slot 15495",
+            "redis+sentinel://s\u{1b}1/g",
+            "sentinel 1: the host has a character",
         ),
-        (tags(&[&long]), "tag 1"),
-        (over(&[]), "no seeds"),
-        (over(&["redis://a", "localhost"]), "seed 2"),
-        (over(&["redis://a/1"]), "database than 0"),
-        (over(&["unix:///run/redis.sock"]), "Unix"),
+        ("redis+sentinel://s1:x/g", "sentinel 1: the port"),
         (
-            over(&["redis://:x@a", "redis://:y@b"]),
-            "seed 2: user, password",
+            "redis+sentinel://s1,S1:26379/g",
+            "sentinel 2: it is given twice",
         ),
-    ];
-    for (cluster, words) in even.into_iter().chain(others) {
-        let built = Redlock::builder().cluster(cluster).build().await;
-        let Err(BuildError::Cluster(error)) = built else {
-            panic!("{words}: {built:?}");
-        };
-        let error = error.to_string();
-        assert!(error.contains(words), "{error}");
-        assert!(!error.contains(":y@"), "{error}");
+    ] {
+        let error = build(&[url]).await;
+        assert!(matches!(error, BuildError::Url { .. }), "{error:?}");
+        assert!(error.to_string().contains(words), "{error}");
     }
 }
 
@@ -192,14 +169,13 @@ async fn a_list_that_was_split_between_sentinels_is_recognized() {
     );
     let text = error.to_string();
     assert!(text.contains("split at its commas"), "{text}");
-    assert!(text.contains("node_list"), "{text}");
     assert!(!text.contains("secret"), "{text}");
 }
 
 #[tokio::test]
-async fn a_node_list_has_the_errors_of_its_urls() {
-    let build = async |list| Redlock::builder().node_list(list).build().await.map(drop);
-    let position_in = async |list| match build(list).await {
+async fn a_list_of_nodes_has_the_errors_of_its_urls() {
+    let build = async |list: &str| Redlock::connect(list).await.map(drop);
+    let position_in = async |list: &str| match build(list).await {
         Err(BuildError::Url { position, .. }) => position,
         other => panic!("{list}: {other:?}"),
     };
@@ -434,7 +410,7 @@ fn all_calls_return_after_the_runtime_has_ended() {
         block_on(redlock.try_lock("k")),
         Err(LockError::ShutDown)
     ));
-    let report = block_on(redlock.shutdown());
+    let report = block_on(redlock.shutdown(None));
     assert_eq!(report.abandoned, 10, "two locks on five nodes");
     assert_eq!(report.held, 0);
 }
@@ -443,12 +419,12 @@ fn all_calls_return_after_the_runtime_has_ended() {
 async fn shutdown_grants_no_new_locks_and_keeps_held_ones() {
     let redlock = embedded().await;
     let guard = redlock.lock("k").await.unwrap();
-    let report = redlock.shutdown().await;
+    let report = redlock.shutdown(None).await;
     assert_eq!((report.abandoned, report.held), (0, 1));
     assert!(matches!(redlock.lock("k").await, Err(LockError::ShutDown)));
     guard.extend().await.unwrap();
     drop(guard);
-    assert_eq!(redlock.shutdown().await.held, 0);
+    assert_eq!(redlock.shutdown(None).await.held, 0);
 }
 
 #[tokio::test]
@@ -457,7 +433,7 @@ async fn shutdown_stops_waiters() {
     let guard = redlock.lock("k").await.unwrap();
     let waiting = tokio::spawn(redlock.lock("k").wait(Duration::MAX).into_future());
     tokio::task::yield_now().await;
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     drop(guard);
     assert!(matches!(waiting.await.unwrap(), Err(LockError::ShutDown)));
 }

@@ -30,7 +30,7 @@ use crate::{
 ///     .wait(Duration::from_secs(2))
 ///     .max_hold(Duration::from_secs(30))
 ///     .max_waiters_total(1000)
-///     .options(LockOptions::new().no_handover())
+///     .options(LockOptions::new().handover(false))
 ///     .label("orders");
 /// layer.check()?; // fails now if an option is invalid
 ///
@@ -90,11 +90,11 @@ impl<K, H> LockLayer<K, H> {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Acquires the locks with a [fencing token](LockOptions::fenced), which the inner service gets from
+    /// Sets whether the locks have a [fencing token](LockOptions::fenced), which the inner service gets from
     /// [`Hold::fencing_token`](redlock_tokio::Hold::fencing_token). A call that wants
     /// several keys has one token for all of them. A call that [reads](crate::LockRequest::read) has none.
-    pub fn fenced(self) -> Self {
-        self.options(LockOptions::new().fenced())
+    pub fn fenced(self, fenced: bool) -> Self {
+        self.options(LockOptions::new().fenced(fenced))
     }
 
     /// Lets up to `permits` calls with one key run at once, in the whole fleet, instead of one. A call takes a permit of
@@ -237,7 +237,7 @@ impl<K, H> LockLayer<K, H> {
     ///
     /// tasks.close();
     /// tasks.wait().await; // every call has ended
-    /// redlock.shutdown().await; // every release is delivered
+    /// redlock.shutdown(None).await; // every release is delivered
     /// # Ok(())
     /// # }
     /// ```

@@ -194,9 +194,9 @@ impl LockRequest {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Acquires this request's lock with a [fencing token](LockOptions::fenced), which fences all its keys.
-    pub fn fenced(self) -> Self {
-        self.options(LockOptions::new().fenced())
+    /// Sets whether this request's lock has a [fencing token](LockOptions::fenced), which fences all its keys.
+    pub fn fenced(self, fenced: bool) -> Self {
+        self.options(LockOptions::new().fenced(fenced))
     }
 
     /// Sets how many calls may [wait](LockOptions::max_waiters_per_key) for the key in this process.

@@ -137,14 +137,14 @@ impl Rules {
         };
         let of_layer = match access {
             // A layer that is fenced means its writers.
-            Some(Access::Read) => self.options.unfenced(),
+            Some(Access::Read) => self.options.fenced(false),
             _ => self.options,
         };
         let options = options.or(of_layer);
         let options = match self.fail_open {
             // The state of the nodes that is known can be out of date. A call runs without a lock only after a full
             // attempt.
-            Some(_) => options.no_fail_fast(),
+            Some(_) => options.fail_fast(false),
             None => options,
         };
         (lock.options(options), keys)

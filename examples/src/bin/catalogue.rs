@@ -152,7 +152,7 @@ async fn main() -> Result<()> {
     }
     let most = catalogue.most_reading.load(SeqCst);
     println!("{reads} reads, at most {most} at once, {torn} torn");
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     ensure!(torn == 0, "{torn} of {reads} reads were torn");
     Ok(())
 }

@@ -55,7 +55,7 @@ async fn main() -> Result<()> {
     while let Some(outcome) = runners.join_next().await {
         outcome??;
     }
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     Ok(())
 }
 

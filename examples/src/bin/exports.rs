@@ -116,6 +116,6 @@ async fn main() -> Result<()> {
         println!("{tenant}: at most {most} exports ran at once");
         ensure!(most <= PERMITS, "{most} exports of {tenant} ran at once");
     }
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     Ok(())
 }

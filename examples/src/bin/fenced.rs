@@ -72,7 +72,7 @@ async fn main() -> Result<()> {
     let layer = LockLayer::new(redlock.clone(), account)
         .ttl(Duration::from_millis(500))
         .options(stopped)
-        .fenced();
+        .fenced(true);
     layer.check()?;
     let router = Router::new()
         .route("/accounts/{account}/deposits", post(deposit))
@@ -97,7 +97,7 @@ async fn main() -> Result<()> {
     let balance = bank.balance(7).await?;
     println!("the account has {balance}");
     bank.database.close().await;
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     ensure!(
         balance == 160,
         "100 + 10 + 50 became {balance}: a deposit is lost"

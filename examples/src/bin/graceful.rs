@@ -88,7 +88,7 @@ async fn main() -> Result<()> {
     println!("abandoned handlers: {}", handlers.len());
 
     // 3. The releases, even those to nodes that are down and may be back in time.
-    let report = redlock.shutdown_within(options.releases).await;
+    let report = redlock.shutdown(options.releases).await;
     println!("abandoned locks: {}", report.held);
     println!("abandoned releases: {}", report.abandoned);
     if report.held + report.abandoned > 0 {

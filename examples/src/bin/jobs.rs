@@ -118,6 +118,6 @@ async fn main() -> Result<()> {
         together <= usize::try_from(ACCOUNTS)?,
         anyhow!("two jobs of one account overlapped")
     );
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     Ok(())
 }

@@ -59,7 +59,7 @@ async fn main() -> Result<()> {
         }
     } // Dropping the future resigns.
     changes.await?;
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     Ok(())
 }
 

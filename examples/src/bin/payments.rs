@@ -91,7 +91,7 @@ async fn main() -> Result<()> {
     axum::serve(listener, router)
         .with_graceful_shutdown(stop)
         .await?;
-    redlock.shutdown().await; // delivers the last releases
+    redlock.shutdown(None).await; // delivers the last releases
     Ok(())
 }
 

@@ -24,7 +24,7 @@ async fn main() -> Result<()> {
     a_contended_try_lock(&redlock).await?;
     work_under_a_lock(&redlock).await?;
 
-    let report = redlock.shutdown().await;
+    let report = redlock.shutdown(None).await;
     println!("\nshut down: {} releases abandoned", report.abandoned);
     Ok(())
 }
@@ -101,8 +101,8 @@ async fn a_contended_try_lock(redlock: &Redlock) -> Result<()> {
 }
 
 async fn work_under_a_lock(redlock: &Redlock) -> Result<()> {
-    println!("\n4. with_lock runs work under the lock, and drops the work if the lock is lost:");
-    let answer = redlock.with_lock(KEY, async |hold| {
+    println!("\n4. `with` runs work under the lock, and drops the work if the lock is lost:");
+    let answer = redlock.lock(KEY).with(async |hold| {
         println!("   working, {:.3?} left", hold.remaining());
         6 * 7
     });

@@ -39,7 +39,7 @@ async fn main() -> Result<()> {
     let nodes = env::var("REDLOCK_NODES")
         .context("set REDLOCK_NODES, for example to redis://a,redis://b,redis://c")?;
     // Fails if the configuration is wrong. Nodes that are down are no error.
-    let redlock = Redlock::builder().node_list(&nodes).prefix("lock:").build();
+    let redlock = Redlock::builder().nodes(&nodes).prefix("lock:").build();
     let redlock = redlock.await.context("REDLOCK_NODES")?;
 
     let tasks = TaskTracker::new();
@@ -79,7 +79,7 @@ async fn main() -> Result<()> {
     if timeout(Duration::from_secs(20), end).await.is_err() {
         tracing::warn!("requests are abandoned, and their locks expire");
     }
-    redlock.shutdown_within(Duration::from_secs(5)).await;
+    redlock.shutdown(Duration::from_secs(5)).await;
     Ok(())
 }
 

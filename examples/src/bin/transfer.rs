@@ -93,7 +93,7 @@ async fn main() -> Result<()> {
     let after = bank.sum().await?;
     println!("{} accounts have {after}", options.accounts);
     bank.0.close().await;
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     ensure!(after == before, "{before} became {after}");
     Ok(())
 }

@@ -237,7 +237,7 @@ async fn real_nodes_are_only_looked_at() {
     let server = Server::start(OBSERVATORY, &["--key", "order:42"], Some(&nodes));
     let page = open(&browsers, &server).await;
     page.shows("#holders", "order:42: free.").await;
-    let holder = nodes.builder().client_label("web-3").build().await.unwrap();
+    let holder = nodes.builder().client_name("web-3").build().await.unwrap();
     let guard = holder.lock("order:42").await.unwrap();
     page.shows("#holders", "web-3 holds order:42, with 3 of 3 tokens")
         .await;

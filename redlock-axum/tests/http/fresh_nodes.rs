@@ -58,7 +58,7 @@ async fn app(wait: Duration, options: LockOptions) -> Router {
 #[tokio::test(start_paused = true)]
 async fn the_retry_after_says_when_the_nodes_will_vote() {
     let at_once = LockOptions::new();
-    let at_the_end = at_once.no_fail_fast();
+    let at_the_end = at_once.fail_fast(false);
     for (wait, options, waited) in [
         (5000, at_once, 0),
         (0, at_once, 0),

@@ -108,7 +108,7 @@ async fn a_handler_that_reads_has_no_token_and_notices_a_loss() {
         locked.ensure()?;
         Ok::<_, LockLost>("committed")
     };
-    let app = event_route(handler, it.layer().read_write().fenced());
+    let app = event_route(handler, it.layer().read_write().fenced(true));
     for method in [Method::GET, Method::PUT] {
         let body = problem(send(&app, rock(method)).await, 500, "lost").await;
         assert_eq!(terms(&body), (true, None));

@@ -112,7 +112,7 @@ async fn with_fail_open_a_request_connects_again_before_it_runs_without_a_lock()
 async fn with_fail_open_a_request_tries_for_its_whole_wait_even_with_fail_fast() {
     let it = Bed::new().await;
     it.nodes.go_down();
-    let fast = LockOptions::new().fail_fast();
+    let fast = LockOptions::new().fail_fast(true);
     let app = it.app(it.layer().wait(MS(5000)).fail_open().options(fast));
     for _ in 0..3 {
         let asked = Instant::now();

@@ -184,7 +184,7 @@ async fn a_shutdown_waits_for_handlers_whose_clients_have_left() {
         it.work.let_end();
         timeout(LIMIT, tasks.wait()).await.unwrap();
         assert_eq!((it.work.ended(), it.work.dropped()), (1, 0));
-        let report = timeout(LIMIT, it.redlock.shutdown()).await.unwrap();
+        let report = timeout(LIMIT, it.redlock.shutdown(None)).await.unwrap();
         assert_eq!((report.held, report.abandoned), (0, 0));
         assert!(!it.is_locked(ROCK));
     }

@@ -1,53 +1,29 @@
-use crate::{BuildError, ClusterNodes, Redlock, RedlockBuilder};
+use super::nodes::NodeUrls;
+use crate::{BuildError, Redlock, RedlockBuilder};
 
 /// Ways to make a [`Redlock`].
 impl Redlock {
-    /// Connects to the masters at these URLs, with default settings.
+    /// Connects to the nodes at these URLs, with default settings. [`RedlockBuilder::nodes`] lists the forms of a URL.
     ///
     /// Succeeds even if all of them are down: locks fail with [`LockError::NoQuorum`](crate::LockError::NoQuorum)
     /// until a majority is up. [`ready`](Self::ready) waits for a majority.
+    ///
+    /// ```no_run
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redlock = Redlock::connect("redis+cluster://a:7000,b:7000,c:7000").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// The `Redlock` belongs to the runtime that calls this: [`RedlockBuilder::build`] says what follows.
     ///
     /// # Errors
     ///
     /// [`RedlockBuilder::build`] lists the errors, and how long it takes to connect.
-    pub async fn connect<I>(urls: I) -> Result<Self, BuildError>
-    where
-        I: IntoIterator,
-        I::Item: AsRef<str>,
-    {
+    pub async fn connect<Kind>(urls: impl NodeUrls<Kind>) -> Result<Self, BuildError> {
         Self::builder().nodes(urls).build().await
-    }
-
-    /// Connects to a cluster with at least three shards, of which these nodes are some, with default settings. Three
-    /// hash slots vote. [`ClusterNodes`] says how a lock over a cluster works, and has options.
-    ///
-    /// Succeeds even if all of them are down, as [`connect`](Self::connect) does. The very first client of a cluster
-    /// waits for the longest ttl and about three seconds before its locks can succeed: [`ready`](Self::ready) waits
-    /// for that. Name nodes on several machines, since one of those named must answer.
-    ///
-    /// ```no_run
-    /// # use redlock_tokio::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::cluster(["redis://a:7000", "redis://b:7000", "redis://c:7000"]).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError::Cluster`] if the cluster cannot be used. [`RedlockBuilder::build`] lists the other errors.
-    pub async fn cluster<I>(seeds: I) -> Result<Self, BuildError>
-    where
-        I: IntoIterator,
-        I::Item: AsRef<str>,
-    {
-        Self::builder()
-            .cluster(ClusterNodes::new(seeds))
-            .build()
-            .await
     }
 
     /// Creates a lock service over five nodes in the memory of this process: for first steps, for tests, and for

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::{QuorumError, TtlError};
 use thiserror::Error;
 
-use crate::{ClientLabelError, ClusterError, Key, NodeReports, OptionsError, TlsError, UrlError};
+use crate::{ClientNameError, Key, NodeReports, OptionsError, SharedServerError, UrlError};
 
 /// Why a [`Redlock`](crate::Redlock) could not be built.
 ///
@@ -28,25 +28,18 @@ pub enum BuildError {
     /// There are no nodes, or more than 64.
     #[error(transparent)]
     Quorum(#[from] QuorumError),
-    /// A node's URL cannot be used. The error does not repeat the URL, which may hold a password.
+    /// A URL cannot be used, by itself or with the options of the builder. The error does not repeat the URL, which may
+    /// hold a password.
     #[error("node {position}: {error}")]
     Url {
         /// The position in the list of nodes, from 1.
         position: usize,
-        /// The defect of the URL.
+        /// The defect.
         error: UrlError,
     },
-    /// The [TLS options](crate::RedlockBuilder::tls) cannot be used, or a node's URL asks for no TLS.
-    #[error("node {position}: {error}")]
-    Tls {
-        /// The position in the list of nodes, from 1.
-        position: usize,
-        /// The defect.
-        error: TlsError,
-    },
-    /// The cluster cannot be used.
-    #[error("cluster: {0}")]
-    Cluster(#[from] ClusterError),
+    /// Two voters of a cluster are slots of one server. They would fail together.
+    #[error(transparent)]
+    SharedServer(#[from] SharedServerError),
     /// Two nodes have the same address, so one server would vote twice. (`localhost` and `127.0.0.1` are
     /// [`SameServer`](Self::SameServer), if the server is up.)
     #[error("nodes {first} and {second} are both {address}: one server must not vote twice")]
@@ -64,9 +57,9 @@ pub enum BuildError {
     /// The longest ttl is zero, or longer than 100 years.
     #[error("max_ttl: {0}")]
     MaxTtl(TtlError),
-    /// The [`client_label`](crate::RedlockBuilder::client_label) cannot be used.
-    #[error("client_label: {0}")]
-    ClientLabel(ClientLabelError),
+    /// The [`client_name`](crate::RedlockBuilder::client_name) cannot be used.
+    #[error("client_name: {0}")]
+    ClientName(ClientNameError),
     /// A timeout is zero, so that no node could answer in time, or longer than an hour.
     #[error("{name} is {timeout:?}: choose more than zero and at most an hour")]
     Timeout {

@@ -11,7 +11,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 use super::{BuildError, RedlockBuilder};
 use crate::{
     Durability, NodeError, NodeReport, NodeReports, Objection, Redlock,
-    client_label::ClientLabel,
+    client_name::ClientName,
     engine::{
         lane::{Discovery, Lane, LaneHandle, LaneLimits, LaneNode, Vetting},
         lease_cell::{Client, LeaseCell, listeners},
@@ -109,7 +109,7 @@ impl RedlockBuilder {
             random: self.random,
             requests: 0.into(),
             prefix: self.prefix,
-            label: self.label.unwrap_or(ClientLabel::NONE),
+            label: self.client_name.unwrap_or(ClientName::NONE),
             defaults: self.defaults,
             default_terms: OnceLock::new(),
             common: self.common,

@@ -1,97 +1,156 @@
-use std::{mem, sync::Arc};
+use std::{future::ready, mem, sync::Arc};
 
 use deadpool_redis::Pool;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
-    BuildError, Clock, ClusterNodes, Durability, MemoryNode, RedisNodeError, RedlockBuilder,
+    BuildError, Clock, Credentials, Durability, MemoryNode, PoolMessages, RedlockBuilder,
     TlsOptions,
-    node::{ClusterAuthority, Node, RedisNode},
+    node::{
+        Node, RedisNode,
+        redis::{BoxedStream, Callback, CallbackError, UrlNodes},
+    },
 };
 
 /// What a builder was given.
 pub(super) enum Given {
-    Url(Box<str>),
-    Cluster(ClusterNodes),
+    Url(String),
     Node(Arc<dyn Node>),
 }
 
-/// What the builder makes of it.
-#[derive(Default)]
-pub(super) struct Nodes {
-    pub(super) nodes: Vec<Arc<dyn Node>>,
-    /// The clusters whose voters must be on different servers.
-    pub(super) unshared: Vec<Arc<ClusterAuthority>>,
+/// One text with URLs, or several. `Kind` keeps the two implementations apart.
+pub trait NodeUrls<Kind> {
+    #[doc(hidden)]
+    fn urls(self) -> Vec<String>;
+}
+
+#[derive(Debug)]
+pub struct One;
+
+#[derive(Debug)]
+pub struct Several;
+
+impl<S: AsRef<str>> NodeUrls<One> for S {
+    fn urls(self) -> Vec<String> {
+        urls_in(self.as_ref())
+    }
+}
+
+impl<I> NodeUrls<Several> for I
+where
+    I: IntoIterator,
+    I::Item: AsRef<str>,
+{
+    /// A text without a URL counts as one that cannot be used: one of several variables may be empty by mistake.
+    fn urls(self) -> Vec<String> {
+        let mut urls = Vec::new();
+        for text in self {
+            let before = urls.len();
+            urls.extend(urls_in(text.as_ref()));
+            if urls.len() == before {
+                urls.push(String::new());
+            }
+        }
+        urls
+    }
 }
 
 /// The nodes.
 impl RedlockBuilder {
-    /// Adds masters by URL. [`RedisNode::from_url`] lists the forms of a URL. A cluster has the URL
-    /// `redis+cluster://host,host`, whose parameters [`ClusterNodes`] explains. [`node_list`](Self::node_list) takes the
-    /// URLs as one text.
+    /// Adds nodes by their URLs: one text, such as the value of an environment variable, or several. Commas, spaces or
+    /// line breaks in a text separate URLs.
     ///
-    /// ```no_run
-    /// # use redlock_tokio::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let urls = [
-    ///     "redis://a:6379",
-    ///     "redis://user:secret@b:6379/1",
-    ///     "unix:///run/redis.sock",
-    /// ];
-    /// let redlock = Redlock::builder().nodes(urls).build().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn nodes<I>(mut self, urls: I) -> Self
-    where
-        I: IntoIterator,
-        I::Item: AsRef<str>,
-    {
-        let urls = urls.into_iter();
-        let urls = urls.map(|url| Given::Url(url.as_ref().into()));
-        self.given.extend(urls);
-        self
-    }
-
-    /// Adds masters by a list of URLs in one text, such as the value of an environment variable. Commas, spaces or line
-    /// breaks separate the URLs. [`RedisNode::from_url`](crate::RedisNode::from_url) lists the forms of a URL.
+    /// - `redis://[user[:password]@]host[:port][/database]`: a master
+    /// - `unix:///path/to/socket[?db=1&user=..&pass=..]`: a master at a socket
+    /// - `redis+sentinel://[user[:password]@]host[:port],host[:port]/group[/database]`: the master of a group that
+    ///   sentinels watch, which has one vote. User and password are those of the servers. Parameters: `sentinel_user`,
+    ///   `sentinel_password`, `sentinel_tls=true`
+    /// - `redis+cluster://[user[:password]@]host[:port],host[:port]`: a cluster, whose nodes these hosts are some of. Three
+    ///   hash slots vote. Parameters: `voters=5`, `tags=a,b,c`, `allow_shared_servers=true`
     ///
-    /// The URL of a Sentinel group has commas of its own, which separate its sentinels, and that of a cluster between its
-    /// seeds and its tags. They do not end the URL. Write any other comma in a URL, such as one in a password, as `%2C`.
+    /// `rediss` instead of `redis` asks for TLS (feature `tls-rustls`). Each URL may have the parameter `protocol=resp2`.
+    /// Servers then do not report when a lock that somebody waits for is free, so waiters ask from time to time.
     ///
-    /// [`build`](Self::build) reports a URL that cannot be used, with its position in the list. It refuses a list
-    /// without any URL, unless other calls add nodes.
+    /// The commas between the servers of one URL, and those between tags, do not end the URL. Write any other comma as
+    /// `%2C`, such as one in a password, and other special characters likewise: `%40` for `@`, `%23` for `#`, `%2F` for `/`.
+    ///
+    /// `DEPLOYMENTS.md` in the repository shows a line for each topology, and says what a lock promises there, what a
+    /// failover costs, and which rights the client needs.
+    ///
+    /// [`build`](Self::build) reports a URL that cannot be used, with its position.
     ///
     /// ```no_run
     /// # use redlock_tokio::Redlock;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// // `redis://a,redis://b,redis://c`, `redis+sentinel://s1,s2,s3/orders` or `redis+cluster://a,b,c?voters=3`
-    /// let nodes = std::env::var("REDLOCK_NODES")?;
-    /// let redlock = Redlock::builder().node_list(&nodes).build().await?;
+    /// let urls = std::env::var("REDLOCK_NODES")?;
+    /// let redlock = Redlock::builder().nodes(&urls).build().await?;
+    ///
+    /// let urls = ["redis://a", "redis://user:secret@b:6379/1", "unix:///run/redis.sock"];
+    /// let redlock = Redlock::builder().nodes(urls).build().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn node_list(self, list: &str) -> Self {
-        self.nodes(urls_in(list))
+    pub fn nodes<Kind>(mut self, urls: impl NodeUrls<Kind>) -> Self {
+        self.given.extend(urls.urls().into_iter().map(Given::Url));
+        self
     }
 
-    /// Adds the voters of a cluster: three hash slots, unless the description says otherwise. Each votes as a node.
+    /// Sets the credentials of all servers that are given by URL. No such URL may then have a user or a password.
     ///
-    /// A description that cannot be used is reported by [`build`](Self::build).
+    /// Sentinels are no such servers: their user and password are parameters of the URL.
     ///
     /// ```no_run
-    /// # use redlock_tokio::{ClusterNodes, Redlock};
+    /// # use redlock_tokio::{Credentials, Redlock};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let seeds = ["rediss://:secret@n1.internal", "rediss://:secret@n2.internal"];
-    /// let cluster = ClusterNodes::new(seeds).voters(1);
-    /// let redlock = Redlock::builder().cluster(cluster).build().await?;
+    /// let builder = Redlock::builder().nodes("redis://a,redis://b,redis://c");
+    /// let credentials = Credentials::new("locker", std::fs::read_to_string("/run/secrets/redis")?);
+    /// let redlock = builder.credentials(credentials).build().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn cluster(mut self, cluster: ClusterNodes) -> Self {
-        self.given.push(Given::Cluster(cluster));
+    pub fn credentials(self, credentials: Credentials) -> Self {
+        self.credentials_from(move |_| ready(Ok::<_, CallbackError>(credentials.clone())))
+    }
+
+    /// Sets the function that is asked for the credentials of each new connection, for passwords that rotate and for
+    /// tokens that expire (AWS IAM, Microsoft Entra ID). It replaces [`credentials`](Self::credentials). The function gets
+    /// the address of the server: `host:port`, or the path of a socket.
+    ///
+    /// The function and the connection together have the [`connect_timeout`](Self::connect_timeout), 1 s by default. The
+    /// future is dropped when the time is over. So let the function return a token that the program renews in the
+    /// background, or raise the timeout. No lock waits for the function: locks use the other nodes meanwhile.
+    ///
+    /// If the function fails or panics, the node has [`NodeError::Credentials`](crate::NodeError::Credentials), with
+    /// the text of the error and of its sources. Logs show that text, so the text must not have secrets. The function
+    /// is called again with the next attempt to connect, at least once a second.
+    ///
+    /// A connection keeps the credentials with which it was opened. A server that closes a connection because its
+    /// token has expired costs the votes that are on their way: the node is connected to again at once, with a new
+    /// token. Let the tokens of the nodes expire at different times, so that a majority is always connected.
+    ///
+    /// ```no_run
+    /// # use redlock_tokio::{Credentials, Redlock};
+    /// # async fn token_for(_: &str) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let ask = async |address: String| {
+    ///     token_for(&address).await.map(|token| Credentials::new("locker", token))
+    /// };
+    /// let builder = Redlock::builder().nodes("rediss://a,rediss://b,rediss://c");
+    /// let redlock = builder.credentials_from(ask).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn credentials_from<F, Fut, E>(mut self, ask: F) -> Self
+    where
+        F: Fn(String) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<CallbackError>,
+    {
+        self.node_options.credentials = Some(Callback::new(ask));
         self
     }
 
@@ -99,54 +158,115 @@ impl RedlockBuilder {
     /// these URLs must then ask for TLS (`rediss://`, `rediss+sentinel://`, `rediss+cluster://`, or
     /// `sentinel_tls=true`). Needs the feature `tls-rustls`.
     ///
+    /// The servers of a group or of a cluster, and the other sentinels, are found by the addresses that are announced:
+    /// IP addresses by default. A certificate must be for these, or for the [name](TlsOptions::server_name) of the options.
+    ///
     /// ```no_run
     /// # use redlock_tokio::{Redlock, TlsOptions};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let tls = TlsOptions::new().ca_certificates(std::fs::read("ca.pem")?);
-    /// let builder = Redlock::builder().nodes(["rediss://a", "rediss://b", "rediss://c"]);
+    /// let builder = Redlock::builder().nodes("rediss://a,rediss://b,rediss://c");
     /// let redlock = builder.tls(tls).build().await?;
     /// # Ok(())
     /// # }
     /// ```
     pub fn tls(mut self, options: TlsOptions) -> Self {
-        self.tls = Some(options);
+        self.node_options.tls = Some(options);
         self
     }
 
-    /// Adds masters by pools of your own, each with the name that errors and logs use for it.
+    /// Translates the addresses that sentinels and nodes of clusters announce, for a client behind a NAT or outside a
+    /// container network. `None` leaves an address as it is. The addresses in URLs are not translated.
     ///
-    /// A `Redlock` keeps one connection of each pool. Servers send no notifications over such a connection, so
-    /// waiters poll (see [`LockOptions::retry_delay`](crate::LockOptions::retry_delay)). Pools that do wake them are added as
-    /// nodes: [`RedisNode::from_pool_with`].
+    /// The function gets `host:port`, and `[host]:port` for IPv6, in lower case. It may be called at any time, so it
+    /// must not block. Each server needs an address of its own: if one address leads to different servers, the client
+    /// cannot keep them apart.
     ///
-    /// ```no_run
-    /// # use redlock_tokio::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use redlock_tokio::deadpool_redis::{Config, Runtime};
-    ///
-    /// let mut pools = Vec::new();
-    /// for host in ["a", "b", "c"] {
-    ///     let config = Config::from_url(format!("redis://{host}"));
-    ///     pools.push((host, config.create_pool(Some(Runtime::Tokio1))?));
-    /// }
-    /// let redlock = Redlock::builder().pools(pools).build().await?;
-    /// # Ok(())
-    /// # }
     /// ```
-    pub fn pools<I, S>(self, pools: I) -> Self
-    where
-        I: IntoIterator<Item = (S, Pool)>,
-        S: Into<String>,
-    {
-        let nodes = pools
-            .into_iter()
-            .map(|(address, pool)| RedisNode::from_pool(address, pool));
-        self.custom_nodes(nodes)
+    /// # use redlock_tokio::Redlock;
+    /// let builder = Redlock::builder()
+    ///     .nodes("redis+sentinel://localhost:26379/orders")
+    ///     .map_addresses(|announced| Some(announced.replace("172.18.0.2", "localhost")));
+    /// ```
+    pub fn map_addresses(
+        mut self,
+        map: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.node_options.map = Some(Arc::new(map));
+        self
     }
 
-    /// Adds masters of any type that implements [`Node`], such as [`MemoryNode`].
+    /// Sets the function that opens the stream of each new connection to a server or a sentinel: a tunnel, a proxy, or TLS
+    /// of your own. The function gets the address: `host:port`, or the path of a socket. URLs must not ask for TLS.
+    ///
+    /// The stream must lead to *one* server, each time to the same. A balancer that spreads the commands of a connection
+    /// over several servers would let a release overtake the request that sets its key. A TCP stream should have
+    /// `TCP_NODELAY`. The stream is closed when the connection is given up, even if the server has stopped answering.
+    ///
+    /// The function has the [`connect_timeout`](Self::connect_timeout), 1 s by default, and is dropped when the time is
+    /// over. If it fails or panics, the node is [`NodeError::Unreachable`](crate::NodeError::Unreachable) with the text of
+    /// the error and of its sources. Logs show that text, so the text must not have secrets. If the server knows no RESP3,
+    /// a second stream is opened for RESP2.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// use tokio::io::DuplexStream;
+    ///
+    /// async fn tunnel_to(address: String) -> std::io::Result<DuplexStream> {
+    ///     // .. any stream of bytes
+    /// #   let _ = address;
+    /// #   Ok(tokio::io::duplex(64).0)
+    /// }
+    ///
+    /// let builder = Redlock::builder().nodes("redis://a,redis://b,redis://c").stream(tunnel_to);
+    /// ```
+    pub fn stream<F, Fut, S, E>(mut self, open: F) -> Self
+    where
+        F: Fn(String) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<S, E>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        E: Into<CallbackError>,
+    {
+        self.node_options.stream = Some(Callback::new(move |address| {
+            let stream = open(address);
+            async move { stream.await.map(|stream| Box::new(stream) as BoxedStream) }
+        }));
+        self
+    }
+
+    /// Adds a master by a [`deadpool_redis`] pool of your own. `address` is its name in errors and logs.
+    ///
+    /// The client takes one connection out of the pool, and another one when that one breaks. Servers report free locks
+    /// over it only if the pool's manager was created with the [settings](PoolMessages::config) of these messages, and the
+    /// connections speak RESP3. Otherwise waiters poll (see [`LockOptions::retry_delay`](crate::LockOptions::retry_delay)).
+    ///
+    /// ```
+    /// use redlock_tokio::{
+    ///     PoolMessages, Redlock,
+    ///     deadpool_redis::{Manager, Pool},
+    /// };
+    ///
+    /// let mut builder = Redlock::builder();
+    /// for host in ["a", "b", "c"] {
+    ///     let messages = PoolMessages::new();
+    ///     let url = format!("redis://{host}/?protocol=resp3");
+    ///     let manager = Manager::new_with_config(url, messages.config())?;
+    ///     let pool = Pool::builder(manager).max_size(8).build()?;
+    ///     builder = builder.pool(host, pool, Some(messages));
+    /// }
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pool(
+        self,
+        address: impl Into<String>,
+        pool: Pool,
+        messages: Option<PoolMessages>,
+    ) -> Self {
+        self.custom_nodes([RedisNode::of_pool(address.into(), pool, messages)])
+    }
+
+    /// Adds nodes in memory, [`MemoryNode`]s, or nodes of any type that implements `Node`.
     ///
     /// ```
     /// # use redlock_tokio::{Clock, MemoryNode, Redlock};
@@ -183,47 +303,24 @@ impl RedlockBuilder {
     }
 
     /// Makes the nodes of what was given, in its order.
-    pub(super) fn take_nodes(&mut self) -> Result<Nodes, BuildError> {
-        let mut made = Nodes::default();
+    pub(super) fn take_nodes(&mut self) -> Result<UrlNodes, BuildError> {
+        let mut made = UrlNodes::default();
         for (index, given) in mem::take(&mut self.given).into_iter().enumerate() {
             match given {
                 Given::Node(node) => made.nodes.push(node),
-                Given::Cluster(cluster) => self.add_voters(cluster, &mut made)?,
                 Given::Url(url) => {
-                    let defect = |error| defect(index + 1, error);
-                    if let Some(cluster) = ClusterNodes::from_url(&url) {
-                        let cluster = cluster.map_err(|error| defect(error.into()))?;
-                        let cluster = match &self.tls {
-                            Some(options) => cluster.tls(options.clone()),
-                            None => cluster,
-                        };
-                        self.add_voters(cluster, &mut made)?;
-                    } else {
-                        let node = RedisNode::from_url_with(&url, self.tls.as_ref());
-                        made.nodes.push(Arc::new(node.map_err(defect)?));
-                    }
+                    let at_url = UrlNodes::at(&url, &self.node_options);
+                    let at_url = at_url.map_err(|error| BuildError::Url {
+                        position: index + 1,
+                        error,
+                    })?;
+                    made.nodes.extend(at_url.nodes);
+                    made.tag_len = made.tag_len.max(at_url.tag_len);
+                    made.unshared.extend(at_url.unshared);
                 }
             }
         }
         Ok(made)
-    }
-
-    fn add_voters(&mut self, cluster: ClusterNodes, made: &mut Nodes) -> Result<(), BuildError> {
-        let voters = cluster.into_voters()?;
-        self.prefix.tag_len = self.prefix.tag_len.max(voters.tag_len);
-        made.nodes.extend(voters.nodes);
-        made.unshared.extend(voters.unshared);
-        Ok(())
-    }
-}
-
-fn defect(position: usize, error: RedisNodeError) -> BuildError {
-    match error {
-        RedisNodeError::Tls(error) => BuildError::Tls { position, error },
-        other => BuildError::Url {
-            position,
-            error: other.into_url_error(),
-        },
     }
 }
 

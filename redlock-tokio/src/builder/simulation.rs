@@ -58,7 +58,7 @@ impl RedlockBuilder {
     /// let year_2000 = Duration::from_secs(946_684_800);
     /// let redlock = builder.wall_clock(move || year_2000).build().await?;
     ///
-    /// let guard = redlock.lock("order:42").fenced().await?;
+    /// let guard = redlock.lock("order:42").fenced(true).await?;
     /// let token = guard.fencing_token().expect("a fenced lock");
     /// assert_eq!(token.get(), 946_684_800_000_000); // in microseconds
     /// # Ok(())

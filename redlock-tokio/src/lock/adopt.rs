@@ -26,7 +26,7 @@ impl Redlock {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let redlock = Redlock::embedded().await?;
     /// # let worker = redlock.clone();
-    /// let ticket = redlock.lock("order:42").fenced().await?.into_ticket()?;
+    /// let ticket = redlock.lock("order:42").fenced(true).await?.into_ticket()?;
     /// let given = ticket.fencing_token();
     /// let guard = worker.adopt(ticket.clone()).await?;
     /// assert!(guard.fencing_token() > given);
@@ -99,7 +99,7 @@ impl Adopt {
             return Err(LockError::ShutDown.into());
         }
         let options = match ticket.fencing_token() {
-            Some(_) => options.fenced(),
+            Some(_) => options.fenced(true),
             None => options,
         };
         let terms = client.terms(Some(&options));

@@ -4,7 +4,7 @@ use redlock_core::{Access, FencingToken, Nonce, Operation, Reply, Slot, SlotSet,
 
 use super::{Holder, NodeError};
 use crate::{
-    client_label::{ClientLabel, Value},
+    client_name::{ClientName, Value},
     key::{Key, KeySet},
 };
 
@@ -55,7 +55,7 @@ impl Command {
     /// Creates a command for one key, which a writer or a reader wants, for example.
     #[must_use]
     pub fn with_access(key: Key, operation: Operation, access: Access) -> Self {
-        Self::for_all(key.into(), operation, access, &ClientLabel::NONE)
+        Self::for_all(key.into(), operation, access, &ClientName::NONE)
     }
 
     /// Creates a command for several keys. A node carries out the command for all of them or for none.
@@ -63,7 +63,7 @@ impl Command {
         keys: KeySet,
         operation: Operation,
         access: Access,
-        label: &ClientLabel,
+        label: &ClientName,
     ) -> Self {
         let giver = match operation {
             Operation::Adopt { giver, .. } => Some(Holder::new(giver.to_ascii())),
@@ -84,7 +84,7 @@ impl Command {
         key: Key,
         giver: Holder,
         operation: Operation,
-        label: &ClientLabel,
+        label: &ClientName,
     ) -> Self {
         Self(Arc::new(Content {
             keys: key.into(),
@@ -181,7 +181,7 @@ impl Command {
     }
 
     /// Returns the value that the operation sets, or that a key must have for it: the operation's token as it goes over
-    /// the wire, and the [label of the client](crate::RedlockBuilder::client_label). A node compares values whole.
+    /// the wire, and the [label of the client](crate::RedlockBuilder::client_name). A node compares values whole.
     #[must_use]
     pub fn value(&self) -> &[u8] {
         &self.0.value

@@ -15,7 +15,7 @@ pub enum NodeError {
     #[error("misconfigured: {0}")]
     Misconfigured(Arc<str>),
     /// There are no credentials for a connection. The command was not sent. See
-    /// [`RedisNodeBuilder::credentials`](crate::RedisNodeBuilder::credentials).
+    /// [`RedlockBuilder::credentials_from`](crate::RedlockBuilder::credentials_from).
     #[error("no credentials: {0}")]
     Credentials(Arc<str>),
     /// The address leads to the same server as another node's address. One server must not vote twice.

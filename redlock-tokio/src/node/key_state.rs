@@ -2,29 +2,31 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::Holder;
 
-/// The state of a key on one node, at one moment. See [`Session::look_up`](super::Session::look_up).
+/// The state of a key on one node, at one moment. Part of an [`InspectedNode`](crate::InspectedNode).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyState {
     /// Under the key itself: the one that holds a lock, or a writer. `None` if nobody does, or if readers do.
     pub lock: Option<Occupant>,
-    /// The readers that share the key, at most [`MAX_READERS`](Self::MAX_READERS) of them.
+    /// The readers that share the key, at most 100 of them.
     pub readers: Vec<Occupant>,
     /// How long the mark of a writer that waits lives. [`Duration::MAX`] for one without an end.
     pub waiting_writer: Option<Duration>,
     /// The permits of the semaphore with this key that are taken, by their slots.
     pub permits: BTreeMap<usize, Occupant>,
-    /// The processes that stand in the line of the key, and then those in the line of its semaphore, by the labels of their
+    /// The processes that stand in the line of the key, and then those in the line of its semaphore, by the names of their
     /// clients. The first of a line comes first. One that died may be there for some time. At most
-    /// [`MAX_WAITING`](Self::MAX_WAITING) of them.
+    /// 100 of them.
     pub waiting: Vec<Option<Arc<str>>>,
 }
 
 impl KeyState {
     /// How many readers are looked up.
+    #[doc(hidden)]
     pub const MAX_READERS: usize = 100;
 
     /// How many processes that wait are looked up.
+    #[doc(hidden)]
     pub const MAX_WAITING: usize = 100;
 }
 
@@ -39,7 +41,7 @@ pub struct Occupant {
 }
 
 impl Occupant {
-    /// Creates an occupant.
+    #[doc(hidden)]
     #[must_use]
     pub fn new(holder: Option<Holder>, remaining: Option<Duration>) -> Self {
         Self { holder, remaining }

@@ -318,7 +318,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        client_label::ClientLabel,
+        client_name::ClientName,
         key::{KeySet, Prefix},
     };
 
@@ -349,7 +349,7 @@ mod tests {
 
     fn execute_all(node: &MemoryNode, names: &[&str], operation: Operation) -> Vote {
         let keys = KeySet::all(&Prefix::default(), names).unwrap();
-        let label = &ClientLabel::NONE;
+        let label = &ClientName::NONE;
         carry_out(
             node,
             &Command::for_all(keys, operation, Access::Exclusive, label),

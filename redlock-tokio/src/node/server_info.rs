@@ -39,6 +39,7 @@ pub struct ServerInfo {
     /// [`NodeStatus`](crate::NodeStatus) that is the time of the last connect.
     pub uptime: Option<Duration>,
     /// The history of the server's keys, which changes when the server is promoted; `None` if unknown.
+    #[doc(hidden)]
     pub replication: Option<Replication>,
     /// The version, such as `redis 7.0.15` or `valkey 9.1.2`.
     pub version: String,
@@ -67,6 +68,7 @@ pub enum Role {
 impl ServerInfo {
     /// Describes an independent master that has been up for this long and was never promoted. Change the
     /// fields to describe other servers.
+    #[doc(hidden)]
     #[must_use]
     pub fn new(run_id: RunId, uptime: Duration) -> Self {
         Self {

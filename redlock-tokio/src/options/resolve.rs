@@ -120,19 +120,19 @@ mod tests {
         let fallback = LockOptions::new().ttl(MS(1)).wait(MS(2));
         let options = LockOptions::new().ttl(MS(3)).or(fallback);
         assert_eq!(options, LockOptions::new().ttl(MS(3)).wait(MS(2)));
-        assert_eq!(options.or(options.fenced()), options.fenced());
-        assert!(!options.unfenced().or(options.fenced()).is_fenced());
-        assert!(options.fenced().or(options.unfenced()).is_fenced());
+        assert_eq!(options.or(options.fenced(true)), options.fenced(true));
+        assert!(!options.fenced(false).or(options.fenced(true)).is_fenced());
+        assert!(options.fenced(true).or(options.fenced(false)).is_fenced());
     }
 
     #[test]
     fn a_fenced_lock_has_a_ttl_of_half_a_day_at_most() {
         let half_a_day = Duration::from_secs(12 * 60 * 60);
         let longest = LockOptions::new().ttl(half_a_day);
-        assert!(resolve(longest.fenced()).is_ok());
+        assert!(resolve(longest.fenced(true)).is_ok());
         let longer = LockOptions::new().ttl(half_a_day + MS(1));
         assert!(resolve(longer).is_ok());
-        let error = resolve(longer.fenced()).unwrap_err();
+        let error = resolve(longer.fenced(true)).unwrap_err();
         assert!(
             matches!(error, OptionsError::TooLongForFence { .. }),
             "{error}"

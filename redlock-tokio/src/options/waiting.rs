@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{LockOptions, RetryDelay, Switch};
+use super::{LockOptions, RetryDelay};
 
 /// How a request waits for a lock.
 impl LockOptions {
@@ -140,20 +140,14 @@ impl LockOptions {
     /// let node = MemoryNode::new();
     /// node.set_down(true);
     /// let redlock = Redlock::builder().custom_nodes([node]).build().await?;
-    /// let options = LockOptions::new().fail_fast();
+    /// let options = LockOptions::new().fail_fast(true);
     /// let error = redlock.lock("order:42").options(options).await.unwrap_err();
     /// assert_eq!(error.attempts().unwrap().count, 0); // it did not even try
     /// # Ok(())
     /// # }
     /// ```
-    pub fn fail_fast(mut self) -> Self {
-        self.fail_fast = Some(Switch::On);
-        self
-    }
-
-    /// Waits even if no majority of the nodes can vote. This is the default.
-    pub fn no_fail_fast(mut self) -> Self {
-        self.fail_fast = Some(Switch::Off);
+    pub fn fail_fast(mut self, fail_fast: bool) -> Self {
+        self.fail_fast = Some(fail_fast.into());
         self
     }
 }

@@ -59,14 +59,14 @@ impl Redlock {
     /// # use redlock_tokio::{Redlock, Verdict};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::builder().embedded().client_label("web-3").build().await?;
+    /// let redlock = Redlock::builder().embedded().client_name("web-3").build().await?;
     /// let guard = redlock.lock("order:42").await?;
     /// let inspection = redlock.inspect("order:42").await?;
     /// println!("{inspection}"); // order:42: held by web-3 for another 9.999 s ..
     /// let Verdict::Held { by, .. } = inspection.verdict() else {
     ///     unreachable!()
     /// };
-    /// assert_eq!(by.label(), Some("web-3"));
+    /// assert_eq!(by.client_name(), Some("web-3"));
     /// drop(guard);
     /// # Ok(())
     /// # }
@@ -105,7 +105,7 @@ impl Redlock {
     /// lock, are told at once.
     ///
     /// A node that does not answer is owed the release for as long as the key may live, as it is that of a lock. The log
-    /// gets a warning with the [label](crate::RedlockBuilder::client_label) of this client and of each holder.
+    /// gets a warning with the [label](crate::RedlockBuilder::client_name) of this client and of each holder.
     /// [`Inspection::retain`] leaves out holders that are to stay. Costs one round trip.
     ///
     /// ```

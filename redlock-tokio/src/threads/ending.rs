@@ -48,7 +48,7 @@ fn shutdown_against_release_and_join() {
         let world = World::new();
         let guard = world.hold(world.lock("k"));
         let redlock = world.redlock.clone();
-        let shutdown = thread::spawn(move || future::block_on(redlock.shutdown()));
+        let shutdown = thread::spawn(move || future::block_on(redlock.shutdown(None)));
         let release = thread::spawn(move || drop(guard));
         let visits = ["k", "other"].map(|key| world.visit(world.lock(key)));
         let served = visits.map(|it| was_served(it.join().unwrap()));
@@ -63,7 +63,7 @@ fn shutdown_against_release_and_join() {
         );
         sometimes("a waiter is served", served.contains(&true));
         sometimes("a waiter is shut down", served.contains(&false));
-        let again = future::block_on(world.redlock.shutdown());
+        let again = future::block_on(world.redlock.shutdown(None));
         let nothing = ShutdownReport {
             abandoned: 0,
             held: 0,

@@ -22,7 +22,7 @@ fn cancel_against_handover() {
 fn cancel_against_the_turn_that_is_given_on() {
     let reached = &["granted"];
     explore("cancel_against_the_turn_that_is_given_on", reached, || {
-        cancel(LockOptions::new().no_handover())
+        cancel(LockOptions::new().handover(false))
     });
 }
 

@@ -15,7 +15,7 @@ async fn the_program_and_a_service_with_one_list_exclude_each_other_over_a_clust
     let seeds = cluster.urls().join(",").replace("redis://", "");
     for parameters in ["", "?voters=1", "?tags=a,b,c"] {
         let list = format!("redis+cluster://{seeds}{parameters}");
-        let builder = Redlock::builder().node_list(&list).client_label("web-3");
+        let builder = Redlock::builder().nodes(&list).client_name("web-3");
         let builder = builder.durability(Durability::LosslessFailovers);
         let service = builder.node_timeout(Duration::from_millis(500));
         let service = service.build().await.unwrap();

@@ -69,14 +69,14 @@ async fn observers_are_told_of_each_leader_once() {
 #[tokio::test(start_paused = true)]
 async fn one_candidate_leads_without_a_limit_and_another_one_after_it() {
     let nodes = three_nodes();
-    let one = over(&nodes).client_label("one").build().await.unwrap();
+    let one = over(&nodes).client_name("one").build().await.unwrap();
     let other = client(&nodes).await;
     let (mut first, leading) = campaign(&one);
     assert_eq!(first.leader().await, Ok(Verdict::Free));
     assert_eq!(first.changed().await, Candidacy::Leading);
     let (mut second, _campaign) = campaign(&other);
     let leader = second.leader().await.unwrap();
-    assert!(matches!(&leader, Verdict::Held { by, .. } if by.label() == Some("one")));
+    assert!(matches!(&leader, Verdict::Held { by, .. } if by.client_name() == Some("one")));
     // A third one, in the process of the leader.
     let (third, other_campaign) = campaign(&one);
     // Far longer than `max_hold`.
@@ -116,7 +116,7 @@ async fn a_candidate_that_resigns_lets_another_one_lead_and_campaigns_again() {
 async fn a_leadership_that_is_lost_ends_the_work_and_begins_another_campaign() {
     let (nodes, [redlock]) = fleet().await;
     let begun = Arc::new(AtomicUsize::new(0));
-    let election = redlock.elect("e").options(LockOptions::new().fenced());
+    let election = redlock.elect("e").options(LockOptions::new().fenced(true));
     let mut candidate = election.candidate();
     let begins = Arc::clone(&begun);
     let leading = tokio::spawn(election.run(async move |leadership| {
@@ -158,7 +158,7 @@ async fn a_candidate_campaigns_through_an_outage_and_is_not_told_that_it_ceased_
     assert_eq!(candidate.changed().await, Candidacy::Leading);
     leading.abort();
     let _ = leading.await;
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert!(all_empty(&nodes));
 }
 
@@ -169,7 +169,7 @@ async fn an_election_ends_at_a_shutdown_and_for_a_name_that_is_no_key() {
     first.changed().await;
     let (_, waiting) = campaign(&other);
     settle().await;
-    other.shutdown().await;
+    other.shutdown(None).await;
     assert_refused!(waiting.await.unwrap(), LockError::ShutDown);
     let outcome = one.elect("").run(async |_| ()).await;
     assert_refused!(outcome, LockError::InvalidKey(KeyError::Empty));

@@ -31,7 +31,7 @@ async fn a_lock_is_renewed_for_an_hour() {
     assert!(guard.is_valid());
     assert!(guard.remaining() > MS(5000), "{:?}", guard.remaining());
     drop(guard);
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert!(all_empty(&nodes));
 }
 
@@ -84,16 +84,16 @@ async fn a_lock_waits_for_a_foreign_key_to_expire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_lock_does_the_work_and_releases() {
+async fn with_does_the_work_and_releases() {
     let (nodes, redlock) = five_nodes_and_lock().await;
-    let work = redlock.with_lock("k", async |hold| {
+    let work = redlock.lock("k").with(async |hold| {
         assert!(hold.is_valid());
         assert!(redlock.try_lock("k").await.is_err());
         tokio::time::sleep(MS(30_000)).await;
         "done"
     });
     assert_eq!(work.await.unwrap(), "done");
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert!(all_empty(&nodes));
 }
 
@@ -128,7 +128,7 @@ async fn with_waits_for_nodes_that_do_not_answer_for_a_node_timeout_at_most() {
             })
         });
         let redlock = built(over_custom(scripted)).await;
-        let worked = redlock.with_lock("k", async |_| {
+        let worked = redlock.lock("k").with(async |_| {
             switch.store(hangs, SeqCst);
             set_down(&nodes, !hangs);
             tokio::time::Instant::now()
@@ -137,7 +137,7 @@ async fn with_waits_for_nodes_that_do_not_answer_for_a_node_timeout_at_most() {
         assert!(waited <= MS(60), "{waited:?}");
         switch.store(false, SeqCst);
         set_down(&nodes, false);
-        redlock.shutdown().await;
+        redlock.shutdown(None).await;
         assert!(all_empty(&nodes));
     }
 }
@@ -147,7 +147,11 @@ async fn a_release_that_was_begun_goes_on_if_with_is_dropped() {
     let (nodes, redlock) = five_nodes_and_lock().await;
     let is_done = AtomicBool::new(false);
     {
-        let mut with = pin!(redlock.with_lock("k", async |_| is_done.store(true, SeqCst)));
+        let mut with = pin!(
+            redlock
+                .lock("k")
+                .with(async |_| is_done.store(true, SeqCst))
+        );
         while !is_done.load(SeqCst) {
             assert_eq!((&mut with).now_or_never().map(drop), None, "it waits");
             tokio::task::yield_now().await;
@@ -158,10 +162,10 @@ async fn a_release_that_was_begun_goes_on_if_with_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_lock_drops_the_work_when_the_lock_is_lost() {
+async fn with_drops_the_work_when_the_lock_is_lost() {
     let (nodes, redlock) = five_nodes_and_lock().await;
     let mut steps = 0;
-    let work = redlock.with_lock("k", async |_| {
+    let work = redlock.lock("k").with(async |_| {
         while steps < 20 {
             steps += 1;
             if steps == 10 {
@@ -185,7 +189,7 @@ async fn two_thousand_guards_are_renewed_together() {
     tokio::time::sleep(MS(45_000)).await;
     assert!(guards.iter().all(|it| it.is_valid()));
     drop(guards);
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert!(all_empty(&nodes));
 }
 
@@ -212,7 +216,7 @@ async fn options_of_a_lock_override_those_of_the_builder() {
 async fn a_test_can_lose_the_next_lock_while_the_last_release_is_on_its_way() {
     let nodes = TestNodes::new();
     let redlock = nodes.connect().await.unwrap();
-    let no_handover = LockOptions::new().no_handover();
+    let no_handover = LockOptions::new().handover(false);
     drop(redlock.lock("k").options(no_handover).await.unwrap());
     assert!(nodes.is_locked("k"), "the release has not arrived yet");
     nodes.lose_next("k");

@@ -22,7 +22,7 @@ enum Holder {
 }
 
 async fn client(nodes: &[MemoryNode], seed: u64) -> Redlock {
-    let fails_fast = LockOptions::new().fail_fast();
+    let fails_fast = LockOptions::new().fail_fast(true);
     built(over(nodes).random_seed(seed).options(fails_fast)).await
 }
 
@@ -84,7 +84,7 @@ async fn the_first_request_of_an_outage_is_refused_once_connecting_has_failed() 
 async fn the_first_request_of_an_outage_just_after_another_is_refused_as_fast() {
     let nodes = three_nodes();
     let redlock = client(&nodes, 7).await;
-    let patient = LockOptions::new().no_fail_fast();
+    let patient = LockOptions::new().fail_fast(false);
     for _ in 0..20 {
         set_down(&nodes[1..], true);
         let begin = Instant::now();
@@ -114,7 +114,7 @@ async fn a_request_ends_once_a_majority_has_refused_it() {
             ready(Ok(vec![Err(out_of_memory()); batch.len()])).boxed()
         })
     });
-    let fails_fast = LockOptions::new().fail_fast();
+    let fails_fast = LockOptions::new().fail_fast(true);
     let redlock = built(over_custom(full).options(fails_fast)).await;
     for _ in 0..10 {
         let asked = Instant::now();

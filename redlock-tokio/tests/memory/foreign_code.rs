@@ -84,7 +84,9 @@ async fn a_waker_that_panics_costs_no_other_waiter_its_turn() {
     drop(guard);
     drop(odd);
     let guard = next.await.unwrap().expect("its turn");
-    let next = redlock.lock("k").options(LockOptions::new().no_handover());
+    let next = redlock
+        .lock("k")
+        .options(LockOptions::new().handover(false));
     let next = blocked(next).await;
     drop(guard);
     drop(next.await.unwrap().expect("its turn"));

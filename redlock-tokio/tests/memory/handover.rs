@@ -33,7 +33,7 @@ async fn a_handed_over_lock_has_a_guard_of_its_own() {
     assert_eq!(second.lost().await, LossReason::MaxHold);
     assert!(old.lost().now_or_never().is_none());
     drop(second);
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert!(all_empty(&nodes));
 }
 
@@ -92,8 +92,13 @@ async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
     for (waiter_wants, holders, waiters, expected) in [
         ("the same", plain, plain, true),
         ("to wait for longer", plain, plain.wait(MS(9000)), true),
-        ("what the holder forbids", plain.no_handover(), plain, false),
-        ("no handover", plain, plain.no_handover(), false),
+        (
+            "what the holder forbids",
+            plain.handover(false),
+            plain,
+            false,
+        ),
+        ("no handover", plain, plain.handover(false), false),
         ("another ttl", plain, plain.ttl(MS(9000)), false),
         ("another max_hold", plain, plain.max_hold(MS(9)), false),
         ("another interval", plain, plain.renew_every(MS(9)), false),
@@ -155,8 +160,8 @@ async fn a_process_keeps_a_lock_that_no_other_waits_for_and_alternates_otherwise
 #[tokio::test(start_paused = true)]
 async fn each_fenced_lock_has_a_larger_fencing_token() {
     let (nodes, [redlock]) = fleet().await;
-    let first = redlock.lock("k").fenced().await.unwrap();
-    let waiting = tokio::spawn(redlock.lock("k").fenced().into_future());
+    let first = redlock.lock("k").fenced(true).await.unwrap();
+    let waiting = tokio::spawn(redlock.lock("k").fenced(true).into_future());
     let unfenced = blocked(redlock.lock("k")).await;
     let token = first.fencing_token();
     drop(first);
@@ -166,6 +171,6 @@ async fn each_fenced_lock_has_a_larger_fencing_token() {
     drop(second);
     assert_eq!(unfenced.await.unwrap().unwrap().fencing_token(), None);
     nodes.iter().for_each(MemoryNode::clear);
-    let third = redlock.lock("k").fenced().await.unwrap();
+    let third = redlock.lock("k").fenced(true).await.unwrap();
     assert!(third.fencing_token() > token, "without the nodes' counters");
 }

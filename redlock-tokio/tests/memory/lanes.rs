@@ -162,7 +162,7 @@ async fn locks_that_are_too_many_for_the_nodes_are_refused_as_overloaded() {
         assert!(matches!(error, LockError::Overloaded(_)), "{error}");
     }
     drop(granted);
-    assert_eq!(redlock.shutdown().await.abandoned, 0);
+    assert_eq!(redlock.shutdown(None).await.abandoned, 0);
 }
 
 /// A node has more time for more keys in flight, so a node that falls silent is noticed soon only if the keys are few.

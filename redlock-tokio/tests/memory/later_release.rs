@@ -104,11 +104,11 @@ async fn a_shutdown_neither_waits_for_such_a_lock_nor_releases_it() {
     let guard = two.own.lock("k").await.unwrap();
     guard.release_after(MS(5000)).await.unwrap();
     let begun = Instant::now();
-    let report = two.own.shutdown().await;
+    let report = two.own.shutdown(None).await;
     assert_eq!((report.held, report.abandoned), (1, 0));
     assert!(begun.elapsed() < MS(100) && !two.is_free().await);
     sleep(MS(5000)).await;
-    assert_eq!(two.own.shutdown().await.held, 0);
+    assert_eq!(two.own.shutdown(None).await.held, 0);
     assert!(all_empty(&two.nodes));
 }
 
@@ -246,7 +246,7 @@ async fn writers_permits_and_several_keys_are_released_later_too() {
     assert_eq!(is_free().await, [false; 3]);
     sleep(MS(20)).await;
     assert_eq!(is_free().await, [true; 3]);
-    two.own.shutdown().await;
-    two.other.shutdown().await;
+    two.own.shutdown(None).await;
+    two.other.shutdown(None).await;
     assert!(all_empty(&two.nodes));
 }

@@ -124,7 +124,7 @@ async fn an_inspection_names_those_that_stand_in_the_line() {
     ];
     for lock in kinds {
         let nodes = three_nodes();
-        let client = async |label| over(&nodes).client_label(label).build().await.unwrap();
+        let client = async |label| over(&nodes).client_name(label).build().await.unwrap();
         let holder = client("web-1").await;
         let held = lock(&holder).await.unwrap();
         for label in ["web-3", "web-2"] {
@@ -274,7 +274,7 @@ async fn a_process_that_is_shut_down_leaves_the_line() {
     sleep(MS(1)).await;
     let waiting = wait(&processes[2]);
     sleep(MS(1)).await;
-    processes[1].shutdown().await;
+    processes[1].shutdown(None).await;
     assert!(gone.await.unwrap().is_err());
     held.release().await;
     drop(served(waiting, MS(1)).await);

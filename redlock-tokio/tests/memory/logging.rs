@@ -130,7 +130,7 @@ async fn nothing_is_logged_about_sound_servers() {
     let guard = redlock.lock("k").await.unwrap();
     tokio::time::sleep(MS(30_000)).await;
     guard.release().await;
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert_eq!(log.text(), "");
 }
 
@@ -361,7 +361,7 @@ async fn a_lock_that_was_handed_over_is_logged_with_the_label_of_its_last_holder
 async fn a_forced_release_is_logged_with_who_did_it_and_whose_lock_it_was() {
     let (log, _guard) = Log::start();
     let nodes = three_nodes();
-    let labelled = |label| built(in_memory::over(&nodes).log_keys().client_label(label));
+    let labelled = |label| built(in_memory::over(&nodes).log_keys().client_name(label));
     let (web, bastion) = (labelled("web-3").await, labelled("bastion").await);
     let guard = web.lock("order:42").await.unwrap();
     let inspection = bastion.inspect("order:42").await.unwrap();

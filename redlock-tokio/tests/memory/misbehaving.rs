@@ -67,7 +67,7 @@ async fn a_node_that_was_back_for_a_while_is_soon_connected_again() {
 async fn a_shutdown_does_not_wait_for_a_node_that_has_not_answered_an_inspection() {
     let (_odd, redlock) = with_one(Manner::Swallows, Clock::tokio()).await;
     redlock.inspect("k").await.unwrap();
-    let shutdown = tokio::time::timeout(MS(1), redlock.shutdown());
+    let shutdown = tokio::time::timeout(MS(1), redlock.shutdown(None));
     assert!(shutdown.await.is_ok());
 }
 

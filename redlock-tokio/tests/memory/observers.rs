@@ -268,7 +268,7 @@ async fn an_observer_that_panics_or_locks_changes_nothing() {
     guard.extend().await.unwrap();
     drop(guard);
     drop(waiting.await.unwrap().unwrap());
-    let report = redlock.shutdown().await;
+    let report = redlock.shutdown(None).await;
     assert_eq!((report.held, report.abandoned), (0, 0));
     assert!(other.try_lock("k").await.is_ok());
     // The one after it is told all the same.
@@ -341,7 +341,7 @@ async fn rush(seed: u64) -> Vec<LockEvent> {
     };
     failures.await;
     tasks.join_all().await;
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     recorder.locks()
 }
 

@@ -22,7 +22,7 @@ use crate::support::{
 };
 
 fn fail_fast() -> LockOptions {
-    LockOptions::new().fail_fast()
+    LockOptions::new().fail_fast(true)
 }
 
 /// Returns how long it took to learn that there is no quorum.

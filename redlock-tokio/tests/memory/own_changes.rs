@@ -125,7 +125,7 @@ async fn a_lock_that_ends_wakes_those_of_its_process_that_ask_for_its_key() {
         let name = format!("{guard:?}");
         let ((), waited) = wait_for(waits(&two.own), async || drop(guard)).await;
         assert!(waited < AT_ONCE, "{waited:?} for {name}");
-        two.own.shutdown().await;
+        two.own.shutdown(None).await;
         assert!(all_empty(&two.nodes));
     }
     for waits in [PLAIN, SEVERAL, READER, WRITER] {

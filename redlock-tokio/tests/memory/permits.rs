@@ -77,7 +77,7 @@ async fn many_tasks_of_several_processes_share_the_permits() {
         let (nodes, clients) = fleet::<3>().await;
         assert_eq!(most_at_once(&clients, permits).await, permits);
         for client in &clients {
-            client.shutdown().await;
+            client.shutdown(None).await;
         }
         assert!(all_empty(&nodes), "nothing is left behind");
     }
@@ -315,8 +315,8 @@ async fn a_plain_lock_of_a_slot_takes_its_permit() {
 async fn permits_are_renewed_lost_and_fenced_as_locks_are() {
     let (nodes, [redlock]) = fleet().await;
     let exports = redlock.semaphore("exports", 2);
-    let first = exports.acquire().ttl(MS(3000)).fenced().await.unwrap();
-    let second = exports.acquire().ttl(MS(3000)).fenced().await.unwrap();
+    let first = exports.acquire().ttl(MS(3000)).fenced(true).await.unwrap();
+    let second = exports.acquire().ttl(MS(3000)).fenced(true).await.unwrap();
     assert!(first.fencing_token().is_some() && second.fencing_token().is_some());
     tokio::time::sleep(MS(10_000)).await;
     assert!(first.is_valid() && second.is_valid());
@@ -324,7 +324,7 @@ async fn permits_are_renewed_lost_and_fenced_as_locks_are() {
     nodes.iter().for_each(|node| assert!(node.remove(&key)));
     assert_eq!(first.lost().await, LossReason::KeysLost);
     assert!(second.is_valid(), "it has another slot");
-    let third = exports.acquire().fenced().await.unwrap();
+    let third = exports.acquire().fenced(true).await.unwrap();
     assert_eq!(third.slot(), first.slot());
     assert!(third.fencing_token() > first.fencing_token());
 }
@@ -341,7 +341,7 @@ async fn a_request_that_is_dropped_leaves_nothing_behind() {
     assert_eq!(redlock.queue().waiting, 0);
     drop(held);
     drop(acquired([exports.acquire(), exports.acquire()]).await);
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert!(all_empty(&nodes));
 }
 

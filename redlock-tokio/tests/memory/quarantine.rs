@@ -75,14 +75,14 @@ async fn fresh() -> (Redlock, Arc<AtomicUsize>) {
 #[tokio::test(start_paused = true)]
 async fn fencing_tokens_do_not_go_back_when_a_quarantine_is_over() {
     let redlock = built(over_custom(nodes([0; 3]))).await;
-    let outcome = redlock.lock("k").fenced().wait(Duration::ZERO).await;
+    let outcome = redlock.lock("k").fenced(true).wait(Duration::ZERO).await;
     assert_refused!(
         outcome,
         LockError::NoQuorum(_) | LockError::Quarantined { .. }
     );
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!((0..3).all(|node| votes(&redlock, node)));
-    let guard = redlock.lock("k").fenced().await.expect("they vote");
+    let guard = redlock.lock("k").fenced(true).await.expect("they vote");
     let token = guard.fencing_token().expect("fenced").get();
     assert!(token > COUNTER, "{token} is not beyond {COUNTER}");
 }
@@ -181,7 +181,7 @@ async fn a_service_that_is_not_ready_reports_which_nodes_may_not_vote_and_why() 
         assert_eq!(nodes.len(), 5);
         assert!(error.to_string().contains(text), "{error}");
     }
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     let error = redlock.ready(Duration::MAX).await.unwrap_err();
     assert_eq!(error, NotReady::ShutDown);
 }

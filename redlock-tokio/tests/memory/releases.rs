@@ -29,7 +29,7 @@ async fn a_node_that_refuses_releases_is_asked_rarely() {
     assert!((512..=9 * 512).contains(&again), "{again} in 2 s");
     odd.inner.clear();
     odd.set(Manner::Obeys);
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,7 +57,7 @@ async fn nothing_is_owed_to_a_node_that_was_never_asked() {
         drop(redlock.lock("k").await.unwrap());
     }
     let before = Instant::now();
-    assert_eq!(redlock.shutdown().await.abandoned, 0);
+    assert_eq!(redlock.shutdown(None).await.abandoned, 0);
     assert!(before.elapsed() < MS(100), "{:?}", before.elapsed());
 }
 
@@ -73,10 +73,10 @@ async fn a_shutdown_counts_the_releases_that_a_node_has_not_confirmed() {
         odd.set(manner);
         drop(guard);
         tokio::time::sleep(pause).await;
-        let report = redlock.shutdown_within(MS(1)).await;
+        let report = redlock.shutdown(MS(1)).await;
         assert_eq!((report.abandoned, report.timed_out), (1, true));
         odd.set(Manner::Obeys);
-        let report = redlock.shutdown().await;
+        let report = redlock.shutdown(None).await;
         assert_eq!((report.abandoned, report.timed_out), (0, false));
     }
 }
@@ -93,7 +93,7 @@ async fn an_owed_release_is_delivered_on_the_next_connection_or_abandoned_with_i
         // Without the new connection, the next try would come a quarter of a second after the last one.
         tokio::time::sleep(MS(100)).await;
         assert!(nodes[0].is_empty());
-        let report = redlock.shutdown().await;
+        let report = redlock.shutdown(None).await;
         assert_eq!((report.abandoned, report.timed_out), (abandoned, false));
     }
 }
@@ -143,7 +143,7 @@ fn releases_that_the_end_of_the_runtime_prevents_are_counted() {
             // The end of the runtime has released the lock, so the guard has nothing to release.
             drop(guard);
         }
-        let report = second.block_on(redlock.shutdown());
+        let report = second.block_on(redlock.shutdown(None));
         assert_eq!(report.abandoned, 2);
     }
 }

@@ -90,7 +90,7 @@ fn run(randomness: Randomness) -> Vec<String> {
         tasks.spawn(fail(nodes.to_vec()));
         tasks.join_all().await;
         for redlock in processes {
-            redlock.shutdown().await;
+            redlock.shutdown(None).await;
         }
         trace.note("end");
         let lines = trace.lines.lock().unwrap();
@@ -127,9 +127,9 @@ async fn start(
 
 async fn use_locks(process: usize, user: usize, redlock: Redlock, trace: Trace) {
     let name = format!("process {process} user {user}");
-    for number in 0..12 {
-        let outcome = match (user + number) % 4 {
-            0 => redlock.lock("fenced").fenced().await,
+    for turn in 0..12 {
+        let outcome = match (user + turn) % 4 {
+            0 => redlock.lock("fenced").fenced(true).await,
             1 => redlock.lock_all(["a", "b"]).await,
             2 => redlock.lock("b").wait(MS(30)).await,
             _ => redlock.lock("a").await,

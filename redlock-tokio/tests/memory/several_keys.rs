@@ -45,7 +45,7 @@ async fn several_keys_are_locked_together_or_not_at_all() {
     }
     let outcome = guard.extend().await;
     assert_refused!(outcome, ExtendError::Lost(LossReason::KeysLost));
-    theirs.shutdown().await;
+    theirs.shutdown(None).await;
     assert!(all_empty(&nodes));
 
     let error = redlock.lock_all(["x"; 0]).await.unwrap_err();
@@ -54,10 +54,10 @@ async fn several_keys_are_locked_together_or_not_at_all() {
     let many = (0..1025).map(|index| index.to_string());
     let error = redlock.lock_all(many).await.unwrap_err();
     assert_says(&error, "1025 keys are too many");
-    let guard = redlock.lock_all(["x", "y"]).fenced().await.unwrap();
+    let guard = redlock.lock_all(["x", "y"]).fenced(true).await.unwrap();
     let both = guard.fencing_token();
     guard.release().await;
-    let guard = redlock.lock_all(["x", "x"]).fenced().await.unwrap();
+    let guard = redlock.lock_all(["x", "x"]).fenced(true).await.unwrap();
     assert!(both.is_some() && guard.fencing_token() > both);
 }
 
@@ -184,7 +184,7 @@ async fn locking_several_keys_never_deadlocks() {
     }
     let all = tokio::time::timeout(Duration::from_secs(3600), tasks.join_all());
     all.await.expect("no task waits for ever");
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert_eq!(redlock.queue().keys, 0);
 }
 
@@ -203,7 +203,7 @@ async fn keep_counting(redlock: Redlock, key: &'static str) -> usize {
 /// handover and without.
 #[tokio::test(start_paused = true)]
 async fn row_48_several_keys_are_served_beside_busy_single_ones() {
-    for options in [LockOptions::new(), LockOptions::new().no_handover()] {
+    for options in [LockOptions::new(), LockOptions::new().handover(false)] {
         let redlock = over(&three_nodes()).options(options).build().await.unwrap();
         let mut busy = JoinSet::new();
         for key in ["a", "a", "a", "b", "b", "b"] {
@@ -220,7 +220,7 @@ async fn row_48_several_keys_are_served_beside_busy_single_ones() {
             tokio::time::sleep(MS(2)).await;
             drop(guard);
         }
-        redlock.shutdown().await;
+        redlock.shutdown(None).await;
         let singles: usize = busy.join_all().await.into_iter().sum();
         println!("{options:?}: {singles} single, {entries} both, longest wait {longest:?}");
         assert!(longest <= MS(240), "{longest:?}");

@@ -18,7 +18,7 @@ use crate::support::{
 /// Connects a process whose wall clock is ahead by this much.
 async fn process(nodes: &[MemoryNode], label: &str, ahead: Duration) -> Redlock {
     let since = Instant::now();
-    let builder = over(nodes).client_label(label);
+    let builder = over(nodes).client_name(label);
     let builder = builder.wall_clock(move || Duration::from_secs(1000) + ahead + since.elapsed());
     builder.build().await.unwrap()
 }
@@ -55,7 +55,7 @@ async fn a_lock_that_was_given_away_is_neither_renewed_nor_released() {
     assert_eq!(hold.extend().await, Err(ExtendError::Released));
     assert!(giver.held().is_empty());
     assert_eq!(giver.queue().keys, 0);
-    let report = giver.shutdown().await;
+    let report = giver.shutdown(None).await;
     assert_eq!((report.held, report.abandoned), (0, 0));
     assert!(have(&nodes, "k", "@giver"), "the keys stay");
     // Nobody adopts it. It is free after its ttl, and not before.
@@ -83,7 +83,7 @@ async fn an_adopted_lock_is_renewed_and_released_by_the_adopter() {
     tokio::time::sleep(MS(30_000)).await;
     assert!(guard.is_valid(), "it is renewed");
     drop(guard);
-    worker.shutdown().await;
+    worker.shutdown(None).await;
     assert!(all_empty(&nodes) && worker.held().is_empty());
 }
 
@@ -150,7 +150,7 @@ async fn a_fenced_lock_gets_a_larger_fence_even_where_the_clock_is_behind() {
     let nodes = three_nodes();
     let ahead = process(&nodes, "ahead", Duration::from_secs(3)).await;
     let worker = process(&nodes, "worker", Duration::ZERO).await;
-    let guard = ahead.lock("k").fenced().await.unwrap();
+    let guard = ahead.lock("k").fenced(true).await.unwrap();
     let given = guard.fencing_token().unwrap();
     let fenced = guard.into_ticket().unwrap();
     assert_eq!(fenced.fencing_token(), Some(given));
@@ -159,7 +159,7 @@ async fn a_fenced_lock_gets_a_larger_fence_even_where_the_clock_is_behind() {
     guard.release().await;
     // A lock that was not fenced can be.
     let ticket = ticket(&worker, "k").await;
-    let options = LockOptions::new().fenced();
+    let options = LockOptions::new().fenced(true);
     let guard = worker.adopt(ticket).options(options).await.unwrap();
     assert!(guard.fencing_token() > given.next());
 }
@@ -184,7 +184,7 @@ async fn locks_that_others_may_share_are_not_given_away() {
     let lost = giver.lock("k").options(unrenewed).await.unwrap();
     tokio::time::sleep(MS(10_000)).await;
     assert_refused!(lost.into_ticket(), TicketError::Lost(_));
-    giver.shutdown().await;
+    giver.shutdown(None).await;
     assert!(all_empty(&nodes));
 }
 
@@ -195,7 +195,7 @@ async fn the_lock_of_a_writer_is_adopted_as_a_plain_lock() {
     let guard = worker.adopt(writer.into_ticket().unwrap()).await.unwrap();
     assert!(giver.rw_lock("k").try_read().await.is_err());
     drop(guard);
-    worker.shutdown().await;
+    worker.shutdown(None).await;
     assert!(all_empty(&nodes));
     assert!(giver.rw_lock("k").try_read().await.is_ok());
 }
@@ -241,7 +241,7 @@ async fn a_cancelled_adoption_leaves_no_key_of_the_adopter() {
         }));
         tokio::time::sleep(MS(10_000)).await;
     }
-    worker.shutdown().await;
+    worker.shutdown(None).await;
     assert!(all_empty(&nodes));
     let late = worker.adopt(ticket(&giver, "k").await).await;
     assert_refused!(late, AdoptError::Lock(LockError::ShutDown));

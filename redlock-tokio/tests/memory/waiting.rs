@@ -57,7 +57,7 @@ async fn a_waiter_that_gives_up_is_passed_over() {
     waiters[1].abort();
     let [_, _, _, last] = <[_; 4]>::try_from(waiters).unwrap();
     drop(last.await.unwrap().unwrap());
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert_eq!(redlock.queue().keys, 0);
 }
 
@@ -84,7 +84,7 @@ async fn time_in_the_queue_counts_as_time_waited() {
     assert!(waited >= MS(300) && waited < MS(310), "{waited:?}");
     // The waiter gets its turn late, when another process already holds the lock.
     let (_, [ours, theirs]) = fleet().await;
-    let no_handover = LockOptions::new().no_handover();
+    let no_handover = LockOptions::new().handover(false);
     let mine = ours.lock("k").options(no_handover).await.unwrap();
     let waiting = tokio::spawn(ours.lock("k").wait(MS(300)).into_future());
     let foreign = blocked(theirs.lock("k")).await;
@@ -184,7 +184,7 @@ async fn shutdown_answers_all_waiters() {
         .map(|_| tokio::spawn(redlock.lock("k").wait(Duration::MAX).into_future()))
         .collect();
     settle().await;
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     for answer in join_all(waiting).await {
         assert!(matches!(answer.unwrap(), Err(LockError::ShutDown)));
     }
@@ -201,10 +201,10 @@ async fn a_lock_that_was_handed_over_before_a_shutdown_and_not_taken_is_refused(
     assert!((&mut waiting).now_or_never().is_none());
     drop(guard);
     assert_eq!(redlock.queue().waiting, 0, "it was handed over");
-    assert_eq!(redlock.shutdown().await.held, 1);
+    assert_eq!(redlock.shutdown(None).await.held, 1);
     let answer = waiting.await;
     assert!(matches!(answer, Err(LockError::ShutDown)), "{answer:?}");
-    assert_eq!(redlock.shutdown().await.held, 0);
+    assert_eq!(redlock.shutdown(None).await.held, 0);
     assert_eq!(redlock.queue().keys, 0);
 }
 

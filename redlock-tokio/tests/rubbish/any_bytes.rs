@@ -17,7 +17,10 @@ use proptest::{
     prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_oneof, proptest},
     sample::{Index, select},
 };
-use redlock_tokio::{BuildError, LockError, LockOptions, RedisNode, Redlock, node::Node};
+use redlock_tokio::{
+    BuildError, LockError, LockOptions, Redlock,
+    node::{Node, RedisNode},
+};
 use tokio::runtime::Runtime;
 
 use crate::support::{
@@ -93,7 +96,9 @@ proptest! {
 
     #[test]
     fn an_invalid_url_in_a_list_is_named_by_its_position(urls in vec(url(), 0..4), bad in any::<Index>()) {
-        let mut urls = urls;
+        // Commas and spaces separate URLs.
+        let separator = |it: char| it == ',' || it.is_whitespace();
+        let mut urls: Vec<_> = urls.iter().map(|url| url.replace(separator, "")).collect();
         let position = bad.index(urls.len() + 1);
         urls.insert(position, "redis://host:port".into());
         let first_bad = urls.iter().position(|url| RedisNode::from_url(url).is_err()).unwrap() + 1;

@@ -13,7 +13,7 @@ use crate::support::{
     fake::{Act, Fake, Moment, bulk, is_one_of},
     panics,
 };
-use redlock_tokio::{Durability, NodeState, RedisNode, Redlock};
+use redlock_tokio::{Durability, NodeState, Redlock, RedlockBuilder};
 
 const GROUP: &str = "orders";
 const WINDOW: Duration = Duration::from_millis(300);
@@ -131,9 +131,9 @@ impl Scene {
         self.said.lock().unwrap().iter_mut().for_each(change);
     }
 
-    fn node(&self) -> RedisNode {
-        let group = RedisNode::sentinel(GROUP, self.sentinels.iter().map(Fake::address));
-        group.build().unwrap()
+    fn builder(&self) -> RedlockBuilder {
+        let sentinels: Vec<_> = self.sentinels.iter().map(Fake::address).collect();
+        Redlock::builder().nodes(format!("redis+sentinel://{}/{GROUP}", sentinels.join(",")))
     }
 
     fn asked(&self, number: usize) -> usize {
@@ -141,9 +141,8 @@ impl Scene {
     }
 }
 
-async fn client(node: RedisNode) -> Redlock {
-    Redlock::builder()
-        .custom_nodes([node])
+async fn client(builder: RedlockBuilder) -> Redlock {
+    builder
         .durability(Durability::AssumedForTests)
         .confirmation_window(WINDOW)
         .node_timeout(MS(500))
@@ -165,7 +164,7 @@ async fn votes(redlock: &Redlock) {
 async fn words_that_make_no_sense_cost_the_vote_until_they_do() {
     panics::watch();
     let scene = Scene::new(3);
-    let redlock = client(scene.node()).await;
+    let redlock = client(scene.builder()).await;
     votes(&redlock).await;
     let sane = scene.said.lock().unwrap().clone();
     let long = "x".repeat(100_000);
@@ -205,7 +204,7 @@ async fn the_largest_epoch_is_an_epoch() {
     panics::watch();
     let scene = Scene::new(3);
     scene.change(|said| said.epoch = u64::MAX.to_string());
-    let redlock = client(scene.node()).await;
+    let redlock = client(scene.builder()).await;
     votes(&redlock).await;
     scene.change(|said| said.epoch = "0".into());
     eventually("the connection of the earlier tenure is closed", || {
@@ -230,7 +229,7 @@ async fn a_flood_of_switches_is_no_flood_of_questions() {
         &["SUBSCRIBE"],
         &[Act::RepeatEvery(MS(1), published.concat())],
     );
-    let redlock = client(scene.node()).await;
+    let redlock = client(scene.builder()).await;
     votes(&redlock).await;
     let before = scene.asked(1);
     let time = Duration::from_secs(2);
@@ -252,7 +251,7 @@ async fn a_sentinel_that_names_very_many_others_is_not_believed() {
         (id(1000 + number), ip, 1)
     });
     scene.said.lock().unwrap()[0].others.extend(others);
-    let redlock = client(scene.node()).await;
+    let redlock = client(scene.builder()).await;
     let (asked, mut losses) = (scene.asked(0), 0);
     while scene.asked(0) < asked + 3 {
         losses += u32::from(state(&redlock) != NodeState::Voting);
@@ -273,8 +272,8 @@ async fn a_master_that_moves_back_and_forth_never_votes_and_is_rarely_connected_
     let other = Fake::spawn();
     let ports =
         [&scene.master, &other].map(|it| it.address().rsplit_once(':').unwrap().1.to_owned());
-    let redlock = Redlock::builder()
-        .custom_nodes([scene.node()])
+    let redlock = scene
+        .builder()
         .ttl(Duration::from_secs(2))
         .wait(Duration::ZERO)
         .confirmation_window(WINDOW)
@@ -305,12 +304,11 @@ async fn a_function_that_panics_at_an_address_costs_the_vote_until_it_does_not()
     let scene = Scene::new(3);
     let fails = Arc::new(AtomicBool::new(false));
     let failing = Arc::clone(&fails);
-    let group = RedisNode::sentinel(GROUP, scene.sentinels.iter().map(Fake::address));
-    let node = group.map_addresses(move |_| {
+    let builder = scene.builder().map_addresses(move |_| {
         assert!(!failing.load(SeqCst), "no translation");
         None
     });
-    let redlock = client(node.build().unwrap()).await;
+    let redlock = client(builder).await;
     votes(&redlock).await;
     fails.store(true, SeqCst);
     scene.change(|said| said.epoch = "2".into());

@@ -158,8 +158,9 @@ async fn pools_of_the_caller_lend_one_connection_each_and_keep_working() {
     let pools = servers.urls().into_iter().map(|url| pool(url).unwrap());
     let pools: Vec<_> = pools.collect();
     let named = pools.iter().enumerate();
-    let named = named.map(|(i, pool)| (format!("pool {i}"), pool.clone()));
-    let builder = Redlock::builder().pools(named);
+    let builder = named.fold(Redlock::builder(), |builder, (i, pool)| {
+        builder.pool(format!("pool {i}"), pool.clone(), None)
+    });
     let redlock = built(builder.durability(Durability::AssumedForTests)).await;
     let guard = redlock.lock("k").await.unwrap();
     guard.extend().await.unwrap();

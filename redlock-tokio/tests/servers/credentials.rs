@@ -11,10 +11,7 @@ use std::{
 };
 
 use redlock_kit::{RedisServer, RedisServers};
-use redlock_tokio::{
-    BuildError, ClusterError, ClusterNodes, Credentials, Durability, NodeError, NodeState,
-    RedisNode, RedisNodeError, Redlock, RedlockBuilder,
-};
+use redlock_tokio::{Credentials, Durability, NodeError, NodeState, Redlock, RedlockBuilder};
 use tracing::Level;
 
 use crate::support::{
@@ -47,17 +44,13 @@ impl Vault {
     /// Returns a function that returns the credentials of the moment.
     fn function(
         &self,
-    ) -> impl Fn() -> Ready<Result<Credentials, io::Error>> + Send + Sync + 'static {
+    ) -> impl Fn(String) -> Ready<Result<Credentials, io::Error>> + Send + Sync + 'static {
         let vault = self.clone();
-        move || {
+        move |_| {
             vault.asked.fetch_add(1, SeqCst);
             let password = vault.password.lock().unwrap().clone();
             ready(Ok(Credentials::new("locker", password)))
         }
-    }
-
-    fn node(&self, server: &RedisServer) -> RedisNode {
-        node(server, self.function())
     }
 
     fn asked(&self) -> usize {
@@ -65,21 +58,11 @@ impl Vault {
     }
 }
 
-fn over(nodes: impl IntoIterator<Item = RedisNode>) -> RedlockBuilder {
+fn over<S: AsRef<str>>(urls: impl IntoIterator<Item = S>) -> RedlockBuilder {
     let builder = Redlock::builder()
-        .custom_nodes(nodes)
+        .nodes(urls)
         .durability(Durability::AssumedForTests);
     builder.node_timeout(MS(2000))
-}
-
-/// A node whose credentials come from somewhere else.
-fn node<F, Fut>(server: &RedisServer, ask: F) -> RedisNode
-where
-    F: Fn() -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Credentials, io::Error>> + Send + 'static,
-{
-    let builder = RedisNode::builder(&server.url());
-    builder.credentials(ask).build().unwrap()
 }
 
 #[tokio::test]
@@ -87,14 +70,11 @@ async fn each_new_connection_has_the_password_of_its_time() {
     let servers = RedisServers::spawn(3).unwrap();
     let vault = Vault::default();
     vault.rotate(servers.iter(), "first");
-    let redlock = over(servers.iter().map(|it| vault.node(it)));
+    let redlock = over(servers.urls()).credentials_from(vault.function());
     let redlock = redlock.build().await.unwrap();
-    // A node that knows only the first password.
-    let fixed = servers.iter().map(|server| {
-        let url = server.url().replace("redis://", "redis://locker:first@");
-        RedisNode::from_url(&url).unwrap()
-    });
-    let fixed = over(fixed).build().await.unwrap();
+    // A client that knows only the first password.
+    let fixed = over(servers.urls()).credentials(Credentials::new("locker", "first"));
+    let fixed = fixed.build().await.unwrap();
     for redlock in [&redlock, &fixed] {
         let guard = redlock.lock("k").await.expect("the first password");
         // A release that is not delivered yet would be lost with its connection.
@@ -131,8 +111,12 @@ async fn a_cluster_gets_the_password_of_its_time_from_the_function() {
         let off = ["ACL", "SETUSER", "default", "resetkeys", "-set"];
         assert_eq!(Cli::of(server).run(&off), "OK");
     }
-    let redlock = shards::trusting(shards::nodes(&cluster).credentials(vault.function()));
-    let redlock = redlock.build().await.unwrap();
+    let redlock = shards::trusting(&shards::url(&cluster));
+    let redlock = redlock
+        .credentials_from(vault.function())
+        .build()
+        .await
+        .unwrap();
     all_vote(&redlock).await;
     let guard = redlock.lock("k").await.expect("the first password");
     guard.release().await;
@@ -143,11 +127,6 @@ async fn a_cluster_gets_the_password_of_its_time_from_the_function() {
     eventually("nodes are connected to again", are_back).await;
     all_vote(&redlock).await;
     drop(redlock.lock("k").await.expect("the second password"));
-
-    let url = cluster.urls()[0].replace("redis://", "redis://u:hunter2@");
-    let both = ClusterNodes::new([url]).credentials(vault.function());
-    let error = Redlock::builder().cluster(both).build().await.unwrap_err();
-    assert_eq!(error, BuildError::Cluster(ClusterError::TwoCredentials));
 }
 
 #[tokio::test]
@@ -155,7 +134,7 @@ async fn a_lock_is_kept_while_passwords_change() {
     let servers = RedisServers::spawn(3).unwrap();
     let vault = Vault::default();
     vault.rotate(servers.iter(), "0");
-    let redlock = over(servers.iter().map(|it| vault.node(it)));
+    let redlock = over(servers.urls()).credentials_from(vault.function());
     let redlock = redlock.ttl(MS(60_000)).build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
     for round in 1..=5 {
@@ -174,8 +153,14 @@ async fn a_node_without_credentials_has_a_typed_error_and_recovers() {
     vault.rotate(servers.iter(), "pw");
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
-    let fails_at_first = node(servers.get(0), move || {
-        let call = count.fetch_add(1, SeqCst);
+    let sick = servers.get(2).address().to_string();
+    let fails_at_first = move |address| {
+        let is_sick = address == sick;
+        let call = if is_sick {
+            count.fetch_add(1, SeqCst)
+        } else {
+            4
+        };
         async move {
             match call {
                 0..3 => Err(io::Error::other("the token service is down")),
@@ -183,10 +168,9 @@ async fn a_node_without_credentials_has_a_typed_error_and_recovers() {
                 _ => Ok(Credentials::new("locker", "pw")),
             }
         }
-    });
-    let others = [1, 2].map(|it| vault.node(servers.get(it)));
-    let nodes = others.into_iter().chain([fails_at_first]);
-    let redlock = over(nodes).build().await.unwrap();
+    };
+    let builder = over(servers.urls()).credentials_from(fails_at_first);
+    let redlock = builder.build().await.unwrap();
     let state = redlock.nodes()[2].state.clone();
     let NodeState::Reconnecting(NodeError::Credentials(text)) = &state else {
         panic!("{state:?}");
@@ -206,12 +190,19 @@ async fn credentials_that_never_come_end_with_the_connect_timeout() {
     vault.rotate(servers.iter(), "pw");
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let hangs = node(servers.get(0), move || {
-        count.fetch_add(1, SeqCst);
-        pending()
-    });
-    let others = [1, 2].map(|it| vault.node(servers.get(it)));
-    let builder = over(others.into_iter().chain([hangs])).connect_timeout(MS(300));
+    let sick = servers.get(2).address().to_string();
+    let hangs = move |address| {
+        let is_sick = address == sick;
+        count.fetch_add(usize::from(is_sick), SeqCst);
+        async move {
+            if is_sick {
+                pending::<()>().await;
+            }
+            Ok::<_, io::Error>(Credentials::new("locker", "pw"))
+        }
+    };
+    let builder = over(servers.urls()).credentials_from(hangs);
+    let builder = builder.connect_timeout(MS(300));
     let start = Instant::now();
     let redlock = builder.build().await.unwrap();
     assert!(start.elapsed() >= MS(300), "the whole time limit");
@@ -231,7 +222,8 @@ async fn no_log_has_a_password() {
     let servers = RedisServers::spawn(1).unwrap();
     let vault = Vault::default();
     vault.rotate(servers.iter(), SECRET);
-    let redlock = over([vault.node(servers.get(0))]).build().await.unwrap();
+    let builder = over(servers.urls()).credentials_from(vault.function());
+    let redlock = builder.build().await.unwrap();
     drop(redlock.lock("k").await.unwrap());
     // The server refuses the next password.
     *vault.password.lock().unwrap() = format!("{SECRET}-wrong");
@@ -245,23 +237,28 @@ async fn no_log_has_a_password() {
     assert!(!text.contains(SECRET), "{text}");
 }
 
-#[test]
-fn credentials_in_the_url_and_by_a_function_are_refused() {
-    let ask = async || Ok::<_, io::Error>(Credentials::new("locker", "hunter2"));
+#[tokio::test]
+async fn credentials_in_the_url_and_for_all_nodes_are_refused() {
+    let build = async |url: &str| {
+        let builder = over([url]).connect_timeout(MS(100));
+        let ask = async |_| Ok::<_, io::Error>(Credentials::new("locker", "hunter2"));
+        let outcome = builder.credentials_from(ask).build().await;
+        outcome.map(drop).map_err(|error| error.to_string())
+    };
     for user in ["user", ":hunter2", "u:hunter2"] {
-        let builder = RedisNode::builder(&format!("redis://{user}@host"));
-        let error = builder.credentials(ask).build().unwrap_err();
-        assert_eq!(error, RedisNodeError::TwoCredentials);
-        assert!(!format!("{error} {error:?}").contains("hunter2"));
-    }
-    let group = || RedisNode::sentinel("g", ["s1"]);
-    for group in [group().user("locker"), group().password("hunter2")] {
-        let error = group.credentials(ask).build().unwrap_err();
-        assert_eq!(error, RedisNodeError::TwoCredentials);
+        for url in [
+            "redis://@host",
+            "redis+cluster://@host",
+            "redis+sentinel://@s/g",
+        ] {
+            let error = build(&url.replace('@', &format!("{user}@")))
+                .await
+                .unwrap_err();
+            assert!(error.contains("leave one of them out"), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
     }
     // The sentinels have users of their own.
-    let group = group().sentinel_user("locker").sentinel_password("hunter2");
-    assert!(group.credentials(ask).build().is_ok());
-    let error = RedisNode::builder("http://host").credentials(ask).build();
-    assert!(matches!(error, Err(RedisNodeError::Url(_))), "{error:?}");
+    let url = "redis+sentinel://127.0.0.1:1/g?sentinel_user=locker&sentinel_password=hunter2";
+    assert_eq!(build(url).await, Ok(()));
 }

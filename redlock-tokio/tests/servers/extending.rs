@@ -139,7 +139,7 @@ async fn a_lock_that_was_extended_for_long_is_released_at_once() {
     let guard = redlock.lock("k").await.unwrap();
     guard.extend_for(MS(60_000)).await.unwrap();
     guard.release().await;
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert!(all_empty(&nodes));
 }
 

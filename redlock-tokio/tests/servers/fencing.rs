@@ -14,11 +14,11 @@ fn number(token: Option<FencingToken>) -> u64 {
     token.expect("a fenced lock").get()
 }
 
-/// Locks and releases a fenced lock ten times, through two services in number. Returns the fencing tokens.
+/// Locks and releases a fenced lock ten times, through two services in turn. Returns the fencing tokens.
 async fn tokens(services: [&Redlock; 2]) -> Vec<u64> {
     let mut tokens = Vec::new();
-    for index in 0..10 {
-        let guard = services[index % 2].lock("k").fenced().await.unwrap();
+    for turn in 0..10 {
+        let guard = services[turn % 2].lock("k").fenced(true).await.unwrap();
         tokens.push(number(guard.fencing_token()));
         guard.release().await;
     }
@@ -58,7 +58,7 @@ async fn tokens_grow_beyond_counters_that_are_ahead_of_the_wall_clock() {
     for server in servers.iter() {
         Cli::of(server).run(&["SCRIPT", "FLUSH"]);
     }
-    let guard = redlock.lock("k").fenced().await.unwrap();
+    let guard = redlock.lock("k").fenced(true).await.unwrap();
     assert!(number(guard.fencing_token()) > tokens[9]);
 }
 
@@ -70,13 +70,17 @@ async fn a_counter_that_is_no_number_is_no_vote() {
         redlock.try_lock("k").await.is_ok(),
         "a lock without a fence ignores the counter"
     );
-    let guard = redlock.lock("k").fenced().await.expect("two of three vote");
+    let guard = redlock
+        .lock("k")
+        .fenced(true)
+        .await
+        .expect("two of three vote");
     assert!(guard.fencing_token().is_some());
     Cli::of(servers.get(1)).set("redlock:fence:{other}", "rubbish");
     Cli::of(servers.get(2)).set("redlock:fence:{other}", "rubbish");
     let error = redlock
         .lock("other")
-        .fenced()
+        .fenced(true)
         .wait(MS(100))
         .await
         .unwrap_err();
@@ -117,7 +121,7 @@ async fn one_token_is_ordered_for_each_of_several_keys() {
         &["a", "c"],
     ];
     for keys in keys {
-        let guard = redlock.lock_all(keys).fenced().await.unwrap();
+        let guard = redlock.lock_all(keys).fenced(true).await.unwrap();
         let token = number(guard.fencing_token());
         for &key in keys {
             let earlier = last.insert(key, token).unwrap_or(0);
@@ -133,7 +137,7 @@ async fn one_token_is_ordered_for_each_of_several_keys() {
     }
     let error = redlock
         .lock_all(["e", "d"])
-        .fenced()
+        .fenced(true)
         .wait(MS(100))
         .await
         .unwrap_err();
@@ -153,7 +157,7 @@ async fn several_keys_are_set_together() {
     for node in &nodes {
         node.run(&["SET", "b", "foreign", "PX", "60000"]);
     }
-    let lock = redlock.lock_all(["c", "b", "a"]).fenced();
+    let lock = redlock.lock_all(["c", "b", "a"]).fenced(true);
     let waiting = waiting_at(&nodes, lock.wait(Duration::from_secs(60))).await;
     for node in &nodes {
         let unset = ["a", "c", "redlock:fence:{a}"].map(|key| node.get(key));
@@ -168,7 +172,7 @@ async fn several_keys_are_set_together() {
     let is_raised = |node: &&Cli| node.get("redlock:fence:{c}") == token;
     assert!(nodes.iter().filter(is_raised).count() >= 2);
     drop(guard);
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     for node in &nodes {
         assert_eq!(["a", "b", "c"].map(|key| node.get(key)), [None, None, None]);
     }
@@ -178,7 +182,7 @@ async fn several_keys_are_set_together() {
 #[tokio::test]
 async fn the_counters_of_several_keys_come_back_with_the_keys() {
     let (servers, [redlock]) = fleet(3).await;
-    let guard = redlock.lock_all(["a", "b"]).fenced().await.unwrap();
+    let guard = redlock.lock_all(["a", "b"]).fenced(true).await.unwrap();
     let token = Some(number(guard.fencing_token()).to_string());
     let node = Cli::of(servers.get(0));
     node.run(&["FLUSHALL"]);

@@ -21,7 +21,7 @@ async fn three() -> (RedisServers, [Cli; 3], Redlock) {
 #[tokio::test]
 async fn a_counter_does_not_collide_with_other_keys() {
     let (_servers, nodes, redlock) = three().await;
-    let fenced = redlock.lock("FX").fenced().await.unwrap();
+    let fenced = redlock.lock("FX").fenced(true).await.unwrap();
     let other = redlock.try_lock("FX:fence").await;
     drop(other.expect("a key of its own"));
     fenced.release().await;
@@ -30,9 +30,9 @@ async fn a_counter_does_not_collide_with_other_keys() {
         node.run(&["LPUSH", "FY:fence", "a"]);
         node.run(&["SET", "FZ:fence", "5", "PX", "600000"]);
     }
-    let guard = redlock.lock("FY").fenced().await;
+    let guard = redlock.lock("FY").fenced(true).await;
     drop(guard.expect("its counter has another name"));
-    let guard = redlock.lock("FZ").fenced().await.unwrap();
+    let guard = redlock.lock("FZ").fenced(true).await.unwrap();
     guard.release().await;
     for node in &nodes {
         assert_eq!(node.run(&["LRANGE", "FY:fence", "0", "-1"]), "a");
@@ -66,7 +66,7 @@ async fn a_foreign_value_under_a_counters_name_is_named_and_left_alone() {
             (node.run_for_bytes(&["DUMP", &name]), ttl > 0)
         };
         let before = nodes.each_ref().map(state);
-        let once = LockOptions::new().fenced().max_attempts(1);
+        let once = LockOptions::new().fenced(true).max_attempts(1);
         let result = redlock.lock(&key).options(once).await;
         let Err(LockError::NoQuorum(attempts)) = result else {
             panic!("{expected:?}: {result:?}");
@@ -96,7 +96,7 @@ async fn a_foreign_value_under_a_counters_name_is_named_and_left_alone() {
         for node in &nodes {
             node.run(&["DEL", &name]);
         }
-        let fenced = redlock.lock(&key).fenced().await;
+        let fenced = redlock.lock(&key).fenced(true).await;
         drop(fenced.expect("the foreign value is gone"));
     }
 }
@@ -114,7 +114,7 @@ async fn counters_expire_a_day_after_the_last_raise() {
                 node.set(&name, ahead);
             }
         }
-        let guard = redlock.lock("k").fenced().await.unwrap();
+        let guard = redlock.lock("k").fenced(true).await.unwrap();
         guard.release().await;
         for node in &nodes {
             let is_new = || {
@@ -146,11 +146,14 @@ async fn large_counters_are_compared_exactly() {
         node.set(&counter("k"), &(last - 2).to_string());
     }
     for expected in [last - 1, last] {
-        let guard = redlock.lock("k").fenced().await.unwrap();
+        let guard = redlock.lock("k").fenced(true).await.unwrap();
         assert_eq!(guard.fencing_token().unwrap().get(), expected);
         guard.release().await;
     }
-    assert_refused!(redlock.lock("k").fenced().await, LockError::FenceExhausted);
+    assert_refused!(
+        redlock.lock("k").fenced(true).await,
+        LockError::FenceExhausted
+    );
 }
 
 #[tokio::test]
@@ -160,7 +163,7 @@ async fn a_key_of_any_bytes_can_be_fenced() {
     for key in [&b"a}b"[..], b"{}", b"}{", b"{t}k", b"\0\xff}", &longest] {
         let mut last = None;
         for _ in 0..2 {
-            let guard = redlock.lock(key).fenced().await.unwrap();
+            let guard = redlock.lock(key).fenced(true).await.unwrap();
             assert!(guard.fencing_token() > last);
             last = guard.fencing_token();
             guard.release().await;

@@ -117,7 +117,7 @@ async fn the_loss_of_a_minority_ends_nothing_and_extensions_report_nothing_to_th
     };
     eventually("it is back", is_back).await;
     drop((guard, other));
-    scene.redlock.shutdown().await;
+    scene.redlock.shutdown(None).await;
     drop(scene.servers);
 }
 

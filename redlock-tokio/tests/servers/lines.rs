@@ -24,7 +24,7 @@ async fn order_of(build: impl Fn() -> RedlockBuilder, servers: &RedisServers) ->
     let mut processes = Vec::new();
     let mut waiting = Vec::new();
     for number in 0..WAITING {
-        let builder = build().wait(MINUTE).client_label(format!("web-{number}"));
+        let builder = build().wait(MINUTE).client_name(format!("web-{number}"));
         let redlock = builder.build().await.unwrap();
         let (lock, order) = (redlock.lock("k"), Arc::clone(&order));
         waiting.push(tokio::spawn(async move {
@@ -48,7 +48,7 @@ async fn order_of(build: impl Fn() -> RedlockBuilder, servers: &RedisServers) ->
         it.await.unwrap();
     }
     for redlock in processes {
-        redlock.shutdown().await;
+        redlock.shutdown(None).await;
     }
     eventually("nobody stands in the line", || standing(servers) == 0).await;
     let order = order.lock().unwrap();

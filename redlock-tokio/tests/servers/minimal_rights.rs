@@ -169,13 +169,13 @@ async fn acquire(redlock: &Redlock, feature: Use) -> Result<LockGuard, String> {
             let adopted = redlock.adopt(ticket.map_err(|it| it.to_string())?);
             return adopted.await.map_err(|it| it.to_string());
         }
-        Use::Fence => redlock.lock("app:b").fenced().options(options),
+        Use::Fence => redlock.lock("app:b").fenced(true).options(options),
         Use::Readers => redlock.rw_lock("app:g").read().options(options),
         Use::Writer => redlock.rw_lock("app:h").write().options(options),
         Use::SeveralKeys => redlock.lock_all(["app:c", "app:d"]).options(options),
         Use::SeveralFenced => redlock
             .lock_all(["app:e", "app:f"])
-            .fenced()
+            .fenced(true)
             .options(options),
     };
     lock.await.map_err(|it| it.to_string())

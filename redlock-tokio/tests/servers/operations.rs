@@ -17,7 +17,7 @@ use crate::{
 };
 
 fn labelled(builder: RedlockBuilder, label: &str) -> RedlockBuilder {
-    builder.client_label(label).wait(Duration::from_secs(20))
+    builder.client_name(label).wait(Duration::from_secs(20))
 }
 
 /// Shows a verdict without its times, which differ.
@@ -78,7 +78,7 @@ async fn seen_by([one, two, three]: [Redlock; 3]) -> Vec<String> {
     seen.push(said(&inspection.verdict()));
     drop((order, writer, permits));
     for client in [one, two, three] {
-        client.shutdown().await;
+        client.shutdown(None).await;
     }
     seen
 }
@@ -176,7 +176,7 @@ async fn force_unlock_frees_single_readers_and_permits() {
     let works = two.rw_lock("catalogue").read().await.unwrap();
     let mut inspection = two.inspect("catalogue").await.unwrap();
     assert_eq!(inspection.holders().len(), 2, "{inspection}");
-    inspection.retain(|holder| holder.label() == Some("web-1"));
+    inspection.retain(|holder| holder.client_name() == Some("web-1"));
     two.force_unlock(&inspection).await;
     assert!(hung.extend().await.is_err());
     assert!(works.extend().await.is_ok());
@@ -229,7 +229,7 @@ async fn an_error_names_the_client_that_has_the_lock() {
             panic!("{error}");
         };
         let taken_by = attempts.taken_by.as_ref().expect("it has looked");
-        assert_eq!(taken_by.holder.label(), Some("web-1"));
+        assert_eq!(taken_by.holder.client_name(), Some("web-1"));
         assert!(taken_by.remaining > Some(Duration::from_secs(5)));
         assert_says(&error, "held by web-1 for another");
     }
@@ -273,7 +273,7 @@ async fn what_this_process_holds_is_listed() {
         drop(waiter.await.unwrap().unwrap());
     }
     drop((permit, reader));
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert!(redlock.held().is_empty());
 }
 
@@ -282,7 +282,7 @@ async fn what_this_process_holds_is_listed() {
 async fn a_client_without_a_label_sets_tokens_alone() {
     let node = MemoryNode::new();
     let builder = Redlock::builder().custom_nodes([node.clone()]);
-    let redlock = builder.no_client_label().build().await.unwrap();
+    let redlock = builder.client_name("").build().await.unwrap();
     let guard = redlock.lock("order:42").await.unwrap();
     assert_eq!(guard.value(), guard.token().to_string());
     let value = node.value("order:42").unwrap();

@@ -27,7 +27,7 @@ async fn the_first_requests_of_an_outage_are_refused_once_connecting_has_failed(
     let tries = env::var("REFUSALS").map_or(2, |it| it.parse().unwrap());
     let servers = RedisServers::spawn(3).unwrap();
     let builder = servers.builder().durability(Durability::AssumedForTests);
-    let builder = builder.options(LockOptions::new().fail_fast());
+    let builder = builder.options(LockOptions::new().fail_fast(true));
     let redlock = builder.node_timeout(MS(50)).build().await.unwrap();
     type Change = fn(&RedisServer);
     let restart: Change = |it| it.restart().unwrap();

@@ -1,7 +1,8 @@
 //! Nodes over streams that a function of the user opens, and over pools of the user. Over real servers.
 
 use std::{
-    future::{Future, pending},
+    collections::BTreeMap,
+    future::pending,
     io,
     pin::Pin,
     sync::{
@@ -12,10 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::{FutureExt, future::BoxFuture};
 use redlock_kit::{RedisServer, RedisServers};
 use redlock_tokio::{
-    BuildError, Credentials, Durability, LockOptions, NodeError, NodeState, PoolMessages,
-    RedisNode, RedisNodeError, Redlock, RedlockBuilder,
+    BuildError, Credentials, Durability, LockOptions, NodeError, NodeState, PoolMessages, Redlock,
+    RedlockBuilder,
     deadpool_redis::{Manager, Pool},
 };
 use tokio::{
@@ -94,42 +96,34 @@ impl Drop for Counting {
     }
 }
 
-/// A node over streams that are counted. `more` follows the address in its URL.
-fn tunnelled(server: &RedisServer, more: &str, seen: &Seen) -> RedisNode {
-    let (address, seen) = (server.address().to_string(), seen.clone());
-    over_streams(&format!("{}{more}", server.url()), move || {
-        let (address, seen) = (address.clone(), seen.clone());
-        async move { Counting::connect(&address, &seen).await }
-    })
-}
-
-fn over_streams<F, Fut>(url: &str, open: F) -> RedisNode
-where
-    F: Fn() -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = io::Result<Counting>> + Send + 'static,
-{
-    RedisNode::builder(url).stream(open).build().unwrap()
-}
-
-/// A node over a pool of the user, which may have messages.
-fn pooled(server: &RedisServer, has_messages: bool) -> RedisNode {
-    let url = format!("{}?protocol=resp3", server.url());
-    let messages = PoolMessages::new();
-    let name = server.address().to_string();
-    if has_messages {
-        let manager = Manager::new_with_config(url, messages.config()).unwrap();
-        let pool = Pool::builder(manager).build().unwrap();
-        RedisNode::from_pool_with(name, pool, messages)
-    } else {
-        let pool = Pool::builder(Manager::new(url).unwrap()).build().unwrap();
-        RedisNode::from_pool(name, pool)
+/// Opens streams that are counted, each by the address of its server.
+fn tunnel(
+    servers: &RedisServers,
+    seen: &[Seen],
+) -> impl Fn(String) -> BoxFuture<'static, io::Result<Counting>> + Clone + Send + Sync + 'static {
+    let addresses = servers.iter().map(|it| it.address().to_string());
+    let seen: BTreeMap<_, _> = addresses.zip(seen.iter().cloned()).collect();
+    move |address| {
+        let seen = seen.get(&address).cloned().unwrap_or_default();
+        async move { Counting::connect(&address, &seen).await }.boxed()
     }
 }
 
-fn over(nodes: impl IntoIterator<Item = RedisNode>) -> RedlockBuilder {
-    let builder = Redlock::builder()
-        .custom_nodes(nodes)
-        .durability(Durability::AssumedForTests);
+/// Adds a pool of the user, which may have messages.
+fn pooled(builder: RedlockBuilder, server: &RedisServer, has_messages: bool) -> RedlockBuilder {
+    let url = format!("{}?protocol=resp3", server.url());
+    let name = server.address().to_string();
+    let messages = has_messages.then(PoolMessages::new);
+    let manager = match &messages {
+        Some(messages) => Manager::new_with_config(url, messages.config()),
+        None => Manager::new(url),
+    };
+    let pool = Pool::builder(manager.unwrap()).build().unwrap();
+    builder.pool(name, pool, messages)
+}
+
+fn builder() -> RedlockBuilder {
+    let builder = Redlock::builder().durability(Durability::AssumedForTests);
     builder.node_timeout(MS(2000))
 }
 
@@ -168,8 +162,8 @@ async fn messages_over_own_streams_wake_the_waiter() {
     let (log, _logging) = Log::start();
     let servers = RedisServers::spawn(3).unwrap();
     let seen: [Seen; 3] = Default::default();
-    let nodes = servers.iter().zip(&seen);
-    let redlock = built(over(nodes.map(|(it, seen)| tunnelled(it, "", seen)))).await;
+    let builder = builder().nodes(servers.urls());
+    let redlock = built(builder.stream(tunnel(&servers, &seen))).await;
     free_while_waiting(&servers, &redlock, seldom(), 1).await;
     let count = |seen: &Seen| seen.invalidations.load(SeqCst);
     assert!(seen.iter().map(count).sum::<usize>() >= 2, "a majority");
@@ -180,8 +174,9 @@ async fn messages_over_own_streams_wake_the_waiter() {
 #[tokio::test]
 async fn messages_over_a_pool_wake_the_waiter() {
     let servers = RedisServers::spawn(3).unwrap();
-    let nodes = servers.iter().map(|it| pooled(it, true));
-    let redlock = over(nodes).build().await.unwrap();
+    let add = |builder, server| pooled(builder, server, true);
+    let builder = servers.iter().fold(builder(), add);
+    let redlock = builder.build().await.unwrap();
     free_while_waiting(&servers, &redlock, seldom(), 1).await;
 }
 
@@ -189,12 +184,11 @@ async fn messages_over_a_pool_wake_the_waiter() {
 #[tokio::test]
 async fn connections_without_messages_let_waiters_poll() {
     let servers = RedisServers::spawn(3).unwrap();
-    let nodes = [
-        pooled(servers.get(0), false),
-        pooled(servers.get(1), false),
-        tunnelled(servers.get(2), "?protocol=resp2", &Seen::default()),
-    ];
-    let redlock = over(nodes).build().await.unwrap();
+    let add = |builder, server| pooled(builder, server, false);
+    let builder = servers.iter().take(2).fold(builder(), add);
+    let builder = builder.nodes(servers.get(2).url() + "?protocol=resp2");
+    let builder = builder.stream(tunnel(&servers, &[]));
+    let redlock = builder.build().await.unwrap();
     let often = LockOptions::new().retry_delay(MS(20), MS(50));
     free_while_waiting(&servers, &redlock, often, 4).await;
 }
@@ -204,8 +198,9 @@ async fn connections_without_messages_let_waiters_poll() {
 async fn a_server_without_resp3_is_asked_for_resp2() {
     let servers = RedisServers::spawn_with(1, &["--rename-command", "HELLO", ""]).unwrap();
     let seen = Seen::default();
-    let node = tunnelled(servers.get(0), "", &seen);
-    let redlock = over([node]).build().await.unwrap();
+    let stream = tunnel(&servers, std::slice::from_ref(&seen));
+    let redlock = builder().nodes(servers.urls()).stream(stream);
+    let redlock = redlock.build().await.unwrap();
     drop(redlock.lock("k").await.expect("a lock"));
     assert_eq!(seen.opened.load(SeqCst), 2);
     eventually("the first is closed", || seen.closed.load(SeqCst) == 1).await;
@@ -216,10 +211,14 @@ async fn a_function_that_fails_or_hangs_costs_one_node_and_recovers() {
     let servers = RedisServers::spawn(3).unwrap();
     let is_well = Arc::new(AtomicBool::new(false));
     let (well, calls) = (Arc::clone(&is_well), Arc::new(AtomicUsize::new(0)));
-    let address = servers.get(0).address().to_string();
-    let sick = over_streams(&servers.get(0).url(), move || {
-        let call = calls.fetch_add(1, SeqCst);
-        let (is_well, address) = (well.load(SeqCst), address.clone());
+    let sick = servers.get(2).address().to_string();
+    let open = move |address: String| {
+        let is_well = address != sick || well.load(SeqCst);
+        let call = if is_well {
+            0
+        } else {
+            calls.fetch_add(1, SeqCst)
+        };
         async move {
             match call % 3 {
                 _ if is_well => Counting::connect(&address, &Seen::default()).await,
@@ -228,10 +227,9 @@ async fn a_function_that_fails_or_hangs_costs_one_node_and_recovers() {
                 _ => pending().await,
             }
         }
-    });
-    let others = [1, 2].map(|it| tunnelled(servers.get(it), "", &Seen::default()));
-    let nodes = others.into_iter().chain([sick]);
-    let redlock = over(nodes).connect_timeout(MS(500)).build().await.unwrap();
+    };
+    let builder = builder().nodes(servers.urls()).stream(open);
+    let redlock = builder.connect_timeout(MS(500)).build().await.unwrap();
     let patience = Duration::from_secs(4);
     for words in [
         "the tunnel is closed",
@@ -256,48 +254,47 @@ async fn a_function_that_fails_or_hangs_costs_one_node_and_recovers() {
 async fn own_streams_authenticate() {
     let servers = RedisServers::spawn_with(1, &["--requirepass", "secret"]).unwrap();
     let url = servers.get(0).url();
-    let address = servers.get(0).address().to_string();
-    let open = move || {
-        let address = address.clone();
-        async move { Counting::connect(&address, &Seen::default()).await }
-    };
+    let over = |url: &str| builder().nodes(url).stream(tunnel(&servers, &[]));
     let with = |password: &str| {
         let url = url.replace("redis://", &format!("redis://:{password}@"));
-        over_streams(&url, open.clone())
+        over(&url)
     };
-    let outcome = over([with("hunter2")]).build().await;
+    let outcome = with("hunter2").build().await;
     let text = assert_refused!(outcome, BuildError::Refused { .. }).to_string();
     assert!(text.contains("invalid username-password"), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
 
-    let ask = async || Ok::<_, io::Error>(Credentials::new("default", "secret"));
-    let rotating = RedisNode::builder(&url)
-        .credentials(ask)
-        .stream(open.clone());
-    for node in [with("secret"), rotating.build().unwrap()] {
-        let redlock = over([node]).build().await.unwrap();
+    let ask = async |_| Ok::<_, io::Error>(Credentials::new("default", "secret"));
+    for builder in [with("secret"), over(&url).credentials_from(ask)] {
+        let redlock = builder.build().await.unwrap();
         drop(redlock.lock("k").await.expect("a lock"));
     }
 }
 
 #[cfg(feature = "tls-rustls")]
-#[test]
-fn a_stream_for_a_url_with_tls_is_refused() {
-    let open = async || Counting::connect("localhost:1", &Seen::default()).await;
-    let node = RedisNode::builder("rediss://localhost").stream(open);
-    assert_refused!(node.build(), RedisNodeError::TlsOverStream);
+#[tokio::test]
+async fn a_stream_for_a_url_with_tls_is_refused() {
+    let open = async |address: String| Counting::connect(&address, &Seen::default()).await;
+    let builder = Redlock::builder().nodes("rediss://localhost").stream(open);
+    let error = assert_refused!(builder.build().await, BuildError::Url { .. });
+    assert!(error.to_string().contains("its own TLS"), "{error}");
 }
 
-fn impatient(nodes: impl IntoIterator<Item = RedisNode>) -> RedlockBuilder {
-    over(nodes).node_timeout(MS(200)).connect_timeout(MS(500))
+fn impatient() -> RedlockBuilder {
+    builder().node_timeout(MS(200)).connect_timeout(MS(500))
 }
 
 #[tokio::test]
 async fn a_silent_server_is_given_up_by_closing_the_stream() {
     let servers = RedisServers::spawn(1).unwrap();
     let seen = Seen::default();
-    let node = tunnelled(servers.get(0), "", &seen);
-    let redlock = impatient([node]).build().await.unwrap();
+    let stream = tunnel(&servers, std::slice::from_ref(&seen));
+    let redlock = impatient()
+        .nodes(servers.urls())
+        .stream(stream)
+        .build()
+        .await
+        .unwrap();
     assert_eq!((seen.opened.load(SeqCst), seen.closed.load(SeqCst)), (1, 0));
     servers.get(0).freeze();
     // The server has requests that it has not answered.
@@ -311,11 +308,9 @@ async fn a_silent_server_is_given_up_by_closing_the_stream() {
 #[tokio::test]
 async fn a_restarted_server_gets_a_new_connection() {
     let servers = RedisServers::spawn(2).unwrap();
-    let nodes = [
-        tunnelled(servers.get(0), "", &Seen::default()),
-        pooled(servers.get(1), true),
-    ];
-    let redlock = impatient(nodes).build().await.unwrap();
+    let builder = impatient().nodes(servers.get(0).url());
+    let builder = pooled(builder.stream(tunnel(&servers, &[])), servers.get(1), true);
+    let redlock = builder.build().await.unwrap();
     for _ in 0..3 {
         for server in servers.iter() {
             server.restart().unwrap();

@@ -114,7 +114,7 @@ async fn a_frozen_minority_costs_nothing_and_gets_its_releases_when_it_is_back()
     frozen.iter().for_each(|it| it.thaw());
     let is_gone = || servers.iter().all(|it| Cli::of(it).get("k").is_none());
     eventually("no key is left, not even on the thawed nodes", is_gone).await;
-    assert_eq!(redlock.shutdown().await.abandoned, 0);
+    assert_eq!(redlock.shutdown(None).await.abandoned, 0);
 }
 
 #[tokio::test]
@@ -244,13 +244,13 @@ async fn no_two_tasks_are_ever_inside_at_once() {
 
 /// Somebody may be told of the result, and try at once.
 #[tokio::test]
-async fn another_process_finds_the_lock_free_once_with_lock_has_returned() {
+async fn another_process_finds_the_lock_free_once_with_has_returned() {
     let servers = RedisServers::spawn(5).unwrap();
     let connect = async || servers.builder().build().await.unwrap();
     let (one, other) = (connect().await, connect().await);
     let mut refused = 0;
     for _ in 0..200 {
-        one.with_lock("k", async |_| ()).await.unwrap();
+        one.lock("k").with(async |_| ()).await.unwrap();
         match other.try_lock("k").await {
             Ok(guard) => _ = guard.release().await,
             Err(error) if error.is_contended() => refused += 1,

@@ -172,11 +172,11 @@ async fn assert_all_features_work(bed: &Bed, redlock: &Redlock) {
     guard.extend().await.expect("extended");
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
     let fence = |guard: &redlock_tokio::LockGuard| guard.fencing_token().expect("fenced").get();
-    let first = redlock.lock("fenced").fenced().await.expect("fenced");
+    let first = redlock.lock("fenced").fenced(true).await.expect("fenced");
     let token = fence(&first);
     first.extend().await.expect("extended");
     drop(first);
-    let second = redlock.lock("fenced").fenced().await.expect("fenced");
+    let second = redlock.lock("fenced").fenced(true).await.expect("fenced");
     assert!(fence(&second) > token);
     drop(second);
     let several = redlock.lock_all(["a", "b"]).await.expect("several keys");
@@ -192,8 +192,8 @@ async fn assert_all_features_work(bed: &Bed, redlock: &Redlock) {
         drop(held);
     });
     drop(taken.expect("the lock is free"));
-    redlock.shutdown().await;
-    other.shutdown().await;
+    redlock.shutdown(None).await;
+    other.shutdown(None).await;
     for server in bed.servers.iter() {
         assert!(Cli::of(server).locks().is_empty(), "no key is left");
     }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use redlock_core::Nonce;
 use redlock_kit::{RedisServer, RedisServers};
 use redlock_tokio::{
-    Holder, Key, MemoryNode, NodeError, RedisNode, Token, Ttl,
+    Holder, Key, MemoryNode, NodeError, Token, Ttl,
     node::{
         Access::{self, Exclusive, Writer},
-        Answer, Command, Node, Operation, Session, Vote,
+        Answer, Command, Node, Operation, RedisNode, Session, Vote,
     },
 };
 

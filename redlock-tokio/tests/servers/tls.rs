@@ -9,10 +9,7 @@ use std::{
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redlock_kit::RedisServers;
-use redlock_tokio::{
-    BuildError, Durability, LockOptions, RedisNode, RedisNodeError, Redlock, RedlockBuilder,
-    ReleaseOutcome, SentinelNodeBuilder, TlsError, TlsOptions,
-};
+use redlock_tokio::{BuildError, Durability, LockOptions, Redlock, RedlockBuilder, ReleaseOutcome, TlsOptions};
 use tempfile::TempDir;
 
 use crate::support::{Cli, MS, eventually, log::Log};
@@ -88,12 +85,8 @@ impl TlsServer {
         format!("rediss://127.0.0.1:{}", self.servers.get(0).port())
     }
 
-    fn node(&self, tls: TlsOptions) -> RedisNode {
-        RedisNode::builder(&self.url()).tls(tls).build().unwrap()
-    }
-
     async fn build(&self, tls: TlsOptions) -> Result<Redlock, BuildError> {
-        let builder = Redlock::builder().custom_nodes([self.node(tls)]);
+        let builder = Redlock::builder().nodes(self.url()).tls(tls);
         patient(builder).build().await
     }
 
@@ -177,24 +170,25 @@ async fn the_options_of_a_builder_are_those_of_all_its_urls() {
     let tls = TlsOptions::new().ca_certificates(ca.pem());
     let tls = tls.server_name("redis.internal");
     let over = |list: &str| {
-        let builder = Redlock::builder().tls(tls.clone()).node_list(list);
+        let builder = Redlock::builder().tls(tls.clone()).nodes(list);
         patient(builder).build()
     };
     let redlock = over(&server.url()).await.unwrap();
     redlock.lock("k").await.expect("a lock").release().await;
 
     // A password would be sent in the clear.
-    for plain in ["redis://host", "redis+sentinel://s1/g"] {
+    for plain in [
+        "redis://host",
+        "unix:///run/redis.sock",
+        "redis+sentinel://s1/g",
+        "redis+cluster://a",
+    ] {
         let error = over(&format!("rediss://host,{plain}")).await.unwrap_err();
-        let (position, tls) = (2, TlsError::NotTls);
-        let expected = BuildError::Tls {
-            position,
-            error: tls,
-        };
-        assert_eq!(error, expected, "{plain}");
+        let is_second = matches!(error, BuildError::Url { position: 2, .. });
+        assert!(is_second, "{plain}: {error:?}");
+        let text = error.to_string();
+        assert!(text.contains("begins with rediss://"), "{plain}: {text}");
     }
-    let error = over("redis+cluster://a").await.unwrap_err();
-    assert_eq!(error, BuildError::Cluster(TlsError::NotTls.into()));
 }
 
 #[cfg(feature = "cli")]
@@ -261,7 +255,7 @@ async fn waiters_are_woken_over_tls() {
 async fn insecure_accepts_every_certificate_and_warns_of_that() {
     let server = TlsServer::spawn(&Ca::new(), "other.internal", None);
     let (log, _guard) = Log::start();
-    server.node(TlsOptions::new());
+    server.refuses(TlsOptions::new()).await;
     assert_eq!(log.text(), "", "no warning of checked certificates");
 
     server.accepts(TlsOptions::new().insecure()).await;
@@ -277,19 +271,20 @@ async fn insecure_accepts_every_certificate_and_warns_of_that() {
     server.accepts(ignored.insecure()).await;
 }
 
-#[test]
-fn options_that_cannot_be_used_are_named() {
+#[tokio::test]
+async fn options_that_cannot_be_used_are_named() {
     let ca = Ca::new();
     let issued = ca.issue("client");
-    let build = |url: &str, tls: TlsOptions| RedisNode::builder(url).tls(tls).build();
-    let refusal = |tls: TlsOptions| match build("rediss://host", tls) {
-        Err(RedisNodeError::Tls(error)) => error,
-        other => panic!("{other:?}"),
+    let refusal = async |tls: TlsOptions| {
+        let builder = Redlock::builder().nodes("rediss://host").tls(tls);
+        let error = builder.build().await.unwrap_err();
+        assert!(matches!(error, BuildError::Url { .. }), "{error:?}");
+        error.to_string()
     };
     for pem in ["", "rubbish", &issued.key] {
-        let error = refusal(TlsOptions::new().ca_certificates(pem));
-        assert!(matches!(error, TlsError::CaCertificates(_)), "{error:?}");
-        assert!(error.to_string().contains("no certificate"), "{error}");
+        let error = refusal(TlsOptions::new().ca_certificates(pem)).await;
+        assert!(error.contains("CA certificates: "), "{error}");
+        assert!(error.contains("no certificate"), "{error}");
     }
     let other_key = ca.issue("client").key;
     let (certificate, key) = (&*issued.certificate, &*issued.key);
@@ -299,24 +294,22 @@ fn options_that_cannot_be_used_are_named() {
         (key, key, "no certificate"),
         (certificate, &*other_key, "keys may not be consistent"),
     ] {
-        let error = refusal(TlsOptions::new().client_certificate(certificate, key));
-        assert!(matches!(error, TlsError::ClientCertificate(_)), "{error:?}");
-        assert!(error.to_string().contains(words), "{error}");
+        let error = refusal(TlsOptions::new().client_certificate(certificate, key)).await;
+        assert!(error.contains("client certificate: "), "{error}");
+        assert!(error.contains(words), "{error}");
     }
-    let error = refusal(TlsOptions::new().server_name("not a name"));
-    let name = "not a name".into();
-    assert_eq!(error, TlsError::ServerName { name });
-    for url in ["redis://host", "unix:///run/redis.sock"] {
-        let error = build(url, TlsOptions::new()).unwrap_err();
-        assert_eq!(error, RedisNodeError::Tls(TlsError::NotTls), "{url}");
-    }
+    let error = refusal(TlsOptions::new().server_name("not a name")).await;
+    assert!(
+        error.contains("`not a name` is not a server name"),
+        "{error}"
+    );
 }
 
 #[test]
 fn debug_shows_no_private_key() {
     let issued = Ca::new().issue("client");
     let tls = TlsOptions::new().client_certificate(&issued.certificate, &issued.key);
-    let builder = RedisNode::builder("rediss://host").tls(tls.clone());
+    let builder = Redlock::builder().nodes("rediss://host").tls(tls.clone());
     let text = format!("{tls:?} {builder:?}");
     let secret = issued.key.lines().nth(1).unwrap();
     assert!(!text.contains(secret) && !text.contains("BEGIN"), "{text}");
@@ -330,7 +323,8 @@ struct TlsSentinel {
 }
 
 impl TlsSentinel {
-    fn spawn(ca: &Ca, master: u16) -> Self {
+    /// Starts a sentinel with a certificate of its own authority, which accepts certificates of either.
+    fn spawn(ca: &Ca, of_servers: &Ca, master: u16) -> Self {
         /// Ends the sentinel when standard input ends: when the test drops it, or dies.
         const WATCHDOG: &str = r#""$@" >log 2>&1 & read -r _; kill -9 $!; wait $!"#;
 
@@ -339,7 +333,7 @@ impl TlsSentinel {
         for (file, text) in [
             ("cert.pem", issued.certificate),
             ("key.pem", issued.key),
-            ("ca.pem", ca.pem()),
+            ("ca.pem", ca.pem() + &of_servers.pem()),
         ] {
             written(&directory.path().join(file), &text);
         }
@@ -388,58 +382,47 @@ impl Drop for TlsSentinel {
     }
 }
 
-async fn over(node: SentinelNodeBuilder) -> Result<Redlock, BuildError> {
-    let builder = Redlock::builder().custom_nodes([node.build().unwrap()]);
-    patient(builder).build().await
-}
-
 #[tokio::test]
 async fn a_group_of_sentinels_and_servers_that_speak_only_tls() {
-    let (ca, other) = (Ca::new(), Ca::new());
-    let master = TlsServer::spawn(&ca, "127.0.0.1", None);
+    let (of_servers, of_sentinels) = (Ca::new(), Ca::new());
+    let master = TlsServer::spawn(&of_servers, "127.0.0.1", None);
     let port = master.servers.get(0).port();
-    let sentinels = [(); 3].map(|()| TlsSentinel::spawn(&ca, port));
+    let sentinels = [(); 3].map(|()| TlsSentinel::spawn(&of_sentinels, &of_servers, port));
     for sentinel in &sentinels {
         sentinel.is_up().await;
     }
-    let trusting = |ca: &Ca| TlsOptions::new().ca_certificates(ca.pem());
-    let all = || sentinels.iter().map(TlsSentinel::address);
+    let all = sentinels.each_ref().map(TlsSentinel::address).join(",");
+    let over = |list: &str, parameters: &str| {
+        let url = format!("rediss+sentinel://{list}/orders{parameters}");
+        patient(Redlock::builder().nodes(url))
+    };
+    let trusting = |pem: String| TlsOptions::new().ca_certificates(pem);
+    let both = trusting(of_servers.pem() + &of_sentinels.pem());
 
     // The other sentinels are found through the first one, and asked by TLS too.
-    let listed = RedisNode::sentinel("orders", [sentinels[0].address()]);
-    let redlock = over(listed.tls(trusting(&ca)).sentinel_tls(trusting(&ca))).await;
+    let listed = over(&sentinels[0].address(), "?sentinel_tls=true");
+    let redlock = listed.tls(both.clone()).build().await;
     let redlock = redlock.expect("the group is accepted");
     redlock.ready(MS(60_000)).await.unwrap();
     let guard = redlock.lock("k").await.expect("a lock");
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
 
-    let url = format!(
-        "rediss+sentinel://{}/orders?sentinel_tls=true",
-        sentinels.each_ref().map(TlsSentinel::address).join(",")
-    );
-    let group = || RedisNode::sentinel("orders", all());
-    let by_url = Redlock::builder().nodes([&url]).connect_timeout(MS(10_000));
-    for (refused, name) in [
+    for (tls, name) in [
+        (TlsOptions::new(), "the roots of the system"),
+        (trusting(of_servers.pem()), "sentinels of another authority"),
         (
-            by_url.durability(Durability::AssumedForTests).build().await,
-            "the roots of the system",
-        ),
-        (
-            over(group().tls(trusting(&ca)).sentinel_tls(trusting(&other))).await,
-            "sentinels of another authority",
-        ),
-        (
-            over(group().tls(trusting(&other)).sentinel_tls(trusting(&ca))).await,
+            trusting(of_sentinels.pem()),
             "a server of another authority",
         ),
     ] {
+        let refused = over(&all, "?sentinel_tls=true").tls(tls).build().await;
         let Err(error @ BuildError::Refused { .. }) = refused else {
             panic!("{name}: {:?}", refused.map(|it| it.nodes()));
         };
         let text = error.to_string();
         assert!(text.contains("invalid peer certificate"), "{name}: {text}");
     }
-    let error = match over(group().tls(trusting(&ca))).await {
+    let error = match over(&all, "").tls(both).build().await {
         Ok(plain) => plain.try_lock("k").await.unwrap_err().to_string(),
         Err(error) => error.to_string(),
     };

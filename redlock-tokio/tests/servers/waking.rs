@@ -166,7 +166,7 @@ async fn processes_wake_each_other() {
             tasks.push(tokio::spawn(async move {
                 for _ in 0..ROUNDS {
                     let lock = redlock.lock("k").wait(60 * MINUTE);
-                    let lock = lock.options(seldom().no_handover());
+                    let lock = lock.options(seldom().handover(false));
                     let guard = lock.await.unwrap();
                     assert_eq!(inside.fetch_add(1, SeqCst), 0, "two tasks are inside");
                     tokio::task::yield_now().await;
@@ -181,7 +181,7 @@ async fn processes_wake_each_other() {
         .expect("all are woken");
     all.into_iter().for_each(Result::unwrap);
     for redlock in processes {
-        redlock.shutdown().await;
+        redlock.shutdown(None).await;
     }
     for node in clis(&servers) {
         assert_eq!(node.run(&["DBSIZE"]), "0");
@@ -288,7 +288,7 @@ async fn waiters_that_give_up_leave_nothing_behind() {
         served > KEYS && gave_up > 100,
         "{served} served, {gave_up} gave up"
     );
-    let report = redlock.shutdown().await;
+    let report = redlock.shutdown(None).await;
     assert_eq!((report.held, report.abandoned), (0, 0));
     let queue = redlock.queue();
     assert_eq!((queue.keys, queue.waiting), (0, 0));
@@ -350,7 +350,7 @@ async fn several_keys_are_locked_in_one_round_trip() {
     guard.extend().await.unwrap();
     eventually("the key is repaired", || nodes[0].get("c").is_some()).await;
     drop(guard);
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     for node in &nodes {
         assert_eq!(node.run(&["DBSIZE"]), "0");
     }
@@ -391,6 +391,6 @@ async fn several_keys_are_locked_without_one_node() {
     drop(guard);
     drop(redlock.lock("y").await.unwrap());
     servers.get(2).thaw();
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert_eq!(Cli::of(servers.get(2)).run(&["DBSIZE"]), "0");
 }

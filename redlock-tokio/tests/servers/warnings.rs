@@ -96,7 +96,7 @@ async fn an_extension_by_a_longer_ttl_is_nothing_to_warn_of() {
     guard.extend_for(MS(60_000)).await.unwrap();
     guard.extend().await.unwrap();
     drop(guard);
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert_eq!(log.text(), "");
 }
 

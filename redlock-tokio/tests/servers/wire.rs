@@ -56,7 +56,7 @@ async fn a_key_of_another_type_is_not_ours_and_does_not_disturb_others() {
     drop(guards);
     eventually("ours are released", || server.run(&["DBSIZE"]) == "1").await;
     assert_eq!(server.run(&["LRANGE", "b", "0", "-1"]), "foreign");
-    let report = redlock.shutdown().await;
+    let report = redlock.shutdown(None).await;
     assert_eq!(report.abandoned, 0, "nothing is owed for it");
 }
 

@@ -123,7 +123,7 @@ impl Setup {
             None => Redlock::builder().custom_nodes(nodes),
         };
         let builder = builder
-            .client_label("simulated")
+            .client_name("simulated")
             .max_ttl(self.scale.max_ttl)
             .ttl(self.scale.max_ttl)
             .max_hold(2 * self.scale.max_ttl)

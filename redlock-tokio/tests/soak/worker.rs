@@ -12,7 +12,7 @@ mod watch;
 use std::{io, process::exit, thread, time::Duration};
 
 use fastrand::Rng;
-use redlock_tokio::{ClusterNodes, Durability, Redlock};
+use redlock_tokio::{Durability, Redlock};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tokio::{
     runtime::Builder,
@@ -88,7 +88,7 @@ async fn serve(order: &Order) -> Result<()> {
     sampler.abort();
 
     let begin = Instant::now();
-    let report = redlock.shutdown().await;
+    let report = redlock.shutdown(None).await;
     let shutdown_ms = begin.elapsed().as_millis() as u64;
     drop(redlock);
     // The lanes close their connections once the last handle is dropped.
@@ -118,8 +118,16 @@ async fn connect(order: &Order) -> Result<Redlock> {
         Topology::Cluster => {
             // With several voters, one failover cannot break exclusion.
             let voters = if order.breakage.is_some() { 1 } else { 3 };
+            let seeds = order
+                .nodes
+                .iter()
+                .map(|it| it.trim_start_matches("redis://"));
+            let seeds: Vec<_> = seeds.collect();
             Redlock::builder()
-                .cluster(ClusterNodes::new(&order.nodes).voters(voters))
+                .nodes(format!(
+                    "redis+cluster://{}?voters={voters}",
+                    seeds.join(",")
+                ))
                 .node_timeout(MS(250))
                 .confirmation_window(Topology::WINDOW)
         }

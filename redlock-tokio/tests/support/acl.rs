@@ -44,7 +44,7 @@ pub(crate) async fn use_everything(server: &Cli, [redlock, other]: &[Redlock; 2]
     drop(guard);
 
     for client in [redlock, other] {
-        let guard = client.lock("fenced").fenced().await.unwrap();
+        let guard = client.lock("fenced").fenced(true).await.unwrap();
         guard.extend().await.unwrap();
         guard.release().await;
         let guard = client.lock_all(["a", "b", "c"]).await.unwrap();
@@ -53,7 +53,7 @@ pub(crate) async fn use_everything(server: &Cli, [redlock, other]: &[Redlock; 2]
     }
     read_and_write(server, redlock, other).await;
     for client in [redlock, other] {
-        client.shutdown().await;
+        client.shutdown(None).await;
     }
 }
 

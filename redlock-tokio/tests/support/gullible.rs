@@ -3,9 +3,9 @@ use std::{sync::Arc, time::Duration};
 use futures::{FutureExt, future::BoxFuture};
 use redlock_core::{MemberId, MemberList, MemberReport, Owner, Tenure};
 use redlock_tokio::{
-    NodeError, RedisNode,
+    NodeError,
     deadpool_redis::redis::{Client, cmd},
-    node::{Authority, AuthorityKind, NamedBy, Node, Reports, Session},
+    node::{Authority, AuthorityKind, NamedBy, Node, RedisNode, Reports, Session},
 };
 
 /// A group whose client believes a single sentinel, as many clients do: the rule of the majority is taken out.

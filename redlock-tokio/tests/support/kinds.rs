@@ -12,7 +12,7 @@ pub(crate) struct Kind {
 /// Each has keys of its own.
 pub(crate) const KINDS: [Kind; 6] = [
     Kind::of("lock", |it| it.lock("k")),
-    Kind::of("fenced lock", |it| it.lock("fenced").fenced()),
+    Kind::of("fenced lock", |it| it.lock("fenced").fenced(true)),
     Kind::of("several keys", |it| it.lock_all(["a", "b"])),
     Kind::of("permit", |it| it.semaphore("permits", 1).acquire()),
     Kind::of("writer", |it| it.rw_lock("written").write()),

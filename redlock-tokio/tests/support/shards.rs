@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_kit::{Cluster, ClusterBuilder};
-use redlock_tokio::{ClusterNodes, Durability, Redlock, RedlockBuilder};
+use redlock_tokio::{Durability, Redlock, RedlockBuilder};
 
 use super::Cli;
 
@@ -14,20 +14,27 @@ pub(crate) fn cluster() -> ClusterBuilder {
     Cluster::builder().node_timeout(NODE_TIMEOUT)
 }
 
-/// Describes a cluster by one seed.
-pub(crate) fn nodes(cluster: &Cluster) -> ClusterNodes {
-    ClusterNodes::new(&cluster.urls()[..1])
+/// Returns the URL of a cluster, by one seed.
+pub(crate) fn url(cluster: &Cluster) -> String {
+    url_of(&cluster.urls()[..1])
+}
+
+/// Returns the URL of a cluster with these seeds.
+pub(crate) fn url_of<S: AsRef<str>>(seeds: &[S]) -> String {
+    let seeds = seeds.iter().map(|seed| seed.as_ref());
+    let hosts: Vec<_> = seeds.map(|it| it.trim_start_matches("redis://")).collect();
+    format!("redis+cluster://{}", hosts.join(","))
 }
 
 /// Returns a builder over a cluster whose servers have never held a lock.
-pub(crate) fn trusting(nodes: ClusterNodes) -> RedlockBuilder {
-    strict(nodes).durability(Durability::AssumedForTests)
+pub(crate) fn trusting(url: &str) -> RedlockBuilder {
+    strict(url).durability(Durability::AssumedForTests)
 }
 
 /// Returns a builder that keeps all rules.
-pub(crate) fn strict(nodes: ClusterNodes) -> RedlockBuilder {
+pub(crate) fn strict(url: &str) -> RedlockBuilder {
     Redlock::builder()
-        .cluster(nodes)
+        .nodes(url)
         .node_timeout(NODE_TIMEOUT)
         .connect_timeout(Duration::from_secs(10))
 }

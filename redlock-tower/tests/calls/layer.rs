@@ -187,7 +187,7 @@ async fn readers_of_other_processes_keep_out_writers_only() {
 #[tokio::test(start_paused = true)]
 async fn a_fenced_layer_gives_tokens_to_calls_that_write() {
     let (_, redlock) = paused().await;
-    let layer = LockLayer::new(redlock.clone(), Job::key).fenced();
+    let layer = LockLayer::new(redlock.clone(), Job::key).fenced(true);
     layer.check().unwrap();
     let inner = service_fn(async |job: Job| {
         let lock = job.lock.unwrap();
@@ -199,7 +199,7 @@ async fn a_fenced_layer_gives_tokens_to_calls_that_write() {
     assert_eq!(call(true).await, (false, true));
     assert_eq!(call(false).await, (true, false));
 
-    let asks_for_a_token = |job: &Job| job.key().fenced();
+    let asks_for_a_token = |job: &Job| job.key().fenced(true);
     let service = LockLayer::new(redlock, asks_for_a_token).layer(inner);
     let call = service.oneshot(Job::new(false));
     assert_refused!(call, CallError::Misconfigured(OptionsError::FencedReader));
@@ -387,14 +387,14 @@ async fn a_fenced_layer_gives_tokens_also_for_several_keys() {
     let other = |_: &Option<Locked>| "other";
     let layer = LockLayer::new(redlock.clone(), one).share_hold(share);
     assert_eq!(layer.layer(token).oneshot(None).await.unwrap(), None);
-    let fenced = layer.fenced();
+    let fenced = layer.fenced(true);
     assert_eq!(fenced.check(), Ok(()));
     let first = fenced.layer(token).oneshot(None).await.unwrap();
     let second = fenced.layer(token).oneshot(None).await.unwrap();
     assert!(first.is_some() && first < second, "{first:?}, {second:?}");
 
     let pair = LockLayer::new(redlock, (one, other)).share_hold(share);
-    let pair = pair.fenced();
+    let pair = pair.fenced(true);
     assert_eq!(pair.check(), Ok(()));
     let both = pair.layer(token).oneshot(None).await.unwrap();
     assert!(both > second, "{second:?}, {both:?}");

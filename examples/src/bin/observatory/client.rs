@@ -163,7 +163,7 @@ async fn connect(
         .custom_nodes(nodes.map(|node| node.behind(link.clone())))
         .clock(Clock::tokio())
         .durability(surroundings.durability)
-        .client_label(name.as_str())
+        .client_name(name.as_str())
         .handover_for(TURN)
         .ttl(TTL)
         .wait(WAIT)

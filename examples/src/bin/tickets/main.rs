@@ -124,6 +124,6 @@ async fn main() -> Result<()> {
     }
     handlers.close();
     handlers.wait().await; // sales whose buyers have gone away
-    redlock.shutdown().await; // delivers the last releases
+    redlock.shutdown(None).await; // delivers the last releases
     Ok(())
 }

@@ -93,12 +93,11 @@ impl Contestant for OverPools {
     type Held = LockGuard;
 
     async fn connect(urls: &[String]) -> Result<Self> {
-        let mut pools = Vec::new();
+        let mut builder = Redlock::builder();
         for url in urls {
             let pool = Config::from_url(url).create_pool(Some(Runtime::Tokio1))?;
-            pools.push((url.clone(), pool));
+            builder = builder.pool(url, pool, None);
         }
-        let builder = Redlock::builder().pools(pools);
         Ok(Self(Ours::build(builder).await?))
     }
 

@@ -163,7 +163,7 @@ fn first(inspection: &Inspection) -> Option<u32> {
 
 fn holder(inspection: &Inspection) -> Option<u32> {
     match inspection.verdict() {
-        Verdict::Held { by, .. } => process_of(by.label()?),
+        Verdict::Held { by, .. } => process_of(by.client_name()?),
         _ => None,
     }
 }

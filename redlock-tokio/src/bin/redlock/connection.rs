@@ -34,7 +34,7 @@ impl Connection {
         let nodes = self.nodes()?;
         let builder = self.builder()?.ttl(ttl);
         let builder = match &nodes {
-            Nodes::List(list) => builder.node_list(list),
+            Nodes::List(list) => builder.nodes(list),
             Nodes::File(_, listed) => builder.nodes(listed.iter().map(|it| &it.url)),
         };
         let built = builder.build().await;
@@ -72,7 +72,7 @@ impl Connection {
             builder = builder.allow_unvetted_nodes();
         }
         if let Some(label) = given(self.label.as_ref()) {
-            builder = builder.client_label(label);
+            builder = builder.client_name(label);
         }
         Ok(match self.tls()? {
             Some(tls) => builder.tls(tls),
@@ -143,7 +143,6 @@ impl Nodes<'_> {
         };
         match &error {
             BuildError::Url { position, error } => in_line(*position, error),
-            BuildError::Tls { position, error } => in_line(*position, error),
             BuildError::Quorum(_) => Failure::usage(in_file(file, error)),
             _ => error.into(),
         }
@@ -173,7 +172,7 @@ impl LockArgs {
             None => redlock.lock(key),
         };
         if self.fenced {
-            lock.options(LockOptions::new().fenced())
+            lock.options(LockOptions::new().fenced(true))
         } else {
             lock
         }

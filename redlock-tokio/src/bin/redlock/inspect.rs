@@ -144,7 +144,7 @@ fn value_of_verdict(verdict: &Verdict) -> Value {
 
 fn value_of_holder(holder: &Holder) -> Value {
     json!({
-        "label": holder.label(),
+        "label": holder.client_name(),
         "token": holder.token().map(|it| it.to_string()),
         "value": shown(holder.value()),
     })

@@ -30,7 +30,7 @@ pub(crate) async fn run(
             ));
         }
         let Some(pause) = args.watch else {
-            redlock.shutdown_within(SHUTDOWN).await;
+            redlock.shutdown(SHUTDOWN).await;
             return Ok(if votes >= needed {
                 Exit::Ok
             } else {

@@ -7,7 +7,7 @@ pub(crate) struct Listed {
     pub(crate) line: usize,
 }
 
-/// Reads the URLs as `RedlockBuilder::node_list` does. Besides, quotes around them, a byte order mark at the beginning, and
+/// Reads the URLs as `RedlockBuilder::nodes` does. Besides, quotes around them, a byte order mark at the beginning, and
 /// what follows a `#` at the beginning of a line or after a space, are left out. No URL has any of these.
 pub(crate) fn parse(text: &str) -> Vec<Listed> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

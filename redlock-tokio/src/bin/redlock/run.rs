@@ -124,7 +124,7 @@ impl<'a> Worker<'a> {
     /// Has the nodes get the last releases.
     async fn end(self) {
         if let Some(redlock) = self.redlock {
-            redlock.shutdown_within(SHUTDOWN).await;
+            redlock.shutdown(SHUTDOWN).await;
         }
     }
 

@@ -70,7 +70,7 @@ pub(crate) async fn run(
         });
         json!({"unlocked": nodes.collect::<Vec<_>>(), "by": by})
     });
-    redlock.shutdown_within(SHUTDOWN).await;
+    redlock.shutdown(SHUTDOWN).await;
     let has_majority = done > report.nodes.len() / 2;
     Ok(if has_majority {
         Exit::Ok

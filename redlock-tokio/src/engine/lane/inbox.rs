@@ -293,7 +293,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        client_label::ClientLabel,
+        client_name::ClientName,
         key::{KeySet, Prefix, SlotKeys},
     };
 
@@ -316,7 +316,7 @@ mod tests {
             keys,
             Operation::Release { token },
             Access::Exclusive,
-            &ClientLabel::NONE
+            &ClientName::NONE
         )));
     }
 }

@@ -302,7 +302,7 @@ impl VotingRight {
             ) => format!("a replica of {master}, which may lag behind it: only masters vote"),
             (Exclusion::ClusterMaster, _) => {
                 "a node of a cluster, which replicates and moves keys: use masters of their own, or \
-                 Redlock::cluster for the cluster as a whole"
+                 redis+cluster:// for the cluster as a whole"
                     .into()
             }
             (Exclusion::NotInCluster, _) => {

@@ -10,7 +10,7 @@ use redlock_core::{LeaseConfig, NodeId, Quorum, Share, Timestamp, Ttl, Validity}
 use super::{LeaseCell, Terms};
 use crate::{
     Clock, Key, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
-    client_label::ClientLabel,
+    client_name::ClientName,
     engine::{
         lane::{LaneHandle, Prospect},
         line::Lines,
@@ -47,7 +47,7 @@ pub(crate) struct Client {
     pub(crate) requests: AtomicU64,
     pub(crate) prefix: Prefix,
     /// Says on the nodes who has a key.
-    pub(crate) label: ClientLabel,
+    pub(crate) label: ClientName,
     pub(crate) defaults: LockOptions,
     /// The terms of the defaults, once a lock was requested with them.
     pub(crate) default_terms: OnceLock<Arc<Terms>>,

@@ -69,7 +69,7 @@ impl fmt::Debug for LockTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockTicket")
             .field("key", &self.key)
-            .field("giver", &self.giver.label())
+            .field("giver", &self.giver.client_name())
             .field("expires_at", &self.expires_at())
             .finish_non_exhaustive()
     }

@@ -40,7 +40,7 @@ pub(super) enum AddressError {
 }
 
 /// Translates an address that a server announces to one that this client reaches. `None` leaves the address as it is.
-pub(super) type AddressMap = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+pub(crate) type AddressMap = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl Endpoint {
     /// Returns the endpoint of an address, or `None` if the address is of an unknown kind.

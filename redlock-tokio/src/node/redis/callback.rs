@@ -2,31 +2,32 @@ use std::{error::Error, panic::AssertUnwindSafe, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 
-use super::server_error::shorten;
+use super::{address::Endpoint, server_error::shorten};
 
-pub(super) type CallbackError = Box<dyn Error + Send + Sync>;
+pub(crate) type CallbackError = Box<dyn Error + Send + Sync>;
 
-type Function<T> = dyn Fn() -> BoxFuture<'static, Result<T, CallbackError>> + Send + Sync;
+type Function<T> = dyn Fn(String) -> BoxFuture<'static, Result<T, CallbackError>> + Send + Sync;
 
-/// An async function of the user, which is called for each new connection.
-pub(super) struct Callback<T>(Arc<Function<T>>);
+/// An async function of the user, which is called for each new connection, with the address of the server.
+pub(crate) struct Callback<T>(Arc<Function<T>>);
 
 impl<T> Callback<T> {
-    pub(super) fn new<F, Fut, E>(function: F) -> Self
+    pub(crate) fn new<F, Fut, E>(function: F) -> Self
     where
-        F: Fn() -> Fut + Send + Sync + 'static,
+        F: Fn(String) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<T, E>> + Send + 'static,
         E: Into<CallbackError>,
     {
-        Self(Arc::new(move || {
-            let answer = function();
+        Self(Arc::new(move |address| {
+            let answer = function(address);
             async { answer.await.map_err(Into::into) }.boxed()
         }))
     }
 
     /// Calls the function. A panic of the function is an error, because it must not end the task of a lane.
-    pub(super) async fn call(&self) -> Result<T, CallbackError> {
-        let answer = AssertUnwindSafe(async { (self.0)().await });
+    pub(super) async fn call(&self, endpoint: &Endpoint) -> Result<T, CallbackError> {
+        let address = endpoint.to_string();
+        let answer = AssertUnwindSafe(async { (self.0)(address).await });
         let panicked = |_| Err("the function panicked".into());
         answer.catch_unwind().await.unwrap_or_else(panicked)
     }
@@ -74,12 +75,13 @@ mod tests {
 
     #[test]
     fn a_function_that_panics_fails() {
-        let at_once = Callback::new(|| -> futures::future::Ready<Result<(), CallbackError>> {
+        let at_once = Callback::new(|_| -> futures::future::Ready<Result<(), CallbackError>> {
             panic!("at once")
         });
-        let later = Callback::new(async || -> Result<(), CallbackError> { panic!("later") });
+        let later = Callback::new(async |_| -> Result<(), CallbackError> { panic!("later") });
+        let endpoint = Endpoint::tcp("a", 1).unwrap();
         for callback in [at_once, later] {
-            let error = block_on(callback.call()).unwrap_err();
+            let error = block_on(callback.call(&endpoint)).unwrap_err();
             assert_eq!(error.to_string(), "the function panicked");
         }
     }

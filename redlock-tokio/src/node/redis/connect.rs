@@ -19,8 +19,10 @@ use super::{
     callback::{Callback, text_of},
     credentials::CredentialsCallback,
     invalidations::Invalidations,
+    options::NodeOptions,
     server_error::connect_error,
-    tls::{Tls, TlsError, TlsOptions},
+    tls::{Tls, TlsOptions},
+    url::UrlError,
 };
 use crate::node::NodeError;
 
@@ -35,7 +37,7 @@ pub(super) struct ConnectionSettings {
 
 /// The transport of the commands.
 #[derive(Clone)]
-pub(super) enum Transport {
+enum Transport {
     Plain,
     Tls(Tls),
     /// A function of the user opens a stream.
@@ -43,14 +45,14 @@ pub(super) enum Transport {
 }
 
 /// The stream that carries the commands of one connection.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-pub(super) type BoxedStream = Box<dyn Stream>;
+pub(crate) type BoxedStream = Box<dyn Stream>;
 
 /// Asks the user of this crate for the stream of a new connection.
-pub(super) type StreamCallback = Callback<BoxedStream>;
+pub(crate) type StreamCallback = Callback<BoxedStream>;
 
 /// A new connection, which one session uses alone.
 pub(super) struct Opened {
@@ -64,51 +66,39 @@ pub(super) struct Opened {
 pub(super) type Attachment = Option<Box<dyn Send>>;
 
 impl ConnectionSettings {
+    /// Joins what a URL says with what the builder sets for all nodes.
     pub(super) fn new(
         redis: RedisConnectionInfo,
-        transport: Transport,
+        uses_tls: bool,
         excludes_resp3: bool,
-    ) -> Self {
-        Self {
+        options: &NodeOptions,
+    ) -> Result<Self, UrlError> {
+        let is_fixed = redis.username().is_some() || redis.password().is_some();
+        if is_fixed && options.credentials.is_some() {
+            return Err(UrlError::of_options(
+                "there are credentials in the URL and in the builder: leave one of them out",
+            ));
+        }
+        let transport = match (&options.stream, &options.tls) {
+            (Some(_), _) if uses_tls => {
+                return Err(UrlError::of_options(
+                    "a stream of your own brings its own TLS: write redis:// instead of rediss://",
+                ));
+            }
+            (_, Some(_)) if !uses_tls => {
+                let text = "TLS options need a URL that begins with rediss://";
+                return Err(UrlError::of_options(text));
+            }
+            (Some(open), _) => Transport::Stream(open.clone()),
+            (None, Some(tls)) => Transport::Tls(Tls::new(tls)?),
+            (None, None) if uses_tls => Transport::Tls(Tls::new(&TlsOptions::new())?),
+            (None, None) => Transport::Plain,
+        };
+        Ok(Self {
             redis,
-            credentials: None,
+            credentials: options.credentials.clone(),
             transport,
             excludes_resp3,
-        }
-    }
-
-    pub(super) fn with_tls(self, options: Option<&TlsOptions>) -> Result<Self, TlsError> {
-        let Some(options) = options else {
-            return Ok(self);
-        };
-        let tls = Tls::new(options)?;
-        if !self.uses_tls() {
-            return Err(TlsError::NotTls);
-        }
-        Ok(Self {
-            transport: Transport::Tls(tls),
-            ..self
-        })
-    }
-
-    /// Asks the function, if there is one, for the credentials of each new connection. Returns `None` for settings that
-    /// have a user or a password besides.
-    pub(super) fn with_credentials(self, callback: Option<CredentialsCallback>) -> Option<Self> {
-        let is_fixed = self.redis.username().is_some() || self.redis.password().is_some();
-        (callback.is_none() || !is_fixed).then_some(Self {
-            credentials: callback,
-            ..self
-        })
-    }
-
-    /// Lets a function of the user open what carries the commands. Returns `None` for settings with TLS.
-    pub(super) fn with_streams(self, stream: Option<StreamCallback>) -> Option<Self> {
-        let Some(stream) = stream else {
-            return Some(self);
-        };
-        (!self.uses_tls()).then_some(Self {
-            transport: Transport::Stream(stream),
-            ..self
         })
     }
 
@@ -166,7 +156,7 @@ impl ConnectionSettings {
         endpoint: &Endpoint,
         config: AsyncConnectionConfig,
     ) -> Result<(MultiplexedConnection, Attachment, ProtocolVersion), NodeError> {
-        let settings = self.with_fresh_credentials().await?;
+        let settings = self.with_fresh_credentials(endpoint).await?;
         if !self.excludes_resp3 {
             let protocol = ProtocolVersion::RESP3;
             match unless_shut_down(settings.open_as(endpoint, protocol, config)).await {
@@ -195,7 +185,7 @@ impl ConnectionSettings {
         let redis = redis.set_skip_set_lib_name();
         let (addr, config) = match (endpoint, &self.transport) {
             (_, Transport::Stream(open)) => {
-                let stream = open.call().await;
+                let stream = open.call(endpoint).await;
                 let stream = stream.map_err(|error| NodeError::Unreachable(text_of(&*error)))?;
                 let opened = connect_over(stream, &redis, config).await;
                 return opened.map_err(|error| connect_error(&error));
@@ -220,10 +210,10 @@ impl ConnectionSettings {
         Ok((connection.map_err(|error| connect_error(&error))?, None))
     }
 
-    async fn with_fresh_credentials(&self) -> Result<Self, NodeError> {
+    async fn with_fresh_credentials(&self, endpoint: &Endpoint) -> Result<Self, NodeError> {
         let mut settings = self.clone();
         if let Some(callback) = &self.credentials {
-            let credentials = callback.ask().await?;
+            let credentials = callback.ask(endpoint).await?;
             let redis = settings.redis.set_username(credentials.user());
             settings.redis = redis.set_password(credentials.password());
         }

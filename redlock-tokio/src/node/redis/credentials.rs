@@ -1,6 +1,9 @@
 use std::fmt;
 
-use super::callback::{Callback, text_of};
+use super::{
+    address::Endpoint,
+    callback::{Callback, text_of},
+};
 use crate::node::NodeError;
 
 /// A user and a password, with which one connection authenticates.
@@ -13,7 +16,7 @@ pub struct Credentials {
 }
 
 /// Asks the user of this crate for the credentials of a new connection.
-pub(super) type CredentialsCallback = Callback<Credentials>;
+pub(crate) type CredentialsCallback = Callback<Credentials>;
 
 impl Credentials {
     /// Creates credentials. The user of a server that has only a password is `default`.
@@ -50,8 +53,8 @@ impl fmt::Debug for Credentials {
 }
 
 impl CredentialsCallback {
-    pub(super) async fn ask(&self) -> Result<Credentials, NodeError> {
-        self.call()
+    pub(super) async fn ask(&self, endpoint: &Endpoint) -> Result<Credentials, NodeError> {
+        self.call(endpoint)
             .await
             .map_err(|error| NodeError::Credentials(text_of(&*error)))
     }

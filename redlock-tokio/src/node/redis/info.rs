@@ -13,7 +13,7 @@ pub(super) fn read_first(reply: Value) -> Result<Server, NodeError> {
     match read_text(reply) {
         Ok(text) if is_sentinel(&text) => Err(NodeError::Misconfigured(
             "a sentinel, which stores no locks: name the group that the sentinels watch, and \
-                 they name its master (RedisNode::sentinel, redis+sentinel://host:port/group)"
+                 they name its master (redis+sentinel://host:port/group)"
                 .into(),
         )),
         Ok(text) => Ok(describe(&text)),

@@ -9,7 +9,7 @@ use deadpool_redis::redis::{Cmd, Pipeline, Value};
 use super::{key_tag::KeyTag, request::failure};
 use crate::{
     Key,
-    client_label::ClientLabel,
+    client_name::ClientName,
     node::{LineAction, LineAnswer, LineRequest, Member, NodeError},
 };
 
@@ -159,5 +159,5 @@ fn member(name: &[u8]) -> Member {
 pub(super) fn label(name: &[u8]) -> Option<Arc<str>> {
     let label = str::from_utf8(name.get(DIGITS..)?).ok()?;
     // Another program may have written anything there.
-    ClientLabel::new(label).ok()?.shared()
+    ClientName::new(label).ok()?.shared()
 }

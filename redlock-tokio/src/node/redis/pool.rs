@@ -14,8 +14,8 @@ use super::{
 };
 use crate::node::NodeError;
 
-/// Makes the connections of a pool of your own report free locks. Used with
-/// [`RedisNode::from_pool_with`](crate::RedisNode::from_pool_with), one for each pool.
+/// Makes the connections of a pool of your own report free locks. One for each
+/// [pool](crate::RedlockBuilder::pool).
 ///
 /// A server reports that a lock is free on the connection that has asked for it, and the redis crate passes that on only
 /// to a receiver that the connection was opened with.

@@ -1,7 +1,8 @@
 use std::{fmt, sync::Arc};
 
 use deadpool_redis::redis::{AsyncConnectionConfig, ConnectionAddr};
-use thiserror::Error;
+
+use super::url::UrlError;
 
 /// How TLS connections check the server, and show who they are. Needs the feature `tls-rustls`.
 ///
@@ -9,22 +10,18 @@ use thiserror::Error;
 /// certificate of the system. The client shows no certificate.
 ///
 /// ```
-/// # use redlock_tokio::{RedisNode, TlsOptions};
+/// # use redlock_tokio::{Redlock, TlsOptions};
 /// # fn read(_: &str) -> Result<&'static str, std::io::Error> { Ok("") }
 /// # fn nodes() -> Result<(), Box<dyn std::error::Error>> {
 /// let tls = TlsOptions::new()
 ///     .ca_certificates(read("ca.pem")?)
 ///     .client_certificate(read("client.pem")?, read("client.key")?);
-/// let hosts = ["a.internal", "b.internal", "c.internal"];
-/// let nodes = hosts.map(|host| {
-///     let url = format!("rediss://{host}:6380");
-///     RedisNode::builder(&url).tls(tls.clone()).build()
-/// });
+/// let builder = Redlock::builder().nodes("rediss://a,rediss://b,rediss://c").tls(tls);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Default)]
-#[must_use = "options do nothing until they are given to a node"]
+#[must_use = "options do nothing until they are given to a builder"]
 pub struct TlsOptions {
     ca_certificates: Option<Arc<[u8]>>,
     client_certificate: Option<ClientCertificate>,
@@ -41,30 +38,6 @@ pub struct TlsOptions {
 struct ClientCertificate {
     chain: Arc<[u8]>,
     key: Arc<[u8]>,
-}
-
-/// Why TLS options cannot be used. Never repeats a private key.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum TlsError {
-    /// The crate was built without TLS.
-    #[error("TLS needs the feature `tls-rustls` of redlock-tokio")]
-    FeatureIsOff,
-    /// The URL asks for a connection without TLS.
-    #[error("TLS options need a URL that begins with rediss://")]
-    NotTls,
-    /// The CA certificates cannot be read.
-    #[error("CA certificates: {0}")]
-    CaCertificates(Arc<str>),
-    /// The client's certificate or its key cannot be read, or one does not belong to the other.
-    #[error("client certificate: {0}")]
-    ClientCertificate(Arc<str>),
-    /// The server's name is neither a host name nor an IP address.
-    #[error("`{name}` is not a server name: expected a host name or an IP address")]
-    ServerName {
-        /// The name that was given.
-        name: Arc<str>,
-    },
 }
 
 impl TlsOptions {
@@ -100,7 +73,7 @@ impl TlsOptions {
     /// Accepts every certificate, for every name, from everyone. *For tests only*.
     ///
     /// Anyone on the network can then pose as the server, read the password, and grant one lock to several clients. Each
-    /// node and each cluster logs a warning when it is built. The client asks for no server name (SNI), and ignores
+    /// URL logs a warning when the client is built. The client asks for no server name (SNI), and ignores
     /// [`ca_certificates`](Self::ca_certificates) and [`server_name`](Self::server_name).
     pub fn insecure(mut self) -> Self {
         self.is_insecure = true;
@@ -131,13 +104,14 @@ pub(super) struct Tls {
 impl Tls {
     /// Checks options. Warns of those that accept every server.
     #[cfg(feature = "tls-rustls")]
-    pub(super) fn new(options: &TlsOptions) -> Result<Self, TlsError> {
+    pub(super) fn new(options: &TlsOptions) -> Result<Self, UrlError> {
         install_crypto_provider();
         if let Some(name) = &options.server_name
             && rustls::pki_types::ServerName::try_from(&**name).is_err()
         {
-            let name = Arc::clone(name);
-            return Err(TlsError::ServerName { name });
+            return Err(UrlError::of_options(format!(
+                "`{name}` is not a server name: expected a host name or an IP address"
+            )));
         }
         let template = certificates::template(options)?;
         if options.is_insecure {
@@ -153,8 +127,9 @@ impl Tls {
     }
 
     #[cfg(not(feature = "tls-rustls"))]
-    pub(super) fn new(_: &TlsOptions) -> Result<Self, TlsError> {
-        Err(TlsError::FeatureIsOff)
+    pub(super) fn new(_: &TlsOptions) -> Result<Self, UrlError> {
+        let text = "TLS needs the feature `tls-rustls` of redlock-tokio";
+        Err(UrlError::of_options(text))
     }
 
     /// Returns the address of a server. The redis crate checks the certificate against the host of the address, so
@@ -212,10 +187,10 @@ mod certificates {
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     };
 
-    use super::{ClientCertificate, TlsError, TlsOptions};
+    use super::{ClientCertificate, TlsOptions, UrlError};
 
     /// Checks the certificates, and returns an address with them.
-    pub(super) fn template(options: &TlsOptions) -> Result<ConnectionAddr, TlsError> {
+    pub(super) fn template(options: &TlsOptions) -> Result<ConnectionAddr, UrlError> {
         if let Some(pem) = &options.ca_certificates {
             check_ca(pem)?;
         }
@@ -235,18 +210,16 @@ mod certificates {
         Ok(client.get_connection_info().addr().clone())
     }
 
-    fn check_ca(pem: &[u8]) -> Result<(), TlsError> {
-        let certificates = chain(pem).map_err(|error| TlsError::CaCertificates(error.into()))?;
+    fn check_ca(pem: &[u8]) -> Result<(), UrlError> {
+        let certificates = chain(pem).map_err(ca_error)?;
         let mut roots = RootCertStore::empty();
         for certificate in certificates {
-            roots
-                .add(certificate)
-                .map_err(|error| TlsError::CaCertificates(error.to_string().into()))?;
+            roots.add(certificate).map_err(ca_error)?;
         }
         Ok(())
     }
 
-    fn check_client(certificate: &ClientCertificate) -> Result<(), TlsError> {
+    fn check_client(certificate: &ClientCertificate) -> Result<(), UrlError> {
         let chain = chain(&certificate.chain).map_err(client_error)?;
         let key = PrivateKeyDer::from_pem_slice(&certificate.key)
             .map_err(|_| client_error("the key is not a private key in PEM"))?;
@@ -267,8 +240,12 @@ mod certificates {
         Ok(certificates)
     }
 
-    fn client_error(error: impl Display) -> TlsError {
-        TlsError::ClientCertificate(error.to_string().into())
+    fn ca_error(error: impl Display) -> UrlError {
+        UrlError::of_options(format!("CA certificates: {error}"))
+    }
+
+    fn client_error(error: impl Display) -> UrlError {
+        UrlError::of_options(format!("client certificate: {error}"))
     }
 }
 

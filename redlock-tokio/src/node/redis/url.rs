@@ -1,30 +1,30 @@
 //! Reading the URLs of nodes.
 
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc};
 
-use deadpool_redis::redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
-
-use super::{
-    address::Endpoint,
-    connect::{ConnectionSettings, Transport},
-    tls::{Tls, TlsError, TlsOptions},
+use deadpool_redis::redis::{
+    ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
 };
 
-/// Why a text is not a node's URL. Does not repeat the text, which may hold a password.
+use super::{address::Endpoint, connect::ConnectionSettings, options::NodeOptions};
+
+/// Why a URL cannot be used, by itself or with the options of the builder. Does not repeat the URL, which may hold a
+/// password, and no private key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0}; expected redis://[user:password@]host[:port][/database], rediss://.., unix:///path, \
-     redis+sentinel://host,host/group or redis+cluster://host,host"
-)]
+#[error("{0}")]
 pub struct UrlError(Arc<str>);
 
 impl UrlError {
-    pub(super) fn new(text: impl Into<Arc<str>>) -> Self {
-        Self(text.into())
+    pub(super) fn new(text: impl Display) -> Self {
+        Self::of_options(format!(
+            "{text}; expected redis://[user:password@]host[:port][/database], rediss://.., unix:///path, \
+             redis+sentinel://host,host/group or redis+cluster://host,host"
+        ))
     }
 
-    fn of_tls(error: &TlsError) -> Self {
-        Self::new(error.to_string())
+    /// Returns the error of a URL that has the right form.
+    pub(super) fn of_options(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
     }
 }
 
@@ -44,15 +44,7 @@ impl NodeUrl {
         }
     }
 
-    pub(super) fn parse(url: &str) -> Result<Self, UrlError> {
-        if url.contains("+sentinel://") {
-            let text = "a sentinel group has options of its own: use RedisNode::sentinel";
-            return Err(UrlError::new(text));
-        }
-        if url.contains("+cluster://") {
-            let text = "a cluster is several nodes: give its URL to RedlockBuilder::nodes";
-            return Err(UrlError::new(text));
-        }
+    pub(super) fn parse(url: &str, options: &NodeOptions) -> Result<Self, UrlError> {
         // The parser drops the text after a `#`, for instance a part of a password.
         if url.contains('#') {
             return Err(UrlError::new("a `#` must be written as %23"));
@@ -67,7 +59,8 @@ impl NodeUrl {
         let info = url.trim().into_connection_info().map_err(|error| {
             let text = error.to_string();
             if text.contains("with TLS, the feature is not enabled") {
-                return UrlError::of_tls(&TlsError::FeatureIsOff);
+                let text = "TLS needs the feature `tls-rustls` of redlock-tokio";
+                return UrlError::of_options(text);
             }
             if url.contains("://") {
                 UrlError::new(text)
@@ -75,37 +68,45 @@ impl NodeUrl {
                 lacks_scheme(url.trim())
             }
         })?;
-        let transport = match info.addr() {
-            // Another crate may have turned on TLS in the redis crate without a choice of cryptography.
-            ConnectionAddr::TcpTls { .. } => Transport::Tls(
-                Tls::new(&TlsOptions::new()).map_err(|error| UrlError::of_tls(&error))?,
-            ),
-            _ => Transport::Plain,
-        };
         let endpoint = Endpoint::of(info.addr())
             .ok_or_else(|| UrlError::new("the address is of an unknown kind"))?;
         let redis = info.redis_settings().clone();
         let excludes_resp3 =
             url.contains("protocol=") && redis.protocol() == ProtocolVersion::RESP2;
+        let uses_tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
         Ok(Self {
             endpoint,
-            settings: ConnectionSettings::new(redis, transport, excludes_resp3),
+            settings: ConnectionSettings::new(redis, uses_tls, excludes_resp3, options)?,
         })
     }
 }
 
-/// The part of a URL after the scheme, if it names several servers:
-/// `[user[:password]@]host[:port],host[:port][/path][?name=value&..]`.
+/// A URL that names several servers:
+/// `redis+kind://[user[:password]@]host[:port],host[:port][/path][?name=value&..]`.
 pub(super) struct ServersUrl<'a> {
-    pub(super) credentials: &'a str,
-    pub(super) servers: &'a str,
+    pub(super) uses_tls: bool,
+    pub(super) user: String,
+    pub(super) password: String,
+    servers: &'a str,
     /// `None` without a slash.
     pub(super) path: Option<&'a str>,
     query: &'a str,
 }
 
 impl<'a> ServersUrl<'a> {
-    pub(super) fn parse(rest: &'a str) -> Result<Self, UrlError> {
+    /// Returns `None` if the URL is not of this kind.
+    pub(super) fn parse(url: &'a str, kind: &str) -> Option<Result<Self, UrlError>> {
+        let (scheme, rest) = url.trim().split_once("://")?;
+        let scheme = scheme.strip_suffix(kind)?;
+        let uses_tls = match scheme {
+            "redis+" => false,
+            "rediss+" => true,
+            _ => return None,
+        };
+        Some(Self::read(uses_tls, rest))
+    }
+
+    fn read(uses_tls: bool, rest: &'a str) -> Result<Self, UrlError> {
         if rest.contains('#') {
             return Err(UrlError::new("a `#` must be written as %23"));
         }
@@ -118,12 +119,32 @@ impl<'a> ServersUrl<'a> {
             return Err(unescaped());
         }
         let (credentials, servers) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
         Ok(Self {
-            credentials,
+            uses_tls,
+            user: decoded(user)?,
+            password: decoded(password)?,
             servers,
             path,
             query,
         })
+    }
+
+    /// Returns the addresses, which are called `kind` in errors.
+    pub(super) fn endpoints(&self, kind: &str, port: u16) -> Result<Vec<Endpoint>, UrlError> {
+        let mut endpoints = Vec::new();
+        for (index, address) in self.servers.split(',').enumerate() {
+            let defect = |text: &dyn Display| {
+                let position = index + 1;
+                UrlError::new(format_args!("{kind} {position}: {text}"))
+            };
+            let endpoint = Endpoint::parse(address, Some(port)).map_err(|error| defect(&error))?;
+            if endpoints.contains(&endpoint) {
+                return Err(defect(&"it is given twice"));
+            }
+            endpoints.push(endpoint);
+        }
+        Ok(endpoints)
     }
 
     /// Returns the names and the values behind the `?`, percent-encoded.
@@ -131,6 +152,18 @@ impl<'a> ServersUrl<'a> {
         let parts = self.query.split('&').filter(|part| !part.is_empty());
         parts.map(|part| part.split_once('=').unwrap_or((part, "")))
     }
+}
+
+/// Returns what authenticates a connection. An empty user or password is none.
+pub(super) fn login(user: &str, password: &str) -> RedisConnectionInfo {
+    let mut redis = RedisConnectionInfo::default();
+    if !user.is_empty() {
+        redis = redis.set_username(user);
+    }
+    if !password.is_empty() {
+        redis = redis.set_password(password);
+    }
+    redis
 }
 
 /// Otherwise a part of a password could be taken for a name or a host, which logs show.

@@ -11,7 +11,7 @@ use crate::support::{
 async fn a_downgraded_writer_lets_readers_in_and_keeps_writers_out() {
     let (nodes, [redlock, other]) = fleet().await;
     let catalogue = redlock.rw_lock("catalogue");
-    let guard = catalogue.write().fenced().await.unwrap();
+    let guard = catalogue.write().fenced(true).await.unwrap();
     let waiting = tokio::spawn(catalogue.read().into_future());
     let next = blocked(other.rw_lock("catalogue").write().wait(MS(60_000))).await;
     assert!(guard.fencing_token().is_some());
@@ -29,8 +29,8 @@ async fn a_downgraded_writer_lets_readers_in_and_keeps_writers_out() {
     let next = next.await.unwrap().unwrap();
     assert!(next.is_valid());
     next.release().await;
-    redlock.shutdown().await;
-    other.shutdown().await;
+    redlock.shutdown(None).await;
+    other.shutdown(None).await;
     assert!(all_empty(&nodes));
 }
 

@@ -48,13 +48,13 @@ async fn wrong_requests_are_refused_by_name() {
         let outcome = redlock.try_lock(name).await;
         assert_refused!(outcome, LockError::InvalidKey(KeyError::Reserved { .. }));
     }
-    let outcome = redlock.rw_lock("k").read().fenced().await;
+    let outcome = redlock.rw_lock("k").read().fenced(true).await;
     assert_refused!(
         outcome,
         LockError::InvalidOptions(OptionsError::FencedReader)
     );
     // A default for all locks is no request of this one.
-    let fenced = over(&three_nodes()).fenced().build().await.unwrap();
+    let fenced = over(&three_nodes()).fenced(true).build().await.unwrap();
     let reader = fenced.rw_lock("k").read().await.unwrap();
     assert_eq!(reader.fencing_token(), None);
     drop(reader);
@@ -89,7 +89,7 @@ async fn an_outage_is_reported_of_what_was_asked_for() {
     let catalogue = redlock.rw_lock("catalogue");
     assert!(catalogue.read().wait(MS(300)).await.is_err());
     let exports = redlock.semaphore("exports", 2);
-    let fail_fast = LockOptions::new().fail_fast();
+    let fail_fast = LockOptions::new().fail_fast(true);
     for (lock, reads, writes, permits) in [
         (catalogue.read(), true, false, None),
         (catalogue.write(), false, true, None),

@@ -157,7 +157,7 @@ async fn no_writer_is_in_beside_anybody_and_both_kinds_get_in() {
         assert_eq!(overlaps, 0);
         assert!(most > 3, "{most} readers at once");
         for client in &clients {
-            client.shutdown().await;
+            client.shutdown(None).await;
         }
         assert!(all_empty(&nodes), "nothing is left behind");
     }

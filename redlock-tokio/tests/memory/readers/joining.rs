@@ -57,7 +57,7 @@ async fn readers_that_ask_at_once_ask_once() {
     let granted = |it: &&LockGuard| matches!(it.acquisition(), Acquisition::Granted { .. });
     assert_eq!(guards.iter().filter(granted).count(), 1);
     drop(guards);
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert!(all_empty(&nodes));
 }
 
@@ -74,7 +74,7 @@ async fn later_readers_ask_the_nodes_beside_those_that_hold() {
     tokio::time::sleep(MS(1)).await;
     let third = catalogue.read().await.unwrap();
     assert_ne!(third.token(), first.token());
-    let no_handover = LockOptions::new().no_handover();
+    let no_handover = LockOptions::new().handover(false);
     let alone = catalogue.read().options(no_handover).await.unwrap();
     let other_ttl = catalogue.read().ttl(MS(3000)).await.unwrap();
     assert_ne!(alone.token(), third.token());

@@ -126,7 +126,7 @@ async fn a_writer_leaves_no_mark_whether_its_time_is_over_or_its_client_is_shut_
         let waiting = writer.rw_lock("catalogue").write().wait(MS(600_000));
         let waiting = tokio::spawn(waiting.into_future());
         tokio::time::sleep(MS(30_000)).await;
-        writer.shutdown().await;
+        writer.shutdown(None).await;
         assert!(waiting.await.unwrap().is_err());
     });
     assert_eq!(shut_down.await, MS(0));

@@ -58,7 +58,7 @@ impl Way {
         let lock = redlock.lock(key).options(options);
         match self {
             Self::Free | Self::Divided => drop(lock.await.unwrap()),
-            Self::Fenced => drop(lock.fenced().await.unwrap()),
+            Self::Fenced => drop(lock.fenced(true).await.unwrap()),
             Self::Taken => {
                 let error = lock.await.unwrap_err();
                 assert!(error.is_contended(), "{error}");
@@ -160,10 +160,10 @@ async fn fenced_acquire_cancelled_when_its_script_is_missing() {
         }
     };
     flush();
-    cut_after(1, redlock.lock("k").fenced().into_future()).await;
+    cut_after(1, redlock.lock("k").fenced(true).into_future()).await;
     bed.no_key_is_left().await;
     flush();
-    let guard = redlock.lock("k").fenced().await.expect("a free lock");
+    let guard = redlock.lock("k").fenced(true).await.expect("a free lock");
     let fence = guard.fencing_token().expect("it is fenced").to_string();
     for server in 0..3 {
         let cli = bed.cli(server);

@@ -39,13 +39,13 @@ async fn row_42_all_counters_lost_one_by_one_under_a_fenced_hold() {
     let holders = service(&servers, "").await;
     // RESP2 has no notifications, so this waiter hardly overtakes the next holder.
     let waiters = service(&servers, "?protocol=resp2").await;
-    let options = LockOptions::new().fenced().retry_delay(RETRY, RETRY);
+    let options = LockOptions::new().fenced(true).retry_delay(RETRY, RETRY);
     let mut overtaken = 0;
     let (holder, waiter) = loop {
-        let earlier = holders.lock("k").fenced().await.unwrap();
+        let earlier = holders.lock("k").fenced(true).await.unwrap();
         let waiter = waiting_at(&nodes, waiters.lock("k").options(options)).await;
         earlier.release().await;
-        match holders.lock("k").fenced().wait(RETRY).await {
+        match holders.lock("k").fenced(true).wait(RETRY).await {
             Ok(holder) => break (holder, waiter),
             // On a busy machine it may.
             Err(error) => {

@@ -46,7 +46,7 @@ async fn row_34_holder_stopped_longer_than_ttl() {
     if let Some(urls) = support::role() {
         // The other process prints its token, and after its stop whether it takes its lock for valid.
         let redlock = trusting(urls.split(',')).build().await.unwrap();
-        let lock = redlock.lock("k").ttl(TTL).fenced();
+        let lock = redlock.lock("k").ttl(TTL).fenced(true);
         let guard = lock.await.unwrap();
         println!("token {}", guard.fencing_token().unwrap().get());
         println!("{}", support::READY);
@@ -92,7 +92,7 @@ async fn row_34_holder_stopped_longer_than_ttl() {
     assert!(is_taken || stopped_at.elapsed() > TTL / 2, "it is held");
     let next = redlock
         .lock("k")
-        .fenced()
+        .fenced(true)
         .wait(10 * TTL)
         .await
         .expect("after the ttl");
@@ -168,7 +168,7 @@ fn row_37_guard_dropped_after_the_runtime_has_gone() {
     assert!(!guard.is_valid(), "no task renews it");
     drop(guard);
     let other = Runtime::new().unwrap();
-    let report = other.block_on(redlock.shutdown());
+    let report = other.block_on(redlock.shutdown(None));
     // A lane may have delivered a release just before the runtime ended.
     assert!(report.abandoned >= left(), "{report:?}, {} left", left());
     assert!(report.abandoned > 0, "{report:?}");

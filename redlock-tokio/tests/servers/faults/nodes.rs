@@ -243,7 +243,7 @@ async fn row_32_maxclients() {
 
 /// The shutdown may not wait for a node with an owed release.
 #[tokio::test]
-async fn shutdown_within_keeps_its_limit() {
+async fn shutdown_keeps_its_limit() {
     let servers = RedisServers::spawn(3).unwrap();
     let redlock = built(servers.builder().node_timeout(MS(100))).await;
     let guard = redlock.lock("k").await.unwrap();
@@ -251,12 +251,12 @@ async fn shutdown_within_keeps_its_limit() {
     eventually("it has the key", || node.get("k").is_some()).await;
     servers.get(0).freeze();
     drop(guard);
-    let report = redlock.shutdown_within(MS(400)).await;
+    let report = redlock.shutdown(MS(400)).await;
     assert!(report.timed_out);
     assert_eq!((report.abandoned, report.held), (1, 0));
     assert!(matches!(redlock.lock("k").await, Err(LockError::ShutDown)));
     servers.get(0).thaw();
-    let report = redlock.shutdown_within(Duration::from_secs(20)).await;
+    let report = redlock.shutdown(Duration::from_secs(20)).await;
     assert!(!report.timed_out, "it is delivered after all");
     assert_eq!((report.abandoned, report.held), (0, 0));
     assert_eq!(node.get("k"), None);
@@ -275,11 +275,11 @@ async fn shutdown_counts_undelivered_releases() {
         guards.push(redlock.lock(index.to_string()).await.unwrap());
     }
     drop(guards);
-    let report = redlock.shutdown_within(MS(300)).await;
+    let report = redlock.shutdown(MS(300)).await;
     assert!(report.timed_out);
     assert_eq!(report.abandoned, LOCKS);
     servers.get(0).thaw();
-    let report = redlock.shutdown_within(Duration::from_secs(20)).await;
+    let report = redlock.shutdown(Duration::from_secs(20)).await;
     assert_eq!((report.timed_out, report.abandoned), (false, 0));
 }
 
@@ -291,6 +291,6 @@ async fn shutdown_counts_releases_whose_request_was_never_answered() {
     servers.get(0).freeze();
     drop(redlock.lock("k").await.unwrap());
     // The lane gives the connection up after a second, and the key expires soon after that.
-    let report = redlock.shutdown().await;
+    let report = redlock.shutdown(None).await;
     assert_eq!((report.timed_out, report.abandoned), (false, 1));
 }

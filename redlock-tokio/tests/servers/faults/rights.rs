@@ -36,7 +36,7 @@ async fn assert_works(server: &RedisServer, redlock: &Redlock) {
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
     let guards = [redlock.lock("a").await, redlock.lock("b").await];
     drop(guards.map(Result::unwrap));
-    redlock.shutdown().await;
+    redlock.shutdown(None).await;
     assert_eq!(Cli::of(server).run(&["DBSIZE"]), "0");
 }
 
@@ -102,7 +102,7 @@ async fn row_46_a_missing_right_that_some_locks_need_is_reported_by_those_locks(
         let redlock = trusting([&url]).build().await.unwrap();
         let missing = denied.to_uppercase();
         let several = redlock.lock_all(["a", "b"]).wait(MS(0)).await;
-        let fenced = redlock.lock_all(["e", "f"]).fenced().wait(MS(0)).await;
+        let fenced = redlock.lock_all(["e", "f"]).fenced(true).wait(MS(0)).await;
         for outcome in [several, fenced] {
             let Err(LockError::NoQuorum(attempts)) = outcome else {
                 panic!("{outcome:?}");
@@ -111,7 +111,7 @@ async fn row_46_a_missing_right_that_some_locks_need_is_reported_by_those_locks(
             assert!(text.contains(&missing), "{text}");
             assert!(text.contains("need"), "{text}");
         }
-        drop(redlock.lock("k").fenced().await.expect("one key"));
+        drop(redlock.lock("k").fenced(true).await.expect("one key"));
         let cli = Cli::of(servers.get(0));
         let is_gone = || cli.run(&["KEYS", "k"]).is_empty();
         eventually("nothing is left behind", is_gone).await;
@@ -206,7 +206,7 @@ async fn a_fenced_lock_without_a_right_to_its_counter_names_the_counter() {
     let (_servers, url) = rights_to_keys(&["~order:*"]);
     let redlock = trusting([&url]).build().await.unwrap();
     drop(redlock.lock("order:1").await.expect("without a fence"));
-    let outcome = redlock.lock("order:2").fenced().wait(MS(0)).await;
+    let outcome = redlock.lock("order:2").fenced(true).wait(MS(0)).await;
     let error = assert_refused!(outcome, LockError::NoQuorum(_));
     assert_says(&error, "redlock:fence:{order:2}");
     assert_says(&error, "grant the key pattern redlock:fence:*");

@@ -215,7 +215,7 @@ async fn row_33_resp2_and_resp3() {
         let urls = servers.urls().into_iter();
         let urls = urls.map(|url| format!("{url}?protocol={protocol}"));
         let redlock = built(trusting(urls)).await;
-        let guard = redlock.lock("k").fenced().await.unwrap();
+        let guard = redlock.lock("k").fenced(true).await.unwrap();
         assert!(guard.fencing_token().is_some());
         guard.extend().await.unwrap();
         assert!(redlock.try_lock("k").await.unwrap_err().is_contended());

@@ -22,8 +22,8 @@ async fn a_lock_outlives_the_process_that_has_given_it_away() {
     if support::role().is_some() {
         let servers = env::var(SERVERS).unwrap();
         let giver = trusting(servers.split(','));
-        let giver = giver.client_label("giver").build().await.unwrap();
-        let ticket = giver.lock("k").fenced().await.unwrap().into_ticket();
+        let giver = giver.client_name("giver").build().await.unwrap();
+        let ticket = giver.lock("k").fenced(true).await.unwrap().into_ticket();
         println!("{}", serde_json::to_string(&ticket.unwrap()).unwrap());
         process::abort();
     }
@@ -39,9 +39,9 @@ async fn a_lock_outlives_the_process_that_has_given_it_away() {
     let output = String::from_utf8(output.stdout).unwrap();
     let sent = output.lines().find(|it| it.starts_with('{'));
     let ticket: LockTicket = serde_json::from_str(sent.expect("it has sent a ticket")).unwrap();
-    assert_eq!(ticket.giver().label(), Some("giver"));
+    assert_eq!(ticket.giver().client_name(), Some("giver"));
 
-    let builder = servers.builder().client_label("worker");
+    let builder = servers.builder().client_name("worker");
     let worker = builder.build().await.unwrap();
     assert!(worker.try_lock("k").await.unwrap_err().is_contended());
     let guard = worker.adopt(ticket.clone()).await.unwrap();

@@ -3,15 +3,13 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use redlock_kit::{Cluster, RedisServers};
-use redlock_tokio::{
-    BuildError, ClusterError, ClusterNodes, Key, KeyError, LockError, LockOptions, LossReason,
-    NodeState, Redlock, ReleaseOutcome,
-};
+use redlock_tokio::{BuildError, Key, KeyError, LockError, LockOptions, LossReason, NodeState, Redlock,
+    ReleaseOutcome};
 use tokio::time::{Instant, timeout};
 
 use crate::support::{
     Cli, MS, built, eventually,
-    shards::{cluster, names, nodes, owner, owners, slot, strict, trusting},
+    shards::{cluster, names, owner, owners, slot, strict, trusting, url, url_of},
     states::{all_vote, votes},
 };
 
@@ -33,9 +31,9 @@ async fn is_free(cluster: &Cluster, key: &str) {
 #[tokio::test]
 async fn locks_of_each_kind_work_as_over_plain_masters() {
     let cluster = cluster().spawn().unwrap();
-    let redlock = trusting(nodes(&cluster)).handover_for(MINUTE);
+    let redlock = trusting(&url(&cluster)).handover_for(MINUTE);
     let redlock = redlock.build().await.unwrap();
-    let other = trusting(nodes(&cluster)).build().await.unwrap();
+    let other = trusting(&url(&cluster)).build().await.unwrap();
     all_vote(&redlock).await;
     all_vote(&other).await;
 
@@ -128,7 +126,7 @@ async fn fencing_tokens_grow_and_their_counters_are_beside_the_keys(
     let mut last = None;
     let locks: [(_, &[&str]); 3] = [(redlock, &["f"]), (other, &["f", "fx"]), (redlock, &["f"])];
     for (client, keys) in locks {
-        let guard = client.lock_all(keys).fenced().await.unwrap();
+        let guard = client.lock_all(keys).fenced(true).await.unwrap();
         let token = guard.fencing_token();
         assert!(token > last, "{token:?} after {last:?}");
         last = token;
@@ -238,7 +236,7 @@ async fn the_first_client_waits_for_the_longest_ttl_and_the_next_ones_do_not() {
     let cluster = cluster().replicas(0).spawn().unwrap();
     let ttl = Duration::from_secs(3);
     let builder = || {
-        let builder = strict(nodes(&cluster)).ttl(ttl);
+        let builder = strict(&url(&cluster)).ttl(ttl);
         builder.confirmation_window(Duration::from_secs(1))
     };
     let start = Instant::now();
@@ -264,49 +262,48 @@ async fn the_first_client_waits_for_the_longest_ttl_and_the_next_ones_do_not() {
 #[tokio::test]
 async fn two_voters_on_one_server_are_refused_by_name_unless_that_is_allowed() {
     let cluster = cluster().shards(1).replicas(0).spawn().unwrap();
-    let error = trusting(nodes(&cluster)).build().await.unwrap_err();
-    let BuildError::Cluster(ClusterError::SharedServer {
-        first,
-        second,
-        server,
-        voters,
-        shards,
-        ..
-    }) = &error
-    else {
-        panic!("{error}");
-    };
-    assert_eq!((*first, *second), (slot(0), slot(1)));
-    assert_eq!(**server, *cluster.proxy(0).address().to_string());
-    assert_eq!((*voters, *shards), (3, 1));
+    let error = trusting(&url(&cluster)).build().await.unwrap_err();
+    assert!(matches!(error, BuildError::SharedServer(_)), "{error}");
     let text = error.to_string();
+    let server = cluster.proxy(0).address();
+    let named = format!(
+        "slots {} and {} of a cluster are both on server {server}",
+        slot(0),
+        slot(1)
+    );
+    assert!(text.contains(&named), "{text}");
+    assert!(text.contains("two of 3 voters"), "{text}");
+    assert!(text.contains("a cluster of 1 shards"), "{text}");
     let ways_out = [
         "another server",
         "allow_shared_servers",
-        "voters(1)",
+        "voters=1",
         "no process runs",
     ];
     for way_out in ways_out {
         assert!(text.contains(way_out), "{text}");
     }
 
-    let one = trusting(nodes(&cluster).voters(1)).build().await.unwrap();
+    let one = trusting(&(url(&cluster) + "?voters=1"))
+        .build()
+        .await
+        .unwrap();
     drop(one.lock("k").await.unwrap());
-    let allowed = nodes(&cluster).allow_shared_servers();
-    let shared = trusting(allowed).build().await.unwrap();
+    let allowed = url(&cluster) + "?allow_shared_servers=true";
+    let shared = trusting(&allowed).build().await.unwrap();
     all_vote(&shared).await;
     let guard = shared.lock("k").await.unwrap();
     assert!(values(&cluster, "k").iter().flatten().count() >= 2);
     drop(guard);
     // Explicit tags need not be numbers.
-    let tagged = built(trusting(nodes(&cluster).tags(["lock"]))).await;
+    let tagged = built(trusting(&(url(&cluster) + "?tags=lock"))).await;
     let guard = tagged.lock("k").await.unwrap();
     assert!(Cli::of(cluster.node(0)).get("{lock}k").is_some());
     drop(guard);
 }
 
-async fn refusal(nodes: ClusterNodes) -> String {
-    match trusting(nodes).build().await {
+async fn refusal(url: &str) -> String {
+    match trusting(url).build().await {
         Err(error @ BuildError::Refused { .. }) => error.to_string(),
         outcome => panic!("{outcome:?}"),
     }
@@ -315,36 +312,28 @@ async fn refusal(nodes: ClusterNodes) -> String {
 #[tokio::test]
 async fn servers_that_are_no_usable_cluster_are_named() {
     let plain = RedisServers::spawn(1).unwrap();
-    let text = refusal(ClusterNodes::new(plain.urls())).await;
+    let text = refusal(&url_of(&plain.urls())).await;
     assert!(text.contains("not a node of a cluster"), "{text}");
     assert!(text.contains(&plain.get(0).address().to_string()), "{text}");
 
     let cluster = cluster().replicas(0).password("p:ss").spawn().unwrap();
-    let text = refusal(nodes(&cluster)).await;
+    let text = refusal(&url(&cluster)).await;
     assert!(text.contains("asks for a password"), "{text}");
-    let with = |password: &str| {
-        let url = cluster.urls()[0].replace("redis://", &format!("redis://:{password}@"));
-        ClusterNodes::new([url])
-    };
-    let text = refusal(with("wrong")).await;
+    let with = |password: &str| url(&cluster).replace("://", &format!("://:{password}@"));
+    let text = refusal(&with("wrong")).await;
     assert!(
         text.contains("password") && !text.contains("wrong@"),
         "{text}"
     );
-    let redlock = trusting(with("p%3Ass")).build().await.unwrap();
+    let redlock = trusting(&with("p%3Ass")).build().await.unwrap();
     drop(redlock.lock("k").await.unwrap());
 
     let url = cluster.urls()[0].replace("redis://", "redis://:p%3Ass@");
-    let error = Redlock::connect([&url]).await.unwrap_err().to_string();
-    assert!(error.contains("Redlock::cluster"), "{error}");
-    let error = Redlock::cluster([url + "/1"])
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("seed 1") && error.contains("database"),
-        "{error}"
-    );
+    let error = Redlock::connect(&url).await.unwrap_err().to_string();
+    assert!(error.contains("redis+cluster://"), "{error}");
+    let error = Redlock::connect(with("p%3Ass") + "/1").await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("database"), "{error}");
 }
 
 #[tokio::test]
@@ -352,7 +341,7 @@ async fn seeds_may_be_down_and_announced_addresses_may_need_a_mapping() {
     let cluster = cluster().replicas(0).spawn().unwrap();
     // Nobody listens on the port of a server that is gone.
     let gone = RedisServers::spawn(1).unwrap().urls().remove(0);
-    let redlock = trusting(ClusterNodes::new([&gone, &cluster.urls()[2]]));
+    let redlock = trusting(&url_of(&[&gone, &cluster.urls()[2]]));
     let redlock = redlock.build().await.unwrap();
     all_vote(&redlock).await;
     redlock.lock("k").await.unwrap().release().await;
@@ -363,8 +352,8 @@ async fn seeds_may_be_down_and_announced_addresses_may_need_a_mapping() {
         cluster.proxy(node).refuse();
         cluster.proxy(node).reset();
     }
-    let seed = ClusterNodes::new([cluster.node(0).url()]);
-    let outcome = built(trusting(seed.clone()).connect_timeout(MS(2000))).await;
+    let seed = url_of(&[cluster.node(0).url()]);
+    let outcome = built(trusting(&seed).connect_timeout(MS(2000))).await;
     let error = outcome.try_lock("k").await.unwrap_err().to_string();
     let announced = cluster.proxy(1).address().to_string();
     assert!(error.contains(&announced), "{error}");
@@ -375,14 +364,14 @@ async fn seeds_may_be_down_and_announced_addresses_may_need_a_mapping() {
             (announced, cluster.node(node).address().to_string())
         })
         .collect();
-    let wrong = seed.clone().map_addresses(|_| Some("no port".into()));
-    let wrong = trusting(wrong).build().await.unwrap_err().to_string();
+    let wrong = trusting(&seed).map_addresses(|_| Some("no port".into()));
+    let wrong = wrong.build().await.unwrap_err().to_string();
     assert!(wrong.contains("`no port` is not host:port"), "{wrong}");
-    let mapped = seed.map_addresses(move |announced| {
+    let mapped = trusting(&seed).map_addresses(move |announced| {
         let pair = ports.iter().find(|(from, _)| from == announced);
         pair.map(|(_, to)| to.clone())
     });
-    let redlock = trusting(mapped).build().await.unwrap();
+    let redlock = mapped.build().await.unwrap();
     all_vote(&redlock).await;
     drop(redlock.lock("k").await.unwrap());
 }
@@ -390,7 +379,7 @@ async fn seeds_may_be_down_and_announced_addresses_may_need_a_mapping() {
 #[tokio::test]
 async fn a_slot_without_an_owner_is_one_vote_less_and_is_named() {
     let cluster = cluster().replicas(0).full_coverage(false).spawn().unwrap();
-    let redlock = trusting(nodes(&cluster)).build().await.unwrap();
+    let redlock = trusting(&url(&cluster)).build().await.unwrap();
     all_vote(&redlock).await;
     cluster.leave_uncovered(slot(0)).unwrap();
     eventually("its voter has no vote", || !votes(&redlock, 0)).await;
@@ -398,7 +387,7 @@ async fn a_slot_without_an_owner_is_one_vote_less_and_is_named() {
         drop(redlock.lock("k").await.unwrap());
     }
     // A client that starts now hears why.
-    let newcomer = trusting(nodes(&cluster)).connect_timeout(MS(3000));
+    let newcomer = trusting(&url(&cluster)).connect_timeout(MS(3000));
     let newcomer = newcomer.build().await.unwrap();
     let state = newcomer.nodes()[0].state.to_string();
     let named = format!("no node of the cluster owns slot {}", slot(0));
@@ -413,7 +402,7 @@ async fn a_slot_without_an_owner_is_one_vote_less_and_is_named() {
 #[tokio::test]
 async fn a_server_that_sends_clients_elsewhere_has_no_vote_and_is_not_followed() {
     let cluster = cluster().replicas(0).spawn().unwrap();
-    let redlock = trusting(nodes(&cluster)).build().await.unwrap();
+    let redlock = trusting(&url(&cluster)).build().await.unwrap();
     all_vote(&redlock).await;
     let server = owner(&cluster, 0);
     let other = Cli::of(cluster.node(1)).run(&["CLUSTER", "MYID"]);
@@ -443,7 +432,7 @@ async fn a_server_that_sends_clients_elsewhere_has_no_vote_and_is_not_followed()
 async fn a_client_that_starts_while_the_cluster_refuses_commands_reads_its_markers_later() {
     let cluster = cluster().replicas(0).spawn().unwrap();
     let ttl = Duration::from_secs(9);
-    let first = strict(nodes(&cluster)).ttl(ttl).build().await.unwrap();
+    let first = strict(&url(&cluster)).ttl(ttl).build().await.unwrap();
     first.ready(MINUTE).await.unwrap();
     for voter in 0..3 {
         let owner = owner(&cluster, voter);
@@ -460,7 +449,7 @@ async fn a_client_that_starts_while_the_cluster_refuses_commands_reads_its_marke
     };
     eventually("all refuse", || (0..3).all(refuses)).await;
 
-    let second = strict(nodes(&cluster)).ttl(ttl).build().await.unwrap();
+    let second = strict(&url(&cluster)).ttl(ttl).build().await.unwrap();
     for node in second.nodes() {
         let state = node.state.to_string();
         assert!(state.contains("CLUSTERDOWN"), "{state}");

@@ -11,7 +11,7 @@ use tokio::task::block_in_place;
 use crate::support::{
     MS, eventually,
     load::Load,
-    shards::{cluster, nodes, slot, strict, trusting},
+    shards::{cluster, slot, strict, trusting, url},
     states::{all_vote, votes},
 };
 
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TTL: Duration = Duration::from_secs(6);
 
 fn builder(cluster: &Cluster) -> RedlockBuilder {
-    strict(nodes(cluster))
+    strict(&url(cluster))
         .ttl(TTL)
         .confirmation_window(SECOND)
         .wait(PATIENCE)
@@ -169,7 +169,7 @@ impl Forgotten {
 
     fn builder(cluster: &Cluster) -> RedlockBuilder {
         let options = LockOptions::new().no_renewal();
-        strict(nodes(cluster).voters(1))
+        strict(&(url(cluster) + "?voters=1"))
             .ttl(Self::TTL)
             .confirmation_window(SECOND)
             .options(options)
@@ -220,7 +220,7 @@ async fn row_45_without_the_wait_two_clients_hold_one_lock() {
 #[tokio::test]
 async fn a_cluster_that_is_down_is_not_ready_and_says_so() {
     let cluster = cluster().replicas(0).spawn().unwrap();
-    let redlock = trusting(nodes(&cluster)).build().await.unwrap();
+    let redlock = trusting(&url(&cluster)).build().await.unwrap();
     all_vote(&redlock).await;
     // No voter has this slot, but without it the cluster carries out nothing.
     let uncovered = slot(0) + 1;

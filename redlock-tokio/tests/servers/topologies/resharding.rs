@@ -3,14 +3,11 @@
 use std::time::{Duration, Instant};
 
 use redlock_kit::Cluster;
-use redlock_tokio::{
-    BuildError, ClusterError, LockGuard, LockOptions, LossReason, NodeState, Redlock,
-    RedlockBuilder,
-};
+use redlock_tokio::{BuildError, LockGuard, LockOptions, LossReason, NodeState, Redlock, RedlockBuilder};
 
 use crate::support::{
     Cli, MS,
-    shards::{cluster, nodes, slot, strict, trusting},
+    shards::{cluster, slot, strict, trusting, url},
     states::{all_vote, votes},
 };
 
@@ -21,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const OTHER: u16 = 100;
 
 fn builder(cluster: &Cluster) -> RedlockBuilder {
-    let builder = strict(nodes(cluster).allow_shared_servers()).ttl(TTL);
+    let builder = strict(&(url(cluster) + "?allow_shared_servers=true")).ttl(TTL);
     builder.confirmation_window(MS(1500))
 }
 
@@ -127,10 +124,8 @@ async fn row_45_slots_move_to_a_shard_with_a_voter_while_locks_are_held() {
     let newcomer = builder(&fleet.cluster).build().await.unwrap();
     newcomer.ready(PATIENCE).await.unwrap();
     assert!(newcomer.try_lock("long:0").await.is_err(), "it is held");
-    let error = strict(nodes(&fleet.cluster)).build().await.unwrap_err();
-    let BuildError::Cluster(ClusterError::SharedServer { .. }) = error else {
-        panic!("{error}");
-    };
+    let error = strict(&url(&fleet.cluster)).build().await.unwrap_err();
+    assert!(matches!(error, BuildError::SharedServer(_)), "{error}");
 }
 
 /// The rule taken out: both voters of the server wait, and the third is no majority.
@@ -150,7 +145,7 @@ async fn row_45_a_voters_slot_that_joins_another_voter_at_once_loses_all_locks()
 async fn gives_a_lock_to_two_after_a_move_that_was_given_up(voters: usize) -> bool {
     let cluster = cluster().replicas(0).spawn().unwrap();
     let build = || {
-        let builder = trusting(nodes(&cluster).voters(voters)).ttl(PATIENCE);
+        let builder = trusting(&format!("{}?voters={voters}", url(&cluster))).ttl(PATIENCE);
         builder.options(LockOptions::new().no_renewal()).build()
     };
     let [holder, other] = [build().await.unwrap(), build().await.unwrap()];

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use redlock_kit::{RedisServer, Sentinels};
-use redlock_tokio::{ClusterNodes, Redlock, RedlockBuilder};
+use redlock_tokio::{Redlock, RedlockBuilder};
 
 use crate::support::{
     Cli, MS,
     acl::{PREFIX, USER, assert_quiet, create_user, use_everything},
-    shards::{cluster, slot, strict},
+    shards::{cluster, slot, strict, url},
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -65,8 +65,8 @@ async fn the_line_for_a_cluster_leaves_nothing_in_the_log() {
     for node in &nodes {
         create_user(node, "+cluster|nodes");
     }
-    let seed = cluster.urls()[0].replace("://", &format!("://{USER}"));
-    let clients = clients(|| strict(ClusterNodes::new([&seed]))).await;
+    let url = url(&cluster).replace("://", &format!("://{USER}"));
+    let clients = clients(|| strict(&url)).await;
     let owner = cluster.owner_of(slot(0)).expect("the slot has an owner");
     use_everything(&nodes[owner], &clients).await;
     for node in &nodes {

@@ -6,10 +6,7 @@ use std::{
 };
 
 use redlock_kit::{Proxy, RedisServers, Sentinels};
-use redlock_tokio::{
-    BuildError, Durability, LockOptions, NodeState, RedisNode, Redlock, RedlockBuilder,
-    SentinelNodeBuilder,
-};
+use redlock_tokio::{BuildError, Durability, LockOptions, NodeState, Redlock, RedlockBuilder};
 
 use crate::support::{self, Cli, MS, eventually, log::Log};
 
@@ -26,22 +23,22 @@ fn group() -> Sentinels {
     Sentinels::builder().replicas(1).spawn().unwrap()
 }
 
-fn node(group: &Sentinels) -> SentinelNodeBuilder {
-    RedisNode::sentinel(group.name(), group.addresses())
+fn url(name: &str, sentinels: &[&str]) -> String {
+    format!("redis+sentinel://{}/{name}", sentinels.join(","))
 }
 
 /// Returns a builder of a client that waits as long as in production.
-fn cautious(node: SentinelNodeBuilder) -> RedlockBuilder {
+fn cautious(url: &str) -> RedlockBuilder {
     Redlock::builder()
-        .custom_nodes([node.build().unwrap()])
+        .nodes(url)
         .ttl(TTL)
         .confirmation_window(WINDOW)
         .node_timeout(NODE_TIMEOUT)
         .connect_timeout(Duration::from_secs(5))
 }
 
-fn trusting(node: SentinelNodeBuilder) -> RedlockBuilder {
-    cautious(node).durability(Durability::AssumedForTests)
+fn trusting(url: &str) -> RedlockBuilder {
+    cautious(url).durability(Durability::AssumedForTests)
 }
 
 async fn ready(builder: RedlockBuilder) -> Redlock {
@@ -91,14 +88,14 @@ async fn a_lock_is_acquired_extended_released_and_given_to_a_waiter() {
 async fn the_first_client_waits_and_the_next_one_does_not() {
     let group = group();
     let start = Instant::now();
-    let first = cautious(node(&group)).build().await.unwrap();
+    let first = cautious(&group.url()).build().await.unwrap();
     assert!(!matches!(first.nodes()[0].state, NodeState::Refused(_)));
     first.ready(PATIENCE).await.unwrap();
     let waited = start.elapsed();
     drop(first.lock("k").await.unwrap());
 
     let start = Instant::now();
-    let second = ready(cautious(node(&group))).await;
+    let second = ready(cautious(&group.url())).await;
     assert!(
         start.elapsed() < TTL + WINDOW,
         "{:?} after {waited:?}",
@@ -113,15 +110,16 @@ async fn the_first_client_waits_and_the_next_one_does_not() {
 async fn sentinels_that_are_not_listed_are_asked_too() {
     let group = group();
     let only = group.addresses().pop().unwrap();
-    let listed = RedisNode::sentinel(group.name(), [only]);
-    let redlock = ready(trusting(listed)).await;
+    let redlock = ready(trusting(&url(group.name(), &[&only]))).await;
     group.sentinel(2).kill();
     tokio::time::sleep(2 * WINDOW).await;
     redlock.ready(PATIENCE).await.expect("by the two others");
     // A new client that knows none of these two cannot find them.
     let only = group.addresses().pop().unwrap();
-    let listed = RedisNode::sentinel(group.name(), [only.clone()]);
-    let blind = trusting(listed).build().await.unwrap();
+    let blind = trusting(&url(group.name(), &[&only]))
+        .build()
+        .await
+        .unwrap();
     let error = blind.try_lock("k").await.unwrap_err().to_string();
     assert!(error.contains(&only), "{error}");
     drop(redlock.lock("k").await.unwrap());
@@ -130,7 +128,7 @@ async fn sentinels_that_are_not_listed_are_asked_too() {
 #[tokio::test]
 async fn an_order_to_fail_over_is_followed() {
     let group = Arc::new(group());
-    let redlock = ready(trusting(node(&group))).await;
+    let redlock = ready(trusting(&group.url())).await;
     drop(redlock.lock("k").await.unwrap());
     let ordered = Arc::clone(&group);
     let new = tokio::task::spawn_blocking(move || ordered.fail_over().unwrap());
@@ -157,18 +155,18 @@ async fn what_must_be_changed_is_said_by_name() {
     let servers = RedisServers::spawn(1).unwrap();
     let server = servers.get(0).address().to_string();
     let sentinel = group.addresses().remove(0);
-    let unknown = RedisNode::sentinel("other", group.addresses());
-    let no_sentinel = RedisNode::sentinel(group.name(), [&server]);
-    for (node, words) in [
-        (node(&group), &["asks for a password", &sentinel][..]),
-        (node(&group).sentinel_password("wrong"), &[&sentinel]),
-        (
-            unknown.sentinel_password("pw"),
-            &["no group `other`", &sentinel],
-        ),
-        (no_sentinel, &["not a sentinel", &server]),
+    let addresses = group.addresses();
+    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+    let known = url(group.name(), &addresses);
+    let wrong = format!("{known}?sentinel_password=wrong");
+    let unknown = url("other", &addresses) + "?sentinel_password=pw";
+    for (url, words) in [
+        (known, &["asks for a password", &sentinel][..]),
+        (wrong, &[&sentinel]),
+        (unknown, &["no group `other`", &sentinel]),
+        (url(group.name(), &[&server]), &["not a sentinel", &server]),
     ] {
-        let error = assert_refused!(trusting(node).build().await, BuildError::Refused { .. });
+        let error = assert_refused!(trusting(&url).build().await, BuildError::Refused { .. });
         let text = error.to_string();
         assert!(
             words.iter().all(|it| text.contains(*it)),
@@ -179,7 +177,7 @@ async fn what_must_be_changed_is_said_by_name() {
     let plain = format!("redis://:pw@{sentinel}");
     let error = support::trusting([plain]).build().await.unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("RedisNode::sentinel"), "{text}");
+    assert!(text.contains("redis+sentinel://"), "{text}");
     assert!(text.contains(&sentinel), "{text}");
 }
 
@@ -189,8 +187,8 @@ async fn the_log_tells_a_silent_sentinel_from_one_that_names_no_master() {
     let group = Sentinels::spawn().unwrap();
     let answering = group.addresses().remove(0);
     let silent = "127.0.0.1:1";
-    let unknown = RedisNode::sentinel("other", [&answering, silent]);
-    let redlock = trusting(unknown).build().await.unwrap();
+    let unknown = url("other", &[&answering, silent]);
+    let redlock = trusting(&unknown).build().await.unwrap();
     let has = |words: &str, address: &str| {
         let sentinel = format!("sentinel={address}");
         let text = log.text();
@@ -226,7 +224,7 @@ async fn announced_addresses_can_be_mapped() {
     for number in 0..group.server_count() {
         group.server_proxy(number).refuse();
     }
-    let nowhere = cautious(node(&group)).connect_timeout(MS(1000));
+    let nowhere = cautious(&group.url()).connect_timeout(MS(1000));
     let nowhere = nowhere.build().await.unwrap();
     assert!(matches!(
         nowhere.nodes()[0].state,
@@ -236,21 +234,21 @@ async fn announced_addresses_can_be_mapped() {
         .iter()
         .map(|(announced, proxy)| (announced.clone(), proxy.address().to_string()))
         .collect();
-    let mapped = node(&group).map_addresses(move |announced| {
+    let mapped = trusting(&group.url()).map_addresses(move |announced| {
         let pair = map.iter().find(|(from, _)| from == announced);
         pair.map(|(_, to)| to.clone())
     });
-    let redlock = ready(trusting(mapped)).await;
+    let redlock = ready(mapped).await;
     drop(redlock.lock("k").await.unwrap());
-    let wrong = node(&group).map_addresses(|_| Some("no port".into()));
-    let wrong = trusting(wrong).build().await.unwrap_err().to_string();
+    let wrong = trusting(&group.url()).map_addresses(|_| Some("no port".into()));
+    let wrong = wrong.build().await.unwrap_err().to_string();
     assert!(wrong.contains("`no port`"), "{wrong}");
 }
 
 #[tokio::test]
 async fn resp2_is_enough() {
     let group = group();
-    let redlock = ready(trusting(node(&group).resp2())).await;
+    let redlock = ready(trusting(&(group.url() + "?protocol=resp2"))).await;
     let guard = redlock.lock("k").await.unwrap();
     guard.extend().await.unwrap();
     guard.release().await;
@@ -259,10 +257,9 @@ async fn resp2_is_enough() {
 #[tokio::test]
 async fn two_groups_with_one_server_are_one_vote() {
     let group = group();
-    let plain = RedisNode::from_url(&group.server(0).url()).unwrap();
-    let both = [node(&group).build().unwrap(), plain];
+    let both = [group.url(), group.server(0).url()];
     let builder = Redlock::builder()
-        .custom_nodes(both)
+        .nodes(both)
         .durability(Durability::AssumedForTests);
     let builder = builder.ttl(TTL).confirmation_window(WINDOW);
     let error = builder

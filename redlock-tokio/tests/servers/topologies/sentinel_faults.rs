@@ -9,9 +9,8 @@ use std::{
 };
 
 use redlock_kit::Sentinels;
-use redlock_tokio::{
-    Acquisition, Durability, LockOptions, NodeState, RedisNode, Redlock, RedlockBuilder, node::Node,
-};
+use redlock_tokio::{Acquisition, Durability, LockOptions, NodeState, Redlock, RedlockBuilder,
+    node::{Node, RedisNode}};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::support::{MS, gullible::GullibleNode, history::History};
@@ -55,8 +54,7 @@ impl Scene {
     }
 
     fn node(&self) -> RedisNode {
-        let group = RedisNode::sentinel(self.group.name(), self.group.addresses());
-        group.build().unwrap()
+        RedisNode::from_url(&self.group.url()).unwrap()
     }
 
     /// Returns a node whose client believes one sentinel alone.
@@ -345,15 +343,14 @@ async fn row_43_nobody_notices_that_one_of_three_groups_fails_over() {
     });
     let groups = futures::future::join_all(groups).await;
     let groups: Vec<Arc<Sentinels>> = groups.into_iter().map(|it| Arc::new(it.unwrap())).collect();
-    let nodes = || {
-        let node = |group: &Arc<Sentinels>| RedisNode::sentinel(group.name(), group.addresses());
-        groups.iter().map(move |it| node(it).build().unwrap())
-    };
-    let first = nodes().next().unwrap().address().to_owned();
+    let first = RedisNode::from_url(&groups[0].url()).unwrap();
+    let first = first.address().to_owned();
     let (holds, is_over) = (Holds::default(), AtomicBool::new(false));
     let mut clients = Vec::new();
     for _ in 0..2 {
-        let builder = Redlock::builder().custom_nodes(nodes()).ttl(LONG_TTL);
+        let builder = Redlock::builder()
+            .nodes(groups.iter().map(|it| it.url()))
+            .ttl(LONG_TTL);
         let builder = builder
             .confirmation_window(LONG_WINDOW)
             .node_timeout(NODE_TIMEOUT);

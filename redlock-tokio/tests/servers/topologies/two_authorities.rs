@@ -7,14 +7,12 @@ use std::{
 
 use futures::future::join_all;
 use redlock_kit::{Cluster, Proxy, RedisServers, Sentinels};
-use redlock_tokio::{
-    BuildError, ClusterNodes, Durability, LockOptions, RedisNode, Redlock, RedlockBuilder,
-};
+use redlock_tokio::{BuildError, Durability, LockOptions, Redlock, RedlockBuilder};
 
 use crate::support::{
     Cli, MS, eventually,
     log::Log,
-    shards::{cluster, nodes, trusting},
+    shards::{cluster, trusting, url, url_of},
     states::{all_vote, votes},
 };
 
@@ -30,10 +28,13 @@ fn three_sentinels() -> Sentinels {
     Sentinels::builder().replicas(0).spawn().unwrap()
 }
 
+fn group_url(name: &str, sentinels: &[String]) -> String {
+    format!("redis+sentinel://{}/{name}", sentinels.join(","))
+}
+
 fn over_group(name: &str, sentinels: &[String]) -> RedlockBuilder {
-    let node = RedisNode::sentinel(name, sentinels).build().unwrap();
     Redlock::builder()
-        .custom_nodes([node])
+        .nodes(group_url(name, sentinels))
         .ttl(TTL)
         .confirmation_window(SECOND)
         .node_timeout(SECOND)
@@ -43,8 +44,8 @@ fn over_group(name: &str, sentinels: &[String]) -> RedlockBuilder {
 #[tokio::test]
 async fn seeds_of_two_clusters_are_refused_by_name() {
     let [one, other] = [0, 1].map(|replicas| cluster().replicas(replicas).spawn().unwrap());
-    let mixed = ClusterNodes::new([&one.urls()[0], &other.urls()[0]]);
-    let error = assert_refused!(trusting(mixed).build().await, BuildError::Refused { .. });
+    let mixed = url_of(&[&one.urls()[0], &other.urls()[0]]);
+    let error = assert_refused!(trusting(&mixed).build().await, BuildError::Refused { .. });
     let is_named = |it: &str| error.to_string().contains(it);
     let named = |cluster: &Cluster| {
         (0..cluster.node_count()).any(|it| is_named(&cluster.proxy(it).address().to_string()))
@@ -61,7 +62,7 @@ async fn a_client_never_moves_to_another_cluster() {
     let other = cluster().spawn().unwrap();
     let seed = Proxy::spawn(own.node(0).address()).unwrap();
     let seeds = [own.urls()[1].clone(), seed.url()];
-    let redlock = trusting(ClusterNodes::new(seeds)).build().await.unwrap();
+    let redlock = trusting(&url_of(&seeds)).build().await.unwrap();
     all_vote(&redlock).await;
 
     own.node(0).kill();
@@ -80,7 +81,7 @@ async fn a_client_never_moves_to_another_cluster() {
     tokio::time::sleep(5 * SECOND).await;
     let error = redlock.try_lock("k").await;
     assert!(error.is_err(), "its own cluster is down");
-    let theirs = trusting(nodes(&other)).build().await.unwrap();
+    let theirs = trusting(&url(&other)).build().await.unwrap();
     all_vote(&theirs).await;
     drop(theirs.lock("k").await.unwrap());
 }
@@ -147,7 +148,8 @@ async fn clusters_are_not_taken_for_one_another_in_whatever_order_their_nodes_an
     let [one, other] = [(); 2].map(|()| cluster().replicas(0).spawn().unwrap());
     let [ours, theirs] = [&one, &other].map(|it| [0, 1].map(|node| it.node(node).address()));
     assert_refused(&mixed(&ours, &theirs), |list| {
-        trusting(ClusterNodes::new(list.iter().map(Proxy::url)))
+        let seeds: Vec<_> = list.iter().map(Proxy::url).collect();
+        trusting(&url_of(&seeds))
     })
     .await;
 }
@@ -157,8 +159,7 @@ async fn groups_are_not_taken_for_one_another_in_whatever_order_their_sentinels_
     let [one, other] = [(); 2].map(|()| three_sentinels());
     assert_refused(&mixed(&one.addresses(), &other.addresses()), |list| {
         let list: Vec<_> = list.iter().map(|it| it.address().to_string()).collect();
-        let group = RedisNode::sentinel(one.name(), &list).build().unwrap();
-        let builder = Redlock::builder().custom_nodes([group]);
+        let builder = Redlock::builder().nodes(group_url(one.name(), &list));
         builder.durability(Durability::AssumedForTests)
     })
     .await;

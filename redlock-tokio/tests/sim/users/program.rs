@@ -124,14 +124,14 @@ async fn shut_down_early(environment: &Environment, service: &Service, rng: &mut
     let redlock = &service.redlock;
     if rng.bool() {
         let cancel = Cancel::draw(rng, &environment.scale);
-        if cancel.run(redlock.shutdown()).await.is_none() {
+        if cancel.run(redlock.shutdown(None)).await.is_none() {
             environment.note(Seen::ShutdownCancelled);
         }
     }
     let since = environment.now();
     let report = if rng.bool() {
         let limit = around(rng, environment.scale.max_ttl / 4);
-        let report = redlock.shutdown_within(limit).await;
+        let report = redlock.shutdown(limit).await;
         let passed = environment.now() - since;
         let is_late = passed > limit.as_nanos() as u64 * 101 / 100 + SLACK;
         if is_late && !environment.stood_still_since(since) {
@@ -139,7 +139,7 @@ async fn shut_down_early(environment: &Environment, service: &Service, rng: &mut
         }
         report
     } else {
-        let report = redlock.shutdown().await;
+        let report = redlock.shutdown(None).await;
         if report.timed_out {
             environment.fail("a shutdown without a limit timed out");
         }
@@ -177,7 +177,7 @@ async fn shut_down_promptly(
     may_release_more: bool,
 ) -> ShutdownReport {
     let since = environment.now();
-    let report = service.redlock.shutdown().await;
+    let report = service.redlock.shutdown(None).await;
     let passed = environment.now() - since;
     let is_late = passed > environment.max_ttl() + PROMPT && !may_release_more;
     if is_late && !environment.stood_still_since(since) {
@@ -215,7 +215,7 @@ async fn outwait_forgotten(
             drop(guard);
         }
     }
-    service.redlock.shutdown().await
+    service.redlock.shutdown(None).await
 }
 
 fn check_last(environment: &Environment, service: &Service, report: ShutdownReport) {

@@ -102,7 +102,7 @@ impl Terms {
             }
             4 => self.unrenewed(),
             5 => Self {
-                options: self.options.no_handover(),
+                options: self.options.handover(false),
                 is_handed_over: false,
                 ..self
             },
@@ -175,7 +175,7 @@ impl Terms {
 
     pub(crate) fn fenced(self) -> Self {
         Self {
-            options: self.options.fenced(),
+            options: self.options.fenced(true),
             is_fenced: true,
             ..self
         }

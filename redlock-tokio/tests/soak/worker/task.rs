@@ -314,7 +314,7 @@ impl Task {
 
     /// Locks a key with a fence that other tasks lock without one.
     async fn lock_fenced(&mut self, key: usize) -> Result<()> {
-        if let Some(guard) = admitted(self.lock(key).fenced().await) {
+        if let Some(guard) = admitted(self.lock(key).fenced(true).await) {
             journal::saw("fenced");
             self.increment(key, Some(&guard)).await?;
         }
@@ -332,7 +332,7 @@ impl Task {
             (true, false) => (Duration::ZERO, long),
             (true, true) => (long, short),
         };
-        let mut lock = self.lock(key).fenced();
+        let mut lock = self.lock(key).fenced(true);
         if overstays {
             lock = lock.ttl(self.ttls[0]).max_hold(MAX_HOLD);
         }

@@ -83,7 +83,7 @@ async fn carry_out(order: &Order) -> Result<String> {
     let start = Instant::now();
     drop(dropped);
     let drop_half = start.elapsed();
-    let report = redlock.shutdown().await;
+    let report = redlock.shutdown(None).await;
     let deliver_half = start.elapsed();
 
     let count = order.guards as f64;

@@ -2,10 +2,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use redlock_core::{MemberId, Tenure};
+use thiserror::Error;
 
-use super::{
-    directory::Directory, error::ClusterError, identity::member_id, member::Member, seeds::Seeds,
-};
+use super::{directory::Directory, identity::member_id, member::Member};
 use crate::node::{
     Authority, NodeError, Reports, Session,
     redis::{
@@ -17,6 +16,22 @@ use crate::node::{
         session::RedisSession,
     },
 };
+
+/// Two voters of a cluster that are slots of one server, so that they would fail together.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "slots {first} and {second} of a cluster are both on server {server}, so that two of {voters} voters would fail \
+     together, in a cluster of {shards} shards: move one of the slots to another server, or accept that by \
+     allow_shared_servers=true; voters=1 and other tags are only for a fleet of which no process runs, since they do \
+     not exclude processes that have the present voters"
+)]
+pub struct SharedServerError {
+    first: u16,
+    second: u16,
+    server: Arc<str>,
+    voters: usize,
+    shards: usize,
+}
 
 /// The nodes of a cluster, which name the owner of each voter's slot.
 pub(crate) struct ClusterAuthority {
@@ -30,13 +45,14 @@ pub(crate) struct ClusterAuthority {
 impl ClusterAuthority {
     /// Creates the authority for voters with these tags. `map` makes addresses that this client can reach of
     /// those that the nodes announce.
-    pub(super) fn new(seeds: Seeds, tags: &[String], map: Option<AddressMap>) -> Self {
-        let Seeds {
-            endpoints,
-            settings,
-        } = seeds;
+    pub(super) fn new(
+        seeds: Vec<Endpoint>,
+        settings: ConnectionSettings,
+        tags: &[String],
+        map: Option<AddressMap>,
+    ) -> Self {
         Self {
-            directory: Arc::new(Directory::new(endpoints, settings.uses_tls(), map)),
+            directory: Arc::new(Directory::new(seeds, settings.uses_tls(), map)),
             settings,
             slots: tags.iter().map(|tag| KeySlot::of(tag.as_bytes())).collect(),
             tags: tags.iter().map(|tag| KeyTag::in_braces(tag)).collect(),
@@ -44,14 +60,14 @@ impl ClusterAuthority {
     }
 
     /// Refuses two voters that are slots of one server, if the owners are known by now.
-    pub(crate) fn refuse_shared_servers(&self) -> Result<(), ClusterError> {
+    pub(crate) fn refuse_shared_servers(&self) -> Result<(), SharedServerError> {
         let Some(owners) = self.directory.owners(&self.slots) else {
             return Ok(());
         };
         let Some(shared) = owners.shared() else {
             return Ok(());
         };
-        Err(ClusterError::SharedServer {
+        Err(SharedServerError {
             first: self.slots[shared.first].number(),
             second: self.slots[shared.second].number(),
             server: self.directory.name_of(shared.member).into(),
