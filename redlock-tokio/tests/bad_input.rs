@@ -5,8 +5,10 @@ mod support;
 use std::time::{Duration, Instant};
 
 use redlock_kit::{RedisServers, SpawnError};
-use redlock_tokio::{BuildError, ExtendError, Key, KeyError, LockError, LockOptions, LossReason, MemoryNode,
-    OptionsError, Redlock, ReleaseOutcome};
+use redlock_tokio::{
+    BuildError, ExtendError, Key, KeyError, LockError, LockOptions, LossReason, MemoryNode,
+    OptionsError, Redlock, ReleaseOutcome,
+};
 use support::{
     MS,
     in_memory::{embedded, over, three_nodes},

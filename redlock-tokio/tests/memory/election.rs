@@ -38,11 +38,11 @@ fn campaign(redlock: &Redlock) -> (Candidate, JoinHandle<Result<(), LockError>>)
 #[tokio::test(start_paused = true)]
 async fn observers_are_told_of_each_leader_once() {
     let nodes = three_nodes();
-    let [one, two] = ["one", "two"].map(|it| over(&nodes).client_label(it).build());
+    let [one, two] = ["one", "two"].map(|it| over(&nodes).client_name(it).build());
     let (one, two) = (one.await.unwrap(), two.await.unwrap());
     let observer = client(&nodes).await;
     let leaders = observer.elect("e").observe(MS(100)).map(|it| match it {
-        Ok(Verdict::Held { by, .. }) => by.label().unwrap().to_owned(),
+        Ok(Verdict::Held { by, .. }) => by.name().unwrap().to_owned(),
         other => format!("{other:?}"),
     });
     let mut leaders = pin!(leaders);

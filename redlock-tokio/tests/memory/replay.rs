@@ -137,7 +137,7 @@ async fn use_locks(process: usize, user: usize, redlock: Redlock, trace: Trace) 
         trace.note(&format!("{name} {}", described(&outcome)));
         if let Ok(guard) = outcome {
             tokio::time::sleep(MS(2 + user as u64)).await;
-            if number % 3 == 0 {
+            if turn % 3 == 0 {
                 let extended = guard.extend().await;
                 trace.note(&format!("{name} extends: {extended:?}"));
             }

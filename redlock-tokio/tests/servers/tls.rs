@@ -9,7 +9,9 @@ use std::{
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redlock_kit::RedisServers;
-use redlock_tokio::{BuildError, Durability, LockOptions, Redlock, RedlockBuilder, ReleaseOutcome, TlsOptions};
+use redlock_tokio::{
+    BuildError, Durability, LockOptions, Redlock, RedlockBuilder, ReleaseOutcome, TlsOptions,
+};
 use tempfile::TempDir;
 
 use crate::support::{Cli, MS, eventually, log::Log};

@@ -3,8 +3,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use redlock_kit::{Cluster, RedisServers};
-use redlock_tokio::{BuildError, Key, KeyError, LockError, LockOptions, LossReason, NodeState, Redlock,
-    ReleaseOutcome};
+use redlock_tokio::{
+    BuildError, Key, KeyError, LockError, LockOptions, LossReason, NodeState, Redlock,
+    ReleaseOutcome,
+};
 use tokio::time::{Instant, timeout};
 
 use crate::support::{

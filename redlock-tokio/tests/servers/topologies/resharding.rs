@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use redlock_kit::Cluster;
-use redlock_tokio::{BuildError, LockGuard, LockOptions, LossReason, NodeState, Redlock, RedlockBuilder};
+use redlock_tokio::{
+    BuildError, LockGuard, LockOptions, LossReason, NodeState, Redlock, RedlockBuilder,
+};
 
 use crate::support::{
     Cli, MS,

@@ -9,8 +9,10 @@ use std::{
 };
 
 use redlock_kit::Sentinels;
-use redlock_tokio::{Acquisition, Durability, LockOptions, NodeState, Redlock, RedlockBuilder,
-    node::{Node, RedisNode}};
+use redlock_tokio::{
+    Acquisition, Durability, LockOptions, NodeState, Redlock, RedlockBuilder,
+    node::{Node, RedisNode},
+};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::support::{MS, gullible::GullibleNode, history::History};
