@@ -114,7 +114,7 @@ impl Election {
     }
 
     /// Streams who leads, without taking part: what holds now, and then each change. [`Verdict::Held`] names the leader by
-    /// its [label](crate::Holder::label), and [`Verdict::Free`] says that nobody leads.
+    /// its [name](crate::Holder::client_name), and [`Verdict::Free`] says that nobody leads.
     ///
     /// Asks all nodes once in each time of `every`, for as long as the stream is polled, and misses a leader that led for a
     /// shorter time. Each question costs what [`Redlock::inspect`] costs. Like an inspection, the answers are advice. The
@@ -284,7 +284,7 @@ impl Candidate {
     /// Asks all nodes who is the leader: [`Verdict::Held`] names it, and [`Verdict::Free`] says that nobody is. Advice, as all
     /// that [`Redlock::inspect`] says: use [`is_leader`](Self::is_leader) to decide what this process does.
     ///
-    /// The [label](crate::Holder::label) names the process. Costs what an inspection costs.
+    /// The [name](crate::Holder::client_name) names the process. Costs what an inspection costs.
     ///
     /// # Cancel safety
     ///

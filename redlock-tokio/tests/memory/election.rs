@@ -42,7 +42,7 @@ async fn observers_are_told_of_each_leader_once() {
     let (one, two) = (one.await.unwrap(), two.await.unwrap());
     let observer = client(&nodes).await;
     let leaders = observer.elect("e").observe(MS(100)).map(|it| match it {
-        Ok(Verdict::Held { by, .. }) => by.name().unwrap().to_owned(),
+        Ok(Verdict::Held { by, .. }) => by.client_name().unwrap().to_owned(),
         other => format!("{other:?}"),
     });
     let mut leaders = pin!(leaders);
