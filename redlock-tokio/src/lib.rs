@@ -42,7 +42,7 @@
 //! [`OPERATIONS.md`]: crate::operations
 //! [`MIGRATING.md`]: crate::migrating
 //! [`METRICS.md`]: https://docs.rs/crate/redlock-tokio/latest/source/METRICS.md
-//! [`CLI.md`]: https://docs.rs/crate/redlock-tokio/latest/source/CLI.md
+//! [`CLI.md`]: https://docs.rs/crate/redlock-cli/latest/source/CLI.md
 //! [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
 //! [`ARCHITECTURE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/ARCHITECTURE.md
 #![cfg_attr(
@@ -116,7 +116,7 @@ pub mod migrating {}
 pub mod node;
 /// [`DEPLOYMENTS.md`]: crate::deployments
 /// [`FAULTS.md`]: crate::faults
-/// [`CLI.md`]: https://docs.rs/crate/redlock-tokio/latest/source/CLI.md
+/// [`CLI.md`]: https://docs.rs/crate/redlock-cli/latest/source/CLI.md
 /// [`METRICS.md`]: https://docs.rs/crate/redlock-tokio/latest/source/METRICS.md
 /// [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
 /// [rights]: crate::deployments#rights-and-keys

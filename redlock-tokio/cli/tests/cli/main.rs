@@ -1,5 +1,7 @@
 //! The program `redlock` over real servers: as scripts see it, and on a terminal.
 
+#[path = "../../../tests/support/certificates.rs"]
+mod certificates;
 mod commands;
 mod configuration;
 mod endings;
@@ -10,4 +12,5 @@ mod on_call;
 mod process;
 mod scripts;
 mod terminal;
+mod tls;
 mod waiting;
