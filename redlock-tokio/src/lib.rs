@@ -183,7 +183,7 @@ pub use readiness::NotReady;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub use redlock::Tables;
-pub use redlock::{Redlock, ShutdownReport, UnlockReport, UnlockedNode};
+pub use redlock::{Redlock, Search, ShutdownReport, UnlockReport, UnlockedNode};
 pub use redlock_core::{
     Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, Permits, PermitsError,
     QuorumError, RetryScheduleError, Share, Timestamp, Token, Ttl, TtlError, ValidityError,

@@ -36,7 +36,7 @@ pub use self::{
     command::{Answer, Command, Vote},
     freed_notifier::{FreedNotifier, Notice},
     holder::Holder,
-    key_state::{KeyState, Occupant},
+    key_state::{FoundKeys, KeyState, Occupant},
     line::{LineAction, LineAnswer, LineRequest, Member},
     server_info::Server,
     session::Session,
