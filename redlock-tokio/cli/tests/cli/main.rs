@@ -8,6 +8,7 @@ mod endings;
 mod hosts;
 mod jobs;
 mod kin;
+mod lists;
 mod on_call;
 mod process;
 mod scripts;
