@@ -258,7 +258,7 @@ pub(crate) enum Place {
     Slot(usize),
 }
 
-fn occupants(state: &KeyState) -> impl Iterator<Item = (&Occupant, Place)> {
+pub(crate) fn occupants(state: &KeyState) -> impl Iterator<Item = (&Occupant, Place)> {
     let lock = state.lock.iter().map(|it| (it, Place::Lock));
     let readers = state.readers.iter().map(|it| (it, Place::Readers));
     let permits = state

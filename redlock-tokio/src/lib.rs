@@ -41,7 +41,7 @@
 //! [`OPERATIONS.md`]: crate::operations
 //! [`MIGRATING.md`]: crate::migrating
 //! [`METRICS.md`]: https://docs.rs/crate/redlock-tokio/latest/source/METRICS.md
-//! [`CLI.md`]: https://docs.rs/crate/redlock-tokio/latest/source/CLI.md
+//! [`CLI.md`]: https://docs.rs/crate/redlock-cli/latest/source/CLI.md
 //! [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
 //! [`ARCHITECTURE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/ARCHITECTURE.md
 #![cfg_attr(
@@ -115,7 +115,7 @@ pub mod migrating {}
 pub mod node;
 /// [`DEPLOYMENTS.md`]: crate::deployments
 /// [`FAULTS.md`]: crate::faults
-/// [`CLI.md`]: https://docs.rs/crate/redlock-tokio/latest/source/CLI.md
+/// [`CLI.md`]: https://docs.rs/crate/redlock-cli/latest/source/CLI.md
 /// [`METRICS.md`]: https://docs.rs/crate/redlock-tokio/latest/source/METRICS.md
 /// [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
 /// [rights]: crate::deployments#rights-and-keys
@@ -178,7 +178,7 @@ pub use readiness::NotReady;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub use redlock::Tables;
-pub use redlock::{Redlock, ShutdownReport, UnlockReport, UnlockedNode};
+pub use redlock::{Redlock, Search, ShutdownReport, UnlockReport, UnlockedNode};
 pub use redlock_core::{
     Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, Permits, PermitsError,
     QuorumError, RetryScheduleError, RunId, Share, Timestamp, Token, Ttl, TtlError, ValidityError,

@@ -35,7 +35,7 @@ pub use self::{
     command::{Answer, Command, Vote},
     freed_notifier::{FreedNotifier, Notice},
     holder::Holder,
-    key_state::{KeyState, Occupant},
+    key_state::{FoundKeys, KeyState, Occupant},
     line::{LineAction, LineAnswer, LineRequest, Member},
     redis::RedisNode,
     server_info::Server,

@@ -1,4 +1,5 @@
 mod operations;
+mod search;
 #[cfg(feature = "test-util")]
 mod tables;
 
@@ -10,9 +11,12 @@ use std::{
 
 use futures::future::join_all;
 
-pub use self::operations::{UnlockReport, UnlockedNode};
 #[cfg(feature = "test-util")]
 pub use self::tables::Tables;
+pub use self::{
+    operations::{UnlockReport, UnlockedNode},
+    search::Search,
+};
 use crate::{
     Event, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, OptionsError, QueueStatus,
     engine::lease_cell::Client, key::KeySet,

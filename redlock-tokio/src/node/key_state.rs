@@ -47,3 +47,12 @@ impl Occupant {
         Self { holder, remaining }
     }
 }
+
+/// A step of a search for keys on one node. See [`Session::search`](super::Session::search).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundKeys {
+    /// The keys. One of them may be there twice.
+    pub keys: Vec<Box<[u8]>>,
+    /// The cursor of the next step. `None` if this was the last one.
+    pub next: Option<u64>,
+}

@@ -18,8 +18,8 @@ use redlock_core::{Operation, Ttl};
 
 use self::store::Store;
 use super::{
-    Answer, Command, FreedNotifier, KeyState, LineAnswer, LineRequest, Node, NodeError, Session,
-    Vote,
+    Answer, Command, FoundKeys, FreedNotifier, KeyState, LineAnswer, LineRequest, Node, NodeError,
+    Session, Vote,
 };
 use crate::{
     Clock, Key,
@@ -268,6 +268,21 @@ impl Session for MemoryNode {
             Ok(store.look_up(self.clock.now(), key))
         };
         ready(state).boxed()
+    }
+
+    fn search(
+        &mut self,
+        prefix: &[u8],
+        _cursor: u64,
+    ) -> BoxFuture<'static, Result<FoundKeys, NodeError>> {
+        let store = self.store();
+        let found = if store.is_down {
+            Err(NodeError::Disconnected("the node is down".into()))
+        } else {
+            let keys = store.search(self.clock.now(), prefix);
+            Ok(FoundKeys { keys, next: None })
+        };
+        ready(found).boxed()
     }
 
     fn line(

@@ -3,7 +3,9 @@ use std::{future::pending, time::Duration};
 use futures::{FutureExt, future::BoxFuture};
 use redlock_core::Tenure;
 
-use super::{Answer, Command, FreedNotifier, KeyState, LineAnswer, LineRequest, NodeError, Server};
+use super::{
+    Answer, Command, FoundKeys, FreedNotifier, KeyState, LineAnswer, LineRequest, NodeError, Server,
+};
 use crate::Key;
 
 /// An open conversation with a [`Node`](super::Node): batches of commands in, answers out, in order.
@@ -114,6 +116,23 @@ pub trait Session: Send {
     /// Any error is shown beside the node's address. The session stays in use.
     fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
         let _ = key;
+        async { Err(NodeError::unknown_operation()) }.boxed()
+    }
+
+    /// Returns some of the keys that begin with this prefix and have a single value, and where to go on. A search begins with
+    /// the cursor 0, and each later step has the [cursor](FoundKeys::next) of the step before. A key that lasts as long as the
+    /// search is found at least once. [`Redlock::search`](crate::Redlock::search) calls this. By default the node does not
+    /// know the operation.
+    ///
+    /// # Errors
+    ///
+    /// Any error ends the search at this node, and is shown beside its address. The session stays in use.
+    fn search(
+        &mut self,
+        prefix: &[u8],
+        cursor: u64,
+    ) -> BoxFuture<'static, Result<FoundKeys, NodeError>> {
+        let _ = (prefix, cursor);
         async { Err(NodeError::unknown_operation()) }.boxed()
     }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How long a node may take to say what it has: longer than for a lock, since a person who asks may suspect the nodes.
-const LOOK_UP_LIMIT: Duration = Duration::from_secs(1);
+pub(super) const LOOK_UP_LIMIT: Duration = Duration::from_secs(1);
 
 /// For how long a node is owed the release of a key without an end.
 const OWED_WITHOUT_END: Duration = Duration::from_secs(3600);
@@ -84,12 +84,13 @@ impl Redlock {
         let limit = LOOK_UP_LIMIT.max(self.client.node_timeout);
         let now = self.client.clock.now();
         let look_up = async |lane: &LaneHandle| {
-            let found = lane.look_up(key.clone(), limit).await;
-            let objection = found.as_ref().ok();
+            let key = key.clone();
+            let found = lane.ask(limit, move |session| session.look_up(&key)).await;
+            let eligibility = found.as_ref().ok().map(|(_, eligibility)| *eligibility);
             InspectedNode {
                 address: Arc::clone(&lane.address),
-                objection: objection.and_then(|it| Objection::to_vote(now, it.eligibility)),
-                state: found.map(|it| *it.state),
+                objection: eligibility.and_then(|it| Objection::to_vote(now, it)),
+                state: found.map(|(state, _)| state),
             }
         };
         let nodes = join_all(self.client.lanes.iter().map(look_up)).await;

@@ -3,90 +3,22 @@
 use std::{
     env, fs,
     net::TcpListener,
-    path::Path,
     process::{Child, Command, Stdio},
 };
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use redlock_kit::RedisServers;
 use redlock_tokio::{
     BuildError, Durability, LockOptions, Redlock, RedlockBuilder, ReleaseOutcome, TlsOptions,
 };
 use tempfile::TempDir;
 
-use crate::support::{Cli, MS, eventually, log::Log};
-
-/// A certificate authority.
-struct Ca(CertifiedIssuer<'static, KeyPair>);
-
-/// A certificate and its key, as PEM.
-struct Issued {
-    certificate: String,
-    key: String,
-}
-
-impl Ca {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        // OpenSSL finds a CA by its name.
-        let name = format!("authority {}", fastrand::u64(..));
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    /// Issues a certificate for a host name or an IP address.
-    fn issue(&self, name: &str) -> Issued {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        let certificate = params.signed_by(&key, &self.0).unwrap();
-        Issued {
-            certificate: certificate.pem(),
-            key: key.serialize_pem(),
-        }
-    }
-}
-
-/// A server that speaks nothing but TLS.
-struct TlsServer {
-    servers: RedisServers,
-    _directory: TempDir,
-}
+use crate::support::{
+    Cli, MS,
+    certificates::{Ca, Issued, TlsServer, written},
+    eventually,
+    log::Log,
+};
 
 impl TlsServer {
-    /// Starts a server with a certificate for `name`. It asks clients for a certificate of `clients`, if there
-    /// is one.
-    fn spawn(ca: &Ca, name: &str, clients: Option<&Ca>) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let issued = ca.issue(name);
-        let trusted = clients.map(Ca::pem).unwrap_or_default();
-        let [certificate, key, trusted] = [
-            ("cert.pem", issued.certificate),
-            ("key.pem", issued.key),
-            ("clients.pem", trusted),
-        ]
-        .map(|(file, text)| written(&directory.path().join(file), &text));
-        let mut arguments = vec!["--port", "0", "--tls-port", "{port}"];
-        arguments.extend(["--tls-cert-file", &certificate, "--tls-key-file", &key]);
-        match clients {
-            Some(_) => arguments.extend(["--tls-ca-cert-file", &trusted]),
-            None => arguments.extend(["--tls-auth-clients", "no"]),
-        }
-        Self {
-            servers: RedisServers::spawn_with(1, &arguments).unwrap(),
-            _directory: directory,
-        }
-    }
-
-    fn url(&self) -> String {
-        format!("rediss://127.0.0.1:{}", self.servers.get(0).port())
-    }
-
     async fn build(&self, tls: TlsOptions) -> Result<Redlock, BuildError> {
         let builder = Redlock::builder().nodes(self.url()).tls(tls);
         patient(builder).build().await
@@ -112,11 +44,6 @@ impl TlsServer {
 fn patient(builder: RedlockBuilder) -> RedlockBuilder {
     let builder = builder.durability(Durability::AssumedForTests);
     builder.node_timeout(MS(2000)).connect_timeout(MS(10_000))
-}
-
-fn written(path: &Path, text: &str) -> String {
-    fs::write(path, text).unwrap();
-    path.to_str().unwrap().to_owned()
 }
 
 #[tokio::test]
@@ -190,46 +117,6 @@ async fn the_options_of_a_builder_are_those_of_all_its_urls() {
         assert!(is_second, "{plain}: {error:?}");
         let text = error.to_string();
         assert!(text.contains("begins with rediss://"), "{plain}: {text}");
-    }
-}
-
-#[cfg(feature = "cli")]
-#[test]
-fn the_program_shows_its_certificate_and_checks_that_of_the_server() {
-    let (ca, clients) = (Ca::new(), Ca::new());
-    let server = TlsServer::spawn(&ca, "redis.internal", Some(&clients));
-    let directory = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: &str| written(&directory.path().join(name), text);
-    let shown = clients.issue("client");
-    let (ca, certificate, key) = (
-        file("ca.pem", &ca.pem()),
-        file("client.pem", &shown.certificate),
-        file("client.key", &shown.key),
-    );
-    let nodes = |variables: &[(&str, &str)]| {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_redlock"));
-        program.args(["nodes", "--node-timeout", "2s"]);
-        program.env("REDLOCK_NODES", server.url());
-        program.env("REDLOCK_DURABILITY", "fsync-always");
-        let output = program.envs(variables.iter().copied()).output().unwrap();
-        let errors = String::from_utf8(output.stderr).unwrap();
-        (output.status.code(), errors)
-    };
-    let all = [
-        ("REDLOCK_TLS_CA", &*ca),
-        ("REDLOCK_TLS_CERT", &*certificate),
-        ("REDLOCK_TLS_KEY", &*key),
-        ("REDLOCK_TLS_SERVER_NAME", "redis.internal"),
-    ];
-    assert_eq!(nodes(&all), (Some(0), String::new()));
-    let mut of_the_system = all;
-    of_the_system[0].0 = "SSL_CERT_FILE";
-    assert_eq!(nodes(&of_the_system), (Some(0), String::new()));
-    for (left_out, code) in [(0, 69), (1, 64), (2, 64), (3, 69)] {
-        let mut others = all;
-        others[left_out].1 = "";
-        let (seen, errors) = nodes(&others);
-        assert_eq!(seen, Some(code), "{errors}");
     }
 }
 

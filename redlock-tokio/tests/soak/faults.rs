@@ -42,7 +42,7 @@ impl Faults<'_> {
     ) -> Result<()> {
         let start = Instant::now();
         let sleep_until =
-            |at| thread::sleep((start + at).saturating_duration_since(Instant::now()));
+            |at: Duration| thread::sleep((start + at).saturating_duration_since(Instant::now()));
         let begins = plan.iter().map(|it| (it.at, Step::Begin, it));
         let ends = plan.iter().map(|it| (it.at + it.length, Step::End, it));
         let forgetful = plan.iter().filter(|it| it.kind.needs_quarantine());

@@ -4,6 +4,8 @@
 
 pub(crate) mod acl;
 pub(crate) mod bed;
+#[cfg(feature = "tls-rustls")]
+pub(crate) mod certificates;
 pub(crate) mod council;
 pub(crate) mod cut;
 pub(crate) mod disguise;

@@ -1,14 +1,18 @@
 use std::{any::Any, fmt::Debug, sync::Arc, time::Duration};
 
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
 use redlock_core::{Eligibility, NodeId, Operation, RoundId, Timestamp, Ttl};
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{answers::SetRequests, in_flight::MAX_BATCH, status::StatusBoard};
 use crate::{
-    Key, NodeError, NodeStatus,
+    NodeError, NodeStatus,
     engine::warning::Warning,
     foreign,
-    node::{Answer, Command, KeyState, LineAnswer, LineRequest},
+    node::{Answer, Command, LineAnswer, LineRequest, Session},
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc,
@@ -64,19 +68,19 @@ pub(crate) struct ReplyTo {
 pub(super) enum Message {
     /// A command for the node.
     Request(Command, ReplyTo),
-    /// Asks what the node has for a key.
-    LookUp(LookUp),
+    /// Asks what the node has.
+    Ask(Question),
     /// Concerns the line of a key.
     Line(LineRequest, LineReply),
     /// Asks the lane to answer when nothing is in flight or owed.
     Drain(oneshot::Sender<()>),
 }
 
-/// A question about a key, and where the answer goes.
-pub(super) struct LookUp {
-    pub(super) key: Key,
-    pub(super) answer: oneshot::Sender<Result<LookedUp, NodeError>>,
-}
+/// Asks the session, whose votes are worth this much, or says why there is none. The future ends when the answer is delivered.
+pub(super) type Question =
+    Box<dyn FnOnce(Result<&mut dyn Session, NodeError>, Eligibility) -> Asked + Send>;
+
+pub(super) type Asked = BoxFuture<'static, ()>;
 
 type OnLineAnswer = Box<dyn FnOnce(Result<LineAnswer, NodeError>) + Send>;
 
@@ -113,12 +117,6 @@ impl Drop for LineReply {
     fn drop(&mut self) {
         self.deliver(Err(NodeError::Silent));
     }
-}
-
-/// What a node has for a key, and whether it had a vote when it was asked.
-pub(crate) struct LookedUp {
-    pub(crate) state: Box<KeyState>,
-    pub(crate) eligibility: Eligibility,
 }
 
 /// The end of a lane that callers have.
@@ -169,10 +167,29 @@ impl LaneHandle {
         })
     }
 
-    /// Asks what the node has for a key, and waits for at most `limit`.
-    pub(crate) async fn look_up(&self, key: Key, limit: Duration) -> Result<LookedUp, NodeError> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.inbox.send(Message::LookUp(LookUp { key, answer }));
+    /// Asks the node for something that no lock depends on, and waits for at most `limit`. Also returns what its votes were
+    /// worth when it was asked.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        ask: impl FnOnce(&mut dyn Session) -> BoxFuture<'static, Result<T, NodeError>> + Send + 'static,
+    ) -> Result<(T, Eligibility), NodeError> {
+        let (mut answer, answered) = oneshot::channel();
+        let question: Question = Box::new(move |session, eligibility| {
+            let found = session.map_or_else(|cause| ready(Err(cause)).boxed(), ask);
+            async move {
+                let found = tokio::select! {
+                    biased; // An answer that is here is delivered even if nobody waits any more.
+                    found = found => found,
+                    // Nobody waits any more. A node that is silent must not delay a shutdown.
+                    () = answer.closed() => return,
+                };
+                // An error means that nobody waits for the answer.
+                foreign::call(|| _ = answer.send(found.map(|it| (it, eligibility))));
+            }
+            .boxed()
+        });
+        let sent = self.inbox.send(Message::Ask(question));
         sent.map_err(|_| runtime_ended())?;
         match timeout(limit, answered).await {
             Ok(Ok(answer)) => answer,

@@ -8,12 +8,12 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use redlock_core::NodeId;
+use redlock_core::{Eligibility, NodeId};
 use tokio::sync::oneshot;
 
 use super::{
     answers::Answers,
-    handle::{Counters, LineReply, LookUp, Message, OnRelease, ReplyTo, SMALL},
+    handle::{Counters, LineReply, Message, OnRelease, Question, ReplyTo, SMALL},
     in_flight::{Batch, Purpose},
 };
 use crate::{
@@ -33,7 +33,7 @@ pub(super) struct Inbox {
     is_closed: bool,
     pub(super) answers: Answers,
     /// The questions about keys that were not sent yet.
-    pub(super) look_ups: Vec<LookUp>,
+    pub(super) questions: Vec<Question>,
     /// The requests about lines that were not sent yet.
     lines: Vec<(LineRequest, LineReply)>,
     /// The callers that wait until nothing is in flight or owed.
@@ -55,7 +55,7 @@ impl Inbox {
             backlog: Backlog::default(),
             is_closed: false,
             answers: Answers::new(node, clock, Arc::clone(&counters), on_release),
-            look_ups: Vec::new(),
+            questions: Vec::new(),
             lines: Vec::new(),
             drains: Vec::new(),
             counters,
@@ -143,9 +143,9 @@ impl Inbox {
     /// them are owed.
     pub(super) fn refuse(&mut self, cause: &NodeError) {
         self.receive_waiting();
-        for look_up in self.look_ups.drain(..) {
-            // An error means that nobody waits for the answer.
-            let _ = foreign::call(|| look_up.answer.send(Err(cause.clone())));
+        for ask in self.questions.drain(..) {
+            // The refusal is delivered at the first poll.
+            ask(Err(cause.clone()), Eligibility::NEVER).now_or_never();
         }
         for (_, answer) in mem::take(&mut self.lines) {
             answer.send(Err(cause.clone()));
@@ -195,7 +195,7 @@ impl Inbox {
     fn take_in(&mut self, message: Message) {
         match message {
             Message::Request(command, origin) => self.backlog.push(command, origin),
-            Message::LookUp(look_up) => self.look_ups.push(look_up),
+            Message::Ask(question) => self.questions.push(question),
             Message::Line(request, answer) => self.lines.push((request, answer)),
             Message::Drain(done) => self.drains.push(done),
         }

@@ -14,10 +14,10 @@ use super::{
     Lane,
     connecting::{Inspector, NewSession},
     discovery::Tenures,
-    handle::{LookUp, LookedUp},
+    handle::Asked,
     in_flight::{Completed, InFlight, SILENCE_LIMIT, panicked},
 };
-use crate::{NodeError, foreign, node::Session};
+use crate::{NodeError, node::Session};
 
 /// A lane while it has a session: it sends requests, delivers answers, and answers for a node that
 /// stays silent.
@@ -29,7 +29,7 @@ pub(super) struct Serving<'a> {
     in_flight: InFlight,
     inspector: Inspector,
     /// The questions about keys and about lines that were not answered yet.
-    look_ups: FuturesUnordered<BoxFuture<'static, ()>>,
+    asked: FuturesUnordered<Asked>,
     /// The tenure of the server and what its authority reports, if there is one.
     owner: Option<NamedServer>,
     timer: Timer,
@@ -68,7 +68,7 @@ impl<'a> Serving<'a> {
             inspector,
             owner: owner.map(|(tenure, tenures)| NamedServer { tenure, tenures }),
             timer: Timer::new(),
-            look_ups: FuturesUnordered::new(),
+            asked: FuturesUnordered::new(),
             is_silent: false,
         }
     }
@@ -96,7 +96,7 @@ impl<'a> Serving<'a> {
             answers
                 .owed_releases
                 .send_due(&mut self.in_flight, &mut *self.session);
-            let is_idle = self.in_flight.is_empty() && self.look_ups.is_empty();
+            let is_idle = self.in_flight.is_empty() && self.asked.is_empty();
             if is_idle && self.lane.inbox.has_ended() {
                 return Ok(());
             }
@@ -139,7 +139,7 @@ impl<'a> Serving<'a> {
                 let outcome = statement.and_then(|it| self.lane.right.handle_inspection(&it));
                 outcome.map_or_else(ControlFlow::Break, ControlFlow::Continue)
             }
-            Some(()) = self.look_ups.next() => ControlFlow::Continue(()),
+            Some(()) = self.asked.next() => ControlFlow::Continue(()),
             () = self.timer.fired() => self.handle_timer().await,
             () = self.lane.inbox.receive(), if !matches!(intake, Intake::Wait) => {
                 self.handle_requests(intake).await;
@@ -182,29 +182,15 @@ impl<'a> Serving<'a> {
         }
         self.lane.inbox.receive_from_ready_tasks().await;
         let eligibility = self.lane.right.eligibility();
-        for LookUp { key, mut answer } in self.lane.inbox.look_ups.drain(..) {
-            let found = self.session.look_up(&key);
-            let look_up = async move {
-                let found = tokio::select! {
-                    biased; // An answer that is here is delivered even if nobody waits any more.
-                    found = found => found,
-                    // Nobody waits any more. A node that is silent must not delay a shutdown.
-                    () = answer.closed() => return,
-                };
-                let found = found.map(|state| LookedUp {
-                    state: Box::new(state),
-                    eligibility,
-                });
-                // An error means that nobody waits for the answer.
-                foreign::call(|| _ = answer.send(found));
-            };
-            self.look_ups.push(look_up.boxed());
+        for ask in self.lane.inbox.questions.drain(..) {
+            let session: &mut dyn Session = &mut *self.session;
+            self.asked.push(ask(Ok(session), eligibility));
         }
         let asked = self.lane.inbox.ask_lines(&mut *self.session);
         if let Some(asked) = asked {
             let limit = self.lane.limits.answer;
             // The lease that asks is told when this is dropped.
-            self.look_ups.push(timeout(limit, asked).map(drop).boxed());
+            self.asked.push(timeout(limit, asked).map(drop).boxed());
         }
         // Each batch may fill what is left of the room.
         while self.in_flight.has_room() {

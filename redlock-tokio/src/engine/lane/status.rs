@@ -48,6 +48,7 @@ pub(crate) struct StatusBoard {
 #[derive(Debug)]
 struct Entry {
     condition: Condition,
+    owner: Option<Arc<str>>,
     server: Option<ServerInfo>,
     unmet: Checks,
     /// Set if the node has refused the last request to set a key.
@@ -82,6 +83,7 @@ impl StatusBoard {
         Self {
             entry: Mutex::new(Entry {
                 condition: Condition::Connecting(cause),
+                owner: None,
                 server: None,
                 unmet: Checks::NONE,
                 refusal: None,
@@ -104,15 +106,17 @@ impl StatusBoard {
             && matches!(self.entry.lock().condition, Condition::Connected { .. })
     }
 
-    /// Notes that there is a connection, and what the server says of itself on it.
+    /// Notes that there is a connection, to the owner that an authority names, and what the server says of itself on it.
     pub(super) fn connected(
         &self,
+        owner: Option<Arc<str>>,
         server: Option<ServerInfo>,
         unmet: Checks,
         eligibility: Eligibility,
     ) {
         *self.entry.lock() = Entry {
             condition: Condition::Connected { eligibility },
+            owner,
             server,
             unmet,
             refusal: None,
@@ -209,6 +213,7 @@ impl StatusBoard {
         NodeStatus {
             address: Arc::clone(address),
             state: entry.state(now),
+            owner: entry.owner.clone(),
             server: entry.server.clone(),
             unmet: entry.unmet,
             round_trip: (nanos > 0).then(|| Duration::from_nanos(nanos)),

@@ -182,7 +182,8 @@ impl VotingRight {
             Server::Known(info) => Some(info.clone()),
             Server::None | Server::Withheld(_) => None,
         };
-        self.status.connected(info, unmet, eligibility);
+        let owner = tenure.map(|it| it.owner.as_str().into());
+        self.status.connected(owner, info, unmet, eligibility);
         Ok(())
     }
 

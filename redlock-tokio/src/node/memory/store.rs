@@ -118,6 +118,13 @@ impl Store {
         state
     }
 
+    pub(super) fn search(&self, now: Timestamp, prefix: &[u8]) -> Vec<Box<[u8]>> {
+        let live = self.entries.iter().filter(|(_, entry)| entry.is_live(now));
+        let names = live.map(|(key, _)| key.as_bytes());
+        let found = names.filter(|name| name.starts_with(prefix));
+        found.map(Into::into).collect()
+    }
+
     /// Returns the value of a key that has not expired.
     pub(super) fn value(&self, now: Timestamp, key: &Key) -> Option<&[u8]> {
         self.live(now, key).map(|entry| &*entry.value)

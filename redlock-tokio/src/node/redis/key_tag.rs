@@ -40,7 +40,7 @@ impl KeyTag {
     }
 
     /// Returns the key that the server calls by this name. `None` if the name has no tag, or another one.
-    fn strip<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
+    pub(super) fn strip<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
         name.strip_prefix(self.as_bytes())
     }
 
@@ -92,7 +92,7 @@ impl<'a> WireKey<'a> {
         self.tag.len() + self.key.len()
     }
 
-    fn to_bytes(self) -> Cow<'a, [u8]> {
+    pub(super) fn to_bytes(self) -> Cow<'a, [u8]> {
         if self.tag.is_empty() {
             self.key.into()
         } else {

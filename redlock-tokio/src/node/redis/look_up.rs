@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Key,
     key::SlotKeys,
-    node::{Holder, KeyState, NodeError, Occupant},
+    node::{FoundKeys, Holder, KeyState, NodeError, Occupant},
 };
 
 /// Asks for everything at once. All that a plain lock has is asked for by one script, which no other client interrupts.
@@ -37,6 +37,45 @@ pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag, key: &Key) {
         let cmd = pipeline.cmd("ZRANGE").arg(line).arg(0);
         cmd.arg(KeyState::MAX_WAITING - 1);
     }
+}
+
+/// How many keys a server looks at in one step of a search, during which it does nothing else.
+const STEP: usize = 1000;
+
+/// Asks for some of the keys that begin with this prefix and have a single value, as each lock does.
+pub(super) fn search(pipeline: &mut Pipeline, tag: &KeyTag, prefix: &[u8], cursor: u64) {
+    let mut pattern = Vec::new();
+    for byte in tag.on(prefix).to_bytes().iter() {
+        if b"*?[]\\".contains(byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(*byte);
+    }
+    pattern.push(b'*');
+    let cmd = pipeline.cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern);
+    cmd.arg("COUNT").arg(STEP).arg("TYPE").arg("string");
+}
+
+/// Reads the cursor and the names of a step.
+pub(super) fn found(tag: &KeyTag, mut replies: Vec<Value>) -> Result<FoundKeys, NodeError> {
+    let reply = replies.pop().unwrap_or(Value::Nil);
+    let Value::Array(parts) = &reply else {
+        return Err(failure(reply));
+    };
+    let [Value::BulkString(cursor), Value::Array(names)] = &parts[..] else {
+        return Err(failure(reply));
+    };
+    let Some(next) = number::<u64>(cursor) else {
+        return Err(failure(reply));
+    };
+    let keys = names.iter().filter_map(|name| match name {
+        Value::BulkString(name) => tag.strip(name).map(Into::into),
+        _ => None,
+    });
+    Ok(FoundKeys {
+        keys: keys.collect(),
+        next: (next != 0).then_some(next),
+    })
 }
 
 /// Reads the replies. A client without the rights of readers or of lines sees none.

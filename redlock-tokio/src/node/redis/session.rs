@@ -25,8 +25,8 @@ use super::{
 use crate::{
     Key,
     node::{
-        Answer, Command, FreedNotifier, KeyState, LineAction, LineAnswer, LineRequest, NodeError,
-        Server, ServerInfo, Session,
+        Answer, Command, FoundKeys, FreedNotifier, KeyState, LineAction, LineAnswer, LineRequest,
+        NodeError, Server, ServerInfo, Session,
     },
 };
 
@@ -162,6 +162,22 @@ impl Session for RedisSession {
         async move {
             let replies = round_trip(&mut connection, &mut pipeline, number).await?;
             look_up::read(replies)
+        }
+        .boxed()
+    }
+
+    fn search(
+        &mut self,
+        prefix: &[u8],
+        cursor: u64,
+    ) -> BoxFuture<'static, Result<FoundKeys, NodeError>> {
+        let mut pipeline = Pipeline::new();
+        look_up::search(&mut pipeline, &self.tag, prefix, cursor);
+        let (mut connection, number) = self.next_request();
+        let tag = self.tag.clone();
+        async move {
+            let replies = round_trip(&mut connection, &mut pipeline, number).await?;
+            look_up::found(&tag, replies)
         }
         .boxed()
     }

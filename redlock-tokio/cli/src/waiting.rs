@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     convert::Infallible,
-    ffi::OsStr,
+    ffi::OsString,
     os::unix::ffi::OsStrExt,
     time::{Duration, Instant},
 };
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// again after an outage.
 pub(crate) async fn acquire(
     redlock: &Redlock,
-    key: &OsStr,
+    keys: &[OsString],
     lock: impl Fn() -> Lock,
     is_endless: bool,
     quiet: bool,
@@ -53,8 +53,8 @@ pub(crate) async fn acquire(
     let telling = async {
         match (quiet, output.is_live()) {
             (true, _) => std::future::pending().await,
-            (false, true) => show(redlock, key, output).await,
-            (false, false) => report(redlock, key, &is_told, output).await,
+            (false, true) => show(redlock, keys, output).await,
+            (false, false) => report(redlock, keys, &is_told, output).await,
         }
     };
     let acquired = tokio::select! {
@@ -64,12 +64,12 @@ pub(crate) async fn acquire(
     };
     match acquired {
         Ok(guard) => Ok(guard),
-        Err(error) => Err(inspect::failure(redlock, key, error).await),
+        Err(error) => Err(inspect::failure(redlock, keys, error).await),
     }
 }
 
 /// Shows a line about the wait on the terminal, for as long as it takes.
-async fn show(redlock: &Redlock, key: &OsStr, output: &Output) -> Infallible {
+async fn show(redlock: &Redlock, keys: &[OsString], output: &Output) -> Infallible {
     let since = Instant::now();
     let mut looks = interval(Duration::from_millis(250));
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -78,11 +78,11 @@ async fn show(redlock: &Redlock, key: &OsStr, output: &Output) -> Infallible {
         looks.tick().await;
         // Four lines for each look at the nodes.
         if number % 4 == 1 {
-            let inspection = redlock.inspect(key.as_bytes()).await.ok();
+            let inspection = inspect::taken(redlock, keys).await;
             seen = inspection.map(|it| (it, Instant::now()));
         }
-        let seen = seen.as_ref().map(|(it, at)| whom(it, at.elapsed()));
-        output.progress(line(redlock, key, since, &seen.unwrap_or_default()));
+        let seen = seen.as_ref().map(|(it, at)| whom(it, at.elapsed(), keys));
+        output.progress(line(redlock, keys, since, &seen.unwrap_or_default()));
     }
     std::future::pending().await
 }
@@ -91,7 +91,7 @@ async fn show(redlock: &Redlock, key: &OsStr, output: &Output) -> Infallible {
 /// job would not tell why it does nothing.
 async fn report(
     redlock: &Redlock,
-    key: &OsStr,
+    keys: &[OsString],
     is_outage_told: &Cell<bool>,
     output: &Output,
 ) -> Infallible {
@@ -114,19 +114,19 @@ async fn report(
                         .map(|it| format!("{}: {}", it.address, it.state))
                         .collect();
                     let text = format!(": {outage} ({})", states.join("; "));
-                    tell(output, Exit::Unavailable, line(redlock, key, since, &text));
+                    tell(output, Exit::Unavailable, line(redlock, keys, since, &text));
                 }
                 continue;
             }
         }
         if !is_told
             && since.elapsed() >= LONG
-            && let Ok(inspection) = redlock.inspect(key.as_bytes()).await
+            && let Some(inspection) = inspect::taken(redlock, keys).await
             && inspection.verdict() != Verdict::Unknown
         {
             is_told = true;
-            let text = whom(&inspection, Duration::ZERO);
-            tell(output, Exit::Contended, line(redlock, key, since, &text));
+            let text = whom(&inspection, Duration::ZERO, keys);
+            tell(output, Exit::Contended, line(redlock, keys, since, &text));
         }
     }
 }
@@ -135,19 +135,20 @@ fn tell(output: &Output, exit: Exit, text: String) {
     output.failure(&Failure::new(exit, text));
 }
 
-fn line(redlock: &Redlock, key: &OsStr, since: Instant, seen: &str) -> String {
+fn line(redlock: &Redlock, keys: &[OsString], since: Instant, seen: &str) -> String {
     let waited = since.elapsed().as_secs_f64();
-    let place = redlock.processes_ahead(key.as_bytes());
+    let mut places = keys.iter().map(|it| redlock.processes_ahead(it.as_bytes()));
+    let place = places.find_map(|it| it);
     let place = place.map(|ahead| format!(", number {} in the line", ahead.saturating_add(1)));
     format!(
         "waiting for {} for {waited:.1} s{}{seen}",
-        shown(key.as_bytes()),
+        inspect::names(keys),
         place.unwrap_or_default()
     )
 }
 
-/// Says who has the lock, according to a look at the nodes so long ago.
-fn whom(inspection: &Inspection, ago: Duration) -> String {
+/// Says who has the lock, and of several which one, according to a look at the nodes so long ago.
+fn whom(inspection: &Inspection, ago: Duration, keys: &[OsString]) -> String {
     let verdict = match (inspect::permits(inspection), inspection.verdict()) {
         (Some(permits), _) => permits,
         (None, Verdict::Held { by, remaining }) => {
@@ -157,5 +158,8 @@ fn whom(inspection: &Inspection, ago: Duration) -> String {
         (None, Verdict::Shared { readers }) => format!("shared by {} readers", readers.len()),
         (None, other) => other.to_string(),
     };
-    format!(": {verdict}")
+    match keys {
+        [_] => format!(": {verdict}"),
+        _ => format!(": {}: {verdict}", shown(inspection.key().as_bytes())),
+    }
 }

@@ -6,7 +6,7 @@ use redlock_kit::{Cluster, Sentinels};
 use redlock_tokio::{Durability, Redlock};
 use serde_json::Value;
 
-use crate::process::{Bed, code, program, text, wait_for};
+use crate::process::{Bed, PROGRAM, code, program, text, wait_for};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_and_a_service_with_one_list_exclude_each_other_over_a_cluster() {
@@ -85,44 +85,79 @@ fn a_server_that_says_less_votes_only_if_that_is_allowed() {
 }
 
 #[test]
-fn a_file_of_nodes_has_comments_and_quotes_and_its_bad_lines_are_named_by_number() {
+fn a_file_has_the_whole_configuration_and_options_and_variables_count_more() {
     let bed = Bed::new();
-    let path = bed.path("nodes");
-    let nodes = |text: &[u8]| {
-        fs::write(&path, text).unwrap();
-        let mut command = program(["nodes"]);
-        command.env("REDLOCK_NODES_FILE", &path).output().unwrap()
+    let path = bed.path("settings");
+    let urls = bed.servers.urls().join(",\n ");
+    let settings = format!(
+        "\u{feff}# ours\r\nREDLOCK_NODES=\"{urls}\"\nexport REDLOCK_PREFIX='file:' # a space before it\n\
+         REDLOCK_TTL=4s\nREDLOCK_LABEL=web-3\nREDLOCK_ALLOW_UNVETTED_NODES=true\nOTHER=theirs\n"
+    );
+    fs::write(&path, settings).unwrap();
+    bed.command("ACL SETUSER default -info");
+    let run = |options: &[&str], variable: Option<(&str, &str)>| {
+        let show = "echo $REDLOCK_KEY ${OTHER-none}; redlock=$0; exec $redlock --json inspect k";
+        let mut command = program([&["--config", path.to_str().unwrap()], options].concat());
+        command.args(["run", "k", "--", "sh", "-c", show, PROGRAM]);
+        let command = command.envs(variable).env("REDLOCK_CONFIG", &path);
+        let output = command.output().unwrap();
+        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        let shown = text(&output.stdout);
+        let (line, seen) = shown.split_once('\n').unwrap();
+        (
+            line.to_owned(),
+            serde_json::from_str::<Value>(seen).unwrap(),
+        )
     };
-    let [a, b, c] = <[String; 3]>::try_from(bed.servers.urls()).unwrap();
-    let fine = format!("\u{feff}# ours\r\n\"{a}\" # the first\r\n{b}, '{c}'\r\n");
-    let output = nodes(fine.as_bytes());
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout).lines().count(), 3);
+    let (line, seen) = run(&[], None);
+    assert_eq!(line, "file:k none");
+    let holder = &seen["holders"][0];
+    assert_eq!(holder["label"], "web-3");
+    assert!(holder["remaining_seconds"].as_f64() <= Some(4.0), "{seen}");
+    let variable = ("REDLOCK_PREFIX", "variable:");
+    assert_eq!(run(&[], Some(variable)).0, "variable:k none");
+    let option = ["--prefix", "option:"];
+    assert_eq!(run(&option, None).0, "option:k none");
+    let mut help = program(["run", "--help"]);
+    let help = help.env("REDLOCK_CONFIG", &path).output().unwrap();
+    assert!(!text(&help.stdout).contains(bed.servers.urls()[0].as_str()));
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_refused_and_its_passwords_are_not_shown() {
+    let bed = Bed::new();
+    let path = bed.path("settings");
     for (bad, expected) in [
         (
-            &b"# ours\nredis://a\nb:1\n"[..],
-            "line 3: the scheme is missing",
+            &b"REDLOCK_PREFX=lock:\n"[..],
+            "no option has the variable REDLOCK_PREFX",
+        ),
+        (b"redis://:hunter2@a?b=c\n", "a line is not NAME=VALUE"),
+        (
+            b"REDLOCK_NODES='redis://:hunter2@a\n",
+            "its quotes are not closed",
         ),
         (
-            b"redis://a,redis://b\n\nredis://:hunter2/x@c",
-            "line 3: in a user or a password, a `/` must be written as %2F",
+            b"REDLOCK_NODES=redis://:hunter2@a redis://b\n",
+            "REDLOCK_NODES cannot be read",
         ),
+        (b"REDLOCK_NODES=\xff\n", "valid UTF-8"),
+        (b"REDLOCK_MAX_TTL=soon\n", "--max-ttl"),
         (
-            b"redis+cluster://a\nredis://:hunter2#x@c",
-            "line 2: a `#` must be written as %23",
+            b"REDLOCK_NODES=redis://:hunter2/x@a\n",
+            "must be written as %2F",
         ),
-        (b"redis://a:port", "line 1: "),
-        (b"# redis://a\n", "no nodes given"),
-        (b"redis://\xff", "it is not text in UTF-8"),
+        (b"REDLOCK_LABEL=a\n", "use --nodes or --config"),
     ] {
-        let output = nodes(bad);
+        fs::write(&path, bad).unwrap();
+        let mut command = program(["nodes"]);
+        let output = command.env("REDLOCK_CONFIG", &path).output().unwrap();
         let refusal = text(&output.stderr);
         assert_eq!(code(&output), 64, "{refusal}");
-        let place = format!("redlock: {}", path.display());
-        assert!(
-            refusal.starts_with(&place) && refusal.contains(expected),
-            "{refusal}"
-        );
+        assert!(refusal.contains(expected), "{refusal}");
         assert!(!refusal.contains("hunter2"), "{refusal}");
     }
+    let output = program(["--config", "/no/such/file", "nodes"]).output();
+    let refusal = text(&output.unwrap().stderr);
+    assert!(refusal.contains("/no/such/file: No such file"), "{refusal}");
 }

@@ -49,6 +49,10 @@ fn each_exit_code_of_the_page_is_seen_and_no_other() {
     expect("64", program(["run", "k", "--", "true"]));
     expect("64", bed.run("--max-ttl 1s --ttl 2s", "true"));
     expect("0", bed.run("--max-ttl 1s", "true"));
+    expect("64", bed.redlock("run k j --shared -- true"));
+    expect("64", bed.redlock("run -- true"));
+    expect("64", bed.redlock("list k"));
+    expect("0", bed.redlock("list"));
     expect("0", bed.redlock("help run"));
     expect("126", bed.redlock("run k -- /etc/passwd"));
     expect("127", bed.redlock("run k -- /no/such/command"));
@@ -73,6 +77,7 @@ fn each_exit_code_of_the_page_is_seen_and_no_other() {
     bed.servers.get(0).kill();
     bed.servers.get(1).kill();
     expect("69", bed.run("-n", "true"));
+    expect("69", bed.redlock("list"));
     let mut seen = seen.into_inner();
     // The codes of commands are theirs.
     let own = ["3", "9"].map(String::from);
@@ -137,33 +142,19 @@ fn a_signal_ends_the_wait_without_the_command() {
 }
 
 #[test]
-fn the_nodes_come_from_options_variables_and_files() {
+fn the_nodes_come_from_options_and_variables() {
     let bed = Bed::new();
-    let urls = bed.servers.urls();
-    let file = bed.path("nodes");
-    let text_of_file = format!("# ours\n{}\n{}\n\n{}\n", urls[0], urls[1], urls[2]);
-    fs::write(&file, text_of_file).unwrap();
-    let list = urls.join(",");
-    let from = |arguments: &[&str], variable: Option<(&str, &str)>| {
+    let list = bed.servers.urls().join(",");
+    let from = |arguments: &[&str], variables: &[(&str, &str)]| {
         let mut command = program(arguments.iter().chain(&["nodes", "--json"]));
-        command.envs(variable);
-        let output = command.output().unwrap();
+        let output = command.envs(variables.iter().copied()).output().unwrap();
         assert_eq!(code(&output), 0, "{}", text(&output.stderr));
         text(&output.stdout).lines().count()
     };
-    let path = file.to_str().unwrap();
-    assert_eq!(from(&["--nodes", &list], None), 3);
-    assert_eq!(from(&[], Some(("REDLOCK_NODES", &list))), 3);
-    assert_eq!(from(&["--nodes-file", path], None), 3);
-    assert_eq!(from(&[], Some(("REDLOCK_NODES_FILE", path))), 3);
-    let mut missing = program(["--nodes-file", "/no/such/file", "nodes"]);
-    assert_eq!(code(&missing.output().unwrap()), 64);
-    let mut two = program(["--nodes-file", path, "nodes"]);
-    let two = two.env("REDLOCK_NODES", &list).output().unwrap();
-    assert_eq!(code(&two), 64, "it would be a guess which is meant");
     // An empty variable is none, as where a template has no value.
-    let empty = Some(("REDLOCK_NODES_FILE", ""));
-    assert_eq!(from(&["--nodes", &list], empty), 3);
+    let empty = ["REDLOCK_CONFIG", "REDLOCK_TLS_CA", "REDLOCK_LABEL"].map(|it| (it, ""));
+    assert_eq!(from(&["--nodes", &list], &empty), 3);
+    assert_eq!(from(&[], &[("REDLOCK_NODES", &list)]), 3);
 }
 
 #[test]

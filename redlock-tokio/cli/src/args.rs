@@ -46,9 +46,10 @@ pub(crate) struct Connection {
         hide_env_values = true
     )]
     pub(crate) nodes: Option<String>,
-    /// A file with such URLs, in lines or with commas. A # begins a comment.
-    #[arg(long, global = true, value_name = "FILE", env = "REDLOCK_NODES_FILE")]
-    pub(crate) nodes_file: Option<OsString>,
+    /// A file with these settings: `REDLOCK_NODES=..` and the other variables, one in each line. Options and variables
+    /// count more.
+    #[arg(long, global = true, value_name = "FILE", env = "REDLOCK_CONFIG")]
+    pub(crate) config: Option<OsString>,
     /// The prefix of all keys.
     #[arg(long, global = true, env = "REDLOCK_PREFIX", default_value = "")]
     pub(crate) prefix: String,
@@ -130,7 +131,7 @@ pub(crate) enum Durability {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a command under a lock.
+    /// Run a command under a lock, or under several.
     ///
     /// Waits for the lock, runs the command in a process group of its own, and releases the lock. The command has
     /// `REDLOCK_KEY`, `REDLOCK_TOKEN` and, with --fenced, `REDLOCK_FENCE`. Signals are passed on to the group. If the lock is
@@ -143,13 +144,18 @@ pub(crate) enum Command {
     Elect(ElectArgs),
     /// Show who has a lock, and what each node says.
     Inspect(InspectArgs),
+    /// List the locks that are held now, by whom, and on how many nodes.
+    ///
+    /// Asks all nodes for the keys with the prefix, by SCAN in steps of a thousand names. The user of the nodes needs the
+    /// right to SCAN.
+    List,
     /// Take a lock away from a holder that is gone.
     ///
     /// The holder is not asked. If it still works, two work at once until it notices.
     Unlock(UnlockArgs),
-    /// Show who has a lock, each time that this changes.
+    /// Show who has a lock, or leads in an election, each time that this changes.
     Watch(WatchArgs),
-    /// Show the nodes: state, version, round trip, quarantine.
+    /// Show the nodes: state, version, round trip, quarantine, and the server that is the master.
     Nodes(NodesArgs),
     /// Print the completions for a shell.
     Completions { shell: Shell },
@@ -185,10 +191,8 @@ pub(crate) struct LockArgs {
 /// A command that runs under a lock.
 #[derive(Args, Debug)]
 pub(crate) struct Work {
-    /// The name of the lock.
-    pub(crate) key: OsString,
     /// How long the others wait for a process that died. 10s by default, and at most --max-ttl.
-    #[arg(long, value_name = "TIME", value_parser = ttl)]
+    #[arg(long, value_name = "TIME", value_parser = ttl, env = "REDLOCK_TTL")]
     pub(crate) ttl: Option<Duration>,
     /// The time between SIGTERM and SIGKILL. 2s by default, or a quarter of the ttl. At most half of the ttl.
     #[arg(long, value_name = "TIME", value_parser = within(MILLISECOND..=CENTURY))]
@@ -203,6 +207,9 @@ pub(crate) struct Work {
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
+    /// The name of the lock. With several, all are locked together, or none.
+    #[arg(required = true, value_name = "KEY")]
+    pub(crate) keys: Vec<OsString>,
     #[command(flatten)]
     pub(crate) work: Work,
     #[command(flatten)]
@@ -232,6 +239,8 @@ pub(crate) struct RunArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ElectArgs {
+    /// The name of the election.
+    pub(crate) key: OsString,
     #[command(flatten)]
     pub(crate) work: Work,
     /// Take a fencing token.
@@ -259,7 +268,7 @@ pub(crate) struct UnlockArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct WatchArgs {
-    /// The name of the lock.
+    /// The name of the lock, or of the election.
     pub(crate) key: OsString,
     /// How often to look.
     #[arg(long, value_name = "TIME", value_parser = within(PERIODS), default_value = "1s")]

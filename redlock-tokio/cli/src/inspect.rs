@@ -1,4 +1,4 @@
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, time::Duration};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt, time::Duration};
 
 use redlock_tokio::{Holder, Inspection, KeyError, LockError, Redlock, Verdict};
 use serde_json::{Value, json};
@@ -49,11 +49,11 @@ pub(crate) fn show(inspection: &Inspection, nodes: &Connection, output: &Output)
 }
 
 /// Returns why there is no lock, and who has it. A request that may not wait has not looked.
-pub(crate) async fn failure(redlock: &Redlock, key: &OsStr, error: LockError) -> Failure {
+pub(crate) async fn failure(redlock: &Redlock, keys: &[OsString], error: LockError) -> Failure {
     let LockError::Contended(attempts) = &error else {
         return error.into();
     };
-    let Ok(inspection) = redlock.inspect(key.as_bytes()).await else {
+    let Some(inspection) = taken(redlock, keys).await else {
         return error.into();
     };
     let key = shown(inspection.key().as_bytes());
@@ -66,6 +66,29 @@ pub(crate) async fn failure(redlock: &Redlock, key: &OsStr, error: LockError) ->
         seen: value_of(&inspection),
         ..Failure::new(Exit::Contended, message)
     }
+}
+
+/// How many of the keys of one request are looked at, to find the one that it waits for. Each costs the servers some time.
+const LOOKED_AT: usize = 8;
+
+/// Returns the first of the keys that is not free, or else the last one.
+pub(crate) async fn taken(redlock: &Redlock, keys: &[OsString]) -> Option<Inspection> {
+    let mut last = None;
+    for key in keys.iter().take(LOOKED_AT) {
+        let inspection = redlock.inspect(key.as_bytes()).await.ok()?;
+        let is_free = inspection.verdict() == Verdict::Free;
+        last = Some(inspection);
+        if !is_free {
+            break;
+        }
+    }
+    last
+}
+
+/// Returns the names as people read them.
+pub(crate) fn names(keys: &[OsString]) -> String {
+    let names: Vec<_> = keys.iter().map(|it| shown(it.as_bytes())).collect();
+    names.join(", ")
 }
 
 /// Says who has the permits, if there are any.

@@ -1,14 +1,16 @@
-use std::{ffi::OsStr, fmt, fs, os::unix::ffi::OsStrExt, path::Path, time::Duration};
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::ffi::OsStrExt,
+    time::Duration,
+};
 
 use redlock_core::{Ttl, Validity};
-use redlock_tokio::{
-    BuildError, Drift, Durability, Lock, LockOptions, Redlock, RedlockBuilder, TlsOptions,
-};
+use redlock_tokio::{Drift, Durability, Lock, LockOptions, Redlock, RedlockBuilder, TlsOptions};
 
 use crate::{
     args::{self, Connection, LockArgs},
     exit::Failure,
-    nodes_file::{self, Listed},
 };
 
 /// The ttl of locks for which none is set.
@@ -31,14 +33,11 @@ impl Connection {
             let message = format!("the ttl of {ttl:?} is longer than --max-ttl, which is {max:?}");
             return Err(Failure::usage(message));
         }
-        let nodes = self.nodes()?;
-        let builder = self.builder()?.ttl(ttl);
-        let builder = match &nodes {
-            Nodes::List(list) => builder.nodes(list),
-            Nodes::File(_, listed) => builder.nodes(listed.iter().map(|it| &it.url)),
-        };
-        let built = builder.build().await;
-        built.map_err(|error| nodes.failure(error))
+        let nodes = given(self.nodes.as_ref()).ok_or_else(|| {
+            Failure::usage("there are no nodes: use --nodes or --config, or set REDLOCK_NODES")
+        })?;
+        let builder = self.builder()?.ttl(ttl).nodes(nodes);
+        Ok(builder.build().await?)
     }
 
     /// Checks that no node forgets a lock that is kept for so long.
@@ -103,54 +102,6 @@ impl Connection {
         let is_set = ca.is_some() || certificate.is_some() || name.is_some();
         Ok(is_set.then_some(options))
     }
-
-    fn nodes(&self) -> Result<Nodes<'_>, Failure> {
-        let list = given(self.nodes.as_ref());
-        let file = given(self.nodes_file.as_ref());
-        match (list, file) {
-            (Some(list), None) => Ok(Nodes::List(list)),
-            (None, Some(file)) => {
-                let text = String::from_utf8(read(file)?)
-                    .map_err(|_| Failure::usage(in_file(file, "it is not text in UTF-8")))?;
-                Ok(Nodes::File(file, nodes_file::parse(&text)))
-            }
-            (None, None) => Err(Failure::usage(
-                "there are no nodes: use --nodes or --nodes-file, or set REDLOCK_NODES",
-            )),
-            (Some(_), Some(_)) => Err(Failure::usage(
-                "there are two lists of nodes: use one of --nodes and --nodes-file, and one of REDLOCK_NODES and \
-                 REDLOCK_NODES_FILE",
-            )),
-        }
-    }
-}
-
-/// The nodes as they were given.
-enum Nodes<'a> {
-    List(&'a str),
-    File(&'a OsStr, Vec<Listed>),
-}
-
-impl Nodes<'_> {
-    /// Says which line of the file is wrong.
-    fn failure(&self, error: BuildError) -> Failure {
-        let Self::File(file, listed) = self else {
-            return error.into();
-        };
-        let in_line = |position: usize, error: &dyn fmt::Display| {
-            let line = listed.get(position - 1).map_or(0, |it| it.line);
-            Failure::usage(format_args!("{}, line {line}: {error}", file.display()))
-        };
-        match &error {
-            BuildError::Url { position, error } => in_line(*position, error),
-            BuildError::Quorum(_) => Failure::usage(in_file(file, error)),
-            _ => error.into(),
-        }
-    }
-}
-
-fn in_file(file: &OsStr, error: impl fmt::Display) -> String {
-    format!("{}: {error}", file.display())
 }
 
 /// Returns a value that is not empty. An empty variable is as good as none.
@@ -159,17 +110,32 @@ fn given<T: AsRef<OsStr>>(value: Option<&T>) -> Option<&T> {
 }
 
 fn read(file: &OsStr) -> Result<Vec<u8>, Failure> {
-    fs::read(Path::new(file)).map_err(|error| Failure::usage(in_file(file, error)))
+    let bytes = fs::read(file);
+    bytes.map_err(|error| Failure::usage(format_args!("{}: {error}", file.display())))
 }
 
 impl LockArgs {
-    pub(crate) fn lock(&self, redlock: &Redlock, key: &OsStr) -> Lock {
-        let key = key.as_bytes();
-        let lock = match self.permits {
-            Some(permits) => redlock.semaphore(key, permits.into()).acquire(),
-            None if self.shared => redlock.rw_lock(key).read(),
-            None if self.writer => redlock.rw_lock(key).write(),
-            None => redlock.lock(key),
+    /// Checks that this kind of lock can have so many keys.
+    pub(crate) fn check(&self, keys: &[OsString]) -> Result<(), Failure> {
+        if keys.len() > 1 && (self.shared || self.writer || self.permits.is_some()) {
+            return Err(Failure::usage(
+                "several keys are locked as plain locks: leave out --shared, --writer and --permits, or name one key",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the request for the lock of this key, or of all of these together.
+    pub(crate) fn lock(&self, redlock: &Redlock, keys: &[OsString]) -> Lock {
+        let lock = match (keys, self.permits) {
+            ([key], Some(permits)) => {
+                let semaphore = redlock.semaphore(key.as_bytes(), permits.into());
+                semaphore.acquire()
+            }
+            ([key], None) if self.shared => redlock.rw_lock(key.as_bytes()).read(),
+            ([key], None) if self.writer => redlock.rw_lock(key.as_bytes()).write(),
+            ([key], None) => redlock.lock(key.as_bytes()),
+            _ => redlock.lock_all(keys.iter().map(|it| it.as_bytes())),
         };
         if self.fenced {
             lock.options(LockOptions::new().fenced(true))

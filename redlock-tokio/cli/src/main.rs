@@ -2,14 +2,15 @@
 
 mod args;
 mod child;
+mod config;
 mod connection;
 mod exit;
 mod family;
 mod guard;
 mod guardian;
 mod inspect;
+mod list;
 mod nodes;
-mod nodes_file;
 mod output;
 mod run;
 mod signals;
@@ -19,7 +20,7 @@ mod watch;
 
 use std::{io::Write, process::ExitCode};
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
 use clap_complete::Shell;
 
 use self::{
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     if let Some(exit) = guard::main() {
         return exit.into();
     }
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
             // An error means that nobody reads it.
@@ -54,6 +55,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// Reads the arguments, and the file of settings if there is one.
+fn parse() -> clap::error::Result<Cli> {
+    let cli = Cli::try_parse()?;
+    match &cli.connection.config {
+        Some(file) if !file.is_empty() => {
+            let mut program = config::with_defaults(Cli::command(), file.as_ref())?;
+            let matches = program.try_get_matches_from_mut(std::env::args_os())?;
+            Cli::from_arg_matches(&matches)
+        }
+        _ => Ok(cli),
+    }
+}
+
 fn execute(cli: Cli, output: &Output) -> Result<Exit, Failure> {
     let nodes = &cli.connection;
     let execution = async {
@@ -61,6 +75,7 @@ fn execute(cli: Cli, output: &Output) -> Result<Exit, Failure> {
             Command::Run(args) => run::run(nodes, &args, output).await,
             Command::Elect(args) => run::elect(nodes, &args, output).await,
             Command::Inspect(args) => inspect::run(nodes, &args, output).await,
+            Command::List => list::run(nodes, output).await,
             Command::Unlock(args) => unlock::run(nodes, &args, output).await,
             Command::Watch(args) => watch::run(nodes, &args, output).await,
             Command::Nodes(args) => nodes::run(nodes, &args, output).await,

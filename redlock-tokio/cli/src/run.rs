@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{ffi::OsString, slice, time::Duration};
 
 use redlock_tokio::{LockGuard, LockOptions, Redlock};
 
@@ -26,10 +26,12 @@ pub(crate) async fn run(
     let options = LockOptions::new()
         .wait(wait)
         .max_hold(args.max_hold.unwrap_or(Duration::MAX));
+    args.lock.check(&args.keys)?;
     if let Some(keep) = args.keep_for {
         nodes.check_keep(keep)?;
     }
-    let mut worker = Worker::start(nodes, &args.work, args.lock.clone(), output).await?;
+    let mut worker =
+        Worker::start(nodes, &args.keys, &args.work, args.lock.clone(), output).await?;
     worker.is_endless = wait == Duration::MAX;
     worker.keep_for = args.keep_for;
     let outcome = worker.work(options).await;
@@ -56,7 +58,8 @@ pub(crate) async fn elect(
         fenced: args.fenced,
         ..LockArgs::default()
     };
-    let mut worker = Worker::start(nodes, &args.work, lock, output).await?;
+    let keys = slice::from_ref(&args.key);
+    let mut worker = Worker::start(nodes, keys, &args.work, lock, output).await?;
     worker.is_endless = true;
     loop {
         match worker.work(options).await {
@@ -83,6 +86,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 struct Worker<'a> {
     redlock: Option<Redlock>,
     nodes: &'a Connection,
+    keys: &'a [OsString],
     work: &'a Work,
     lock: LockArgs,
     /// Whether to wait for as long as it takes.
@@ -97,6 +101,7 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     async fn start(
         nodes: &'a Connection,
+        keys: &'a [OsString],
         work: &'a Work,
         lock: LockArgs,
         output: &'a Output,
@@ -110,6 +115,7 @@ impl<'a> Worker<'a> {
         Ok(Self {
             redlock: None,
             nodes,
+            keys,
             work,
             lock,
             is_endless: false,
@@ -130,14 +136,15 @@ impl<'a> Worker<'a> {
 
     /// Waits for the lock, and runs the command.
     async fn work(&mut self, options: LockOptions) -> Result<Exit, Failure> {
-        let (work, output, is_endless) = (self.work, self.output, self.is_endless);
+        let (keys, work, output) = (self.keys, self.work, self.output);
+        let is_endless = self.is_endless;
         let acquiring = async {
             let redlock = match &mut self.redlock {
                 Some(redlock) => redlock,
                 None => self.redlock.insert(self.nodes.connect(self.ttl).await?),
             };
-            let lock = || self.lock.lock(redlock, &work.key).options(options);
-            waiting::acquire(redlock, &work.key, lock, is_endless, work.quiet, output).await
+            let lock = || self.lock.lock(redlock, keys).options(options);
+            waiting::acquire(redlock, keys, lock, is_endless, work.quiet, output).await
         };
         let guard = tokio::select! {
             biased;

@@ -98,9 +98,11 @@ fn show(nodes: &[NodeStatus], reserve: i64, output: &Output) {
         let round_trip = node
             .round_trip
             .map(|it| format!("{:.2} ms", it.as_secs_f64() * 1e3));
+        let owner = node.owner.as_deref();
+        let owned = owner.map(|it| format!("  {it}")).unwrap_or_default();
         let state = output.paint(color, format_args!("{name:<12}"));
         let text = format!(
-            "{:<width$}  {state}  {:<10}  {:>9}{reason}",
+            "{:<width$}  {state}  {:<10}  {:>9}{owned}{reason}",
             node.address,
             version.unwrap_or("-"),
             round_trip.as_deref().unwrap_or("-"),
@@ -108,6 +110,7 @@ fn show(nodes: &[NodeStatus], reserve: i64, output: &Output) {
         output.line(text.trim_end(), || {
             json!({
                 "node": *node.address,
+                "owner": owner,
                 "state": name,
                 "reason": (node.state != NodeState::Voting).then(|| node.state.to_string()),
                 "version": version,
