@@ -36,7 +36,7 @@ pub(crate) async fn run(nodes: &Connection, output: &Output) -> Result<Exit, Fai
     if nodes.prefix.is_empty() {
         output.hint("without --prefix, each string that expires looks like a lock");
     }
-    redlock.shutdown_within(SHUTDOWN).await;
+    redlock.shutdown(SHUTDOWN).await;
     if failed > total / 2 {
         return Err(Failure::new(
             Exit::Unavailable,
