@@ -1,67 +1,48 @@
-// On docs.rs the names in the README link to the items, by these definitions: the first definition of a link counts.
-// Elsewhere the README's own definitions count.
-//! [`BodyLimit::time`]: crate::BodyLimit::time
-//! [`CallerDeadline`]: crate::CallerDeadline
-//! [`Hold::is_reader`]: redlock_tokio::Hold::is_reader
-//! [`Hold::fencing_token`]: redlock_tokio::Hold::fencing_token
-//! [`Key::parts`]: redlock_tokio::Key::parts
-//! [`KeyPart::map`]: crate::KeyPart::map
-//! [`KeyPart::parse`]: crate::KeyPart::parse
-//! [`KeyRejection`]: crate::KeyRejection
-//! [`Key`]: redlock_tokio::Key
-//! [`LockError`]: redlock_tokio::LockError
-//! [`LockLayer::all_methods`]: crate::LockLayer::all_methods
-//! [`LockLayer::body_limit`]: crate::LockLayer::body_limit
-//! [`LockLayer::cancel_on_disconnect`]: crate::LockLayer::cancel_on_disconnect
-//! [`LockLayer::check`]: crate::LockLayer::check
-//! [`LockLayer::contended_status`]: crate::LockLayer::contended_status
-//! [`LockLayer::fail_open`]: crate::LockLayer::fail_open
-//! [`LockLayer::fenced`]: crate::LockLayer::fenced
-//! [`LockLayer::hold_until_body_end`]: crate::LockLayer::hold_until_body_end
-//! [`LockLayer::label`]: crate::LockLayer::label
-//! [`LockLayer::max_hold`]: crate::LockLayer::max_hold
-//! [`LockLayer::max_keys`]: crate::LockLayer::max_keys
-//! [`LockLayer::methods`]: crate::LockLayer::methods
-//! [`LockLayer::permits`]: crate::LockLayer::permits
-//! [`LockLayer::prefix`]: crate::LockLayer::prefix
-//! [`LockLayer::read_write`]: crate::LockLayer::read_write
-//! [`LockLayer::rejection`]: crate::LockLayer::rejection
-//! [`LockLayer::retry_after`]: crate::LockLayer::retry_after
-//! [`LockLayer::stream_body`]: crate::LockLayer::stream_body
-//! [`LockLayer::wait`]: crate::LockLayer::wait
-//! [`LockRequest::read`]: crate::LockRequest::read
-//! [`LockRequest::write`]: crate::LockRequest::write
-//! [`LockRequest`]: crate::LockRequest
-//! [`Locked::ensure`]: crate::Locked::ensure
-//! [`Locked::into_owned`]: crate::Locked::into_owned
-//! [`Locked::lost`]: crate::Locked::lost
-//! [`Locked::release_early`]: crate::Locked::release_early
-//! [`Locked`]: crate::Locked
-//! [`OnCancel::Expire`]: crate::OnCancel::Expire
-//! [`OnLost::Cancel`]: crate::OnLost::Cancel
-//! [`OnLost::Fail`]: crate::OnLost::Fail
-//! [`Problem::retry_after`]: crate::Problem::retry_after
-//! [`Problem`]: crate::Problem
-//! [`RedlockRwLock::read`]: redlock_tokio::RedlockRwLock::read
-//! [`RedlockRwLock::write`]: redlock_tokio::RedlockRwLock::write
-//! [`Redlock::shutdown`]: redlock_tokio::Redlock::shutdown
-//! [`RedlockBuilder::max_ttl`]: redlock_tokio::RedlockBuilder::max_ttl
-//! [`RedlockBuilder::prefix`]: redlock_tokio::RedlockBuilder::prefix
-//! [`Redlock`]: redlock_tokio::Redlock
-//! [`header("x-tenant")`]: crate::header()
-//! [`fail_fast`]: redlock_tokio::LockOptions::fail_fast
-//! [`idempotency_key()`]: crate::idempotency_key()
-//! [`json_field("order.id", 4096)`]: crate::json_field()
-//! [`matched_path()`]: crate::matched_path()
-//! [`path("event")`]: crate::path()
-//! [`path("order").parse::<u64>()`]: crate::KeyPart::parse
-//! [`query("email").map(str::to_lowercase)`]: crate::KeyPart::map
-//! [`typed(..)`]: crate::typed()
+//! A layer that serialises axum handlers by resource: requests for the same resource run one at a time, across all processes
+//! that use the same nodes.
 //!
-#![doc = include_str!("../README.md")]
+//! The lock is a distributed lock over Redis masters ([`redlock_tokio`]).
+//!
+//! ```no_run
+//! use axum::{Router, extract::Path, routing::post};
+//! use redlock_axum::{LockLayer, LockLost, Locked, key, path};
+//! use redlock_tokio::Redlock;
+//!
+//! async fn buy(event: Path<String>, locked: Locked) -> Result<String, LockLost> {
+//!     // .. read the stock: no other request does so for this event now ..
+//!     locked.ensure()?; // still held, just before the step that counts
+//!     // .. write the stock ..
+//!     Ok(format!("a ticket for {}", event.0))
+//! }
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let redlock = Redlock::connect("redis://a,redis://b,redis://c").await?;
+//! let app: Router = Router::new()
+//!     .route("/events/{event}/tickets", post(buy))
+//!     .route_layer(LockLayer::new(redlock, key("event", path("event"))));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`LockLayer`] has the options of a route, and [`Locked`] is the lock, for its handler. The functions [`key()`], [`path()`],
+//! [`header()`], [`query()`], [`json_field()`] and [`typed()`] say what is locked. The layer answers each refusal with a
+//! response, a [`Problem`]. The [`guide`] explains what the client sees, keys, bodies, the place of the layer, fencing,
+//! shutdown and tests.
+
 // Labels on docs.rs say which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(any(doc, doctest))]
+pub mod guide {
+    //! How to use the layer, from what callers see to what it costs.
+    //!
+    #![doc = include_str!("guide.md")]
+    use crate::*;
+    use redlock_tokio::{
+        Hold, Key, LockError, LockOptions, Redlock, RedlockBuilder, RedlockRwLock,
+        test_util::TestNodes,
+    };
+}
 mod key;
 mod layer;
 mod locked;

@@ -1,42 +1,19 @@
-// On GitHub the names in the README lead to docs.rs and to files. Here they lead to the items of this version.
-//! [`Drift`]: crate::Drift
-//! [`Electorate`]: crate::Electorate
-//! [`Electorate::handle_connection`]: crate::Electorate::handle_connection
-//! [`Electorate::handle_inspection`]: crate::Electorate::handle_inspection
-//! [`Electorate::handle_owner_connection`]: crate::Electorate::handle_owner_connection
-//! [`Electorate::handle_report`]: crate::Electorate::handle_report
-//! [`Electorate::needs_history_age`]: crate::Electorate::needs_history_age
-//! [`Event`]: crate::Event
-//! [`FencingToken`]: crate::FencingToken
-//! [`AgeMarker`]: crate::AgeMarker
-//! [`KeepAlive`]: crate::KeepAlive
-//! [`Lease`]: crate::Lease
-//! [`Lease::acquire_fenced`]: crate::Lease::acquire_fenced
-//! [`Lease::adopt`]: crate::Lease::adopt
-//! [`Lease::claim`]: crate::Lease::claim
-//! [`Lease::extend_for`]: crate::Lease::extend_for
-//! [`Lease::give`]: crate::Lease::give
-//! [`Lease::handle_timeout`]: crate::Lease::handle_timeout
-//! [`Lease::handle_withdrawal`]: crate::Lease::handle_withdrawal
-//! [`Lease::longest_ttl`]: crate::Lease::longest_ttl
-//! [`Lease::poll_timeout`]: crate::Lease::poll_timeout
-//! [`Lease::set_share`]: crate::Lease::set_share
-//! [`Nonce`]: crate::Nonce
-//! [`OwedRelease`]: crate::OwedRelease
-//! [`OwnerWatch`]: crate::OwnerWatch
-//! [`Quarantine`]: crate::Quarantine
-//! [`Quorum`]: crate::Quorum
-//! [`Reply::Refused`]: crate::Reply::Refused
-//! [`Reply::Unknown`]: crate::Reply::Unknown
-//! [`RetrySchedule`]: crate::RetrySchedule
-//! [`SetRequestState`]: crate::SetRequestState
-//! [`Transmit::access`]: crate::Transmit::access
-//! [`Ttl`]: crate::Ttl
-//! [`Validity`]: crate::Validity
-//! [`Withdrawal`]: crate::Withdrawal
-//! [`PROOF.md`]: crate::proof
+//! The [Redlock algorithm][redlock] as state machines without I/O: quorum, validity, drift, retry, renewal and release.
 //!
-#![doc = include_str!("../README.md")]
+//! The crate has no clock, no randomness and no dependencies. It decides, and a driver sends. The driver for tokio and real
+//! Redis servers is `redlock-tokio`. A simulator or a model checker can drive the same code.
+//!
+//! [`Lease`] is the whole life of one lock for one client. It acquires, retries, renews and releases the lock, and reports each
+//! change as an [`Event`]. [`Lease::acquire_fenced`] adds a [`FencingToken`]. A lease works in rounds. A round sends one request
+//! to every node, counts the replies, and ends as soon as its outcome is certain. Other types carry the rules, and their
+//! constructors check them once: [`Quorum`], [`Ttl`], [`Validity`], [`RetrySchedule`], [`KeepAlive`]. An [`Electorate`] decides
+//! which nodes may vote. [`Lease::set_share`] makes the lock a semaphore of up to 128 permits, or one of readers and writers.
+//! [`Lease::give`] and [`Lease::adopt`] pass a held lock to another client.
+//!
+//! The [`guide`] has the drive loop, and what a driver must do. `PROOF.md` in the repository explains what was proven, and how.
+//!
+//! [redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+
 #![no_std]
 
 extern crate alloc;
@@ -47,6 +24,13 @@ mod circle;
 mod electorate;
 mod eligibility;
 mod fencing;
+#[cfg(any(doc, doctest))]
+pub mod guide {
+    //! How to drive the state machines, and what they promise to a driver.
+    //!
+    #![doc = include_str!("guide.md")]
+    use crate::*;
+}
 mod keep_alive;
 mod lease;
 mod node;
@@ -54,13 +38,6 @@ mod owed_release;
 mod owner_rule;
 mod owner_watch;
 mod permits;
-/// [`Lease`]: crate::Lease
-/// [`Quarantine`]: crate::Quarantine
-/// [`OwnerWatch`]: crate::OwnerWatch
-///
-#[cfg(doc)]
-#[doc = include_str!("../PROOF.md")]
-pub mod proof {}
 mod quarantine;
 mod quorum;
 mod reply;

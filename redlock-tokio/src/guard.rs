@@ -133,7 +133,7 @@ impl LockGuard {
     /// is no way back. A lock that was downgraded already stays as it is.
     ///
     /// Costs one round trip to the majority, which also extends the lock. The client needs the rights of a reader on the
-    /// servers, which are listed in [`DEPLOYMENTS.md`](crate::deployments).
+    /// servers, which are listed in `DEPLOYMENTS.md` in the repository.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;

@@ -1,56 +1,74 @@
-// On GitHub the names in the README lead to docs.rs. Here they lead to the items of this version.
-//! [`Redlock`]: crate::Redlock
-//! [`RedlockBuilder`]: crate::RedlockBuilder
-//! [`RedlockBuilder::max_waiters_total`]: crate::RedlockBuilder::max_waiters_total
-//! [`Redlock::adopt`]: crate::Redlock::adopt
-//! [`Redlock::embedded`]: crate::Redlock::embedded
-//! [`Redlock::nodes`]: crate::Redlock::nodes
-//! [`Redlock::ready`]: crate::Redlock::ready
-//! [`Redlock::shutdown`]: crate::Redlock::shutdown
-//! [`Redlock::try_lock`]: crate::Redlock::try_lock
-//! [`Lock`]: crate::Lock
-//! [`Lock::with`]: crate::Lock::with
-//! [`LockGuard`]: crate::LockGuard
-//! [`LockGuard::downgrade`]: crate::LockGuard::downgrade
-//! [`LockGuard::into_ticket`]: crate::LockGuard::into_ticket
-//! [`LockTicket`]: crate::LockTicket
-//! [`AdoptError::Gone`]: crate::AdoptError::Gone
-//! [`Hold::extend_for`]: crate::Hold::extend_for
-//! [`RedlockRwLock`]: crate::RedlockRwLock
-//! [`LockGuard::release_after`]: crate::LockGuard::release_after
-//! [`Once`]: crate::Once
-//! [`OnceOutcome::RunElsewhere`]: crate::OnceOutcome::RunElsewhere
-//! [`Election`]: crate::Election
-//! [`Candidate`]: crate::Candidate
-//! [`Hold`]: crate::Hold
-//! [`Hold::is_valid`]: crate::Hold::is_valid
-//! [`Hold::lost`]: crate::Hold::lost
-//! [`Hold::fencing_token`]: crate::Hold::fencing_token
-//! [`LockOptions`]: crate::LockOptions
-//! [`LockOptions::max_waiters_per_key`]: crate::LockOptions::max_waiters_per_key
-//! [`RedlockBuilder::handover_for`]: crate::RedlockBuilder::handover_for
-//! [`RedlockBuilder::poller_share`]: crate::RedlockBuilder::poller_share
-//! [`LockError`]: crate::LockError
-//! [`ExtendError`]: crate::ExtendError
-//! [`MemoryNode`]: crate::MemoryNode
-//! [`NodeStatus`]: crate::NodeStatus
-//! [`NodeState`]: crate::NodeState
-//! [`Observer`]: crate::Observer
-//! [`FAULTS.md`]: crate::faults
-//! [`DEPLOYMENTS.md`]: crate::deployments
-//! [`OPERATIONS.md`]: crate::operations
-//! [`MIGRATING.md`]: crate::migrating
-//! [`METRICS.md`]: https://docs.rs/crate/redlock-tokio/latest/source/METRICS.md
-//! [`CLI.md`]: https://docs.rs/crate/redlock-cli/latest/source/CLI.md
-//! [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
-//! [`ARCHITECTURE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/ARCHITECTURE.md
-#![cfg_attr(
-    all(unix, feature = "test-util"),
-    doc = "[`test_util`]: crate::test_util",
-    doc = "[`TestNodes`]: crate::test_util::TestNodes"
-)]
+//! A distributed lock over independent Redis (or Valkey) masters, for tokio.
 //!
-#![doc = include_str!("../README.md")]
+//! While a process holds a [`LockGuard`], no other process of the fleet is in the critical section. The guard renews the lock
+//! in the background and releases it on drop. The algorithm is [Redlock]. `redlock-core` makes its decisions, and this crate
+//! does the I/O over [`deadpool_redis`].
+//!
+//! ```no_run
+//! use redlock_tokio::Redlock;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let redlock = Redlock::builder()
+//!     .nodes("redis://a,redis://b,redis://c")
+//!     .prefix("shop:lock:") // keeps locks apart from other keys there
+//!     .build()
+//!     .await?;
+//!
+//! let guard = redlock.lock("order:42").await?; // waits for at most 5 s
+//! println!("valid for {:.1?}, and renewed", guard.remaining());
+//! drop(guard); // releases the lock in the background
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The [`guide`] begins with a first lock. `redlock-axum` and `redlock-tower` put locks on routes and services.
+//!
+//! # What there is
+//!
+//! - [`Redlock`]: [`connect`](Redlock::connect) or [`builder`](Redlock::builder), [`embedded`](Redlock::embedded) without
+//!   servers; [`lock`](Redlock::lock) waits, [`try_lock`](Redlock::try_lock) makes one attempt, and
+//!   [`lock_all`](Redlock::lock_all) takes several keys or none.
+//! - [`Lock`]: the options of one lock, and work under it, [`Lock::with`]. [`LockOptions`] has all of them.
+//! - [`LockGuard`]: a lock that is held. [`Hold`]: a view of it, for the code under it.
+//! - [`RedlockSemaphore`] and [`RedlockRwLock`]: permits, and readers and writers.
+//! - [`Once`] and [`Election`]: a job that one host runs, and one leader of the fleet.
+//! - [`LockError`] and [`ExtendError`]: contended, no quorum or too slow, with the answer of each node.
+//! - [`Redlock::inspect`] shows who holds a lock, [`Redlock::force_unlock`] frees it, and [`Redlock::held`] lists the locks of
+//!   this process. [`Redlock::ready`] and [`Redlock::nodes`] are for start-up and health checks. An [`Observer`] is told what
+//!   happens to locks and nodes.
+//!
+//! A lock without contention costs one round trip to the majority. A lock is not reentrant: a task that holds a lock and
+//! requests it again waits until its `wait` is over.
+//!
+//! # Promises
+//!
+//! There is at most one holder *by its own validity clock*, as long as all of this is true: fewer than a majority of nodes
+//! are faulty; clocks differ less in rate than the drift allowance (a hundredth and 2 ms); no server's clock steps; no node
+//! forgets a key that it has confirmed, except by a restart; all processes use the same nodes and the same
+//! [`max_ttl`](RedlockBuilder::max_ttl).
+//!
+//! [`Hold::is_valid`] is false from the end of validity on, and [`Hold::lost`] wakes a millisecond or two after it, within the
+//! drift allowance. Neither asks a node: if another client deletes the key, a majority of nodes reports that to a holder of
+//! more than a third of a ttl, and otherwise the next renewal notices it. A release touches only its own key.
+//!
+//! A node that restarted may have forgotten locks, and a replica that was promoted may lack some. Such a node has no vote
+//! until `max_ttl` is over. A node that evicts keys, or that is flushed, is not recognised: run the nodes with
+//! `maxmemory-policy noeviction`. `FAULTS.md` in the repository lists each fault, its consequence, and the test that shows it.
+//!
+//! Two things are not promised. One is exclusion while a process is paused for longer than the ttl: check
+//! [`Hold::is_valid`] before the step that counts, or use a [fencing token](LockOptions::fenced). The other is an order
+//! beside clients that stand in no line: other libraries, readers, and requests with a limit of attempts.
+//!
+//! # Features
+//!
+//! - `tls-rustls`: `rediss://` URLs, with rustls and the system's root certificates, or those of [`TlsOptions`]. It builds
+//!   `ring`, which needs a C compiler.
+//! - `serde`: a [`LockTicket`] can be serialized.
+//! - `metrics`: `MetricsObserver`, which counts locks and nodes by the `metrics` crate.
+//! - `test-util`: `test_util::TestNodes`, which cause faults in memory.
+//!
+//! [Redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+
 // Labels on docs.rs say which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // A run must repeat itself if a test gives the seed and the clocks.
@@ -60,73 +78,20 @@ mod acquisition;
 mod builder;
 mod client_name;
 mod clock;
-/// [`FAULTS.md`]: crate::faults
-/// [`LockError::NoQuorum`]: crate::LockError::NoQuorum
-/// [`LockError::Quarantined`]: crate::LockError::Quarantined
-///
-#[cfg(doc)]
-#[doc = include_str!("../DEPLOYMENTS.md")]
-pub mod deployments {}
 mod election;
 mod engine;
 mod error;
-#[cfg(doc)]
-#[doc = include_str!("../FAULTS.md")]
-pub mod faults {}
 mod foreign;
 mod guard;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod hold;
 mod inspection;
 mod key;
 mod lock;
 mod log;
-/// [`OPERATIONS.md`]: crate::operations
-/// [dead]: crate::operations#a-dead-node
-/// [lost]: crate::operations#why-a-lock-is-lost
-///
-#[cfg(all(doc, feature = "metrics"))]
-#[doc = include_str!("../METRICS.md")]
-pub mod metrics {}
-#[cfg(doc)]
-/// [`Attempts::nodes`]: crate::Attempts
-/// [`DEPLOYMENTS.md`]: crate::deployments
-/// [`Durability::AssumedForTests`]: crate::Durability::AssumedForTests
-/// [`Durability::FsyncAlways`]: crate::Durability::FsyncAlways
-/// [`LockError::Quarantined`]: crate::LockError::Quarantined
-/// [`RedlockBuilder::handover_for`]: crate::RedlockBuilder::handover_for
-/// [`LockOptions::max_hold`]: crate::LockOptions::max_hold
-/// [`LockOptions::handover`]: crate::LockOptions::handover
-/// [`LockOptions::no_renewal`]: crate::LockOptions::no_renewal
-/// [`LockOptions::wait`]: crate::LockOptions::wait
-/// [`Redlock::connect`]: crate::Redlock::connect
-/// [`RedlockBuilder::pool`]: crate::RedlockBuilder::pool
-/// [`RedlockBuilder::stream`]: crate::RedlockBuilder::stream
-/// [`Redlock::embedded`]: crate::Redlock::embedded
-/// [`Redlock::nodes`]: crate::Redlock::nodes
-/// [`Redlock::ready`]: crate::Redlock::ready
-/// [`RedlockBuilder::max_ttl`]: crate::RedlockBuilder::max_ttl
-/// [`RedlockBuilder::prefix`]: crate::RedlockBuilder::prefix
-/// [the line]: crate#waiting
-/// [Promises]: crate#promises
-///
-#[doc = include_str!("../MIGRATING.md")]
-pub mod migrating {}
 #[doc(hidden)]
 pub mod node;
-/// [`DEPLOYMENTS.md`]: crate::deployments
-/// [`FAULTS.md`]: crate::faults
-/// [`CLI.md`]: https://docs.rs/crate/redlock-cli/latest/source/CLI.md
-/// [`METRICS.md`]: https://docs.rs/crate/redlock-tokio/latest/source/METRICS.md
-/// [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
-/// [rights]: crate::deployments#rights-and-keys
-/// [`Hold::token`]: crate::Hold::token
-/// [`LockOptions::label`]: crate::LockOptions::label
-/// [`client_name`]: crate::RedlockBuilder::client_name
-/// [`RedlockBuilder::log_keys`]: crate::RedlockBuilder::log_keys
-///
-#[cfg(doc)]
-#[doc = include_str!("../OPERATIONS.md")]
-pub mod operations {}
 mod observer;
 mod once;
 mod options;
@@ -141,6 +106,20 @@ mod sync;
 pub mod test_util;
 #[cfg(all(test, redlock_shuttle))]
 mod threads;
+
+/// The programs in the pages of the repository.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../DEPLOYMENTS.md")]
+    mod deployments {}
+    #[doc = include_str!("../MIGRATING.md")]
+    mod migrating {}
+    #[doc = include_str!("../OPERATIONS.md")]
+    mod operations {}
+    #[cfg(feature = "metrics")]
+    #[doc = include_str!("../METRICS.md")]
+    mod metrics {}
+}
 
 pub use acquisition::Acquisition;
 pub use builder::{BuildError, RedlockBuilder};

@@ -1,45 +1,49 @@
-// On docs.rs the names in the README link to the items, by these definitions: the first definition of a link counts.
-// Elsewhere the README's own definitions count.
-//! [`ExtractKey`]: crate::ExtractKey
-//! [`Key::parts`]: redlock_tokio::Key::parts
-//! [`Key`]: redlock_tokio::Key
-//! [`CallError`]: crate::CallError
-//! [`LockLayer::check`]: crate::LockLayer::check
-//! [`LockLayer::detached`]: crate::LockLayer::detached
-//! [`LockLayer::fail_open`]: crate::LockLayer::fail_open
-//! [`LockLayer::fenced`]: crate::LockLayer::fenced
-//! [`LockLayer::max_keys`]: crate::LockLayer::max_keys
-//! [`LockLayer::options`]: crate::LockLayer::options
-//! [`LockLayer::permits`]: crate::LockLayer::permits
-//! [`LockLayer::prefix`]: crate::LockLayer::prefix
-//! [`LockLayer::run`]: crate::LockLayer::run
-//! [`LockLayer::share_hold`]: crate::LockLayer::share_hold
-//! [`LockLayer::wait`]: crate::LockLayer::wait
-//! [`LockLayer`]: crate::LockLayer
-//! [`LockOptions`]: redlock_tokio::LockOptions
-//! [`LockRequest::fenced`]: crate::LockRequest::fenced
-//! [`LockRequest::permits`]: crate::LockRequest::permits
-//! [`LockRequest::read`]: crate::LockRequest::read
-//! [`LockRequest::wait_at_most`]: crate::LockRequest::wait_at_most
-//! [`LockRequest::write`]: crate::LockRequest::write
-//! [`LockRequest`]: crate::LockRequest
-//! [`Locked`]: crate::Locked
-//! [`OnCancel::Expire`]: crate::OnCancel::Expire
-//! [`OnLost::Cancel`]: crate::OnLost::Cancel
-//! [`OnLost::Fail`]: crate::OnLost::Fail
-#![cfg_attr(feature = "http", doc = "[`CallerDeadline`]: crate::CallerDeadline")]
-#![cfg_attr(feature = "tonic", doc = "[`GrpcStatusLayer`]: crate::GrpcStatusLayer")]
-#![cfg_attr(
-    feature = "http",
-    doc = "[`LockLayer::hold_until_body_end`]: crate::LockLayer::hold_until_body_end"
-)]
+//! A Tower layer that serialises calls by key: calls for the same resource run one at a time, across all processes that use
+//! the same nodes.
 //!
-#![doc = include_str!("../README.md")]
+//! The lock is a distributed lock over Redis masters ([`redlock_tokio`]). The layer works with any request, HTTP or not. For
+//! axum routes, use `redlock-axum`.
+//!
+//! ```
+//! use redlock_tower::LockLayer;
+//! # use redlock_tokio::Redlock;
+//! # use tower::{ServiceBuilder, ServiceExt};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tower::BoxError> {
+//! # let redlock = Redlock::embedded().await?;
+//! let service = ServiceBuilder::new()
+//!     .layer(LockLayer::new(redlock, |account: &u64| *account).prefix("account:"))
+//!     .service_fn(async |account: u64| {
+//!         // .. no other call works on this account now ..
+//!         Ok::<_, std::io::Error>(account)
+//!     });
+//! assert_eq!(service.oneshot(7).await?, 7);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`LockLayer`] has the options, [`ExtractKey`] finds the key of a request, and [`Locked`] is the lock, for the inner service.
+//! A call that gets no lock fails with a [`CallError`]. The [`guide`] has the rest.
+//!
+//! # Features
+//!
+//! - `http`: a lock that lasts until the end of the response's body, and the caller's deadline from its headers.
+//! - `tonic`: gRPC services keep their names, and refusals become statuses.
+
 // Labels on docs.rs say which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // A run must repeat itself if a test gives the seed and the clocks.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+#[cfg(any(doc, doctest))]
+pub mod guide {
+    //! How to use the layer, from what callers see to what it costs.
+    //!
+    #![doc = include_str!("guide.md")]
+    use crate::*;
+    use redlock_tokio::{Key, LockOptions};
+}
 #[cfg(feature = "http")]
 mod body;
 mod call_guard;

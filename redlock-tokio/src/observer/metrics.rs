@@ -10,7 +10,7 @@ use crate::{Acquisition, LockError, NodeState};
 
 /// Counts locks and nodes by the crate `metrics`, behind the feature `metrics`.
 ///
-/// [`METRICS.md`](crate::metrics) explains each metric, and when to worry. None has a key. Locks without a
+/// `METRICS.md` in the repository explains each metric, and when to worry. None has a key. Locks without a
 /// [label](crate::LockOptions::label) have the label `default`.
 ///
 /// ```

@@ -179,10 +179,10 @@ async fn a_replica_on_which_rights_are_missing_is_named_as_a_replica() {
     assert_says(&error, "a replica of 127.0.0.1:1");
 }
 
-/// Returns the command line of the nodes in the README's compose file.
+/// Returns the command line of the nodes in the compose file of `DEPLOYMENTS.md`.
 fn documented_arguments() -> Vec<String> {
-    let readme = include_str!("../../../README.md");
-    let line = readme
+    let page = include_str!("../../DEPLOYMENTS.md");
+    let line = page
         .lines()
         .find_map(|it| it.trim().strip_prefix("command: "));
     let command: Vec<String> = serde_json::from_str(line.expect("a command")).unwrap();
@@ -190,7 +190,7 @@ fn documented_arguments() -> Vec<String> {
     command[1..].to_vec()
 }
 
-/// A service with default settings, over five servers that were started as the README shows. With
+/// A service with default settings, over five servers that were started as the page shows. With
 /// `--nocapture` the test prints a log.
 #[tokio::test]
 async fn five_fresh_servers_give_locks_after_the_longest_ttl() {
