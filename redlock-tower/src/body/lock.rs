@@ -18,8 +18,8 @@ use crate::{CallGuard, Locked, OnLost, mutex::Mutex};
 /// A task enforces the limit, because nobody polls a body whose reader has stopped.
 pub(super) struct BodyLock {
     guard: Arc<Mutex<Option<CallGuard>>>,
-    /// Waits for the loss that cuts the body off, if losses do so.
-    loss: Option<BoxFuture<'static, LossReason>>,
+    /// Waits for the loss that cuts the body off, if losses do so. A body must be `Sync`, hence the mutex.
+    loss: Option<Mutex<BoxFuture<'static, LossReason>>>,
     limit: AbortHandle,
     /// Whether anyone has asked for a frame.
     has_begun: bool,
@@ -43,7 +43,7 @@ impl BodyLock {
             .and_then(|value| value.to_str().ok());
         Self {
             guard,
-            loss: is_cut_off.then(|| loss.boxed()),
+            loss: is_cut_off.then(|| Mutex::new(loss.boxed())),
             limit: limit.abort_handle(),
             has_begun: false,
             left: length.and_then(|text| text.parse().ok()),
@@ -53,8 +53,8 @@ impl BodyLock {
     /// Watches for a loss. Ready if the loss cuts the body off.
     pub(super) fn poll_cut_off(&mut self, cx: &mut Context<'_>) -> Poll<LossReason> {
         self.has_begun = true;
-        match &mut self.loss {
-            Some(loss) => loss.poll_unpin(cx),
+        match &self.loss {
+            Some(loss) => loss.lock().poll_unpin(cx),
             None => Poll::Pending,
         }
     }
