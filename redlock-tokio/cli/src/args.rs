@@ -146,7 +146,7 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// List the locks that are held now, by whom, and on how many nodes.
     ///
-    /// Asks all nodes for the keys with the prefix, by SCAN in steps of a thousand names. The user of the nodes needs the
+    /// Asks all nodes for the keys with the prefix, by SCAN in steps of a hundred names. The user of the nodes needs the
     /// right to SCAN.
     List,
     /// Take a lock away from a holder that is gone.

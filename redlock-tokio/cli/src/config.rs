@@ -14,7 +14,7 @@ pub(crate) fn with_defaults(mut program: Command, file: &Path) -> clap::error::R
     let text = fs::read(file).map_err(|error| fail(&mut program, error.to_string()))?;
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
     for setting in dotenvy::from_read_iter(text) {
-        let (name, value) = setting.map_err(|error| fail(&mut program, explained(error)))?;
+        let (name, value) = setting.map_err(|error| fail(&mut program, explained(&error)))?;
         // As long as the program, as all of its defaults.
         let value: &'static str = value.leak();
         let mut is_known = false;
@@ -36,16 +36,13 @@ pub(crate) fn with_defaults(mut program: Command, file: &Path) -> clap::error::R
     Ok(program)
 }
 
-/// Says which line cannot be read, and not what it has: that may be a password.
-fn explained(error: dotenvy::Error) -> String {
-    let dotenvy::Error::LineParse(line, _) = error else {
-        return error.to_string();
-    };
-    let is_name = |it: &str| it.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
-    match line.split_once('=') {
-        Some((name, _)) if is_name(name) => {
-            format!("the value of {name} cannot be read: put it in single quotes")
+/// Says why a line cannot be read, and not what it has: that may be a password.
+fn explained(error: &dotenvy::Error) -> String {
+    match error {
+        dotenvy::Error::LineParse(..) => {
+            "a line is not NAME=VALUE: a value with spaces is in quotes, and quotes are closed"
+                .to_owned()
         }
-        _ => "a line is not NAME=VALUE, or its quotes are not closed".to_owned(),
+        other => other.to_string(),
     }
 }

@@ -72,7 +72,7 @@ impl Search {
     /// fails. One that only a minority has, and which is therefore free, is found too. As with
     /// [`inspect`](Redlock::inspect), all of it is advice.
     ///
-    /// Costs a round trip, and one for each 16 keys. A server looks at a thousand names in a step. Of these, only the locks
+    /// Costs a round trip, and one for each 16 keys. A server looks at a hundred names in a step. Of these, only the locks
     /// of one step are in memory, however many there are in all.
     ///
     /// # Cancel safety

@@ -135,11 +135,11 @@ fn a_file_that_cannot_be_used_is_refused_and_its_passwords_are_not_shown() {
         (b"redis://:hunter2@a?b=c\n", "a line is not NAME=VALUE"),
         (
             b"REDLOCK_NODES='redis://:hunter2@a\n",
-            "its quotes are not closed",
+            "a line is not NAME=VALUE",
         ),
         (
             b"REDLOCK_NODES=redis://:hunter2@a redis://b\n",
-            "REDLOCK_NODES cannot be read",
+            "a line is not NAME=VALUE",
         ),
         (b"REDLOCK_NODES=\xff\n", "valid UTF-8"),
         (b"REDLOCK_MAX_TTL=soon\n", "--max-ttl"),

@@ -39,8 +39,9 @@ pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag, key: &Key) {
     }
 }
 
-/// How many keys a server looks at in one step of a search, during which it does nothing else.
-const STEP: usize = 1000;
+/// How many keys a server looks at in one step of a search, during which it does nothing else. With 300,000 keys, a thousand
+/// took 1 ms on a busy machine, and 20 ms if all of them were locks.
+const STEP: usize = 100;
 
 /// Asks for some of the keys that begin with this prefix and have a single value, as each lock does.
 pub(super) fn search(pipeline: &mut Pipeline, tag: &KeyTag, prefix: &[u8], cursor: u64) {
