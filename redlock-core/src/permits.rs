@@ -11,8 +11,8 @@ use core::{error::Error, fmt};
 ///
 /// let permits = Permits::new(4)?;
 /// assert_eq!(permits.slots().len(), 4);
-/// assert_eq!(Permits::new(0), Err(PermitsError::NoPermits));
-/// assert_eq!(Permits::new(129), Err(PermitsError::TooManyPermits { permits: 129 }));
+/// assert!(Permits::new(0).is_err());
+/// assert!(Permits::new(129).is_err());
 /// # Ok::<(), PermitsError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,10 +29,9 @@ impl Permits {
     /// Refuses zero permits, and more than [`Permits::MAX`].
     pub const fn new(permits: usize) -> Result<Self, PermitsError> {
         match permits {
-            0 => Err(PermitsError::NoPermits),
             // The range fits into u8.
             1..=Self::MAX => Ok(Self(permits as u8)),
-            _ => Err(PermitsError::TooManyPermits { permits }),
+            _ => Err(PermitsError { permits }),
         }
     }
 
@@ -207,30 +206,18 @@ impl fmt::Debug for SlotSet {
     }
 }
 
-/// The reason why a number of permits is invalid.
+/// Why a semaphore cannot have this number of permits: it is zero, or more than [`Permits::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum PermitsError {
-    /// Zero. Nobody could ever get a permit.
-    NoPermits,
-    /// More than [`Permits::MAX`].
-    TooManyPermits {
-        /// The number that was asked for.
-        permits: usize,
-    },
+pub struct PermitsError {
+    permits: usize,
 }
 
 impl fmt::Display for PermitsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoPermits => f.write_str("no permits: nobody could ever get one"),
-            Self::TooManyPermits { permits } => {
-                write!(
-                    f,
-                    "{permits} permits: at most {} are supported",
-                    Permits::MAX
-                )
-            }
+        let most = Permits::MAX;
+        match self.permits {
+            0 => f.write_str("no permits: nobody could ever get one"),
+            permits => write!(f, "{permits} permits: at most {most} are supported"),
         }
     }
 }

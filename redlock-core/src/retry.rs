@@ -56,10 +56,8 @@ impl RetrySchedule {
     /// nodes, and two such clients could split the votes for ever.
     pub fn new(delay: RangeInclusive<Duration>) -> Result<Self, RetryScheduleError> {
         let (shortest, longest) = delay.into_inner();
-        if shortest.is_zero() {
-            Err(RetryScheduleError::ZeroDelay)
-        } else if shortest > longest {
-            Err(RetryScheduleError::EmptyRange { shortest, longest })
+        if shortest.is_zero() || shortest > longest {
+            Err(RetryScheduleError { shortest, longest })
         } else {
             Ok(Self {
                 shortest,
@@ -208,30 +206,23 @@ pub(crate) fn fraction(of: Duration, random: u64) -> Duration {
     Duration::from_nanos(((u128::from(random) * nanos) >> 64) as u64)
 }
 
-/// The reason why a range of delays makes no schedule.
+/// Why a range of delays makes no schedule: the shortest delay is zero, or longer than the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RetryScheduleError {
-    /// The shortest delay is zero.
-    ZeroDelay,
-    /// The shortest delay is longer than the longest.
-    EmptyRange {
-        /// The lower end of the range.
-        shortest: Duration,
-        /// The upper end of the range.
-        longest: Duration,
-    },
+pub struct RetryScheduleError {
+    shortest: Duration,
+    longest: Duration,
 }
 
 impl fmt::Display for RetryScheduleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ZeroDelay => f.write_str("the shortest retry delay is zero"),
-            Self::EmptyRange { shortest, longest } => write!(
-                f,
-                "the shortest retry delay ({shortest:?}) is longer than the longest ({longest:?})"
-            ),
+        let Self { shortest, longest } = self;
+        if shortest.is_zero() {
+            return f.write_str("the shortest retry delay is zero");
         }
+        write!(
+            f,
+            "the shortest retry delay ({shortest:?}) is longer than the longest ({longest:?})"
+        )
     }
 }
 
@@ -316,9 +307,9 @@ mod tests {
 
     #[test]
     fn refuses_ranges_without_a_delay() {
-        let error = |delay| RetrySchedule::new(delay).unwrap_err();
-        assert_eq!(error(MS(0)..=MS(9)), RetryScheduleError::ZeroDelay);
-        let empty = error(MS(9)..=MS(8));
-        assert!(matches!(empty, RetryScheduleError::EmptyRange { .. }));
+        for (shortest, longest) in [(MS(0), MS(9)), (MS(9), MS(8))] {
+            let error = RetrySchedule::new(shortest..=longest);
+            assert_eq!(error, Err(RetryScheduleError { shortest, longest }));
+        }
     }
 }

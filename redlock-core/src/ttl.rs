@@ -12,7 +12,7 @@ use crate::timestamp::saturating_nanos;
 ///
 /// let ttl = Ttl::new(Duration::from_secs(10))?;
 /// assert_eq!(ttl.as_millis(), 10_000);
-/// assert_eq!(Ttl::new(Duration::from_micros(10)), Err(TtlError::Zero));
+/// assert!(Ttl::new(Duration::from_micros(10)).is_err());
 /// # Ok::<(), TtlError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,9 +32,9 @@ impl Ttl {
     /// Refuses less than one millisecond, and more than [`Ttl::MAX`].
     pub const fn new(duration: Duration) -> Result<Self, TtlError> {
         match duration.as_millis() {
-            0 => Err(TtlError::Zero),
+            0 => Err(TtlError::TOO_SHORT),
             millis if millis <= Self::MAX.0 as u128 => Ok(Self(millis as u64)),
-            _ => Err(TtlError::TooLong),
+            _ => Err(TtlError::TOO_LONG),
         }
     }
 
@@ -57,22 +57,18 @@ impl Ttl {
     }
 }
 
-/// Why a duration is not a time to live.
+/// Why a duration is not a time to live: it is shorter than a millisecond, or longer than [`Ttl::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum TtlError {
-    /// It is shorter than a millisecond.
-    Zero,
-    /// It is longer than [`Ttl::MAX`].
-    TooLong,
+pub struct TtlError(&'static str);
+
+impl TtlError {
+    const TOO_SHORT: Self = Self("the ttl is shorter than one millisecond");
+    pub(crate) const TOO_LONG: Self = Self("the ttl is longer than 100 years");
 }
 
 impl fmt::Display for TtlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Zero => "the ttl is shorter than one millisecond",
-            Self::TooLong => "the ttl is longer than 100 years",
-        })
+        f.write_str(self.0)
     }
 }
 

@@ -100,10 +100,10 @@ impl Validity {
     pub fn lasting(self, span: Duration) -> Result<Self, TtlError> {
         // The drift allowance takes its fixed part, and its part of each millisecond.
         let kept = 1000_u128.checked_sub(u128::from(self.drift.per_mille));
-        let kept = kept.filter(|kept| *kept > 0).ok_or(TtlError::TooLong)?;
+        let kept = kept.filter(|kept| *kept > 0).ok_or(TtlError::TOO_LONG)?;
         let needed = span.saturating_add(self.drift.fixed).as_nanos() * 1000;
         let millis = needed.div_ceil(kept * 1_000_000);
-        let millis = u64::try_from(millis).map_err(|_| TtlError::TooLong)?;
+        let millis = u64::try_from(millis).map_err(|_| TtlError::TOO_LONG)?;
         let ttl = Ttl::new(Duration::from_millis(millis.max(1)))?;
         Ok(self.for_ttl(ttl))
     }
@@ -187,12 +187,12 @@ mod tests {
             }
         }
         let all = Validity::new(ttl(1), Drift::new(0, Duration::ZERO)).unwrap();
-        assert_eq!(all.lasting(Duration::MAX), Err(TtlError::TooLong));
+        assert_eq!(all.lasting(Duration::MAX), Err(TtlError::TOO_LONG));
         let none = Validity {
             drift: Drift::new(1000, Duration::ZERO),
             ..all
         };
-        assert_eq!(none.lasting(Duration::ZERO), Err(TtlError::TooLong));
+        assert_eq!(none.lasting(Duration::ZERO), Err(TtlError::TOO_LONG));
     }
 
     #[test]
