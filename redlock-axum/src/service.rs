@@ -18,8 +18,8 @@ use crate::{LockLayer, Locked, Request, RequestKey};
 
 /// A service that holds a lock while its inner service handles a request. Made by [`LockLayer`].
 ///
-/// Dropping the response future while it waits for the lock gives up the wait, and the handler does not run. Dropping it
-/// later does not stop the handler, except with [`cancel_on_disconnect`](LockLayer::cancel_on_disconnect).
+/// Dropping the response future while it waits for the lock gives up the wait, and the handler does not run. Dropping
+/// it later does not stop the handler, except with [`cancel_on_disconnect`](LockLayer::cancel_on_disconnect).
 pub struct LockService<S, K> {
     pub(crate) inner: S,
     pub(crate) layer: LockLayer<K>,

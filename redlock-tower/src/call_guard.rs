@@ -12,6 +12,7 @@ pub(crate) struct CallGuard {
     lock: Locked,
     /// Whether this is the guard of the body. Then that of the call lets the lock go.
     is_of_body: bool,
+    /// Whether what runs under the lock has come to its end.
     has_ended: bool,
     /// Counts the call as running. Dropped last: a process that waits for its calls must not exit before their
     /// locks are released.
@@ -48,6 +49,7 @@ impl CallGuard {
         self.has_ended = true;
     }
 
+    /// Waits until the layer has lost the lock.
     pub(crate) async fn lost(&self) -> LossReason {
         self.lock.lost_by_layer().await
     }

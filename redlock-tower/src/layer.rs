@@ -199,15 +199,15 @@ impl<K, H> LockLayer<K, H> {
         self.rules.redlock.check(self.rules.options)
     }
 
-    /// Runs each call that has a lock in its own task, so that the call finishes even if its caller goes away. So a lock
-    /// is never released while its call still runs.
+    /// Runs each call that has a lock in its own task, so that the call finishes even if its caller goes away. So no
+    /// lock is released while its call still runs.
     ///
     /// By default a caller that goes away drops the inner call too, and the lock is released at once. An operation that
     /// the call has started elsewhere, such as a database statement, may then go on without the lock.
     ///
-    /// A caller that goes away while it *waits* for the lock leaves the queue all the same. A call that panics panics in
-    /// its caller too. The task has the span of its caller, but not its task-locals. Outside a tokio runtime, a call with
-    /// a lock panics.
+    /// A caller that goes away while it *waits* for the lock leaves the queue all the same. A call that panics panics
+    /// in its caller too. The task has the span of its caller, but not its task-locals. Outside a tokio runtime, a call
+    /// with a lock panics.
     pub fn detached(mut self) -> Self {
         self.is_detached = true;
         self
@@ -282,8 +282,8 @@ impl<K, H> LockLayer<K, H> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future while it waits for the lock gives up the wait, and the work does not begin. Dropping it later
-    /// drops the work and releases the lock, unless the layer is [detached](Self::detached).
+    /// Dropping the future while it waits for the lock gives up the wait, and the work does not begin. Dropping it
+    /// later drops the work and releases the lock, unless the layer is [detached](Self::detached).
     ///
     /// # Errors
     ///

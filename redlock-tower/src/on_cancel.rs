@@ -1,7 +1,7 @@
 /// The fate of the lock of a call that is cut short.
 ///
-/// A call is cut short if it panics, if its caller goes away and it is not [detached](crate::LockLayer::detached), or if
-/// the body of its response holds the lock and is dropped half-way.
+/// A call is cut short if it panics, if its caller goes away and it is not [detached](crate::LockLayer::detached), or
+/// if the body of its response holds the lock and is dropped half-way.
 ///
 /// ```
 /// # async fn example(redlock: redlock_tokio::Redlock) {

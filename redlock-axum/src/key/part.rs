@@ -8,8 +8,9 @@ use super::json::JsonField;
 
 /// A part of a request that goes into a key.
 ///
-/// Made by [`path`](crate::path), [`header`](crate::header), [`query`](crate::query), [`json_field`](crate::json_field),
-/// [`matched_path`](crate::matched_path), [`idempotency_key`](crate::idempotency_key) and [`typed`](crate::typed). A part alone is not a key, because order 7
+/// Made by [`path`](crate::path), [`header`](crate::header), [`query`](crate::query),
+/// [`json_field`](crate::json_field), [`matched_path`](crate::matched_path),
+/// [`idempotency_key`](crate::idempotency_key) and [`typed`](crate::typed). A part alone is not a key, because order 7
 /// and customer 7 would have the same one: [`key`](crate::key()) adds a scope.
 ///
 /// # One resource, one spelling

@@ -12,8 +12,8 @@ pub enum Event {
     Lock(LockEvent),
     /// Something happened to a node.
     Node(NodeEvent),
-    /// A call of a layer of `redlock-tower` or `redlock-axum` runs without its lock, since no quorum is available and the
-    /// layer has `fail_open`. Its request has [failed](LockChange::Failed) before.
+    /// A call of a layer of `redlock-tower` or `redlock-axum` runs without its lock, since no quorum is available and
+    /// the layer has `fail_open`. Its request has [failed](LockChange::Failed) before.
     FailedOpen {
         /// The label of the layer.
         label: &'static str,
