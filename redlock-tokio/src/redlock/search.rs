@@ -29,7 +29,10 @@ impl Redlock {
     /// let mut search = redlock.search();
     /// let mut keys = Vec::new();
     /// while let Some(step) = search.next().await {
-    ///     keys.extend(step?.iter().map(|it| it.key().clone()));
+    ///     match step {
+    ///         Ok(found) => keys.extend(found.iter().map(|it| it.key().clone())),
+    ///         Err(report) => eprintln!("{}: {}", report.address, report.objection),
+    ///     }
     /// }
     /// assert_eq!(keys, [guard.key().clone()]);
     /// # Ok(())
