@@ -30,8 +30,9 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Builds a [`Redlock`]. Made by [`Redlock::builder`].
 ///
-/// Give nodes as URLs. The calls add up. Give the same nodes to every process that locks the same resources. Choose an odd number of them, and at least three: a
-/// majority must agree, so four nodes tolerate one failed node, as three do, and two nodes tolerate none.
+/// Give nodes as URLs. The calls add up. Give the same nodes to every process that locks the same resources. Choose an
+/// odd number of them, and at least three: a majority must agree, so four nodes tolerate one failed node, as three do,
+/// and two nodes tolerate none.
 ///
 /// ```no_run
 /// # use redlock_tokio::Redlock;
@@ -123,9 +124,9 @@ impl RedlockBuilder {
     /// [inspections](Redlock::inspect), and in the errors of other clients that want the same lock. By default the name of
     /// the host and the id of the process, such as `web-3:4711`.
     ///
-    /// At most 64 bytes without control characters. The value of a key is then `<token>@<name>`, or the token alone if the
-    /// name is empty. Clients compare such values whole, so clients in other languages need not know about the name.
-    /// Everybody who may read keys on the nodes can read it.
+    /// At most 64 bytes without control characters. The value of a key is then `<token>@<name>`, or the token alone if
+    /// the name is empty. Clients compare such values whole, so clients in other languages need not know about the
+    /// name. Everybody who may read keys on the nodes can read it.
     ///
     /// ```
     /// # use redlock_tokio::{MemoryNode, Redlock};

@@ -282,8 +282,8 @@ impl Hold {
     /// COMMIT;
     /// ```
     ///
-    /// A deposit to account 3 must be fenced as well, by `lock("account:3").fenced(true)`. If it is not, it does not notice
-    /// the transfer, nor does the transfer notice a late deposit.
+    /// A deposit to account 3 must be fenced as well, by `lock("account:3").fenced(true)`. If it is not, it does not
+    /// notice the transfer, nor does the transfer notice a late deposit.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
@@ -327,8 +327,8 @@ impl Hold {
     }
 
     /// Returns the value that the keys have on the nodes while the lock is held: the [token](Self::token), and the
-    /// [label](crate::RedlockBuilder::client_name) of this client. A script on one of the nodes can compare with it. Readers
-    /// have such a value each, in the set beside the key.
+    /// [name](crate::RedlockBuilder::client_name) of this client. A script on one of the nodes can compare with it.
+    /// Readers have such a value each, in the set beside the key.
     #[must_use]
     pub fn value(&self) -> String {
         let label = &self.cell().client().label;

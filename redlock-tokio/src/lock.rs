@@ -113,13 +113,14 @@ impl Lock {
         self.options(LockOptions::new().label(label))
     }
 
-    /// Acquires the lock, runs `work` and releases the lock. If the lock is lost, `work` is dropped
-    /// at its current `await`; what it has done remains. It is not polled after the end of the validity, even if the process
-    /// was stopped meanwhile. If `work` returns a `Result`, use `??`.
+    /// Acquires the lock, runs `work` and releases the lock. If the lock is lost, `work` is dropped at its current
+    /// `await`; what it has done remains. It is not polled after the end of the validity, even if the process was
+    /// stopped meanwhile. If `work` returns a `Result`, use `??`.
     ///
-    /// Returns when a majority of the nodes has confirmed the release, or when a waiter of this process has got the lock. So
-    /// a client that learns of the result finds the lock free. That costs one round trip to the majority. Nodes that do not answer
-    /// cost a [`node_timeout`](crate::RedlockBuilder::node_timeout) at most, and get the release later.
+    /// Returns when a majority of the nodes has confirmed the release, or when a waiter of this process has got the
+    /// lock. So a client that learns of the result finds the lock free. That costs one round trip to the majority.
+    /// Nodes that do not answer cost a [`node_timeout`](crate::RedlockBuilder::node_timeout) at most, and get the
+    /// release later.
     ///
     /// The work gets a [`Hold`], which knows the [remaining time](Hold::remaining) and can [extend](Hold::extend) the
     /// lock.
@@ -137,8 +138,8 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work, and releases the lock in the background. If the work is done and only the release
-    /// is awaited, its result is dropped, and the release goes on.
+    /// Dropping the future drops the work, and releases the lock in the background. If the work is done and only the
+    /// release is awaited, its result is dropped, and the release goes on.
     ///
     /// # Errors
     ///

@@ -189,8 +189,8 @@ impl LockOptions {
         self
     }
 
-    /// Sets whether the lock is handed over to the next request that waits in this process, without a release on the nodes.
-    /// True by default. See [`handover_for`](crate::RedlockBuilder::handover_for).
+    /// Sets whether the lock is handed over to the next request that waits in this process, without a release on the
+    /// nodes. True by default. See [`handover_for`](crate::RedlockBuilder::handover_for).
     ///
     /// ```
     /// # use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome};
@@ -210,8 +210,8 @@ impl LockOptions {
         self
     }
 
-    /// Sets whether the lock has a [fencing token](crate::Hold::fencing_token), for a resource that refuses writes with a
-    /// smaller token than it has seen. False by default. Without such a resource the token is of no use.
+    /// Sets whether the lock has a [fencing token](crate::Hold::fencing_token), for a resource that refuses writes with
+    /// a smaller token than it has seen. False by default. Without such a resource the token is of no use.
     ///
     /// Costs one round trip if the nodes' counters are behind this machine's wall clock, and one or two more
     /// otherwise. Each node keeps a counter for the key as `redlock:fence:{<key>}` (or with another tag, see the

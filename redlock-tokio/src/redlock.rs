@@ -297,8 +297,8 @@ impl Redlock {
         self.client.observers.tell(&event);
     }
 
-    /// Refuses new locks, and waits until all releases are delivered, for at most `limit`: a [`Duration`], or `None` to wait
-    /// as long as it takes. Call this method before the runtime ends.
+    /// Refuses new locks, and waits until all releases are delivered, for at most `limit`: a [`Duration`], or `None` to
+    /// wait as long as it takes. Call this method before the runtime ends.
     ///
     /// Requests that wait for a lock fail with [`LockError::ShutDown`]. A release that cannot be delivered is
     /// dropped when its key must have expired. If nodes are down, this takes about one ttl, plus the time of a

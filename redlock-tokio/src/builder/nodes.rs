@@ -65,14 +65,16 @@ impl RedlockBuilder {
     /// - `redis+sentinel://[user[:password]@]host[:port],host[:port]/group[/database]`: the master of a group that
     ///   sentinels watch, which has one vote. User and password are those of the servers. Parameters: `sentinel_user`,
     ///   `sentinel_password`, `sentinel_tls=true`
-    /// - `redis+cluster://[user[:password]@]host[:port],host[:port]`: a cluster, whose nodes these hosts are some of. Three
-    ///   hash slots vote. Parameters: `voters=5`, `tags=a,b,c`, `allow_shared_servers=true`
+    /// - `redis+cluster://[user[:password]@]host[:port],host[:port]`: some nodes of a cluster. The others
+    ///   are learned, and three hash slots vote. Parameters: `voters=5`, `tags=a,b,c`, `allow_shared_servers=true`
     ///
-    /// `rediss` instead of `redis` asks for TLS (feature `tls-rustls`). Each URL may have the parameter `protocol=resp2`.
-    /// Servers then do not report when a lock that somebody waits for is free, so waiters ask from time to time.
+    /// `rediss` instead of `redis` asks for TLS (feature `tls-rustls`). Each URL may have the parameter
+    /// `protocol=resp2`. Servers then do not report when a lock that somebody waits for is free, so waiters ask from
+    /// time to time.
     ///
     /// The commas between the servers of one URL, and those between tags, do not end the URL. Write any other comma as
-    /// `%2C`, such as one in a password, and other special characters likewise: `%40` for `@`, `%23` for `#`, `%2F` for `/`.
+    /// `%2C`, such as one in a password, and other special characters likewise: `%40` for `@`, `%23` for `#`, `%2F` for
+    /// `/`.
     ///
     /// `DEPLOYMENTS.md` in the repository shows a line for each topology, and says what a lock promises there, what a
     /// failover costs, and which rights the client needs.
@@ -116,11 +118,11 @@ impl RedlockBuilder {
     }
 
     /// Sets the function that is asked for the credentials of each new connection, for passwords that rotate and for
-    /// tokens that expire (AWS IAM, Microsoft Entra ID). It replaces [`credentials`](Self::credentials). The function gets
-    /// the address of the server: `host:port`, or the path of a socket.
+    /// tokens that expire (AWS IAM, Microsoft Entra ID). It replaces [`credentials`](Self::credentials). The function
+    /// gets the address of the server: `host:port`, or the path of a socket.
     ///
-    /// The function and the connection together have the [`connect_timeout`](Self::connect_timeout), 1 s by default. The
-    /// future is dropped when the time is over. So let the function return a token that the program renews in the
+    /// The function and the connection together have the [`connect_timeout`](Self::connect_timeout), 1 s by default.
+    /// The future is dropped when the time is over. So let the function return a token that the program renews in the
     /// background, or raise the timeout. No lock waits for the function: locks use the other nodes meanwhile.
     ///
     /// If the function fails or panics, the node has [`NodeError::Credentials`](crate::NodeError::Credentials), with
@@ -159,7 +161,8 @@ impl RedlockBuilder {
     /// `sentinel_tls=true`). Needs the feature `tls-rustls`.
     ///
     /// The servers of a group or of a cluster, and the other sentinels, are found by the addresses that are announced:
-    /// IP addresses by default. A certificate must be for these, or for the [name](TlsOptions::server_name) of the options.
+    /// IP addresses by default. A certificate must be for these, or for the [name](TlsOptions::server_name) of the
+    /// options.
     ///
     /// ```no_run
     /// # use redlock_tokio::{Redlock, TlsOptions};
@@ -197,17 +200,18 @@ impl RedlockBuilder {
         self
     }
 
-    /// Sets the function that opens the stream of each new connection to a server or a sentinel: a tunnel, a proxy, or TLS
-    /// of your own. The function gets the address: `host:port`, or the path of a socket. URLs must not ask for TLS.
+    /// Sets the function that opens the stream of each new connection to a server or a sentinel: a tunnel, a proxy, or
+    /// TLS of your own. The function gets the address: `host:port`, or the path of a socket. URLs must not ask for TLS.
     ///
-    /// The stream must lead to *one* server, each time to the same. A balancer that spreads the commands of a connection
-    /// over several servers would let a release overtake the request that sets its key. A TCP stream should have
-    /// `TCP_NODELAY`. The stream is closed when the connection is given up, even if the server has stopped answering.
+    /// The stream must lead to *one* server, each time to the same. A balancer that spreads the commands of a
+    /// connection over several servers would let a release overtake the request that sets its key. A TCP stream should
+    /// have `TCP_NODELAY`. The stream is closed when the connection is given up, even if the server has stopped
+    /// answering.
     ///
     /// The function has the [`connect_timeout`](Self::connect_timeout), 1 s by default, and is dropped when the time is
-    /// over. If it fails or panics, the node is [`NodeError::Unreachable`](crate::NodeError::Unreachable) with the text of
-    /// the error and of its sources. Logs show that text, so the text must not have secrets. If the server knows no RESP3,
-    /// a second stream is opened for RESP2.
+    /// over. If it fails or panics, the node is [`NodeError::Unreachable`](crate::NodeError::Unreachable) with the text
+    /// of the error and of its sources. Logs show that text, so the text must not have secrets. If the server knows no
+    /// RESP3, a second stream is opened for RESP2.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
@@ -238,8 +242,9 @@ impl RedlockBuilder {
     /// Adds a master by a [`deadpool_redis`] pool of your own. `address` is its name in errors and logs.
     ///
     /// The client takes one connection out of the pool, and another one when that one breaks. Servers report free locks
-    /// over it only if the pool's manager was created with the [settings](PoolMessages::config) of these messages, and the
-    /// connections speak RESP3. Otherwise waiters poll (see [`LockOptions::retry_delay`](crate::LockOptions::retry_delay)).
+    /// over it only if the pool's manager was created with the [settings](PoolMessages::config) of these messages, and
+    /// the connections speak RESP3. Otherwise waiters poll (see
+    /// [`LockOptions::retry_delay`](crate::LockOptions::retry_delay)).
     ///
     /// ```
     /// use redlock_tokio::{

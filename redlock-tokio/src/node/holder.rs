@@ -37,8 +37,8 @@ impl Holder {
         &self.0
     }
 
-    /// Returns the [name](crate::RedlockBuilder::client_name) of the client. `None` for a client without one, and for one of
-    /// another library.
+    /// Returns the [name](crate::RedlockBuilder::client_name) of the client. `None` for a client without one, and for
+    /// one of another library.
     #[must_use]
     pub fn client_name(&self) -> Option<&str> {
         self.token()?;
