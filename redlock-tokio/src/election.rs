@@ -236,7 +236,7 @@ impl Candidate {
     /// Asks all nodes who is the leader: [`Verdict::Held`] names it, and [`Verdict::Free`] says that nobody is. Advice, as all
     /// that [`Redlock::inspect`] says: use [`is_leader`](Self::is_leader) to decide what this process does.
     ///
-    /// The [label](crate::Holder::label) names the process. Costs what an inspection costs.
+    /// The [name](crate::Holder::client_name) names the process. Costs what an inspection costs.
     ///
     /// # Cancel safety
     ///
