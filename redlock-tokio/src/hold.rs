@@ -327,12 +327,12 @@ impl Hold {
     }
 
     /// Returns the value that the keys have on the nodes while the lock is held: the [token](Self::token), and the
-    /// [label](crate::RedlockBuilder::client_name) of this client. A script on one of the nodes can compare with it. Readers
+    /// [name](crate::RedlockBuilder::client_name) of this client. A script on one of the nodes can compare with it. Readers
     /// have such a value each, in the set beside the key.
     #[must_use]
     pub fn value(&self) -> String {
-        let label = &self.cell().client().label;
-        String::from_utf8_lossy(&label.value_of(self.token())).into_owned()
+        let client = &self.cell().client().client_name;
+        String::from_utf8_lossy(&client.value_of(self.token())).into_owned()
     }
 
     pub(crate) fn cell(&self) -> &Arc<LeaseCell> {

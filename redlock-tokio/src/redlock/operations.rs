@@ -106,7 +106,7 @@ impl Redlock {
     /// lock, are told at once.
     ///
     /// A node that does not answer is owed the release for as long as the key may live, as it is that of a lock. The log
-    /// gets a warning with the [label](crate::RedlockBuilder::client_name) of this client and of each holder.
+    /// gets a warning with the [name](crate::RedlockBuilder::client_name) of this client and of each holder.
     /// [`Inspection::retain`] leaves out holders that are to stay. Costs one round trip.
     ///
     /// ```
@@ -137,7 +137,7 @@ impl Redlock {
                 keys = keys.as_ref().map(tracing::field::debug),
                 token,
                 %holder,
-                by = %self.client.label,
+                by = %self.client.client_name,
                 "a lock is released by force"
             );
         }
