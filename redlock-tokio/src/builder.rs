@@ -30,8 +30,9 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Builds a [`Redlock`]. Made by [`Redlock::builder`].
 ///
-/// Give nodes as URLs. The calls add up. Give the same nodes to every process that locks the same resources. Choose an odd number of them, and at least three: a
-/// majority must agree, so four nodes tolerate one failed node, as three do, and two nodes tolerate none.
+/// Give nodes as URLs. The calls add up. Give the same nodes to every process that locks the same resources. Choose an odd
+/// number of them, and at least three: a majority must agree, so four nodes tolerate one failed node, as three do, and two
+/// nodes tolerate none.
 ///
 /// ```no_run
 /// # use redlock_tokio::Redlock;
