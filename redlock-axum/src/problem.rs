@@ -72,7 +72,7 @@ pub struct Problem {
     retry_after_ms: Option<u64>,
 }
 
-/// What all problems of a kind have in common. [`rejection`](crate::rejection) has the table.
+/// The part that all problems of a kind share. [`rejection`](crate::rejection) has the table.
 pub(crate) struct Kind {
     pub(crate) status: StatusCode,
     pub(crate) urn: &'static str,

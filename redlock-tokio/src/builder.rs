@@ -286,12 +286,13 @@ impl RedlockBuilder {
     ///
     /// An even number of nodes is logged as a warning: it tolerates no more failures than one node fewer.
     ///
-    /// **The `Redlock` belongs to the runtime that calls this method**, on which all background work runs: requests, renewal and
-    /// the end of waiting. When that runtime has ended, locks are lost, and requests fail with
-    /// [`LockError::ShutDown`](crate::LockError::ShutDown), even those on another runtime. So a `Redlock` in a `static` serves
-    /// only the first of several `#[tokio::test]`s. The work stops while the runtime is not driven, such as a
-    /// `current_thread` runtime between two calls of `block_on`. Then a [`lock`](Redlock::lock) that is awaited elsewhere can take longer than its `wait`, and
-    /// locks expire. So keep a runtime that you build by hand driven for as long as its `Redlock` is in use.
+    /// **The `Redlock` belongs to the runtime that calls this method**, on which all background work runs: requests,
+    /// renewal and the end of waiting. When that runtime has ended, locks are lost, and requests fail with
+    /// [`LockError::ShutDown`](crate::LockError::ShutDown), even those on another runtime. So a `Redlock` in a `static`
+    /// serves only the first of several `#[tokio::test]`s. The work stops while the runtime is not driven, such as a
+    /// `current_thread` runtime between two calls of `block_on`. Then a [`lock`](Redlock::lock) that is awaited
+    /// elsewhere can take longer than its `wait`, and locks expire. So keep a runtime that you build by hand driven for
+    /// as long as its `Redlock` is in use.
     ///
     /// # Cancel safety
     ///

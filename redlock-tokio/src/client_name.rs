@@ -88,13 +88,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_the_token_and_the_label() {
+    fn a_value_is_the_token_and_the_name() {
         let token = Nonce::new(7).token(1);
-        let value = |label: &ClientName| String::from_utf8(label.value_of(token).to_vec()).unwrap();
+        let value = |name: &ClientName| String::from_utf8(name.value_of(token).to_vec()).unwrap();
         assert_eq!(value(&ClientName::NONE), token.to_string());
         assert_eq!(ClientName::new(""), Ok(ClientName::NONE));
-        let label = ClientName::new("web-3").unwrap();
-        assert_eq!(value(&label), format!("{token}@web-3"));
+        let name = ClientName::new("web-3").unwrap();
+        assert_eq!(value(&name), format!("{token}@web-3"));
     }
 
     #[test]
@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn the_label_of_this_process_ends_with_its_id() {
-        let label = ClientName::of_process().to_string();
-        assert!(label.ends_with(&format!(":{}", process::id())), "{label}");
-        assert!(ClientName::new(&label).is_ok());
+        let name = ClientName::of_process().to_string();
+        assert!(name.ends_with(&format!(":{}", process::id())), "{name}");
+        assert!(ClientName::new(&name).is_ok());
     }
 }

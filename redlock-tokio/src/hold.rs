@@ -331,8 +331,8 @@ impl Hold {
     /// Readers have such a value each, in the set beside the key.
     #[must_use]
     pub fn value(&self) -> String {
-        let label = &self.cell().client().label;
-        String::from_utf8_lossy(&label.value_of(self.token())).into_owned()
+        let client = &self.cell().client().client_name;
+        String::from_utf8_lossy(&client.value_of(self.token())).into_owned()
     }
 
     pub(crate) fn cell(&self) -> &Arc<LeaseCell> {

@@ -124,7 +124,7 @@ impl Inspection {
         marked.count() >= self.quorum.votes()
     }
 
-    /// Returns the processes that stand in the line of the key, or of the semaphore, by the labels of their clients: the first
+    /// Returns the processes that stand in the line of the key, or of the semaphore, by the names of their clients: the first
     /// comes first. Writers are among them, and readers are not, since they stand in no line. A process that died may be there
     /// for half a minute.
     #[must_use]

@@ -62,6 +62,12 @@ async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
         ("redis://", ""),
         ("redis://me:1234/hunter2@host", "%2F"),
         ("redis://me:1234?hunter2@host", "%3F"),
+        ("redis://:hunter2@a?db=1", "protocol=resp2"),
+        (
+            "redis://a/1?protocol=resp3&voters=hunter2",
+            "protocol=resp2",
+        ),
+        ("unix:///a.sock?db=1&password=hunter2", "db, user and pass"),
         ("redis+cluster://:hunter2@a/x?voters=three", "number"),
         ("redis+cluster://a?voters=1&tags=hunter2", "`voters`"),
         ("redis+cluster://a?password=hunter2", "voters=3"),

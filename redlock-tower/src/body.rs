@@ -42,11 +42,12 @@ impl<B: Body> HoldBody<B> {
     ///
     /// With a lock, panics outside a tokio runtime.
     pub fn new(response: Response<B>, lock: Option<Locked>, max: Duration) -> Response<Self> {
+        // The server asks a body that has ended for no frame. So the call keeps the lock, and releases it at its end.
+        let lock = lock.filter(|_| !response.body().is_end_stream());
         let lock = lock.map(|lock| BodyLock::new(lock, max, response.headers()));
         response.map(|body| Self {
-            // The server asks a body that has ended for no frame. So its lock is released at once.
-            lock: lock.filter(|_| !body.is_end_stream()),
             body: Some(body),
+            lock,
         })
     }
 }

@@ -6,8 +6,8 @@ use crate::{Locked, OnCancel, OnLost};
 
 /// Keeps the lock of a call to the end of the call, or to the end of the response's body.
 ///
-/// What ends [releases](Self::release) the lock. What is cut short drops this guard instead, and [`OnCancel`] says what
-/// becomes of the lock.
+/// A call or a body that ends [releases](Self::release) the lock. One that is cut short drops this guard instead, and
+/// [`OnCancel`] says what becomes of the lock.
 pub(crate) struct CallGuard {
     lock: Locked,
     /// Whether this is the guard of the body. Then that of the call lets the lock go.

@@ -108,8 +108,8 @@ pub(crate) struct Connection {
     )]
     pub(crate) tls_server_name: Option<String>,
     /// The name by which others find this process. The host and the process id by default.
-    #[arg(long, global = true, value_name = "NAME", env = "REDLOCK_LABEL")]
-    pub(crate) label: Option<String>,
+    #[arg(long, global = true, value_name = "NAME", env = "REDLOCK_CLIENT_NAME")]
+    pub(crate) client_name: Option<String>,
     /// How long a node may take to answer.
     #[arg(
         long,

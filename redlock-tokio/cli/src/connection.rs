@@ -22,6 +22,10 @@ impl Connection {
         ttl.unwrap_or(DEFAULT_TTL.min(self.max_ttl))
     }
 
+    pub(crate) fn client_name(&self) -> Option<&String> {
+        given(self.client_name.as_ref())
+    }
+
     /// Connects to the nodes for a look.
     pub(crate) async fn look(&self) -> Result<Redlock, Failure> {
         self.connect(self.ttl(None)).await
@@ -70,8 +74,8 @@ impl Connection {
         if self.allow_unvetted_nodes {
             builder = builder.allow_unvetted_nodes();
         }
-        if let Some(label) = given(self.label.as_ref()) {
-            builder = builder.client_name(label);
+        if let Some(name) = self.client_name() {
+            builder = builder.client_name(name);
         }
         Ok(match self.tls()? {
             Some(tls) => builder.tls(tls),

@@ -167,7 +167,7 @@ fn value_of_verdict(verdict: &Verdict) -> Value {
 
 fn value_of_holder(holder: &Holder) -> Value {
     json!({
-        "label": holder.client_name(),
+        "client_name": holder.client_name(),
         "token": holder.token().map(|it| it.to_string()),
         "value": shown(holder.value()),
     })

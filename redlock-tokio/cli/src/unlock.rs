@@ -111,8 +111,8 @@ fn person(nodes: &Connection) -> String {
     let user = User::from_uid(Uid::current()).ok().flatten();
     let user = user.map_or_else(|| Uid::current().to_string(), |it| it.name);
     let place = nodes
-        .label
-        .clone()
+        .client_name()
+        .cloned()
         .or_else(|| gethostname().ok()?.into_string().ok());
     format!("{user}@{}", place.unwrap_or_default())
 }

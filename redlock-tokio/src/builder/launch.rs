@@ -109,7 +109,7 @@ impl RedlockBuilder {
             random: self.random,
             requests: 0.into(),
             prefix: self.prefix,
-            label: self.client_name.unwrap_or(ClientName::NONE),
+            client_name: self.client_name.unwrap_or(ClientName::NONE),
             defaults: self.defaults,
             default_terms: OnceLock::new(),
             common: self.common,

@@ -108,7 +108,8 @@ impl RedlockBuilder {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let builder = Redlock::builder().nodes("redis://a,redis://b,redis://c");
-    /// let credentials = Credentials::new("locker", std::fs::read_to_string("/run/secrets/redis")?);
+    /// let password = std::fs::read_to_string("/run/secrets/redis")?;
+    /// let credentials = Credentials::new("locker", password.trim_end()); // without the line break
     /// let redlock = builder.credentials(credentials).build().await?;
     /// # Ok(())
     /// # }

@@ -63,7 +63,7 @@ impl Command {
         keys: KeySet,
         operation: Operation,
         access: Access,
-        label: &ClientName,
+        client: &ClientName,
     ) -> Self {
         let giver = match operation {
             Operation::Adopt { giver, .. } => Some(Holder::new(giver.to_ascii())),
@@ -72,7 +72,7 @@ impl Command {
         Self(Arc::new(Content {
             keys,
             operation,
-            value: label.value_of(operation.token()),
+            value: client.value_of(operation.token()),
             giver,
             access,
             slots: SlotSet::EMPTY,
@@ -84,12 +84,12 @@ impl Command {
         key: Key,
         giver: Holder,
         operation: Operation,
-        label: &ClientName,
+        client: &ClientName,
     ) -> Self {
         Self(Arc::new(Content {
             keys: key.into(),
             operation,
-            value: label.value_of(operation.token()),
+            value: client.value_of(operation.token()),
             giver: Some(giver),
             access: Access::Exclusive,
             slots: SlotSet::EMPTY,
@@ -181,7 +181,7 @@ impl Command {
     }
 
     /// Returns the value that the operation sets, or that a key must have for it: the operation's token as it goes over
-    /// the wire, and the [label of the client](crate::RedlockBuilder::client_name). A node compares values whole.
+    /// the wire, and the [name of the client](crate::RedlockBuilder::client_name). A node compares values whole.
     #[must_use]
     pub fn value(&self) -> &[u8] {
         &self.0.value

@@ -59,7 +59,7 @@ impl Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.client_name() {
-            Some(label) => f.write_str(label),
+            Some(name) => f.write_str(name),
             None if self.0.len() <= Self::SHOWN => f.write_str(&shown(&self.0)),
             None => write!(f, "{}..", shown(&self.0[..Self::SHOWN])),
         }

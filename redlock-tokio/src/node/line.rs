@@ -15,8 +15,8 @@ pub struct LineRequest {
     pub key: Key,
     /// What to do.
     pub action: LineAction,
-    /// The label of the client, which [`KeyState::waiting`](super::KeyState::waiting) shows.
-    pub label: Option<Arc<str>>,
+    /// The name of the client, which [`KeyState::waiting`](super::KeyState::waiting) shows.
+    pub client_name: Option<Arc<str>>,
 }
 
 /// What a process asks of the node of a line.

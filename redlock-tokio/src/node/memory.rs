@@ -364,10 +364,10 @@ mod tests {
 
     fn execute_all(node: &MemoryNode, names: &[&str], operation: Operation) -> Vote {
         let keys = KeySet::all(&Prefix::default(), names).unwrap();
-        let label = &ClientName::NONE;
+        let client = &ClientName::NONE;
         carry_out(
             node,
-            &Command::for_all(keys, operation, Access::Exclusive, label),
+            &Command::for_all(keys, operation, Access::Exclusive, client),
         )
     }
 

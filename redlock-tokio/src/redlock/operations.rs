@@ -137,7 +137,7 @@ impl Redlock {
                 keys = keys.as_ref().map(tracing::field::debug),
                 token,
                 %holder,
-                by = %self.client.label,
+                by = %self.client.client_name,
                 "a lock is released by force"
             );
         }

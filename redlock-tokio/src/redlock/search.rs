@@ -17,7 +17,7 @@ const AT_ONCE: usize = 16;
 
 /// For people on call.
 impl Redlock {
-    /// Searches all nodes for locks, shares and permits whose keys begin with the [prefix](crate::RedlockBuilder::prefix).
+    /// Searches all nodes for locks, readers and permits whose keys begin with the [prefix](crate::RedlockBuilder::prefix).
     /// Without a prefix, each string with an end looks like a lock. Asks no node: see [`Search::next`].
     ///
     /// ```

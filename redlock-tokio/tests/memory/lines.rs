@@ -55,7 +55,7 @@ async fn ask(node: &MemoryNode, action: LineAction) -> LineAnswer {
     let request = LineRequest {
         key,
         action,
-        label: None,
+        client_name: None,
     };
     let mut session = node.connect().await.unwrap();
     let answers = session.line(slice::from_ref(&request)).await.unwrap();
@@ -124,15 +124,15 @@ async fn an_inspection_names_those_that_stand_in_the_line() {
     ];
     for lock in kinds {
         let nodes = three_nodes();
-        let client = async |label| over(&nodes).client_name(label).build().await.unwrap();
+        let client = async |name| over(&nodes).client_name(name).build().await.unwrap();
         let holder = client("web-1").await;
         let held = lock(&holder).await.unwrap();
-        for label in ["web-3", "web-2"] {
-            blocked(lock(&client(label).await).options(patient())).await;
+        for name in ["web-3", "web-2"] {
+            blocked(lock(&client(name).await).options(patient())).await;
         }
         let inspection = holder.inspect("k").await.unwrap();
-        let labels = inspection.waiting().iter().flatten().map(|it| &**it);
-        assert!(labels.eq(["web-3", "web-2"]), "{held:?}: {inspection}");
+        let names = inspection.waiting().iter().flatten().map(|it| &**it);
+        assert!(names.eq(["web-3", "web-2"]), "{held:?}: {inspection}");
         assert!(inspection.to_string().contains("in line: web-3, web-2"));
     }
 }

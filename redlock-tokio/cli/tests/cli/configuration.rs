@@ -31,7 +31,7 @@ async fn the_program_and_a_service_with_one_list_exclude_each_other_over_a_clust
         wait_for("the holder", || {
             let output = redlock(&["inspect", &key, "--json"]);
             let seen: Value = serde_json::from_slice(&output.stdout).ok()?;
-            (seen["holders"][0]["label"] == "web-3").then_some(())
+            (seen["holders"][0]["client_name"] == "web-3").then_some(())
         });
         let refusal = wait_for("the refusal", || {
             let output = redlock(&["run", "-w", "500ms", &key, "--", "true"]);
@@ -91,7 +91,7 @@ fn a_file_has_the_whole_configuration_and_options_and_variables_count_more() {
     let urls = bed.servers.urls().join(",\n ");
     let settings = format!(
         "\u{feff}# ours\r\nREDLOCK_NODES=\"{urls}\"\nexport REDLOCK_PREFIX='file:' # a space before it\n\
-         REDLOCK_TTL=4s\nREDLOCK_LABEL=web-3\nREDLOCK_ALLOW_UNVETTED_NODES=true\nOTHER=theirs\n"
+         REDLOCK_TTL=4s\nREDLOCK_CLIENT_NAME=web-3\nREDLOCK_ALLOW_UNVETTED_NODES=true\nOTHER=theirs\n"
     );
     fs::write(&path, settings).unwrap();
     bed.command("ACL SETUSER default -info");
@@ -112,7 +112,7 @@ fn a_file_has_the_whole_configuration_and_options_and_variables_count_more() {
     let (line, seen) = run(&[], None);
     assert_eq!(line, "file:k none");
     let holder = &seen["holders"][0];
-    assert_eq!(holder["label"], "web-3");
+    assert_eq!(holder["client_name"], "web-3");
     assert!(holder["remaining_seconds"].as_f64() <= Some(4.0), "{seen}");
     let variable = ("REDLOCK_PREFIX", "variable:");
     assert_eq!(run(&[], Some(variable)).0, "variable:k none");
@@ -147,7 +147,7 @@ fn a_file_that_cannot_be_used_is_refused_and_its_passwords_are_not_shown() {
             b"REDLOCK_NODES=redis://:hunter2/x@a\n",
             "must be written as %2F",
         ),
-        (b"REDLOCK_LABEL=a\n", "use --nodes or --config"),
+        (b"REDLOCK_CLIENT_NAME=a\n", "use --nodes or --config"),
     ] {
         fs::write(&path, bad).unwrap();
         let mut command = program(["nodes"]);

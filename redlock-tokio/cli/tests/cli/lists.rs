@@ -32,7 +32,7 @@ fn listed(output: &Output) -> BTreeMap<String, (String, u64)> {
 fn each_lock_is_listed_once_with_its_holder_and_the_nodes_that_have_it() {
     let bed = Bed::new();
     let take = |options: &str, arguments: &str| {
-        let taking = format!("--label web-3 --prefix a*[x: {options} run {arguments}");
+        let taking = format!("--client-name web-3 --prefix a*[x: {options} run {arguments}");
         let output = bed.output(&format!("{taking} -- true"));
         assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     };
@@ -113,7 +113,7 @@ fn more_locks_than_one_step_has_are_found_while_a_node_is_down_and_an_outage_is_
 #[test]
 fn several_keys_are_locked_together_and_a_wait_names_the_one_that_is_taken() {
     let bed = Bed::new();
-    let mut holder = bed.run("--label web-3", "echo > held; exec sleep 60");
+    let mut holder = bed.run("--client-name web-3", "echo > held; exec sleep 60");
     let mut holder = holder.spawn().unwrap();
     bed.trace("held");
     let output = bed.output("run -n b k a -- true");
@@ -144,7 +144,15 @@ fn nodes_and_a_watch_name_the_master_of_a_group_and_the_leader_of_an_election() 
         command.env("REDLOCK_NODES", group.url());
         command
     };
-    let candidate = ["--label", "web-3", "elect", "boss", "--", "sleep", "60"];
+    let candidate = [
+        "--client-name",
+        "web-3",
+        "elect",
+        "boss",
+        "--",
+        "sleep",
+        "60",
+    ];
     let candidate = redlock(&candidate).spawn().unwrap();
     wait_for("the leader", || {
         let output = redlock(&["inspect", "boss"]).output().unwrap();

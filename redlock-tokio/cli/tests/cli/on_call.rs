@@ -19,7 +19,7 @@ fn value(output: &Output) -> Value {
 #[test]
 fn a_refusal_names_the_key_and_the_holder() {
     let bed = Bed::new();
-    let holder = "--label web-3 --prefix app:";
+    let holder = "--client-name web-3 --prefix app:";
     for keep in ["order:42", "--permits 1 jobs"] {
         let output = bed.output(&format!("{holder} run --keep-for 9s {keep} -- true"));
         assert_eq!(code(&output), 0, "{}", text(&output.stderr));
@@ -47,7 +47,7 @@ fn a_refusal_names_the_key_and_the_holder() {
         assert_eq!(value["error"], "contended", "{value}");
         let permit = &value["permits"][0];
         let holder = if permit.is_null() { &value } else { permit };
-        assert_eq!(holder["holders"][0]["label"], "web-3", "{value}");
+        assert_eq!(holder["holders"][0]["client_name"], "web-3", "{value}");
         assert!(holder["holders"][0]["remaining_seconds"].as_f64() > Some(0.0));
     }
 }
@@ -86,7 +86,10 @@ fn what_is_not_a_lock_is_deleted_only_if_its_value_is_named() {
 fn a_word_without_an_end_on_one_node_stays_when_the_lock_is_freed() {
     let bed = Bed::new();
     bed.servers.get(2).kill();
-    assert_eq!(bed.code_of("--label web-3 run --keep-for 9s k -- true"), 0);
+    assert_eq!(
+        bed.code_of("--client-name web-3 run --keep-for 9s k -- true"),
+        0
+    );
     bed.servers.get(2).restart().unwrap();
     bed.command_at(2, "SET k theirs");
     let output = bed.output("unlock k --yes");
@@ -181,11 +184,11 @@ fn what_repeats_ends_when_nobody_reads_it() {
 fn unlock_says_who_has_freed_what() {
     let bed = Bed::new();
     let take = || {
-        let mut take = bed.run("--label web-3 --keep-for 9s", "echo $REDLOCK_TOKEN");
+        let mut take = bed.run("--client-name web-3 --keep-for 9s", "echo $REDLOCK_TOKEN");
         text(&take.output().unwrap().stdout).trim().to_owned()
     };
     let token = take();
-    let output = bed.output("--label bastion unlock k --yes");
+    let output = bed.output("--client-name bastion unlock k --yes");
     let shown = text(&output.stdout);
     let mut lines = shown.lines();
     let freed = lines.find(|it| it.starts_with("k: released by force by "));
@@ -194,9 +197,13 @@ fn unlock_says_who_has_freed_what() {
     let held = format!("held by web-3 with token {token}");
     assert!(freed.ends_with(&held), "{freed}");
     take();
-    let freed = value(&bed.output("--label bastion unlock k --yes --json"));
+    let freed = value(&bed.output("--client-name bastion unlock k --yes --json"));
     let by = freed["by"].as_str().unwrap();
     assert!(by.ends_with("@bastion"), "{freed}");
+    take();
+    let mut unnamed = bed.redlock("unlock k --yes --json");
+    let freed = value(&unnamed.env("REDLOCK_CLIENT_NAME", "").output().unwrap());
+    assert!(!freed["by"].as_str().unwrap().ends_with('@'), "{freed}");
 }
 
 #[test]

@@ -152,7 +152,7 @@ fn the_nodes_come_from_options_and_variables() {
         text(&output.stdout).lines().count()
     };
     // An empty variable is none, as where a template has no value.
-    let empty = ["REDLOCK_CONFIG", "REDLOCK_TLS_CA", "REDLOCK_LABEL"].map(|it| (it, ""));
+    let empty = ["REDLOCK_CONFIG", "REDLOCK_TLS_CA", "REDLOCK_CLIENT_NAME"].map(|it| (it, ""));
     assert_eq!(from(&["--nodes", &list], &empty), 3);
     assert_eq!(from(&[], &[("REDLOCK_NODES", &list)]), 3);
 }
@@ -162,7 +162,7 @@ fn scripts_get_json() {
     let bed = Bed::new();
     let json = |arguments: &str| -> Vec<Value> {
         let mut command = bed.redlock(arguments);
-        let command = command.arg("--json").env("REDLOCK_LABEL", "web-3");
+        let command = command.arg("--json").env("REDLOCK_CLIENT_NAME", "web-3");
         let output = command.output().unwrap();
         let lines = text(&[output.stdout, output.stderr].concat());
         let values = lines.lines().map(serde_json::from_str);
@@ -175,18 +175,18 @@ fn scripts_get_json() {
         assert!(node["version"].as_str().unwrap().contains('.'));
         assert!(node["round_trip_seconds"].as_f64().unwrap() > 0.0);
     }
-    let mut take = bed.run("--label web-3 --keep-for 5s", "echo $REDLOCK_TOKEN");
+    let mut take = bed.run("--client-name web-3 --keep-for 5s", "echo $REDLOCK_TOKEN");
     let token = text(&take.output().unwrap().stdout).trim().to_owned();
     let inspection = &json("inspect k")[0];
     assert_eq!(inspection["state"], "held");
-    assert_eq!(inspection["holders"][0]["label"], "web-3");
+    assert_eq!(inspection["holders"][0]["client_name"], "web-3");
     assert_eq!(inspection["holders"][0]["token"], token);
     assert_eq!(inspection["nodes"].as_array().unwrap().len(), 3);
     let refused = bed.output("--json run -n k -- true");
     let refused: Value = serde_json::from_slice(&refused.stderr).unwrap();
     assert_eq!(refused["error"], "contended");
     let refused = json("unlock k --yes --holder other");
-    assert_eq!(refused[0]["holders"][0]["label"], "web-3");
+    assert_eq!(refused[0]["holders"][0]["client_name"], "web-3");
     assert_eq!(refused[1]["error"], "contended");
     assert_eq!(json("inspect k")[0]["state"], "held");
     let unlocked = json("unlock k --yes --holder web-3");

@@ -8,7 +8,9 @@ use crate::process::{Bed, PROGRAM, Pid, text};
 fn on_terminal(bed: &Bed, line: &str) -> Output {
     let line = line.replace("redlock", &format!("{PROGRAM} --node-timeout 500ms"));
     let mut command = bed.on_terminal(&line);
-    command.env("REDLOCK_LABEL", "web-3").env_remove("NO_COLOR");
+    command
+        .env("REDLOCK_CLIENT_NAME", "web-3")
+        .env_remove("NO_COLOR");
     command.stdin(Stdio::null());
     command.output().expect("apt-get install bsdutils")
 }
@@ -16,7 +18,7 @@ fn on_terminal(bed: &Bed, line: &str) -> Output {
 #[test]
 fn a_wait_shows_who_has_the_lock_and_leaves_no_trace() {
     let bed = Bed::new();
-    let mut holder = bed.holder("--label job-1");
+    let mut holder = bed.holder("--client-name job-1");
     let output = on_terminal(&bed, "redlock run --wait 2s k -- true");
     assert_eq!(output.status.code(), Some(75));
     let shown = text(&output.stdout);

@@ -33,7 +33,7 @@ impl<'a> Waiting<'a> {
 #[test]
 fn a_wait_without_a_terminal_says_who_has_the_lock_and_when_an_outage_begins() {
     let bed = Bed::new();
-    let mut holder = bed.holder("--label job-1");
+    let mut holder = bed.holder("--client-name job-1");
     let mut waiting = Waiting::start(&bed, "");
     let log = waiting.says(": held by job-1 for another ");
     assert_eq!(log.lines().count(), 1, "once: {log}");

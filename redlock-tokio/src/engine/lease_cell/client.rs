@@ -47,7 +47,7 @@ pub(crate) struct Client {
     pub(crate) requests: AtomicU64,
     pub(crate) prefix: Prefix,
     /// Says on the nodes who has a key.
-    pub(crate) label: ClientName,
+    pub(crate) client_name: ClientName,
     pub(crate) defaults: LockOptions,
     /// The terms of the defaults, once a lock was requested with them.
     pub(crate) default_terms: OnceLock<Arc<Terms>>,

@@ -127,11 +127,11 @@ impl LeaseCell {
     /// Returns the command that carries out a request. `None` if this driver does not know the access.
     pub(super) fn command(&self, transmit: &Transmit) -> Option<Command> {
         let operation: Operation = transmit.operation;
-        let label = &self.client.label;
+        let client = &self.client.client_name;
         if let Operation::Adopt { .. } = operation {
             let giver = self.terms.adopts_from.clone()?;
             let key = self.keys.first().clone();
-            return Some(Command::adoption(key, giver, operation, label));
+            return Some(Command::adoption(key, giver, operation, client));
         }
         match (transmit.access, self.keys.slots()) {
             (Access::Slot(slot), Some(slots)) => {
@@ -140,7 +140,7 @@ impl LeaseCell {
                     key.into(),
                     operation,
                     transmit.access,
-                    label,
+                    client,
                 ))
             }
             (Access::Slots, Some(slots)) => {
@@ -149,7 +149,7 @@ impl LeaseCell {
             }
             (Access::Exclusive | Access::Writer | Access::Reader { .. }, None) => {
                 let keys = self.keys.clone();
-                Some(Command::for_all(keys, operation, transmit.access, label))
+                Some(Command::for_all(keys, operation, transmit.access, client))
             }
             _ => None,
         }

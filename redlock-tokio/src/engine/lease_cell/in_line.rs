@@ -390,8 +390,12 @@ impl Client {
     }
 
     fn ask_line(&self, node: NodeId, key: Key, action: LineAction, reply: LineReply) {
-        let label = self.label.shared();
-        let request = LineRequest { key, action, label };
+        let client_name = self.client_name.shared();
+        let request = LineRequest {
+            key,
+            action,
+            client_name,
+        };
         self.lanes[node.index()].send_to_line(request, reply);
     }
 }

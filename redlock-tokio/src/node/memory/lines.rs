@@ -21,7 +21,7 @@ struct Line(Vec<Place>);
 
 struct Place {
     member: Member,
-    label: Option<Arc<str>>,
+    client_name: Option<Arc<str>>,
     notifier: Option<FreedNotifier>,
     expires_at: Timestamp,
 }
@@ -35,7 +35,11 @@ impl Lines {
         by: Option<&FreedNotifier>,
         called: &mut Vec<(FreedNotifier, Key)>,
     ) -> LineAnswer {
-        let LineRequest { key, action, label } = request;
+        let LineRequest {
+            key,
+            action,
+            client_name,
+        } = request;
         self.sweep(now);
         let mut call = |next: &Place| {
             let next = next.notifier.clone().map(|next| (next, key.clone()));
@@ -55,7 +59,7 @@ impl Lines {
                 let line = self.by_key.entry(key.clone()).or_default();
                 let own = Place {
                     member,
-                    label: label.clone(),
+                    client_name: client_name.clone(),
                     notifier: by.cloned(),
                     expires_at: now.saturating_add(LineRequest::LIFETIME),
                 };
@@ -99,14 +103,14 @@ impl Lines {
         places.filter_map(|it| it.notifier)
     }
 
-    pub(super) fn labels(
+    pub(super) fn client_names(
         &self,
         now: Timestamp,
         key: &Key,
     ) -> impl Iterator<Item = Option<Arc<str>>> {
         let places = self.by_key.get(key).into_iter().flat_map(|line| &line.0);
         let alive = places.filter(move |it| now < it.expires_at);
-        alive.map(|it| it.label.clone())
+        alive.map(|it| it.client_name.clone())
     }
 
     fn sweep(&mut self, now: Timestamp) {

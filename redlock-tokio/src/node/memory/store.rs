@@ -112,7 +112,7 @@ impl Store {
         self.look_up_sharing(now, key, &mut state);
         let line_of_permits = name(0).ok();
         for key in [Some(key), line_of_permits.as_ref()].into_iter().flatten() {
-            state.waiting.extend(self.lines.labels(now, key));
+            state.waiting.extend(self.lines.client_names(now, key));
         }
         state.waiting.truncate(KeyState::MAX_WAITING);
         state

@@ -1,6 +1,6 @@
 //! The line of a key on a server: a sorted set of the processes that wait, and a channel on which each is called. Beside it is
 //! another one that says when each of them has asked last, in seconds of the server's clock. The name of a process is its
-//! number in 16 digits, and the label of its client.
+//! number in 16 digits, and the name of its client.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     node::{LineAction, LineAnswer, LineRequest, Member, NodeError},
 };
 
-/// How many digits the number of a member has. The scripts cut the label off behind them.
+/// How many digits the number of a member has. The scripts cut off the name of the client, which follows.
 const DIGITS: usize = 16;
 
 /// Removes those that lose their places and calls the first `active`, then takes a place at the end unless there is
@@ -70,7 +70,12 @@ pub(super) fn channel(member: Member) -> String {
 
 pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(requests.len() + 1);
-    for LineRequest { key, action, label } in requests {
+    for LineRequest {
+        key,
+        action,
+        client_name,
+    } in requests
+    {
         let line = tag.beside(Key::LINES, key.as_bytes());
         let seen = tag.beside(Key::SEEN_IN_LINES, key.as_bytes());
         let script = |source| {
@@ -79,7 +84,8 @@ pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
             cmd
         };
         let called_by = tag.on(key.as_bytes());
-        let labelled = |member| format!("{}{}", name(member), label.as_deref().unwrap_or_default());
+        let client_name = client_name.as_deref().unwrap_or_default();
+        let full = |member| format!("{}{client_name}", name(member));
         let cmd = match *action {
             LineAction::Join {
                 member,
@@ -88,7 +94,7 @@ pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
                 only_behind_others,
             } => {
                 let mut cmd = script(JOIN);
-                cmd.arg(labelled(member));
+                cmd.arg(full(member));
                 cmd.arg(evicts.map(name).unwrap_or_default()).arg(active);
                 let lifetime = LineRequest::LIFETIME.as_millis() as u64;
                 cmd.arg(lifetime).arg(Key::LINES).arg(called_by);
@@ -97,7 +103,7 @@ pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
             }
             LineAction::Leave { member, active } => {
                 let mut cmd = script(LEAVE);
-                cmd.arg(labelled(member)).arg(active).arg(Key::LINES);
+                cmd.arg(full(member)).arg(active).arg(Key::LINES);
                 cmd.arg(called_by);
                 cmd
             }
@@ -156,8 +162,8 @@ fn member(name: &[u8]) -> Member {
     Member(number.unwrap_or_default())
 }
 
-pub(super) fn label(name: &[u8]) -> Option<Arc<str>> {
-    let label = str::from_utf8(name.get(DIGITS..)?).ok()?;
+pub(super) fn client_name(name: &[u8]) -> Option<Arc<str>> {
+    let text = str::from_utf8(name.get(DIGITS..)?).ok()?;
     // Another program may have written anything there.
-    ClientName::new(label).ok()?.shared()
+    ClientName::new(text).ok()?.shared()
 }

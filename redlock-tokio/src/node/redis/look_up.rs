@@ -115,7 +115,7 @@ pub(super) fn read(replies: Vec<Value>) -> Result<KeyState, NodeError> {
     for line in [next(), next()] {
         let Value::Array(line) = line else { continue };
         let waiting = line.into_iter().filter_map(|it| match it {
-            Value::BulkString(name) => Some(lines::label(&name)),
+            Value::BulkString(name) => Some(lines::client_name(&name)),
             _ => None,
         });
         state.waiting.extend(waiting);

@@ -2,7 +2,7 @@ use super::{
     address::AddressMap, connect::StreamCallback, credentials::CredentialsCallback, tls::TlsOptions,
 };
 
-/// What a builder sets for all nodes that are given by URL.
+/// The options of a builder for all nodes that are given by URL.
 #[derive(Clone, Default)]
 pub(crate) struct NodeOptions {
     pub(crate) credentials: Option<CredentialsCallback>,

@@ -70,9 +70,23 @@ impl NodeUrl {
         })?;
         let endpoint = Endpoint::of(info.addr())
             .ok_or_else(|| UrlError::new("the address is of an unknown kind"))?;
+        let (_, query) = url.trim().split_once('?').unwrap_or((url, ""));
+        let mut says_protocol = false;
+        for (parameter, _) in parameters(query) {
+            match (parameter, &endpoint) {
+                ("protocol", _) => says_protocol = true,
+                ("db" | "user" | "pass", Endpoint::Unix(_)) => {}
+                // The parser passes over the others: a `?db=1` would lock in the wrong database.
+                _ => {
+                    return Err(UrlError::new(
+                        "the URL of a server has the parameter protocol=resp2, that of a socket also db, user and pass, \
+                         and no others",
+                    ));
+                }
+            }
+        }
         let redis = info.redis_settings().clone();
-        let excludes_resp3 =
-            url.contains("protocol=") && redis.protocol() == ProtocolVersion::RESP2;
+        let excludes_resp3 = says_protocol && redis.protocol() == ProtocolVersion::RESP2;
         let uses_tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
         Ok(Self {
             endpoint,
@@ -149,9 +163,13 @@ impl<'a> ServersUrl<'a> {
 
     /// Returns the names and the values behind the `?`, percent-encoded.
     pub(super) fn parameters(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let parts = self.query.split('&').filter(|part| !part.is_empty());
-        parts.map(|part| part.split_once('=').unwrap_or((part, "")))
+        parameters(self.query)
     }
+}
+
+fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    let parts = query.split('&').filter(|part| !part.is_empty());
+    parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }
 
 /// Returns what authenticates a connection. An empty user or password is none.
