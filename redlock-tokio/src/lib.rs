@@ -2,7 +2,7 @@
 //!
 //! While a process holds a [`LockGuard`], no other process of the fleet is in the critical section. The guard renews the lock
 //! in the background and releases it on drop. The algorithm is [Redlock]. `redlock-core` makes its decisions, and this crate
-//! does the I/O over [`deadpool_redis`].
+//! does the I/O over `deadpool-redis`.
 //!
 //! ```no_run
 //! use redlock_tokio::Redlock;
@@ -21,7 +21,8 @@
 //! # }
 //! ```
 //!
-//! The [`guide`] begins with a first lock. `redlock-axum` and `redlock-tower` put locks on routes and services.
+//! The [`guide`] has three pages: [a first lock](guide::first_lock), [jobs and leaders](guide::jobs_and_leaders), and
+//! [on call](guide::on_call). `redlock-axum` and `redlock-tower` put locks on routes and services.
 //!
 //! # What there is
 //!

@@ -37,6 +37,8 @@ pub(crate) fn show(inspection: &Inspection, nodes: &Connection, output: &Output)
     if matches!(verdict, Verdict::Free) {
         if nodes.prefix.is_empty() {
             output.hint("if the services use a prefix, their lock has another key: set --prefix");
+        } else if inspection.key().as_bytes().starts_with(nodes.prefix.repeat(2).as_bytes()) {
+            output.hint("the prefix is put in front of KEY: write the key without it");
         }
         if inspection
             .nodes()

@@ -205,6 +205,7 @@ fn a_lock_that_looks_free_may_have_a_prefix() {
     assert!(hint("unlock k --yes").contains("--prefix"));
     assert_eq!(hint("inspect app:k"), "");
     assert_eq!(hint("--prefix app: inspect other"), "");
+    assert!(hint("--prefix app: inspect app:k").contains("without it"));
 }
 
 #[test]
