@@ -4,7 +4,7 @@ use axum::{
     http::{Method, StatusCode},
     response::{IntoResponse, Response},
 };
-use redlock_tokio::{LockOptions, OptionsError, Redlock};
+use redlock_tokio::{LockOptions, Redlock, errors::OptionsError};
 use redlock_tower::{OnCancel, OnLost, TaskTracker};
 use tower_layer::Layer;
 
@@ -331,7 +331,7 @@ impl<K> LockLayer<K> {
     /// After contention, an invalid key, slow nodes, [overload](redlock_tokio::LockError::Overloaded) by this process
     /// or a shutdown, the handler does not run: then other requests may hold the lock.
     ///
-    /// Each such request is an [event](redlock_tokio::Event::FailedOpen) for observers. The layer logs a warning at
+    /// Each such request is an [event](redlock_tokio::events::Event::FailedOpen) for observers. The layer logs a warning at
     /// most once in 10 s, with the number of warnings that it withheld.
     pub fn fail_open(mut self) -> Self {
         self.lock = self.lock.fail_open();

@@ -210,7 +210,7 @@ impl RedlockBuilder {
     /// prepared for it, so a client that is not observed pays nothing.
     ///
     /// ```
-    /// # use redlock_tokio::{Event, NodeChange, Redlock};
+    /// # use redlock_tokio::{Redlock, events::{Event, NodeChange}};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let builder = Redlock::builder().embedded().observer(|event: &Event| {

@@ -13,7 +13,7 @@ pub(crate) use self::{key_set::KeySet, slot_keys::SlotKeys};
 /// [`Key::as_bytes`] to see the key.
 ///
 /// ```
-/// use redlock_tokio::{Key, KeyError};
+/// use redlock_tokio::{Key, errors::KeyError};
 ///
 /// let key = Key::new("order:42")?;
 /// assert_eq!(key.as_bytes(), b"order:42");
@@ -90,7 +90,7 @@ impl Key {
     /// assert_ne!(Key::parts(["ab", "c"])?, Key::parts(["a", "bc"])?);
     /// // `a\:b:c` and `a:b\:c`
     /// assert_ne!(Key::parts(["a:b", "c"])?, Key::parts(["a", "b:c"])?);
-    /// # Ok::<_, redlock_tokio::KeyError>(())
+    /// # Ok::<_, redlock_tokio::errors::KeyError>(())
     /// ```
     ///
     /// # Errors

@@ -122,46 +122,64 @@ mod pages {
     mod metrics {}
 }
 
+use errors::*;
+use events::*;
+
+/// The errors of single operations, and the parts of errors. [`LockError`], [`ExtendError`], [`BuildError`] and [`NodeError`]
+/// are in the root.
+pub mod errors {
+    pub use crate::client_name::ClientNameError;
+    pub use crate::error::{Attempts, DowngradeError, RandomError, TakenBy, WithLockError};
+    pub use crate::guard::{ReleaseAfterError, TicketError};
+    pub use crate::key::KeyError;
+    pub use crate::lock::AdoptError;
+    pub use crate::node::error::CounterDefect;
+    pub use crate::node::redis::{SharedServerError, UrlError};
+    pub use crate::node::report::{NodeReport, NodeReports, Objection};
+    pub use crate::options::OptionsError;
+    pub use crate::readiness::NotReady;
+    pub use redlock_core::{
+        KeepAliveError, PermitsError, QuorumError, RetryScheduleError, TtlError, ValidityError,
+    };
+}
+/// What an [`Observer`] is told.
+pub mod events {
+    pub use crate::observer::{Event, LockChange, LockEvent, NodeChange, NodeEvent};
+}
 pub use acquisition::Acquisition;
 pub use builder::{BuildError, RedlockBuilder};
-pub use client_name::ClientNameError;
 pub use clock::Clock;
 pub use election::{Candidacy, Candidate, Election};
 pub use engine::{
     lease_cell::{LocalHold, LocalLock, LockTicket},
     queue::QueueStatus,
 };
-pub use error::{
-    Attempts, DowngradeError, ExtendError, LockError, RandomError, TakenBy, WithLockError,
-};
-pub use guard::{LockGuard, ReleaseAfterError, ReleaseOutcome, ReleaseReport, TicketError};
+pub use error::{ExtendError, LockError};
+pub use guard::{LockGuard, ReleaseOutcome, ReleaseReport};
 pub use hold::Hold;
 pub use inspection::{InspectedNode, Inspection, Verdict};
-pub use key::{Key, KeyError};
-pub use lock::{Adopt, AdoptError, Lock, LockFuture};
+pub use key::Key;
+pub use lock::{Adopt, Lock, LockFuture};
 pub use node::{
     Holder, KeyState, Occupant,
     durability::Durability,
-    error::{CounterDefect, NodeError},
+    error::NodeError,
     memory::MemoryNode,
-    redis::{Credentials, PoolMessages, SharedServerError, TlsOptions, UrlError},
-    report::{NodeReport, NodeReports, Objection},
+    redis::{Credentials, PoolMessages, TlsOptions},
     server_info::{Role, ServerInfo},
     status::{NodeState, NodeStatus},
 };
 #[cfg(feature = "metrics")]
 pub use observer::MetricsObserver;
-pub use observer::{Event, LockChange, LockEvent, NodeChange, NodeEvent, Observer};
+pub use observer::Observer;
 pub use once::{Once, OnceOutcome};
-pub use options::{LockOptions, OptionsError, WaiterLimit};
-pub use readiness::NotReady;
+pub use options::{LockOptions, WaiterLimit};
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub use redlock::Tables;
 pub use redlock::{Redlock, Search, ShutdownReport, UnlockReport, UnlockedNode};
 pub use redlock_core::{
-    Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, Permits, PermitsError,
-    QuorumError, RetryScheduleError, RunId, Share, Timestamp, Token, Ttl, TtlError, ValidityError,
+    Check, Checks, Drift, FencingToken, LossReason, Permits, RunId, Share, Timestamp, Token, Ttl,
 };
 pub use rw_lock::RedlockRwLock;
 pub use semaphore::RedlockSemaphore;

@@ -17,7 +17,7 @@ use crate::foreign;
 /// A closure is an observer. `MetricsObserver`, behind the feature `metrics`, is one that counts.
 ///
 /// ```
-/// # use redlock_tokio::{Event, LockChange, Redlock};
+/// # use redlock_tokio::{Redlock, events::{Event, LockChange}};
 /// # use std::sync::{Arc, atomic::{AtomicUsize, Ordering}};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use redlock_kit::{RedisServers, SpawnError};
 use redlock_tokio::{
-    BuildError, ExtendError, Key, KeyError, LockError, LockOptions, LossReason, MemoryNode,
-    OptionsError, Redlock, ReleaseOutcome,
+    BuildError, ExtendError, Key, LockError, LockOptions, LossReason, MemoryNode, Redlock,
+    ReleaseOutcome,
+    errors::{KeyError, OptionsError},
 };
 use support::{
     MS,

@@ -17,7 +17,7 @@ pub enum CallError<E> {
     /// No lock is available: too many nodes are down, silent, slow or overloaded, or the lock service was shut down.
     Unavailable(redlock::LockError),
     /// The layer has options that are invalid.
-    Misconfigured(redlock::OptionsError),
+    Misconfigured(redlock::errors::OptionsError),
     /// The call has no usable key.
     Key(KeyRejection),
     /// The lock was lost while the inner service ran, and [`OnLost`](crate::OnLost) makes the call fail then.

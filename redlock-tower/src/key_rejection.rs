@@ -1,6 +1,6 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
-use redlock_tokio::KeyError;
+use redlock_tokio::errors::KeyError;
 use thiserror::Error;
 
 /// Any error that can be passed between tasks.

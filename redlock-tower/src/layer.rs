@@ -1,7 +1,7 @@
 use std::{future::pending, panic::resume_unwind, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use futures::future::{Either, select};
-use redlock_tokio::{LockOptions, OptionsError, Permits, Redlock};
+use redlock_tokio::{LockOptions, Permits, Redlock, errors::OptionsError};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 use tracing::Instrument;
@@ -169,7 +169,7 @@ impl<K, H> LockLayer<K, H> {
     /// invalid key, slow nodes, [overload](redlock_tokio::LockError::Overloaded) by this process and a shutdown still
     /// fail the call: then other calls may hold the lock.
     ///
-    /// Each such call is an [event](redlock_tokio::Event::FailedOpen) for observers. The layer logs a warning at most
+    /// Each such call is an [event](redlock_tokio::events::Event::FailedOpen) for observers. The layer logs a warning at most
     /// once in 10 s, with the number of warnings that it withheld.
     pub fn fail_open(mut self) -> Self {
         self.rules_mut().fail_open.get_or_insert_default();

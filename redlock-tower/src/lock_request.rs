@@ -23,7 +23,7 @@ use crate::KeyRejection;
 /// // One key of three parts.
 /// let order = LockRequest::new(Key::parts(["order", "acme", "42"])?);
 /// assert_eq!(order, LockRequest::new("order:acme:42"));
-/// # Ok::<_, redlock_tokio::KeyError>(())
+/// # Ok::<_, redlock_tokio::errors::KeyError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 #[must_use]

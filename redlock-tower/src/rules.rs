@@ -10,7 +10,7 @@ use std::{
 
 use futures::FutureExt;
 use redlock_tokio::{
-    Lock, LockError, LockFuture, LockGuard, LockOptions, OptionsError, Redlock, WaiterLimit,
+    Lock, LockError, LockFuture, LockGuard, LockOptions, Redlock, WaiterLimit, errors::OptionsError,
 };
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;

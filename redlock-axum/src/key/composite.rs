@@ -4,7 +4,7 @@ use std::{
 };
 
 use axum::{body::Body, http::request::Parts as Head};
-use redlock_tokio::{Key, KeyError};
+use redlock_tokio::{Key, errors::KeyError};
 use redlock_tower::{CallerDeadline, ExtractKey, Extracted, KeyRejection, LockRequest};
 
 use super::{

@@ -6,7 +6,7 @@ use axum::{
     http::{Method, StatusCode},
 };
 use redlock_axum::{LockLayer, LockLost, LockRequest, Locked, RequestKey};
-use redlock_tokio::OptionsError;
+use redlock_tokio::errors::OptionsError;
 
 use crate::support::{
     Bed, MS, assert_detail, event_route, may_retry, post, problem, request, rock, send, terms, text,

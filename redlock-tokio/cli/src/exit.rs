@@ -1,6 +1,6 @@
 use std::{fmt, process::ExitCode};
 
-use redlock_tokio::{BuildError, LockError, OptionsError};
+use redlock_tokio::{BuildError, LockError, errors::OptionsError};
 use serde_json::Value;
 use signal_hook::{consts::SIGINT, low_level::emulate_default_handler};
 

@@ -1,6 +1,6 @@
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, time::Duration};
 
-use redlock_tokio::{Holder, Inspection, KeyError, LockError, Redlock, Verdict};
+use redlock_tokio::{Holder, Inspection, LockError, Redlock, Verdict, errors::KeyError};
 use serde_json::{Value, json};
 
 use crate::{
@@ -37,7 +37,11 @@ pub(crate) fn show(inspection: &Inspection, nodes: &Connection, output: &Output)
     if matches!(verdict, Verdict::Free) {
         if nodes.prefix.is_empty() {
             output.hint("if the services use a prefix, their lock has another key: set --prefix");
-        } else if inspection.key().as_bytes().starts_with(nodes.prefix.repeat(2).as_bytes()) {
+        } else if inspection
+            .key()
+            .as_bytes()
+            .starts_with(nodes.prefix.repeat(2).as_bytes())
+        {
             output.hint("the prefix is put in front of KEY: write the key without it");
         }
         if inspection

@@ -21,7 +21,7 @@ impl Redlock {
     /// which the resource refuses late writes of the giver.
     ///
     /// ```
-    /// # use redlock_tokio::{AdoptError, Redlock};
+    /// # use redlock_tokio::{Redlock, errors::AdoptError};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let redlock = Redlock::embedded().await?;

@@ -18,7 +18,7 @@ use crate::{
 ///     node::{Command, Operation},
 /// };
 ///
-/// # fn example(token: Token) -> Result<(), redlock_tokio::KeyError> {
+/// # fn example(token: Token) -> Result<(), redlock_tokio::errors::KeyError> {
 /// let command = Command::new(Key::new("order:42")?, Operation::Release { token });
 /// assert_eq!(command.key().as_bytes(), b"order:42");
 /// assert_eq!(command.value(), token.to_ascii());

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use redlock_tokio::{
     BuildError, Clock, Durability, LockError, LockOptions, MemoryNode, NodeError, NodeState,
-    NotReady, Objection, OptionsError, Redlock, RedlockBuilder, Ttl,
+    Redlock, RedlockBuilder, Ttl,
+    errors::{NotReady, Objection, OptionsError},
 };
 use tokio::time::{Instant, sleep, timeout};
 

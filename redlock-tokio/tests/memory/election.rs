@@ -12,7 +12,8 @@ use std::{
 
 use futures::{FutureExt, StreamExt};
 use redlock_tokio::{
-    Candidacy, Candidate, Clock, KeyError, LockError, LockOptions, Redlock, Timestamp, Verdict,
+    Candidacy, Candidate, Clock, LockError, LockOptions, Redlock, Timestamp, Verdict,
+    errors::KeyError,
 };
 use tokio::{
     sync::Notify,

@@ -13,8 +13,8 @@ use std::{
 
 use futures::FutureExt;
 use redlock_tokio::{
-    Clock, ExtendError, LockOptions, LossReason, MemoryNode, Redlock, Timestamp, WithLockError,
-    node::Session, test_util::TestNodes,
+    Clock, ExtendError, LockOptions, LossReason, MemoryNode, Redlock, Timestamp,
+    errors::WithLockError, node::Session, test_util::TestNodes,
 };
 
 use crate::support::{

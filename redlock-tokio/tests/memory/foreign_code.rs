@@ -10,7 +10,9 @@ use std::{
 };
 
 use futures::{FutureExt, future::ready};
-use redlock_tokio::{Clock, LockOptions, NodeState, NotReady, Redlock, Timestamp, node::Session};
+use redlock_tokio::{
+    Clock, LockOptions, NodeState, Redlock, Timestamp, errors::NotReady, node::Session,
+};
 use tokio::time::timeout;
 use tracing::Level;
 

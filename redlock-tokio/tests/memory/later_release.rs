@@ -3,8 +3,8 @@
 use std::{thread, time::Duration};
 
 use redlock_tokio::{
-    Clock, ExtendError, Lock, LockGuard, LockOptions, LossReason, MemoryNode, OptionsError,
-    Redlock, ReleaseAfterError,
+    Clock, ExtendError, Lock, LockGuard, LockOptions, LossReason, MemoryNode, Redlock,
+    errors::{OptionsError, ReleaseAfterError},
 };
 use tokio::{
     runtime::Runtime,

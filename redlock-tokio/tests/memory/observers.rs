@@ -8,8 +8,9 @@ use std::{
 
 use fastrand::Rng;
 use redlock_tokio::{
-    Acquisition, Event, LockChange, LockEvent, LockOptions, LossReason, MemoryNode, NodeChange,
-    NodeState, OnceOutcome, Redlock, RedlockBuilder, Share,
+    Acquisition, LockOptions, LossReason, MemoryNode, NodeState, OnceOutcome, Redlock,
+    RedlockBuilder, Share,
+    events::{Event, LockChange, LockEvent, NodeChange},
 };
 use tokio::{
     task::JoinSet,

@@ -8,7 +8,7 @@ use std::{
 
 use fastrand::Rng;
 use futures::{FutureExt, future::join_all};
-use redlock_tokio::{LossReason, MemoryNode, Once, OnceOutcome, Redlock, WithLockError};
+use redlock_tokio::{LossReason, MemoryNode, Once, OnceOutcome, Redlock, errors::WithLockError};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::support::{

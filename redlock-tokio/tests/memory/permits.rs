@@ -10,8 +10,9 @@ use std::{
 
 use futures::FutureExt;
 use redlock_tokio::{
-    Acquisition, KeyError, LockError, LossReason, MemoryNode, OptionsError, Redlock,
-    ReleaseOutcome, node::Session,
+    Acquisition, LockError, LossReason, MemoryNode, Redlock, ReleaseOutcome,
+    errors::{KeyError, OptionsError},
+    node::Session,
 };
 use tokio::task::JoinSet;
 

@@ -10,7 +10,8 @@ use std::{
 
 use futures::{FutureExt, future::ready};
 use redlock_tokio::{
-    FencingToken, LockError, MemoryNode, NotReady, Redlock, ReleaseOutcome, ServerInfo, Verdict,
+    FencingToken, LockError, MemoryNode, Redlock, ReleaseOutcome, ServerInfo, Verdict,
+    errors::NotReady,
     node::{Command, Operation, RunId, Server, Vote},
 };
 use tokio::time::Instant;

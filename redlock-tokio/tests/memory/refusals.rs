@@ -10,7 +10,8 @@ use std::{
 
 use futures::FutureExt;
 use redlock_tokio::{
-    MemoryNode, NodeState, NotReady, Redlock,
+    MemoryNode, NodeState, Redlock,
+    errors::NotReady,
     node::{Command, Operation, Session},
 };
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::{FutureExt, future::join};
 use redlock_tokio::{
-    AdoptError, Attempts, ExtendError, LockError, LockOptions, LockTicket, MemoryNode, Objection,
-    Redlock, TicketError,
+    ExtendError, LockError, LockOptions, LockTicket, MemoryNode, Redlock,
+    errors::{AdoptError, Attempts, Objection, TicketError},
 };
 use tokio::time::Instant;
 

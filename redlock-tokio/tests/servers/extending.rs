@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redlock_kit::RedisServers;
-use redlock_tokio::{ExtendError, LockOptions, MemoryNode, OptionsError, Redlock};
+use redlock_tokio::{ExtendError, LockOptions, MemoryNode, Redlock, errors::OptionsError};
 
 use crate::support::{
     Cli, MS, eventually,

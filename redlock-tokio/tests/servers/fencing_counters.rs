@@ -2,7 +2,8 @@
 
 use redlock_kit::RedisServers;
 use redlock_tokio::{
-    CounterDefect, KeyError, LockError, LockOptions, NodeError, Objection, Redlock,
+    LockError, LockOptions, NodeError, Redlock,
+    errors::{CounterDefect, KeyError, Objection},
 };
 
 use crate::support::{Cli, eventually};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_kit::RedisServers;
-use redlock_tokio::{NodeState, NotReady, Redlock};
+use redlock_tokio::{NodeState, Redlock, errors::NotReady};
 
 use crate::support::{Cli, eventually};
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures::future::{BoxFuture, FutureExt, try_join_all};
-use redlock_tokio::{Hold, OptionsError};
+use redlock_tokio::{Hold, errors::OptionsError};
 use redlock_tower::{CallError, ExtractKey, KeyRejection, LockLayer, LockRequest, Locked};
 use tokio::time::sleep;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::ServiceFn};

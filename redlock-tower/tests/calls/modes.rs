@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Event, LockOptions, test_util::TestNodes};
+use redlock_tokio::{LockOptions, events::Event, test_util::TestNodes};
 use redlock_tower::{
     CallError, KeyRejection, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker,
 };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redlock_axum::redlock_tokio::{BuildError, Clock, Durability, Event, Redlock};
+use redlock_axum::redlock_tokio::{BuildError, Clock, Durability, Redlock, events::Event};
 use serde::{Deserialize, Serialize};
 use tokio::{task::JoinSet, time::sleep};
 

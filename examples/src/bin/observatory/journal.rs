@@ -4,7 +4,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_axum::redlock_tokio::{Acquisition, LockChange, LockEvent};
+use redlock_axum::redlock_tokio::{
+    Acquisition,
+    events::{LockChange, LockEvent},
+};
 use redlock_examples::{lock, millis};
 use serde::Serialize;
 

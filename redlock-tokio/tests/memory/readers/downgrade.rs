@@ -1,6 +1,6 @@
 //! A writer becomes a reader.
 
-use redlock_tokio::{Acquisition, DowngradeError, ReleaseOutcome};
+use redlock_tokio::{Acquisition, ReleaseOutcome, errors::DowngradeError};
 
 use crate::support::{
     MS,

@@ -1,7 +1,8 @@
 //! The errors of requests that cannot be served.
 
 use redlock_tokio::{
-    KeyError, LockError, LockOptions, MemoryNode, OptionsError,
+    LockError, LockOptions, MemoryNode,
+    errors::{KeyError, OptionsError},
     node::{Command, Session},
 };
 

@@ -4,7 +4,7 @@
 use std::{env, process};
 
 use redlock_kit::RedisServers;
-use redlock_tokio::{AdoptError, LockOptions, LockTicket, Redlock};
+use redlock_tokio::{LockOptions, LockTicket, Redlock, errors::AdoptError};
 use tokio::task::JoinSet;
 
 use crate::support::{

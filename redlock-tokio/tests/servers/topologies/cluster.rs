@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use redlock_kit::{Cluster, RedisServers};
 use redlock_tokio::{
-    BuildError, Key, KeyError, LockError, LockOptions, LossReason, NodeState, Redlock,
-    ReleaseOutcome,
+    BuildError, Key, LockError, LockOptions, LossReason, NodeState, Redlock, ReleaseOutcome,
+    errors::KeyError,
 };
 use tokio::time::{Instant, timeout};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Attempts, ExtendError, LockError, LossReason, Timestamp, WaiterLimit};
+use redlock_tokio::{ExtendError, LockError, LossReason, Timestamp, WaiterLimit, errors::Attempts};
 
 use super::{environment::Environment, service::Service, terms::Terms};
 use crate::{

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use redlock_tokio::{Candidate, Election, Hold, LockError, OnceOutcome, WithLockError};
+use redlock_tokio::{Candidate, Election, Hold, LockError, OnceOutcome, errors::WithLockError};
 use tokio::time::{sleep, timeout};
 
 use super::{

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use redlock_tokio::{
-    DowngradeError, LockGuard, LockTicket, ReleaseAfterError, ReleaseOutcome, TicketError,
+    LockGuard, LockTicket, ReleaseOutcome,
+    errors::{DowngradeError, ReleaseAfterError, TicketError},
 };
 use tokio::task::AbortHandle;
 

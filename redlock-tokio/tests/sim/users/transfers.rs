@@ -5,7 +5,10 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use redlock_tokio::{AdoptError, LockError, LockGuard, LockTicket, TicketError};
+use redlock_tokio::{
+    LockError, LockGuard, LockTicket,
+    errors::{AdoptError, TicketError},
+};
 
 use super::{asked::Asked, cancel::Cancel, kept::Kept, terms::Terms, user::User};
 use crate::{requests::Keys, seen::Seen};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{LockError, LockGuard, NotReady};
+use redlock_tokio::{LockError, LockGuard, errors::NotReady};
 
 use super::{
     asked::{self, Asked},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Hold, WithLockError};
+use redlock_tokio::{Hold, errors::WithLockError};
 use tokio::time::{sleep, timeout};
 
 use super::{

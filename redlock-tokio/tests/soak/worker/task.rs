@@ -4,7 +4,7 @@ use fastrand::Rng;
 use futures::FutureExt;
 use redlock_tokio::{
     Acquisition, ExtendError, Hold, Lock, LockError, LockGuard, LockOptions, LossReason, Redlock,
-    WithLockError,
+    errors::WithLockError,
 };
 use tokio::{
     sync::watch as switch,
