@@ -319,6 +319,7 @@ async fn a_layer_limits_the_calls_behind_other_calls() {
     sleep(MS(10)).await;
     assert!(service.clone().oneshot("a").await.is_err());
     for call in waiting {
+        assert!(!call.is_finished(), "earlier calls have left their places");
         call.abort();
     }
 }
