@@ -24,8 +24,9 @@ use crate::{
     node::{Answer, Command, NodeError, Vote},
 };
 
-/// The most bytes of keys that share a script, of [`Key::MAX_KEYS`] at most, which the server runs without a pause: for some
-/// milliseconds. 512 keys of a usual length are a tenth of this.
+/// The most bytes of keys that share a script, which the server runs without a pause: for some
+/// milliseconds. 512 keys of a usual length are a tenth of this. Lua unpacks 8,000 keys at most, so there are no more
+/// than [`Key::MAX_KEYS`].
 const MAX_SHARED: usize = 128 * 1024;
 
 /// A batch on its way to a server and back.

@@ -35,7 +35,7 @@ pub(super) static SLOTS: Script = Script::new(
 /// key this is the script of the Redlock page ("Correct implementation with a single instance"). `MGET` finds nothing in
 /// a key of another type, where `GET` would end the script.
 ///
-/// Like [`EXTEND`] and [`FENCE`], it knows keys, not locks: a lock of several keys has its token there once for each.
+/// Like [`EXTEND`] and [`FENCE`], it knows keys and no locks: a lock of several keys repeats its token for each key.
 pub(super) static RELEASE: Script = Script::new(
     "local found = redis.call('MGET', unpack(KEYS)) \
      local other = 1 \
@@ -65,8 +65,9 @@ pub(super) static RELEASE: Script = Script::new(
 /// left (-1 for a key without an end, as `PTTL` does), or `-` if another client has it or it is gone, separated by
 /// commas. The script never shortens a life, so an extension that arrives late, after a longer one, does no harm.
 ///
-/// Keys of a lock that has lost others of its keys here are extended, too. The lock counts the answer as a denial all the
-/// same. They live no longer than the keys on other nodes, and the release that goes to all nodes deletes them.
+/// If a lock has lost some of its keys here, the others are extended all the same. The lock counts the answer as a
+/// denial. Those keys live no longer than the keys on other nodes, and the release, which goes to all nodes, deletes
+/// them.
 ///
 /// It reads the keys once more at the end, because a server forgets that it tracks a key when the key changes.
 pub(super) static EXTEND: Script = Script::new(

@@ -62,9 +62,10 @@ impl Encoder {
         cmd
     }
 
-    /// `EVALSHA hash n key.. token.. ttl..`, or `EVALSHA hash 2n key.. counter.. token.. fence.. lifetime`, or `MGET key..`
+    /// `EVALSHA hash n key.. token.. ttl..`, or `MGET key..`. For fences, the counters follow the keys, the fences are
+    /// in place of the ttls, and the lifetime of the counters comes last.
     ///
-    /// A command for several keys repeats its token and its ttl, or its fence.
+    /// A command for several keys repeats its token, and its ttl or fence.
     pub(super) fn shared<'a>(
         &self,
         shared: Shared,
@@ -80,25 +81,28 @@ impl Encoder {
             Shared::Holders => return self.values(keys),
         };
         let mut cmd = self.script(script, by, count, keys.clone());
-        let commands = commands.flat_map(|it| iter::repeat_n(it, it.key_count()));
-        if !matches!(shared, Shared::Fences) {
-            commands.clone().for_each(|it| _ = cmd.arg(it.value()));
-            commands.for_each(|it| _ = cmd.arg(it.ttl().map(Ttl::as_millis)));
-            return cmd;
-        }
-        for key in keys {
+        let is_fences = matches!(shared, Shared::Fences);
+        for key in keys.filter(|_| is_fences) {
             cmd.arg(self.tag.counter_of(key.as_bytes()));
         }
+        let commands = commands.flat_map(|it| iter::repeat_n(it, it.key_count()));
         commands.clone().for_each(|it| _ = cmd.arg(it.value()));
-        commands.for_each(|it| _ = cmd.arg(it.fence().map(FencingToken::get)));
-        cmd.arg(FencingToken::COUNTER_LIFETIME.as_millis());
+        commands.for_each(|it| {
+            _ = if is_fences {
+                cmd.arg(it.fence().map(FencingToken::get))
+            } else {
+                cmd.arg(it.ttl().map(Ttl::as_millis))
+            }
+        });
+        let lifetime = FencingToken::COUNTER_LIFETIME.as_millis();
+        cmd.arg(is_fences.then_some(lifetime));
         cmd
     }
 
     /// `EVAL source n key.. giver token ttl`, of which only an adoption has a giver
     ///
-    /// These are rare. If the server did not know the hash of the script, the command would have to be sent again, after
-    /// others that came behind it.
+    /// These commands are rare. If the server did not know the hash of the script, the command would have to be sent
+    /// again, after others that came behind it.
     pub(super) fn in_full(&self, command: &Command, script: &Script) -> Cmd {
         let mut cmd = self.script(script, Call::InFull, command.key_count(), command.keys());
         cmd.arg(command.giver()).arg(command.value());

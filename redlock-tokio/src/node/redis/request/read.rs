@@ -78,14 +78,11 @@ fn for_commands<'a>(
         }
         (Ok(Vote::Granted), vote) | (vote, _) => vote,
     };
-    commands
-        .map(|it| {
-            answers
-                .by_ref()
-                .take(it.key_count())
-                .fold(Ok(Vote::Granted), join)
-        })
-        .collect()
+    let joined = commands.map(|it| {
+        let own = answers.by_ref().take(it.key_count());
+        own.fold(Ok(Vote::Granted), join)
+    });
+    joined.collect()
 }
 
 /// Reads the reply for one command. `earlier` is what another part of the same command was answered.
