@@ -80,8 +80,8 @@ pub enum Operation {
     /// for [`COUNTER_LIFETIME`](FencingToken::COUNTER_LIFETIME) from then on. Compare and raise in one step. If the counter
     /// is no smaller than the fence, leave the counter, and answer [`Reply::Outbid`](crate::Reply::Outbid).
     ///
-    /// Of several keys, set all or none, and count one that has the token already as free. If one
-    /// of them is taken, leave the counters too, and answer [`Reply::Denied`](crate::Reply::Denied).
+    /// Of several keys, set all or none, and count one that has the token already as free. If one of them is
+    /// taken, answer [`Reply::Denied`](crate::Reply::Denied), and raise no counter of a key that lacks the token.
     ///
     /// While the lock is held, this goes to nodes that lack the key. The reply is not counted then.
     Acquire {
@@ -107,6 +107,11 @@ pub enum Operation {
         fence: Option<FencingToken>,
     },
     /// If the key's value is the token, raise its fencing counter as for an acquisition.
+    ///
+    /// Of several keys, this concerns each on its own, and so do an extension and a release. The answer is
+    /// [`Reply::Denied`](crate::Reply::Denied) unless all of them had the token. So a lock that has lost one of
+    /// its keys on a node has no vote there. Its other keys are released with the lock, or expire with those on
+    /// other nodes.
     ///
     /// While the lock is held, this goes to nodes that may have missed it before. The reply is not counted
     /// then.

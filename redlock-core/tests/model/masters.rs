@@ -84,18 +84,15 @@ pub(crate) fn execute(
             fence.map_or(Reply::Granted, |fence| setup.raise(now, it, fence))
         }
         Operation::Fence { token, fence } if has_all(keys, token) => setup.raise(now, it, fence),
-        Operation::Extend { token, ttl } if has_all(keys, token) => {
-            for key in keys.iter_mut().flatten() {
-                key.expires_at = key.expires_at.max(now + in_ticks(ttl));
-            }
-            Reply::Granted
-        }
-        Operation::Release { token } => {
+        // Each key on its own, and granted if all were there.
+        Operation::Extend { token, .. } | Operation::Release { token } => {
             let had_all = has_all(keys, token);
-            for key in keys {
-                if is_ours(key, token) {
+            for key in keys.iter_mut().filter(|key| is_ours(key, token)) {
+                let (Operation::Extend { ttl, .. }, Some(key)) = (*operation, &mut *key) else {
                     *key = None;
-                }
+                    continue;
+                };
+                key.expires_at = key.expires_at.max(now + in_ticks(ttl));
             }
             if had_all {
                 Reply::Granted
@@ -103,7 +100,7 @@ pub(crate) fn execute(
                 Reply::Denied
             }
         }
-        Operation::Fence { .. } | Operation::Extend { .. } => Reply::Denied,
+        Operation::Fence { .. } => Reply::Denied,
         // No lock here sends a probe. A probe only moves the time of the next attempt, and here attempts are made at any
         // time. A look at the slots of a semaphore is answered at once.
         Operation::Probe { .. } => Reply::Unknown,

@@ -58,7 +58,7 @@ impl Command {
         Self::for_all(key.into(), operation, access, &ClientName::NONE)
     }
 
-    /// Creates a command for several keys. A node carries out the command for all of them or for none.
+    /// Creates a command for several keys. A node grants it only if it holds for all of them.
     pub(crate) fn for_all(
         keys: KeySet,
         operation: Operation,
@@ -128,7 +128,8 @@ impl Command {
         self.0.keys.first()
     }
 
-    /// Returns all keys. The operation must be carried out for all of them or for none.
+    /// Returns all keys. A node sets all of them or none. It grants another operation only if each of them has the
+    /// value.
     pub fn keys(&self) -> impl Iterator<Item = &Key> + Clone {
         self.0.keys.iter()
     }

@@ -118,7 +118,7 @@ impl Server {
         }
     }
 
-    /// Carries out a command, for all its keys or for none.
+    /// Carries out a command. It grants one for several keys only if all of them agree.
     pub(crate) fn execute(&mut self, at: u64, from: Sender, command: &Command) -> Answer {
         if let Some(error) = self.refuse(command) {
             return Err(error);
@@ -134,6 +134,12 @@ impl Server {
                 self.store.remove_if(at, key, has_expired);
             }
         }
+        let token = command.operation().token();
+        let own: Vec<_> = command
+            .keys()
+            .filter(|key| self.has(now, key, token))
+            .collect();
+        let has_all = own.len() == command.key_count();
         let entry = |token, ttl: Ttl| Entry {
             token,
             expires_at: now + ttl.as_millis(),
@@ -155,7 +161,7 @@ impl Server {
                     self.store.set(at, key, entry(token, ttl));
                 }
                 fence.map_or(Vote::Granted, |fence| {
-                    self.raise_counters(at, command, fence)
+                    self.raise_counters(at, command.keys(), fence)
                 })
             }
             Operation::Adopt {
@@ -170,22 +176,16 @@ impl Server {
                 }
                 self.store.set(at, key, entry(token, ttl));
                 fence.map_or(Vote::Granted, |fence| {
-                    self.raise_counters(at, command, fence)
+                    self.raise_counters(at, command.keys(), fence)
                 })
             }
-            Operation::Fence { token, fence } => {
-                if command.keys().all(|key| self.has(now, key, token)) {
-                    self.raise_counters(at, command, fence)
-                } else {
-                    Vote::Denied
-                }
+            Operation::Fence { fence, .. } => {
+                let vote = self.raise_counters(at, own.into_iter(), fence);
+                if has_all { vote } else { Vote::Denied }
             }
-            Operation::Extend { token, ttl } => {
-                if !command.keys().all(|key| self.has(now, key, token)) {
-                    return Ok(Vote::Denied);
-                }
+            Operation::Extend { ttl, .. } => {
                 let mut remaining = u64::MAX;
-                for key in command.keys() {
+                for key in own {
                     if let Some(mut entry) = self.live(now, key) {
                         remaining = remaining.min(entry.expires_at - now);
                         entry.expires_at = entry.expires_at.max(now + ttl.as_millis());
@@ -193,27 +193,22 @@ impl Server {
                         self.store.set(at, key, entry);
                     }
                 }
+                if !has_all {
+                    return Ok(Vote::Denied);
+                }
                 self.track(now, from.connection, command);
                 Vote::Extended {
                     remaining: Duration::from_millis(remaining),
                 }
             }
-            Operation::Release { token } => {
+            Operation::Release { .. } => {
                 if command.access() == Access::Writer {
                     self.delete_mark(command);
                 }
-                let mut released = 0;
-                for key in command.keys() {
-                    if self.has(now, key, token) {
-                        self.store.remove(at, key);
-                        released += 1;
-                    }
+                for key in own {
+                    self.store.remove(at, key);
                 }
-                if released == command.key_count() {
-                    Vote::Granted
-                } else {
-                    Vote::Denied
-                }
+                if has_all { Vote::Granted } else { Vote::Denied }
             }
             Operation::Probe { .. } => self.probe(now, from.connection, command),
             _ => return Err(refused("ERR", "unknown command")),
@@ -355,9 +350,14 @@ impl Server {
     }
 
     /// Raises the counters that are smaller than the fence.
-    fn raise_counters(&mut self, at: u64, command: &Command, fence: FencingToken) -> Vote {
+    fn raise_counters<'a>(
+        &mut self,
+        at: u64,
+        keys: impl Iterator<Item = &'a Key>,
+        fence: FencingToken,
+    ) -> Vote {
         let mut largest = None;
-        for key in command.keys() {
+        for key in keys {
             match self.store.counter(key) {
                 Some(counter) if counter >= fence => largest = largest.max(Some(counter)),
                 _ => self.store.set_counter(at, key, fence),

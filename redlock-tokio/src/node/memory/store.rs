@@ -66,7 +66,7 @@ impl Freed {
 }
 
 impl Store {
-    /// Carries out a command, for all its keys or for none.
+    /// Carries out a command. It grants one for several keys only if all of them agree.
     pub(super) fn execute(&mut self, now: Timestamp, command: &Command) -> Answer {
         if command.is_readers() {
             return self.execute_for_reader(now, command);
@@ -81,11 +81,11 @@ impl Store {
                 self.vote_and_raise(now, command, is_adopted, fence)
             }
             Operation::Fence { fence, .. } => {
-                if self.has_all(now, command) {
-                    self.raise_counters(now, command, fence)
-                } else {
-                    Vote::Denied
-                }
+                let own = command.keys().filter(|key| self.has(now, key, command));
+                let own: Vec<_> = own.collect();
+                let (has_all, own) = (own.len() == command.key_count(), own.into_iter());
+                let vote = self.raise_counters(now, own, fence);
+                if has_all { vote } else { Vote::Denied }
             }
             Operation::Extend { ttl, .. } => self.extend(now, command, ttl),
             Operation::Release { .. } => {
@@ -250,36 +250,32 @@ impl Store {
         match fence {
             _ if !has_all => Vote::Denied,
             None => Vote::Granted,
-            Some(fence) => self.raise_counters(now, command, fence),
+            Some(fence) => self.raise_counters(now, command.keys(), fence),
         }
     }
 
     fn extend(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> Vote {
-        if !self.has_all(now, command) {
-            return Vote::Denied;
-        }
-        let expires_at = end_of(now, ttl);
+        let (expires_at, mut vote) = (end_of(now, ttl), Vote::Granted);
         for key in command.keys() {
-            if let Some(entry) = self.entries.get_mut(key) {
-                entry.expires_at = entry.expires_at.max(expires_at);
+            let own = self.entries.get_mut(key);
+            match own.filter(|it| it.is_live(now) && *it.value == *command.value()) {
+                Some(entry) => entry.expires_at = entry.expires_at.max(expires_at),
+                None => vote = Vote::Denied,
             }
         }
-        Vote::Granted
+        vote
     }
 
     fn release(&mut self, now: Timestamp, command: &Command) -> Vote {
-        let mut released = 0;
+        let mut vote = Vote::Granted;
         for key in command.keys() {
             if self.has(now, key, command) {
                 self.entries.remove(key);
-                released += 1;
+            } else {
+                vote = Vote::Denied;
             }
         }
-        if released == command.key_count() {
-            Vote::Granted
-        } else {
-            Vote::Denied
-        }
+        vote
     }
 
     fn probe(&self, now: Timestamp, command: &Command) -> Vote {
@@ -295,9 +291,14 @@ impl Store {
         }
     }
 
-    fn raise_counters(&mut self, now: Timestamp, command: &Command, fence: FencingToken) -> Vote {
+    fn raise_counters<'a>(
+        &mut self,
+        now: Timestamp,
+        keys: impl Iterator<Item = &'a Key>,
+        fence: FencingToken,
+    ) -> Vote {
         let outbid_by = |key| self.raise_counter(now, key, fence);
-        let largest = command.keys().filter_map(outbid_by).max();
+        let largest = keys.filter_map(outbid_by).max();
         largest.map_or(Vote::Granted, |counter| Vote::Outbid { counter })
     }
 
@@ -323,10 +324,6 @@ impl Store {
         self.counters
             .insert(key.clone(), Counter { fence, expires_at });
         None
-    }
-
-    fn has_all(&self, now: Timestamp, command: &Command) -> bool {
-        command.keys().all(|key| self.has(now, key, command))
     }
 
     fn has(&self, now: Timestamp, key: &Key, command: &Command) -> bool {

@@ -18,14 +18,15 @@ use self::{
     part::{Ask, Call, Fallback, Part, Positions, Shared},
     sharing::Sharing,
 };
-use super::{
-    key_tag::KeyTag,
-    script::{self, Script},
+use super::{key_tag::KeyTag, script};
+use crate::{
+    Key,
+    node::{Answer, Command, NodeError, Vote},
 };
-use crate::node::{Answer, Command, NodeError, Vote};
 
 /// The most bytes of keys that share a script, which the server runs without a pause: for some
-/// milliseconds. 512 keys of a usual length are a tenth of this.
+/// milliseconds. 512 keys of a usual length are a tenth of this. Lua unpacks 8,000 keys at most, so there are no more
+/// than [`Key::MAX_KEYS`].
 const MAX_SHARED: usize = 128 * 1024;
 
 /// A batch on its way to a server and back.
@@ -171,10 +172,13 @@ impl Request {
     /// Shares a script among as many keys as a server may serve without a pause.
     fn push_in_chunks(&mut self, shared: Shared, mut positions: Vec<usize>) {
         while !positions.is_empty() {
-            let mut len = 0;
+            let (mut count, mut len) = (0, 0);
             let mut fits = |&position: &usize| {
-                len += self.encoder.tag().len() + self.batch[position].key().as_bytes().len();
-                len <= MAX_SHARED
+                for key in self.batch[position].keys() {
+                    count += 1;
+                    len += self.encoder.tag().len() + key.as_bytes().len();
+                }
+                count <= Key::MAX_KEYS && len <= MAX_SHARED
             };
             // A key that is too long for any chunk has one of its own.
             let chunk = positions
@@ -214,8 +218,8 @@ impl Request {
     /// Encodes one command that shares no script with others.
     fn push_command(&mut self, position: usize) {
         let command = &self.batch[position];
-        let (operation, raises_counter) = (command.operation(), raises_counter(command));
-        if !(raises_counter && matches!(operation, Operation::Fence { .. })) {
+        let raises_counter = command.fence().is_some();
+        if !matches!(command.operation(), Operation::Fence { .. }) {
             self.push_unshared(position);
         }
         if raises_counter {
@@ -228,7 +232,7 @@ impl Request {
         self.push(Ask::Sharing(sharing, by), cmd, position);
     }
 
-    /// Encodes one command, but not the raising of the counter of a single key.
+    /// Encodes one command, but not the raising of its counters.
     fn push_unshared(&mut self, position: usize) {
         let command = &self.batch[position].clone();
         if let Some(sharing) = Sharing::of(command) {
@@ -237,27 +241,16 @@ impl Request {
         let has_several = command.has_several_keys();
         match command.operation() {
             Operation::Probe { .. } => self.push_probe(position, command),
-            Operation::Acquire { fence, .. } if has_several => {
-                self.push_all_keys(Ask::AcquireAll, &script::ACQUIRE_ALL, position, command);
-                if fence.is_some() {
-                    self.push(Ask::FenceAll, self.encoder.fence_all(command), position);
-                }
-            }
-            Operation::Fence { .. } if has_several => {
-                self.push(Ask::FenceAll, self.encoder.fence_all(command), position);
-            }
-            Operation::Extend { .. } if has_several => {
-                self.track_next(position);
-                self.push_all_keys(Ask::ExtendAll, &script::EXTEND_ALL, position, command);
-            }
-            Operation::Release { .. } if has_several => {
-                self.push_all_keys(Ask::ReleaseAll, &script::RELEASE_ALL, position, command);
+            Operation::Acquire { .. } if has_several => {
+                let cmd = self.encoder.in_full(command, &script::ACQUIRE_ALL);
+                self.push(Ask::InFull, cmd, position);
             }
             Operation::Acquire { ttl, .. } => {
                 self.push(Ask::Set, self.encoder.set(command, ttl), position);
             }
             Operation::Adopt { .. } if !has_several => {
-                self.push(Ask::Adopt, self.encoder.adopt(command), position);
+                let cmd = self.encoder.in_full(command, &script::ADOPT);
+                self.push(Ask::InFull, cmd, position);
             }
             Operation::Extend { .. } => {
                 self.push_shared(Shared::Extensions, Call::ByHash, position);
@@ -267,11 +260,6 @@ impl Request {
             }
             _ => self.answers[position] = Some(Err(NodeError::unknown_operation())),
         }
-    }
-
-    fn push_all_keys(&mut self, ask: Ask, script: &Script, position: usize, command: &Command) {
-        let cmd = self.encoder.all_keys(command, script);
-        self.push(ask, cmd, position);
     }
 
     /// Probes each key, and asks for a message when the key is gone. A reader asks whether the key is shared or marked, too,
@@ -345,7 +333,7 @@ struct Groups {
 
 impl Groups {
     fn admits(&self, command: &Command) -> bool {
-        let is_moved = Shared::of(command).is_some() || raises_counter(command);
+        let is_moved = Shared::of(command).is_some() || command.fence().is_some();
         !is_moved || !self.tokens.contains(&command.operation().token())
     }
 
@@ -363,11 +351,10 @@ impl Groups {
         if !matches!(operation, Operation::Probe { .. }) {
             self.tokens.push(operation.token());
         }
-        let raises_counter = raises_counter(command);
-        if raises_counter {
+        if command.fence().is_some() {
             self.fences.push(position);
         }
-        if !(raises_counter && matches!(operation, Operation::Fence { .. })) {
+        if !matches!(operation, Operation::Fence { .. }) {
             self.rest.push(position);
         }
     }
@@ -377,9 +364,4 @@ impl Groups {
 fn asks_for_holder(command: &Command) -> bool {
     let has_one_key = !command.has_several_keys() && !command.probes_slots();
     has_one_key && !command.is_readers()
-}
-
-/// Returns whether the command joins the script that raises counters.
-fn raises_counter(command: &Command) -> bool {
-    !command.has_several_keys() && command.fence().is_some()
 }

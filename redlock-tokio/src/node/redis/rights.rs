@@ -49,8 +49,8 @@ const KEY: &str = "KEY";
 /// The commands in the scripts that extend and release.
 const SCRIPTS: [&str; 4] = ["MGET", "PTTL", "PEXPIRE", "DEL"];
 
-/// The commands that a lock of several keys needs.
-const SEVERAL: [&str; 7] = ["EVAL", "MGET", "EXISTS", "SET", "PTTL", "PEXPIRE", "DEL"];
+/// The commands of the script that acquires several keys. The others are those of every lock.
+const SEVERAL: [&str; 4] = ["EVAL", "MGET", "EXISTS", "SET"];
 
 const ADOPTION: [&str; 3] = ["EVAL", "MGET", "SET"];
 

@@ -34,6 +34,8 @@ pub(super) static SLOTS: Script = Script::new(
 /// cheaper to make and to read than an array. Mostly all keys have their tokens, and then no tables are needed. For each
 /// key this is the script of the Redlock page ("Correct implementation with a single instance"). `MGET` finds nothing in
 /// a key of another type, where `GET` would end the script.
+///
+/// Like [`EXTEND`] and [`FENCE`], it knows keys and no locks: a lock of several keys repeats its token for each key.
 pub(super) static RELEASE: Script = Script::new(
     "local found = redis.call('MGET', unpack(KEYS)) \
      local other = 1 \
@@ -63,6 +65,10 @@ pub(super) static RELEASE: Script = Script::new(
 /// left (-1 for a key without an end, as `PTTL` does), or `-` if another client has it or it is gone, separated by
 /// commas. The script never shortens a life, so an extension that arrives late, after a longer one, does no harm.
 ///
+/// If a lock has lost some of its keys here, the others are extended all the same. The lock counts the answer as a
+/// denial. Those keys live no longer than the keys on other nodes, and the release, which goes to all nodes, deletes
+/// them.
+///
 /// It reads the keys once more at the end, because a server forgets that it tracks a key when the key changes.
 pub(super) static EXTEND: Script = Script::new(
     "local found = redis.call('MGET', unpack(KEYS)) \
@@ -88,52 +94,38 @@ pub(super) static EXTEND: Script = Script::new(
 /// the key is not ours, the counter if it is not smaller, or what is wrong with the counter, separated by commas. `MGET`
 /// finds nothing in a counter of another type, which `NX` leaves alone. `2^53 - 1` is the last number that Lua
 /// distinguishes from its neighbours.
-macro_rules! fence {
-    (unless $is_refused:literal) => {
-        concat!(
-            "local n = #KEYS / 2 \
-             local lifetime = ARGV[2 * n + 1] \
-             local found = redis.call('MGET', unpack(KEYS)) \
-             local answers = {} ",
-            $is_refused,
-            "for i = 1, n do \
-               local answer = '1' \
-               local fence, name, counter = ARGV[n + i], KEYS[n + i], found[n + i] \
-               if found[i] ~= ARGV[i] then \
-                 answer = '-' \
-               elseif not counter then \
-                 if not redis.call('SET', name, fence, 'NX', 'PX', lifetime) then \
-                   answer = 'type' \
-                 end \
-               elseif counter == '' or string.find(counter, '%D') then \
-                 answer = 'text' \
-               elseif #counter > 16 or tonumber(counter) > 9007199254740991 then \
-                 answer = 'beyond' \
-               elseif tonumber(counter) >= tonumber(fence) then \
-                 answer = counter \
-               else \
-                 redis.call('SET', name, fence, 'PX', lifetime) \
-               end \
-               answers[i] = answer \
-             end \
-             return table.concat(answers, ',')"
-        )
-    };
-}
-
-/// Raises the counters of keys of different locks.
-pub(super) static FENCE: Script = Script::new(fence!(unless ""));
-
-/// Raises the counters of all keys of one lock, or none: returns `-` alone unless each key has the token.
-pub(super) static FENCE_ALL: Script = Script::new(fence!(unless
-    "for i = 1, n do \
+///
+/// A lock that has lost some of its keys here raises the counters of the others. That does no harm: they belong to keys
+/// that it has, so nobody else can raise them now, and counters only grow.
+pub(super) static FENCE: Script = Script::new(
+    "local n = #KEYS / 2 \
+     local lifetime = ARGV[2 * n + 1] \
+     local found = redis.call('MGET', unpack(KEYS)) \
+     local answers = {} \
+     for i = 1, n do \
+       local answer = '1' \
+       local fence, name, counter = ARGV[n + i], KEYS[n + i], found[n + i] \
        if found[i] ~= ARGV[i] then \
-         return '-' \
+         answer = '-' \
+       elseif not counter then \
+         if not redis.call('SET', name, fence, 'NX', 'PX', lifetime) then \
+           answer = 'type' \
+         end \
+       elseif counter == '' or string.find(counter, '%D') then \
+         answer = 'text' \
+       elseif #counter > 16 or tonumber(counter) > 9007199254740991 then \
+         answer = 'beyond' \
+       elseif tonumber(counter) >= tonumber(fence) then \
+         answer = counter \
+       else \
+         redis.call('SET', name, fence, 'PX', lifetime) \
        end \
-     end "
-));
+       answers[i] = answer \
+     end \
+     return table.concat(answers, ',')",
+);
 
-/// Sets all keys, unless one of them exists with another value. Then the script ends with nil. Keys with the token itself
+/// Sets all keys, unless one of them exists with another value. Returns 1 if it did. Keys with the token itself
 /// are set again, which repairs a node that has lost some of the keys. node-redlock sets the same values for several
 /// resources, so the two exclude each other.
 pub(super) static ACQUIRE_ALL: Script = Script::new(
@@ -145,47 +137,12 @@ pub(super) static ACQUIRE_ALL: Script = Script::new(
        end \
      end \
      if redis.call('EXISTS', unpack(KEYS)) > ours then \
-       return false \
+       return 0 \
      end \
      for _, key in ipairs(KEYS) do \
        redis.call('SET', key, ARGV[1], 'PX', ARGV[2]) \
      end \
      return 1",
-);
-
-/// Extends all keys if all have the token. Returns the least time that one of them had left, or `-`.
-pub(super) static EXTEND_ALL: Script = Script::new(
-    "local found = redis.call('MGET', unpack(KEYS)) \
-     for i = 1, #KEYS do \
-       if found[i] ~= ARGV[1] then \
-         return '-' \
-       end \
-     end \
-     local least \
-     for _, key in ipairs(KEYS) do \
-       local left = redis.call('PTTL', key) \
-       if left < tonumber(ARGV[2]) then \
-         redis.call('PEXPIRE', key, ARGV[2]) \
-       end \
-       if not least or left < least then \
-         least = left \
-       end \
-     end \
-     redis.call('MGET', unpack(KEYS)) \
-     return tostring(least)",
-);
-
-/// Deletes the keys that have the token. Returns 1 if all of them had.
-pub(super) static RELEASE_ALL: Script = Script::new(
-    "local found = redis.call('MGET', unpack(KEYS)) \
-     local ours = 0 \
-     for i = 1, #KEYS do \
-       if found[i] == ARGV[1] then \
-         redis.call('DEL', KEYS[i]) \
-         ours = ours + 1 \
-       end \
-     end \
-     return ours == #KEYS and 1 or 0",
 );
 
 /// Sets the key to another value, with a new ttl, if it has the giver's. Returns 1 if it had. `MGET` finds nothing in a key

@@ -1,5 +1,7 @@
 //! The commands of a server that carry out the commands of a batch.
 
+use std::iter;
+
 use deadpool_redis::redis::{self, Cmd};
 use redlock_core::{FencingToken, Token, Ttl};
 
@@ -60,43 +62,50 @@ impl Encoder {
         cmd
     }
 
-    /// `EVALSHA hash n key.. token.. ttl..`, with [counters](Self::counters) instead of the ttls, or `MGET key..`
+    /// `EVALSHA hash n key.. token.. ttl..`, or `MGET key..`. For fences, the counters follow the keys, the fences are
+    /// in place of the ttls, and the lifetime of the counters comes last.
+    ///
+    /// A command for several keys repeats its token, and its ttl or fence.
     pub(super) fn shared<'a>(
         &self,
         shared: Shared,
         by: Call,
         commands: impl Iterator<Item = &'a Command> + Clone,
     ) -> Cmd {
-        let keys = commands.clone().map(Command::key);
-        let script = match shared {
-            Shared::Extensions => &script::EXTEND,
-            Shared::Releases => &script::RELEASE,
-            Shared::Fences => return self.counters(&script::FENCE, by, keys.zip(commands)),
+        let keys = commands.clone().flat_map(Command::keys);
+        let count = keys.clone().count();
+        let (script, count) = match shared {
+            Shared::Extensions => (&script::EXTEND, count),
+            Shared::Releases => (&script::RELEASE, count),
+            Shared::Fences => (&script::FENCE, 2 * count),
             Shared::Holders => return self.values(keys),
         };
-        let mut cmd = self.script(script, by, keys.clone().count(), keys);
-        for command in commands.clone() {
-            cmd.arg(command.value());
+        let mut cmd = self.script(script, by, count, keys.clone());
+        let is_fences = matches!(shared, Shared::Fences);
+        for key in keys.filter(|_| is_fences) {
+            cmd.arg(self.tag.counter_of(key.as_bytes()));
         }
-        for command in commands {
-            cmd.arg(command.ttl().map(Ttl::as_millis));
-        }
+        let commands = commands.flat_map(|it| iter::repeat_n(it, it.key_count()));
+        commands.clone().for_each(|it| _ = cmd.arg(it.value()));
+        commands.for_each(|it| {
+            _ = if is_fences {
+                cmd.arg(it.fence().map(FencingToken::get))
+            } else {
+                cmd.arg(it.ttl().map(Ttl::as_millis))
+            }
+        });
+        let lifetime = FencingToken::COUNTER_LIFETIME.as_millis();
+        cmd.arg(is_fences.then_some(lifetime));
         cmd
     }
 
-    /// The same for the counters of all keys of one command, in full.
-    pub(super) fn fence_all(&self, command: &Command) -> Cmd {
-        let targets = command.keys().map(|key| (key, command));
-        self.counters(&script::FENCE_ALL, Call::InFull, targets)
-    }
-
-    /// `EVAL source n key.. token ttl`
+    /// `EVAL source n key.. giver token ttl`, of which only an adoption has a giver
     ///
-    /// Commands for several keys are rare. If the server did not know the hash of the script, the command
-    /// would have to be sent again, after others that came behind it.
-    pub(super) fn all_keys(&self, command: &Command, script: &Script) -> Cmd {
+    /// These commands are rare. If the server did not know the hash of the script, the command would have to be sent
+    /// again, after others that came behind it.
+    pub(super) fn in_full(&self, command: &Command, script: &Script) -> Cmd {
         let mut cmd = self.script(script, Call::InFull, command.key_count(), command.keys());
-        cmd.arg(command.value());
+        cmd.arg(command.giver()).arg(command.value());
         cmd.arg(command.ttl().map(Ttl::as_millis));
         cmd
     }
@@ -106,43 +115,12 @@ impl Encoder {
         self.script(&script::SLOTS, by, command.key_count(), command.keys())
     }
 
-    /// `EVAL source 1 key giver value ttl`, in full like commands for several keys
-    pub(super) fn adopt(&self, command: &Command) -> Cmd {
-        let key = [command.key()].into_iter();
-        let mut cmd = self.script(&script::ADOPT, Call::InFull, 1, key);
-        cmd.arg(command.giver()).arg(command.value());
-        cmd.arg(command.ttl().map(Ttl::as_millis));
-        cmd
-    }
-
     fn start(&self, command: &Command) -> Cmd {
         Cmd::with_capacity(8, 40 + self.key(command).len() + command.value().len())
     }
 
     fn key<'a>(&'a self, command: &'a Command) -> WireKey<'a> {
         self.tag.on(command.key().as_bytes())
-    }
-
-    /// `EVALSHA hash 2n key.. counter.. token.. fence.. lifetime`
-    fn counters<'a>(
-        &self,
-        script: &Script,
-        by: Call,
-        targets: impl Iterator<Item = (&'a Key, &'a Command)> + Clone,
-    ) -> Cmd {
-        let keys = targets.clone().map(|(key, _)| key);
-        let mut cmd = self.script(script, by, 2 * keys.clone().count(), keys.clone());
-        for key in keys {
-            cmd.arg(self.tag.counter_of(key.as_bytes()));
-        }
-        for (_, command) in targets.clone() {
-            cmd.arg(command.value());
-        }
-        for (_, command) in targets {
-            cmd.arg(command.fence().map(FencingToken::get));
-        }
-        cmd.arg(FencingToken::COUNTER_LIFETIME.as_millis());
-        cmd
     }
 
     /// `EVALSHA hash count key..`, or `EVAL source count key..`

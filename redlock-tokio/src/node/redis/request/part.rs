@@ -56,16 +56,8 @@ pub(super) enum Ask {
     Value,
     /// `PTTL`, of the mark of a writer.
     Mark,
-    /// Adopts a key, by a script that is sent in full.
-    Adopt,
-    /// Acquires several keys or none, likewise.
-    AcquireAll,
-    /// Raises the fencing counters of several keys, likewise.
-    FenceAll,
-    /// Extends several keys or none, likewise.
-    ExtendAll,
-    /// Releases several keys, likewise.
-    ReleaseAll,
+    /// Acquires several keys or none, or adopts a key, by a script that is sent in full.
+    InFull,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,7 +94,7 @@ impl Shared {
     /// Returns the script that a command can share, of those that are sent before all else; `None` if it can share none.
     pub(super) fn of(command: &Command) -> Option<Self> {
         match command.operation() {
-            _ if command.has_several_keys() || Sharing::of(command).is_some() => None,
+            _ if Sharing::of(command).is_some() => None,
             Operation::Extend { .. } => Some(Self::Extensions),
             Operation::Release { .. } => Some(Self::Releases),
             _ => None,

@@ -27,22 +27,23 @@ const PTTL_NO_KEY: i64 = -2;
 pub(super) fn shared<'a>(
     shared: Shared,
     reply: Value,
-    commands: impl ExactSizeIterator<Item = &'a Command>,
+    commands: impl ExactSizeIterator<Item = &'a Command> + Clone,
     tag: &KeyTag,
 ) -> Vec<Answer> {
     let count = commands.len();
+    let keys: usize = commands.clone().map(Command::key_count).sum();
     match (shared, reply) {
-        (Shared::Releases, Value::BulkString(digits)) if digits.len() == count => {
-            digits.into_iter().map(release).collect()
+        (Shared::Releases, Value::BulkString(digits)) if digits.len() == keys => {
+            let answers = digits.into_iter().map(release);
+            for_commands(commands, answers)
         }
-        (Shared::Extensions, Value::BulkString(text)) if text.split(is_comma).count() == count => {
-            text.split(is_comma).map(extension).collect()
+        (Shared::Extensions, Value::BulkString(text)) if text.split(is_comma).count() == keys => {
+            for_commands(commands, text.split(is_comma).map(extension))
         }
-        (Shared::Fences, Value::BulkString(text)) if text.split(is_comma).count() == count => {
-            let answers = text.split(is_comma).zip(commands);
-            answers
-                .map(|(text, command)| fence(text, command.key(), tag))
-                .collect()
+        (Shared::Fences, Value::BulkString(text)) if text.split(is_comma).count() == keys => {
+            let answers = text.split(is_comma);
+            let answers = answers.zip(commands.clone().flat_map(Command::keys));
+            for_commands(commands, answers.map(|(text, key)| fence(text, key, tag)))
         }
         // How long each of them is taken comes later.
         (Shared::Holders, Value::Array(values)) if values.len() == count => {
@@ -57,6 +58,31 @@ pub(super) fn shared<'a>(
             .collect(),
         (_, reply) => vec![Err(failure(reply)); count],
     }
+}
+
+/// Joins the answers for the keys of each command. Denied if one of them is: the node lacks a key.
+fn for_commands<'a>(
+    commands: impl Iterator<Item = &'a Command>,
+    mut answers: impl Iterator<Item = Answer>,
+) -> Vec<Answer> {
+    let join = |vote, answer| match (vote, answer) {
+        (denied @ Ok(Vote::Denied), _) | (_, denied @ Ok(Vote::Denied)) => denied,
+        (error @ Err(_), _) | (_, error @ Err(_)) => error,
+        (Ok(Vote::Extended { remaining: one }), Ok(Vote::Extended { remaining: other })) => {
+            let remaining = one.min(other);
+            Ok(Vote::Extended { remaining })
+        }
+        (Ok(Vote::Outbid { counter: one }), Ok(Vote::Outbid { counter: other })) => {
+            let counter = one.max(other);
+            Ok(Vote::Outbid { counter })
+        }
+        (Ok(Vote::Granted), vote) | (vote, _) => vote,
+    };
+    let joined = commands.map(|it| {
+        let own = answers.by_ref().take(it.key_count());
+        own.fold(Ok(Vote::Granted), join)
+    });
+    joined.collect()
 }
 
 /// Reads the reply for one command. `earlier` is what another part of the same command was answered.
@@ -77,11 +103,6 @@ pub(super) fn single(
         (Ask::Mark, reply) => sharing::marked(earlier, reply),
         (Ask::Sharing(sharing, _), reply) => Some(sharing.read(reply, command, tag)),
         (Ask::Slots(_), reply) => Some(slots(reply, command)),
-        // Keys that were not set have no counters to raise.
-        (Ask::FenceAll, reply) => match earlier {
-            None | Some(Ok(Vote::Granted)) => Some(fence_all(reply, command, tag)),
-            earlier => earlier,
-        },
         (ask, reply) => Some(vote(ask, reply)),
     }
 }
@@ -90,10 +111,8 @@ pub(super) fn single(
 fn vote(ask: Ask, reply: Value) -> Answer {
     match (ask, reply) {
         (Ask::Set, Value::Okay) => Ok(Vote::Granted),
-        (Ask::Set | Ask::AcquireAll, Value::Nil) => Ok(Vote::Denied),
-        (Ask::Adopt | Ask::AcquireAll | Ask::ReleaseAll, Value::Int(1)) => Ok(Vote::Granted),
-        (Ask::Adopt | Ask::ReleaseAll, Value::Int(0)) => Ok(Vote::Denied),
-        (Ask::ExtendAll, Value::BulkString(left)) => extension(&left),
+        (Ask::Set, Value::Nil) | (Ask::InFull, Value::Int(0)) => Ok(Vote::Denied),
+        (Ask::InFull, Value::Int(1)) => Ok(Vote::Granted),
         (_, reply) => Err(failure(reply)),
     }
 }
@@ -110,30 +129,6 @@ fn fence(text: &[u8], key: &Key, tag: &KeyTag) -> Answer {
     };
     let name = shown_counter_name(key, tag).into();
     Err(NodeError::NotACounter { name, defect })
-}
-
-/// Reads what a script says of the fencing counters of all keys of a command, or `-` alone if it has raised none.
-fn fence_all(reply: Value, command: &Command, tag: &KeyTag) -> Answer {
-    match reply {
-        Value::BulkString(text) if text == b"-" => Ok(Vote::Denied),
-        Value::BulkString(text) if text.split(is_comma).count() == command.key_count() => {
-            let mut answers = text.split(is_comma).zip(command.keys());
-            answers.try_fold(Vote::Granted, |vote, (text, key)| {
-                let this = fence(text, key, tag)?;
-                Ok(match (vote, this) {
-                    (Vote::Outbid { counter }, Vote::Outbid { counter: this }) => Vote::Outbid {
-                        counter: counter.max(this),
-                    },
-                    (vote, Vote::Granted) => vote,
-                    (_, this) => this,
-                })
-            })
-        }
-        Value::ServerError(error) if is_denied_key(&error) => {
-            Err(no_right_to_counter(command.key(), tag, &error))
-        }
-        reply => Err(failure(reply)),
-    }
 }
 
 fn probe(reply: Value) -> Answer {

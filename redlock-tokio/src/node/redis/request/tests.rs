@@ -6,7 +6,8 @@ use redlock_core::{FencingToken, Nonce, Permits, Slot, Ttl};
 use super::*;
 use crate::{
     Key,
-    key::{Prefix, SlotKeys},
+    client_name::ClientName,
+    key::{KeySet, Prefix, SlotKeys},
     node::{CounterDefect, Holder, Vote},
 };
 
@@ -171,6 +172,37 @@ fn counters_are_raised_by_one_script_after_the_keys_were_set() {
     let mut again = again.expect("the script in full");
     assert!(!again.read(vec![text("1,1,1")]));
     assert_eq!(again.answers[..3], [DENIED, GRANTED, GRANTED]);
+}
+
+/// Each key is asked for with the token of its lock. The answer is granted if all of them are.
+#[test]
+fn several_keys_of_a_lock_share_scripts_with_other_locks() {
+    let several = |it: Command| {
+        let keys = KeySet::all(&Prefix::default(), ["a", "b"]).unwrap();
+        Command::for_all(keys, it.operation(), it.access(), &ClientName::NONE)
+    };
+    let [extension, release, fence] = [extend(2), release(3), fence(4)].map(several);
+    let batch = [extend(1), extension, release, fence];
+    let expected = [
+        "EVALSHA # 3 k1 a b # # # 1000 1000 1000",
+        "EVALSHA # 2 a b # #",
+        "EVALSHA # 4 a b redlock:fence:{a} redlock:fence:{b} # # 8 8 86400000",
+    ];
+    let counter = FencingToken::new(9);
+    let outbid = Some(Ok(Vote::Outbid { counter }));
+    for (extensions, digits, fences, answers) in [
+        ("700,900,700", "11", "1,1", [EXTENDED, GRANTED, GRANTED]),
+        ("700,-,700", "10", "-,9", [DENIED; 3]),
+        ("700,700,-", "01", "type,-", [DENIED; 3]),
+        ("700,700,800", "00", "9,7", [EXTENDED, DENIED, outbid]),
+    ] {
+        let request = request(&batch);
+        assert_eq!(shown(&request), expected);
+        let replies = [extensions, digits, fences].map(text);
+        let (read, again) = read(request, replies.to_vec());
+        assert!(again.is_none());
+        assert_eq!((&read[0], &read[1..]), (&EXTENDED, &answers[..]));
+    }
 }
 
 /// Tries all batches of five commands of two leases.
