@@ -18,7 +18,7 @@ struct Extension {
     ttl: Ttl,
 }
 
-/// What is asked for to check a lock whose holder has gone.
+/// The questions that check a lock whose holder has gone.
 fn shortest() -> Ttl {
     Ttl::new(Duration::from_millis(1)).expect("within the range")
 }
