@@ -297,15 +297,11 @@ impl GroupWatch {
         let asked_at = self.reports.now();
         let answer = self.group.ask(connection).await?;
         let now = Instant::now();
-        let id = self.group.roster.lock().note(now, endpoint, &answer);
-        let Some(member) = id else {
-            let text = "it does not report its id: grant +sentinel|myid, or use Redis 6.2 or later";
-            return Err(NodeError::Misconfigured(text.into()));
-        };
-        let age = memory.age(self.reports.now(), member, &answer);
+        self.group.roster.lock().note(now, endpoint, &answer);
+        let age = memory.age(self.reports.now(), &answer);
         Ok(MemberReport {
             asked_at,
-            member,
+            member: answer.id,
             members: answer.others.iter().map(|other| other.id).collect(),
             tenure: answer.tenure,
             age,
@@ -318,16 +314,16 @@ impl Memory {
     ///
     /// A sentinel that was cut off while the master was a replica for a moment has missed that, and reports an age from
     /// before. So an age counts at most from when a change was heard.
-    fn age(&mut self, now: Timestamp, member: MemberId, answer: &SentinelAnswer) -> Duration {
+    fn age(&mut self, now: Timestamp, answer: &SentinelAnswer) -> Duration {
         match &self.last {
-            Some((id, tenure)) if *id == member => {
+            Some((id, tenure)) if *id == answer.id => {
                 if *tenure != answer.tenure {
                     self.changed_at = Some(now);
                 }
             }
             _ => self.changed_at = None,
         }
-        self.last = Some((member, answer.tenure.clone()));
+        self.last = Some((answer.id, answer.tenure.clone()));
         let heard_for = self.changed_at.map(|at| now.saturating_duration_since(at));
         heard_for.map_or(answer.age, |most| answer.age.min(most))
     }

@@ -20,8 +20,7 @@ const MOST_OTHERS: usize = 100;
 /// A sentinel's view of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SentinelAnswer {
-    /// `None` if the sentinel does not report its id.
-    pub(super) id: Option<MemberId>,
+    pub(super) id: MemberId,
     pub(super) tenure: Option<Tenure>,
     /// For how long the sentinel has known the master, at least.
     pub(super) age: Duration,
@@ -61,6 +60,10 @@ pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<SentinelAnswer, N
             return Err(explain(group, error));
         }
     }
+    let id = text(&id).and_then(|id| member_id(&id)).ok_or_else(|| {
+        let text = "it does not report its id: grant +sentinel|myid, or use Redis 6.2 or later";
+        NodeError::Misconfigured(text.into())
+    })?;
     let master = fields(&master).unwrap_or_default();
     let others = match others {
         Value::Array(others) | Value::Set(others) => others,
@@ -72,7 +75,7 @@ pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<SentinelAnswer, N
         return Err(NodeError::Unexpected(text.into()));
     }
     Ok(SentinelAnswer {
-        id: text(&id).and_then(|id| member_id(&id)),
+        id,
         tenure: tenure(&master),
         age: age(&master).unwrap_or_default(),
         others: others.iter().filter_map(other).collect(),
@@ -193,7 +196,7 @@ mod tests {
     fn an_answer_is_read_in_both_versions_of_the_protocol() {
         let other = [("ip", "fe80::1"), ("port", "26379"), ("runid", ID)];
         let expected = SentinelAnswer {
-            id: member_id(ID),
+            id: member_id(ID).unwrap(),
             tenure: Some(Tenure {
                 owner: Owner::new("10.0.0.1:6379"),
                 epoch: 7,
@@ -220,13 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn a_sentinel_without_an_id_or_with_odd_fields_names_what_it_can() {
+    fn a_sentinel_with_odd_fields_names_what_it_can() {
         let odd = [("ip", ""), ("port", "99999999"), ("config-epoch", "x")];
         let others = Value::Array(vec![Value::Nil, list(&odd), list(&[("runid", "short")])]);
-        let unknown = error("ERR Unknown sentinel subcommand 'MYID'");
-        let answer = read("group", vec![unknown, list(&odd), others]).unwrap();
+        let answer = read("group", vec![bulk(ID), list(&odd), others]).unwrap();
         let nothing = SentinelAnswer {
-            id: None,
+            id: member_id(ID).unwrap(),
             tenure: None,
             age: Duration::ZERO,
             others: vec![],
@@ -279,6 +281,12 @@ mod tests {
             let refusal = read("group", vec![error(line), error(line), error(line)]).unwrap_err();
             assert!(refusal.is_refusal(), "{refusal}");
             assert!(refusal.to_string().contains(words), "{refusal}");
+        }
+        let unknown = error("ERR Unknown sentinel subcommand 'MYID'");
+        for id in [unknown, Value::Nil, bulk("short")] {
+            let refusal = read("group", vec![id, list(MASTER), Value::Array(vec![])]).unwrap_err();
+            assert!(refusal.is_refusal(), "{refusal}");
+            assert!(refusal.to_string().contains("+sentinel|myid"), "{refusal}");
         }
         let busy = vec![bulk(ID), error("BUSY script"), Value::Nil];
         assert!(!read("group", busy).unwrap_err().is_refusal());
