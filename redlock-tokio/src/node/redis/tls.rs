@@ -1,6 +1,10 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
-use deadpool_redis::redis::{AsyncConnectionConfig, ConnectionAddr};
+use deadpool_redis::redis::{
+    AsyncConnectionConfig, ConnectionAddr, RedisFuture, io::AsyncDNSResolver,
+};
+use futures::FutureExt;
+use tokio::net::lookup_host;
 
 use super::url::UrlError;
 
@@ -157,13 +161,28 @@ impl Tls {
         host: &Arc<str>,
         config: AsyncConnectionConfig,
     ) -> AsyncConnectionConfig {
-        #[cfg(feature = "tls-rustls")]
-        if self.server_name.is_some() {
-            return config.set_dns_resolver(resolver::OneHost(Arc::clone(host)));
+        match self.server_name {
+            Some(_) => config.set_dns_resolver(OneHost(Arc::clone(host))),
+            None => config,
         }
-        // There is no resolver without TLS.
-        let _ = host;
-        config
+    }
+}
+
+/// Finds the addresses of one host, whichever host it is asked for.
+struct OneHost(Arc<str>);
+
+impl AsyncDNSResolver for OneHost {
+    fn resolve<'a, 'b: 'a>(
+        &'a self,
+        _: &'b str,
+        port: u16,
+    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+        async move {
+            let found = lookup_host((&*self.0, port)).await?;
+            let found: Vec<_> = found.collect();
+            Ok(Box::new(found.into_iter()) as Box<dyn Iterator<Item = _> + Send>)
+        }
+        .boxed()
     }
 }
 
@@ -179,7 +198,7 @@ fn install_crypto_provider() {
 
 #[cfg(feature = "tls-rustls")]
 mod certificates {
-    use std::fmt::Display;
+    use std::error::Error;
 
     use deadpool_redis::redis::{Client, ClientTlsConfig, ConnectionAddr, TlsCertificates};
     use rustls::{
@@ -189,88 +208,43 @@ mod certificates {
 
     use super::{ClientCertificate, TlsOptions, UrlError};
 
-    /// Checks the certificates, and returns an address with them.
+    type Checked<T> = Result<T, Box<dyn Error>>;
+
+    /// Returns an address with the certificates. The redis crate parses them, but accepts a text without a certificate,
+    /// and a key that belongs to another certificate.
     pub(super) fn template(options: &TlsOptions) -> Result<ConnectionAddr, UrlError> {
-        if let Some(pem) = &options.ca_certificates {
-            check_ca(pem)?;
-        }
-        if let Some(certificate) = &options.client_certificate {
-            check_client(certificate)?;
-        }
-        let client = options.client_certificate.as_ref();
+        let (ca, client) = (&options.ca_certificates, &options.client_certificate);
+        let defect = |of| move |error| UrlError::of_options(format!("{of}: {error}"));
+        let chain_of_ca = ca.as_ref().map(|pem| chain(pem)).transpose();
+        chain_of_ca.map_err(defect("CA certificates"))?;
+        let pair = client.as_ref().map(check_pair).transpose();
+        pair.map_err(defect("client certificate"))?;
         let certificates = TlsCertificates {
-            client_tls: client.map(|certificate| ClientTlsConfig {
-                client_cert: certificate.chain.to_vec(),
-                client_key: certificate.key.to_vec(),
+            client_tls: client.as_ref().map(|it| ClientTlsConfig {
+                client_cert: it.chain.to_vec(),
+                client_key: it.key.to_vec(),
             }),
-            root_cert: options.ca_certificates.as_ref().map(|pem| pem.to_vec()),
+            root_cert: ca.as_ref().map(|pem| pem.to_vec()),
         };
-        let client =
-            Client::build_with_tls("rediss://localhost", certificates).map_err(client_error)?;
+        let client = Client::build_with_tls("rediss://localhost", certificates);
+        let client = client.map_err(|error| UrlError::of_options(error.to_string()))?;
         Ok(client.get_connection_info().addr().clone())
     }
 
-    fn check_ca(pem: &[u8]) -> Result<(), UrlError> {
-        let certificates = chain(pem).map_err(ca_error)?;
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates {
-            roots.add(certificate).map_err(ca_error)?;
-        }
+    fn check_pair(certificate: &ClientCertificate) -> Checked<()> {
+        let chain = chain(&certificate.chain)?;
+        let key = PrivateKeyDer::from_pem_slice(&certificate.key);
+        let key = key.map_err(|_| "the key is not a private key in PEM")?;
+        let builder = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
+        builder.with_client_auth_cert(chain, key)?;
         Ok(())
     }
 
-    fn check_client(certificate: &ClientCertificate) -> Result<(), UrlError> {
-        let chain = chain(&certificate.chain).map_err(client_error)?;
-        let key = PrivateKeyDer::from_pem_slice(&certificate.key)
-            .map_err(|_| client_error("the key is not a private key in PEM"))?;
-        ClientConfig::builder()
-            .with_root_certificates(RootCertStore::empty())
-            .with_client_auth_cert(chain, key)
-            .map_err(client_error)?;
-        Ok(())
-    }
-
-    fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-        let certificates = CertificateDer::pem_slice_iter(pem)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| error.to_string())?;
+    fn chain(pem: &[u8]) -> Checked<Vec<CertificateDer<'static>>> {
+        let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>()?;
         if certificates.is_empty() {
-            return Err("there is no certificate in PEM".to_owned());
+            return Err("there is no certificate in PEM".into());
         }
         Ok(certificates)
-    }
-
-    fn ca_error(error: impl Display) -> UrlError {
-        UrlError::of_options(format!("CA certificates: {error}"))
-    }
-
-    fn client_error(error: impl Display) -> UrlError {
-        UrlError::of_options(format!("client certificate: {error}"))
-    }
-}
-
-#[cfg(feature = "tls-rustls")]
-mod resolver {
-    use std::{net::SocketAddr, sync::Arc};
-
-    use deadpool_redis::redis::{RedisFuture, io::AsyncDNSResolver};
-    use futures::FutureExt;
-
-    /// Finds the addresses of one host, whichever host it is asked for.
-    pub(super) struct OneHost(pub(super) Arc<str>);
-
-    impl AsyncDNSResolver for OneHost {
-        fn resolve<'a, 'b: 'a>(
-            &'a self,
-            _: &'b str,
-            port: u16,
-        ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
-            async move {
-                let found = tokio::net::lookup_host((&*self.0, port)).await?;
-                let found: Vec<_> = found.collect();
-                Ok(Box::new(found.into_iter()) as Box<dyn Iterator<Item = _> + Send>)
-            }
-            .boxed()
-        }
     }
 }
