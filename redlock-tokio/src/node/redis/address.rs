@@ -1,17 +1,12 @@
 //! Addresses as people and servers write them.
 
-use std::{
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-    sync::Arc,
-};
+use std::{fmt, path::Path, sync::Arc};
 
 use deadpool_redis::redis::ConnectionAddr;
 use thiserror::Error;
 
 use super::server_error::shorten;
-use crate::node::NodeError;
+use crate::{foreign, node::NodeError};
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,13 +93,14 @@ impl Endpoint {
     ///
     /// [`NodeError::Misconfigured`] if the map returns no address or panics, or if the server announces none.
     pub(super) fn announced(address: &str, map: Option<&AddressMap>) -> Result<Self, NodeError> {
-        // A panic of the user's function must end neither a lane nor a watch.
-        let mapped = map.map(|map| catch_unwind(AssertUnwindSafe(|| map(address))));
-        let mapped = mapped.transpose().map_err(|_| {
+        let panicked = || {
             let text = format!("the function that translates addresses panicked at `{address}`");
             NodeError::Misconfigured(shorten(text).into())
-        })?;
-        let mapped = mapped.flatten();
+        };
+        let mapped = match map {
+            Some(map) => foreign::call(|| map(address)).ok_or_else(panicked)?,
+            None => None,
+        };
         let address = mapped.as_deref().unwrap_or(address);
         Self::parse(address, None).map_err(|error| {
             let text = format!("`{address}` is not host:port: {error}");
