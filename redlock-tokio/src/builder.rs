@@ -319,7 +319,6 @@ impl RedlockBuilder {
         } = self.take_nodes()?;
         self.prefix.tag_len = tag_len;
         let quorum = Quorum::majority(nodes.len())?;
-        launch::refuse_duplicates(&nodes)?;
         launch::warn_of_single_group(&nodes);
         let max_ttl = self.check(quorum)?;
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;

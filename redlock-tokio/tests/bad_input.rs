@@ -53,7 +53,12 @@ async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
     for (url, words) in [
         ("", "scheme"),
         ("not a url", "scheme"),
-        ("http://hunter2@host", ""),
+        (
+            "http://hunter2@host",
+            "the scheme in front of `://` is unknown",
+        ),
+        ("redis+sentinels://hunter2@host/g", "the scheme in front"),
+        ("redis://:a,hunter2@host", "%2C for a comma"),
         ("redis://:hunter2@", ""),
         ("redis://:hunter2@host/x", ""),
         ("redis://:hunter2@host:port", ""),
@@ -156,10 +161,10 @@ async fn a_sentinel_group_has_a_name_and_different_sentinels() {
 #[tokio::test]
 async fn a_url_without_a_scheme_is_told_what_to_write() {
     for (text, words) in [
-        ("s1:6379", "write redis://s1:6379;"),
-        ("[::1]:6379", "write redis://[::1]:6379;"),
-        ("s1", "write redis:// in front"),
+        ("s1:6379", "write redis:// in front"),
         ("me:secret@s1:6379", "write redis:// in front"),
+        // The rest of a password, which only looks like an address.
+        ("redis://me:1,secret:6379,2@s1", "write redis:// in front"),
     ] {
         let error = build(&[text]).await.to_string();
         assert!(error.contains(words), "{text}: {error}");
@@ -218,6 +223,14 @@ async fn the_same_address_twice_is_refused() {
         };
         assert_eq!((first, second), (2, 3));
     }
+    // Each of these clusters has three voters.
+    let clusters = [
+        "redis+cluster://a",
+        "redis+cluster://b",
+        "redis+cluster://a,c",
+    ];
+    let error = build(&clusters).await.to_string();
+    assert!(error.starts_with("nodes 1 and 3 are both slot"), "{error}");
     let node = MemoryNode::new();
     let same = Redlock::builder().custom_nodes([node.clone(), node]);
     assert!(matches!(

@@ -46,7 +46,7 @@ pub enum BuildError {
     DuplicateNode {
         /// The address that occurs twice.
         address: Arc<str>,
-        /// The position of the first, from 1.
+        /// The position of the first in the list of nodes, from 1. All voters of a cluster have that of its URL.
         first: usize,
         /// The position of the second, from 1.
         second: usize,

@@ -147,21 +147,6 @@ pub(super) async fn refusals(
     refusals
 }
 
-/// Refuses two nodes with one address: one server would vote twice.
-pub(super) fn refuse_duplicates(nodes: &[Arc<dyn Node>]) -> Result<(), BuildError> {
-    for (second, node) in nodes.iter().enumerate() {
-        let same = |other: &Arc<dyn Node>| other.address() == node.address();
-        if let Some(first) = nodes[..second].iter().position(same) {
-            return Err(BuildError::DuplicateNode {
-                address: node.address().into(),
-                first: first + 1,
-                second: second + 1,
-            });
-        }
-    }
-    Ok(())
-}
-
 /// Says what one sentinel group alone means.
 pub(super) fn warn_of_single_group(nodes: &[Arc<dyn Node>]) {
     if let [node] = nodes

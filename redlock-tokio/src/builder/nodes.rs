@@ -1,4 +1,4 @@
-use std::{future::ready, mem, sync::Arc};
+use std::{collections::BTreeMap, future::ready, mem, sync::Arc};
 
 use deadpool_redis::Pool;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -308,23 +308,32 @@ impl RedlockBuilder {
             .durability(Durability::AssumedForTests)
     }
 
-    /// Makes the nodes of what was given, in its order.
+    /// Makes the nodes of what was given, in its order. Refuses two with one address: one server would vote twice.
     pub(super) fn take_nodes(&mut self) -> Result<UrlNodes, BuildError> {
         let mut made = UrlNodes::default();
-        for (index, given) in mem::take(&mut self.given).into_iter().enumerate() {
-            match given {
-                Given::Node(node) => made.nodes.push(node),
-                Given::Url(url) => {
-                    let at_url = UrlNodes::at(&url, &self.node_options);
-                    let at_url = at_url.map_err(|error| BuildError::Url {
-                        position: index + 1,
-                        error,
-                    })?;
-                    made.nodes.extend(at_url.nodes);
-                    made.tag_len = made.tag_len.max(at_url.tag_len);
-                    made.unshared.extend(at_url.unshared);
+        let mut positions = BTreeMap::new();
+        for (position, given) in (1..).zip(mem::take(&mut self.given)) {
+            let one = match given {
+                Given::Node(node) => UrlNodes {
+                    nodes: vec![node],
+                    ..UrlNodes::default()
+                },
+                Given::Url(url) => UrlNodes::at(&url, &self.node_options)
+                    .map_err(|error| BuildError::Url { position, error })?,
+            };
+            for node in &one.nodes {
+                let address: Arc<str> = node.address().into();
+                if let Some(first) = positions.insert(Arc::clone(&address), position) {
+                    return Err(BuildError::DuplicateNode {
+                        address,
+                        first,
+                        second: position,
+                    });
                 }
             }
+            made.nodes.extend(one.nodes);
+            made.tag_len = made.tag_len.max(one.tag_len);
+            made.unshared.extend(one.unshared);
         }
         Ok(made)
     }

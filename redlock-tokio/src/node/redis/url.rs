@@ -17,8 +17,8 @@ pub struct UrlError(Arc<str>);
 impl UrlError {
     pub(super) fn new(text: impl Display) -> Self {
         Self::of_options(format!(
-            "{text}; expected redis://[user:password@]host[:port][/database], rediss://.., unix:///path, \
-             redis+sentinel://host,host/group or redis+cluster://host,host"
+            "{text}; expected redis://[user:password@]host[:port][/database], rediss://.. for TLS, unix:///path, \
+             redis+sentinel://host,host/group or redis+cluster://host,host, with %2C for a comma in a password"
         ))
     }
 
@@ -62,10 +62,15 @@ impl NodeUrl {
                 let text = "TLS needs the feature `tls-rustls` of redlock-tokio";
                 return UrlError::of_options(text);
             }
-            if url.contains("://") {
-                UrlError::new(text)
-            } else {
-                lacks_scheme(url.trim())
+            // Without the text of the URL: after a comma in a password, it is the rest of the password.
+            match url.trim().split_once("://") {
+                Some(("redis" | "rediss" | "valkey" | "valkeys" | "unix", _)) => {
+                    UrlError::new(text)
+                }
+                Some(_) => UrlError::new("the scheme in front of `://` is unknown"),
+                None => {
+                    UrlError::new("the scheme is missing: write redis:// in front of the address")
+                }
             }
         })?;
         let endpoint = Endpoint::of(info.addr())
@@ -206,12 +211,4 @@ pub(super) fn decoded(text: &str) -> Result<String, UrlError> {
         bytes.extend_from_slice(rest.as_bytes());
     }
     String::from_utf8(bytes).map_err(|_| error())
-}
-
-/// Repeats the text only if it is an address and nothing else.
-fn lacks_scheme(text: &str) -> UrlError {
-    match Endpoint::parse(text, None) {
-        Ok(endpoint) => UrlError::new(format!("the scheme is missing: write redis://{endpoint}")),
-        Err(_) => UrlError::new("the scheme is missing: write redis:// in front of the address"),
-    }
 }
