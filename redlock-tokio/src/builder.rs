@@ -19,7 +19,7 @@ use crate::{
     client_name::ClientName,
     engine::wall_clock::WallClock,
     key::Prefix,
-    node::redis::{NodeOptions, UrlNodes},
+    node::redis::{ClusterAuthority, NodeOptions, UrlNodes},
     observer::Observer,
     options::CommonSettings,
     random::Random,
@@ -327,9 +327,7 @@ impl RedlockBuilder {
         launch::warn_of_even_number(quorum);
         let refusals = launch::refusals(&redlock, connecting).await;
         launch::refuse_to_start(&redlock, refusals)?;
-        for cluster in unshared {
-            cluster.refuse_shared_servers()?;
-        }
+        ClusterAuthority::refuse_shared_servers(&unshared)?;
         Ok(redlock)
     }
 

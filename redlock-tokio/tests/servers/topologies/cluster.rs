@@ -262,6 +262,18 @@ async fn the_first_client_waits_for_the_longest_ttl_and_the_next_ones_do_not() {
 }
 
 #[tokio::test]
+async fn one_cluster_by_two_urls_is_refused() {
+    let cluster = cluster().replicas(0).spawn().unwrap();
+    let seeds = [0, 1].map(|it| cluster.proxy(it).address());
+    let urls = seeds
+        .map(|seed| format!("redis+cluster://{seed}"))
+        .join(",");
+    let error = trusting(&urls).build().await.unwrap_err();
+    assert!(matches!(error, BuildError::SharedServer(_)), "{error}");
+    assert!(error.to_string().contains("one URL only"), "{error}");
+}
+
+#[tokio::test]
 async fn two_voters_on_one_server_are_refused_by_name_unless_that_is_allowed() {
     let cluster = cluster().shards(1).replicas(0).spawn().unwrap();
     let error = trusting(&url(&cluster)).build().await.unwrap_err();

@@ -1,4 +1,7 @@
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use redlock_core::{MemberId, Tenure};
@@ -21,7 +24,7 @@ use crate::node::{
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "slots {first} and {second} of a cluster are both on server {server}, so that two of {voters} voters would fail \
-     together, in a cluster of {shards} shards: move one of the slots to another server, or accept that by \
+     together, in a cluster of {shards} shards: name a cluster by one URL only, move one of the slots to another server, or accept that by \
      allow_shared_servers=true; voters=1 and other tags are only for a fleet of which no process runs, since they do \
      not exclude processes that have the present voters"
 )]
@@ -59,21 +62,31 @@ impl ClusterAuthority {
         }
     }
 
-    /// Refuses two voters that are slots of one server, if the owners are known by now.
-    pub(crate) fn refuse_shared_servers(&self) -> Result<(), SharedServerError> {
-        let Some(owners) = self.directory.owners(&self.slots) else {
-            return Ok(());
-        };
-        let Some(shared) = owners.shared() else {
-            return Ok(());
-        };
-        Err(SharedServerError {
-            first: self.slots[shared.first].number(),
-            second: self.slots[shared.second].number(),
-            server: self.directory.name_of(shared.member).into(),
-            voters: self.slots.len(),
-            shards: owners.shards,
-        })
+    /// Refuses two voters that are slots of one server, whichever URLs they are from, if the owners are known by now.
+    pub(crate) fn refuse_shared_servers(clusters: &[Arc<Self>]) -> Result<(), SharedServerError> {
+        let mut slots = BTreeMap::new();
+        for Self {
+            directory,
+            slots: own,
+            ..
+        } in clusters.iter().map(|it| &**it)
+        {
+            let Some(owners) = directory.owners(own) else {
+                continue;
+            };
+            for (slot, member) in own.iter().zip(owners.members) {
+                if let Some(first) = slots.insert(member, slot.number()) {
+                    return Err(SharedServerError {
+                        first,
+                        second: slot.number(),
+                        server: directory.name_of(member).into(),
+                        voters: clusters.iter().map(|it| it.slots.len()).sum(),
+                        shards: owners.shards,
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn open(&self, index: usize, tenure: &Tenure) -> Result<Box<dyn Session>, NodeError> {
