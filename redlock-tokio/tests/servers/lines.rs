@@ -118,7 +118,6 @@ async fn processes_that_list_the_nodes_in_another_order_stand_in_one_line() {
 async fn without_the_rights_of_a_line_there_is_a_lock_without_an_order() {
     for (lacks, has_order) in [
         (&["resetchannels"][..], true),
-        (&["-zrank"], false),
         (&["resetkeys", "~k"], false),
     ] {
         let servers = RedisServers::spawn(1).unwrap();

@@ -1,211 +1,100 @@
-//! The rights that each feature needs. Each set is enough. Without any one of its rights, the feature fails.
+//! The rights that a client needs: all commands of the line in `DEPLOYMENTS.md` but a few, and the keys of each feature.
 
 use redlock_kit::RedisServers;
-use redlock_tokio::{LockGuard, LockOptions, Redlock, ReleaseOutcome};
+use redlock_tokio::{Lock, LockGuard, Redlock, ReleaseOutcome};
 
-use crate::support::{Cli, MS, acl, eventually, trusting};
+use crate::support::{Cli, MS, acl, eventually, locker, trusting};
 
-/// A feature, and the rights that a client needs for it.
-struct Feature {
-    name: &'static str,
-    commands: &'static [&'static str],
-    keys: &'static [&'static str],
-    is_used: Use,
-}
-
-#[derive(Clone, Copy)]
-enum Use {
-    OneKey,
-    Fence,
-    SeveralKeys,
-    SeveralFenced,
-    Readers,
-    Writer,
-    Adoption,
-}
-
-/// The commands of one key, with a fence or without.
-const IN_FULL: &[&str] = &["info", "set", "pttl", "mget", "pexpire", "del", "eval"];
-const BY_HASH: &[&str] = &[
-    "info",
-    "set",
-    "pttl",
-    "mget",
-    "pexpire",
-    "del",
-    "script|load",
+/// The commands of the line without which locks work. Scripts are then sent in full, and waiters ask for free keys.
+const SPARED: [&str; 7] = [
     "evalsha",
+    "script|load",
+    "multi",
+    "ping",
+    "subscribe",
+    "client|tracking",
+    "client|caching",
 ];
 
-/// All features work without `HELLO`, `CLIENT`, `MULTI`, `DISCARD` and `PING`. `HELLO`,
-/// `CLIENT TRACKING` and `CLIENT CACHING` let the server report that a key is free.
-const FEATURES: [Feature; 10] = [
-    Feature {
-        name: "one key, scripts called by hash",
-        commands: BY_HASH,
-        keys: &["app:*"],
-        is_used: Use::OneKey,
-    },
-    Feature {
-        name: "one key, scripts sent in full",
-        commands: IN_FULL,
-        keys: &["app:*"],
-        is_used: Use::OneKey,
-    },
-    Feature {
-        name: "a fence, scripts called by hash",
-        commands: BY_HASH,
-        keys: &["app:*", "redlock:fence:*"],
-        is_used: Use::Fence,
-    },
-    Feature {
-        name: "a fence, scripts sent in full",
-        commands: IN_FULL,
-        keys: &["app:*", "redlock:fence:*"],
-        is_used: Use::Fence,
-    },
-    Feature {
-        name: "several keys",
-        commands: &[
-            "info", "set", "pttl", "mget", "pexpire", "del", "eval", "exists",
-        ],
-        keys: &["app:*"],
-        is_used: Use::SeveralKeys,
-    },
-    Feature {
-        name: "several keys with a fence",
-        commands: &[
-            "info", "set", "pttl", "mget", "pexpire", "del", "eval", "exists",
-        ],
-        keys: &["app:*", "redlock:fence:*"],
-        is_used: Use::SeveralFenced,
-    },
-    Feature {
-        // Without a right to marks, a writer that waits does not keep readers out.
-        name: "a writer, scripts called by hash",
-        commands: BY_HASH,
-        keys: &["app:*"],
-        is_used: Use::Writer,
-    },
-    Feature {
-        name: "a writer, scripts sent in full",
-        commands: IN_FULL,
-        keys: &["app:*"],
-        is_used: Use::Writer,
-    },
-    Feature {
-        name: "an adoption",
-        commands: IN_FULL,
-        keys: &["app:*"],
-        is_used: Use::Adoption,
-    },
-    Feature {
-        name: "readers",
-        commands: &[
-            "info",
-            "set",
-            "pttl",
-            "mget",
-            "pexpire",
-            "del",
-            "eval",
-            "exists",
-            "time",
-            "pexpireat",
-            "zadd",
-            "zrem",
-            "zscore",
-            "zrange",
-            "zremrangebyscore",
-        ],
-        keys: &["app:*", "redlock:readers:*", "redlock:wait:*"],
-        is_used: Use::Readers,
-    },
-];
-
-/// Locks, extends and releases with these rights alone.
-async fn try_out(
-    servers: &RedisServers,
-    commands: &[&str],
-    keys: &[&str],
-    feature: Use,
-) -> Result<(), String> {
-    let sends_scripts = matches!(feature, Use::OneKey) && commands.contains(&"eval");
-    let server = servers.get(0);
-    let commands = commands.iter().map(|it| format!("+{it}"));
-    let keys = keys.iter().map(|it| format!("~{it}"));
-    let rules: Vec<_> = commands.chain(keys).collect();
-    let user = ["ACL", "SETUSER", "locker", "reset", "on", ">pw", "-@all"];
-    let rules: Vec<_> = user
-        .into_iter()
-        .chain(rules.iter().map(|it| &**it))
-        .collect();
-    assert_eq!(Cli::of(server).run(&rules), "OK");
-    let url = format!("redis://locker:pw@127.0.0.1:{}", server.port());
-    let redlock = trusting([&url])
-        .build()
-        .await
-        .map_err(|it| it.to_string())?;
-    let guard = acquire(&redlock, feature).await?;
-    guard.extend().await.map_err(|it| it.to_string())?;
-    if sends_scripts {
-        // It needs no more, unless readers are to be seen.
-        let inspection = redlock.inspect("app:a").await.unwrap();
-        assert_eq!(inspection.holders().len(), 1, "{inspection}");
-    }
-    match guard.release().await.outcome {
-        ReleaseOutcome::Released => Ok(()),
-        outcome => Err(format!("{outcome:?}")),
-    }
-}
-
-async fn acquire(redlock: &Redlock, feature: Use) -> Result<LockGuard, String> {
-    let options = LockOptions::new().no_renewal().wait(MS(0));
-    let lock = match feature {
-        Use::OneKey => redlock.lock("app:a").options(options),
-        Use::Adoption => {
-            let given = redlock.lock("app:i").options(options).await;
-            let ticket = given.map_err(|it| it.to_string())?.into_ticket();
-            let adopted = redlock.adopt(ticket.map_err(|it| it.to_string())?);
-            return adopted.await.map_err(|it| it.to_string());
-        }
-        Use::Fence => redlock.lock("app:b").fenced(true).options(options),
-        Use::Readers => redlock.rw_lock("app:g").read().options(options),
-        Use::Writer => redlock.rw_lock("app:h").write().options(options),
-        Use::SeveralKeys => redlock.lock_all(["app:c", "app:d"]).options(options),
-        Use::SeveralFenced => redlock
-            .lock_all(["app:e", "app:f"])
-            .fenced(true)
-            .options(options),
-    };
-    lock.await.map_err(|it| it.to_string())
+/// Extends and releases a lock.
+async fn try_out(guard: LockGuard) {
+    guard.extend().await.unwrap();
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
 }
 
 #[tokio::test]
-async fn each_right_of_a_feature_is_needed_and_all_together_are_enough() {
+async fn row_46_each_command_of_the_line_is_named_if_it_is_missing() {
     let servers = RedisServers::spawn(1).unwrap();
-    for feature in FEATURES {
-        let Feature {
-            name,
-            commands,
-            keys,
-            is_used,
-        } = feature;
-        let outcome = try_out(&servers, commands, keys, is_used).await;
-        assert_eq!(outcome, Ok(()), "{name}");
-        for missing in commands {
-            let rest: Vec<_> = commands
-                .iter()
-                .copied()
-                .filter(|it| it != missing)
-                .collect();
-            let outcome = try_out(&servers, &rest, keys, is_used).await;
-            assert!(outcome.is_err(), "{name} works without {missing}");
+    let server = Cli::of(servers.get(0));
+    let url = servers.get(0).url();
+    let url = url.replace("://", &format!("://{}", acl::USER));
+    let line = acl::line("~lock:*");
+    let commands: Vec<_> = line.iter().filter(|it| it.starts_with('+')).collect();
+    assert!(commands.len() > 20, "{line:?}");
+    for missing in commands {
+        let rest = line.iter().filter(|it| it != &missing).copied();
+        server.run(&["ACL", "DELUSER", "locker"]);
+        assert_eq!(server.run(&rest.collect::<Vec<_>>()), "OK");
+        let name = missing.trim_start_matches('+');
+        match trusting([&url]).prefix(acl::PREFIX).build().await {
+            Ok(redlock) => {
+                assert!(SPARED.contains(&name), "it works without {name}");
+                try_out(redlock.lock("one").await.unwrap()).await;
+                try_out(redlock.rw_lock("many").read().await.unwrap()).await;
+            }
+            Err(error) => {
+                assert!(!SPARED.contains(&name), "{error}");
+                let text = error.to_string().to_uppercase();
+                let mut words = text.split(|it: char| !it.is_alphanumeric());
+                assert!(words.any(|it| it == name.to_uppercase()), "{error}");
+            }
         }
+    }
+}
+
+/// Returns a client that may use all commands, and these keys alone.
+async fn with_keys(servers: &RedisServers, keys: &[&str]) -> Redlock {
+    let keys: Vec<_> = keys.iter().map(|it| format!("~{it}")).collect();
+    let keys: Vec<_> = keys.iter().map(|it| &**it).collect();
+    let rules = [&["reset", "on", ">pw", "+@all"], &keys[..]].concat();
+    Cli::of(servers.get(0)).set_locker(&rules);
+    let url = locker(servers.get(0));
+    trusting([url]).build().await.unwrap()
+}
+
+#[tokio::test]
+async fn each_key_of_a_feature_is_needed_and_all_together_are_enough() {
+    const FENCED: [fn(&Redlock) -> Lock; 2] = [
+        |it| it.lock("app:a").fenced(true),
+        |it| it.lock_all(["app:b", "app:c"]).fenced(true),
+    ];
+    const READER: [fn(&Redlock) -> Lock; 1] = [|it| it.rw_lock("app:d").read()];
+    // Without a right to marks, a writer that waits does not keep readers out.
+    const OTHERS: [fn(&Redlock) -> Lock; 3] = [
+        |it| it.lock("app:e"),
+        |it| it.lock_all(["app:f", "app:g"]),
+        |it| it.rw_lock("app:h").write(),
+    ];
+    let servers = RedisServers::spawn(1).unwrap();
+    for (features, keys) in [
+        (&FENCED[..], &["app:*", "redlock:fence:*"][..]),
+        (&READER, &["app:*", "redlock:readers:*", "redlock:wait:*"]),
+        (&OTHERS, &["app:*"]),
+    ] {
+        let redlock = with_keys(&servers, keys).await;
+        for lock in features {
+            try_out(lock(&redlock).await.unwrap()).await;
+        }
+        let ticket = redlock.lock("app:i").await.unwrap().into_ticket();
+        try_out(redlock.adopt(ticket.unwrap()).await.unwrap()).await;
         for missing in keys {
             let rest: Vec<_> = keys.iter().copied().filter(|it| it != missing).collect();
-            let outcome = try_out(&servers, commands, &rest, is_used).await;
-            assert!(outcome.is_err(), "{name} works without {missing}");
+            let redlock = with_keys(&servers, &rest).await;
+            for lock in features {
+                let outcome = lock(&redlock).wait(MS(0)).await;
+                let error = outcome.unwrap_err().to_string();
+                assert!(error.contains("NOPERM"), "without {missing}: {error}");
+            }
         }
     }
 }
@@ -215,24 +104,14 @@ async fn each_right_of_a_feature_is_needed_and_all_together_are_enough() {
 async fn a_downgrade_without_the_rights_of_a_reader_changes_nothing_on_a_server() {
     let servers = RedisServers::spawn(1).unwrap();
     let server = Cli::of(servers.get(0));
-    for (less, missing) in [
-        (&["-pexpireat"][..], "PEXPIREAT"),
-        (&["-time"], "TIME"),
-        (&["resetkeys", "~app:*"], "redlock:readers:*"),
-    ] {
-        let user = ["ACL", "SETUSER", "locker", "reset", "on", ">pw", "+@all"];
-        let rules = [&user, &["~app:*", "~redlock:*"][..], less].concat();
-        assert_eq!(server.run(&rules), "OK");
-        let url = format!("redis://locker:pw@127.0.0.1:{}", servers.get(0).port());
-        let redlock = trusting([&url]).build().await.unwrap();
-        let guard = redlock.rw_lock("app:k").write().await.unwrap();
-        let error = guard.downgrade().await.unwrap_err().to_string();
-        assert!(error.contains(missing), "{error}");
-        assert_eq!(server.run(&["KEYS", "*"]), "app:k");
-        assert_eq!(server.get("app:k"), Some(guard.value()));
-        assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
-        assert_eq!(server.get("app:k"), None);
-    }
+    let redlock = with_keys(&servers, &["app:*"]).await;
+    let guard = redlock.rw_lock("app:k").write().await.unwrap();
+    let error = guard.downgrade().await.unwrap_err().to_string();
+    assert!(error.contains("redlock:readers:*"), "{error}");
+    assert_eq!(server.run(&["KEYS", "*"]), "app:k");
+    assert_eq!(server.get("app:k"), Some(guard.value()));
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    assert_eq!(server.get("app:k"), None);
 }
 
 /// With less, the server would list in `ACL LOG` what it has refused.

@@ -14,15 +14,20 @@ pub(crate) const USER: &str = "locker:secret@";
 /// The prefix of the locks in the lines.
 pub(crate) const PREFIX: &str = "lock:";
 
-/// Creates the user by the line of the page that has this text.
-pub(crate) fn create_user(cli: &Cli, text: &str) {
+/// Returns the words of the line of the page that has this text.
+pub(crate) fn line(text: &str) -> Vec<&'static str> {
     let lines = PAGE.lines().filter(|it| it.starts_with("ACL SETUSER"));
     let lines: Vec<_> = lines.filter(|it| it.contains(text)).collect();
     let [line] = lines[..] else {
         panic!("{text}: {lines:?}");
     };
-    let command: Vec<_> = line.split_whitespace().collect();
-    assert_eq!(cli.run(&command), "OK", "{line}");
+    line.split_whitespace().collect()
+}
+
+/// Creates the user by the line of the page that has this text.
+pub(crate) fn create_user(cli: &Cli, text: &str) {
+    let line = line(text);
+    assert_eq!(cli.run(&line), "OK", "{line:?}");
 }
 
 /// Uses each feature, with two clients over the same nodes, of which this server is one.

@@ -276,9 +276,6 @@ impl Shared {
             b"CLIENT" | b"AUTH" | b"SELECT" => b"+OK\r\n".into(),
             // Clients ask these when they connect, to test their rights. This server has no transactions.
             b"MULTI" | b"DISCARD" => b"-ERR unknown command\r\n".into(),
-            b"GET" | b"MGET" | b"EXISTS" | b"PTTL" | b"PEXPIRE" | b"DEL" => {
-                b"-ERR it is of no use\r\n".into()
-            }
             b"SET" if arguments[2..] == [b"NX".to_vec(), b"XX".to_vec()] => {
                 b"-ERR syntax error\r\n".into()
             }
@@ -286,7 +283,7 @@ impl Shared {
             b"SET" => self.set(&arguments[0], &arguments[1]),
             b"EVALSHA" => b"-NOSCRIPT it has a short memory\r\n".into(),
             b"EVAL" => self.eval(&String::from_utf8_lossy(&arguments[0]), &arguments[1..]),
-            _ => b"-ERR unknown command\r\n".into(),
+            _ => b"-ERR it is of no use\r\n".into(),
         }
     }
 

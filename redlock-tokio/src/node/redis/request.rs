@@ -44,25 +44,20 @@ pub(super) struct Request {
 
 impl Request {
     /// Encodes a batch. `is_tracking` says whether the server reports when somebody else changes keys that were
-    /// probed or extended. A command with a `refusal` is answered by that and not sent.
-    pub(super) fn new(
-        tag: &KeyTag,
-        batch: &[Command],
-        is_tracking: bool,
-        refusal: impl Fn(&Command) -> Option<NodeError>,
-    ) -> Self {
+    /// probed or extended.
+    pub(super) fn new(tag: &KeyTag, batch: &[Command], is_tracking: bool) -> Self {
         // A `PING` comes behind the commands.
         let parts = batch.len() + 1;
         let mut request = Self {
             encoder: Encoder::new(tag),
             is_tracking,
             batch: batch.to_vec(),
-            answers: batch.iter().map(|it| refusal(it).map(Err)).collect(),
+            answers: vec![None; batch.len()],
             pipeline: Pipeline::with_capacity(parts),
             parts: Vec::with_capacity(batch.len()),
         };
-        match &request.answers[..] {
-            [None] => request.push_command(0),
+        match batch {
+            [_] => request.push_command(0),
             _ => request.push_in_groups(batch),
         }
         request
@@ -148,9 +143,6 @@ impl Request {
     fn push_in_groups(&mut self, batch: &[Command]) {
         let mut groups = Groups::default();
         for (position, command) in batch.iter().enumerate() {
-            if self.answers[position].is_some() {
-                continue;
-            }
             if !groups.admits(command) {
                 self.push_groups(mem::take(&mut groups));
             }

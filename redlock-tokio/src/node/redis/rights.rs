@@ -1,33 +1,26 @@
 //! The rights of a client on a server, asked for before the first lock is granted.
 
 use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection};
-use redlock_core::Operation;
 
 use super::{
     connect::send,
     key_tag::KeyTag,
     server_error::{disconnected, is_denied_command, is_denied_key},
 };
-use crate::{
-    node::{Command, NodeError},
-    random::Random,
-};
+use crate::{node::NodeError, random::Random};
 
-/// The commands to ask about, with arguments that have no effect. A key that nobody has replaces `KEY`.
+/// The commands that locks need, with arguments that have no effect. A key that nobody has replaces `KEY`. The lines of
+/// `DEPLOYMENTS.md` grant them.
 const PROBES: [(&str, &[&str]); 17] = [
     // A contradiction, so a syntax error.
     ("SET", &[KEY, "", "NX", "XX"]),
+    ("GET", &[KEY]),
     ("MGET", &[KEY]),
     ("EXISTS", &[KEY]),
     ("PTTL", &[KEY]),
     // No number.
     ("PEXPIRE", &[KEY, "x"]),
     ("DEL", &[KEY]),
-    // No script has this hash.
-    (
-        "EVALSHA",
-        &["0000000000000000000000000000000000000000", "0"],
-    ),
     ("TIME", &[]),
     ("PEXPIREAT", &[KEY, "x"]),
     ("ZSCORE", &[KEY, ""]),
@@ -45,35 +38,6 @@ const PROBES: [(&str, &[&str]); 17] = [
 const CHANNEL: &str = "redlock:line:probe";
 
 const KEY: &str = "KEY";
-
-/// The commands in the scripts that extend and release.
-const SCRIPTS: [&str; 4] = ["MGET", "PTTL", "PEXPIRE", "DEL"];
-
-/// The commands of the script that acquires several keys. The others are those of every lock.
-const SEVERAL: [&str; 4] = ["EVAL", "MGET", "EXISTS", "SET"];
-
-const ADOPTION: [&str; 3] = ["EVAL", "MGET", "SET"];
-
-const READER: [&str; 12] = [
-    "MGET",
-    "EXISTS",
-    "SET",
-    "PTTL",
-    "DEL",
-    "TIME",
-    "PEXPIREAT",
-    "ZSCORE",
-    "ZADD",
-    "ZREM",
-    "ZREMRANGEBYSCORE",
-    "ZRANGE",
-];
-
-const LINE: [&str; 8] = [
-    "EVAL", "TIME", "ZRANGE", "ZREM", "ZADD", "PEXPIRE", "ZRANK", "ZCARD",
-];
-
-pub(super) const REPLIES: usize = PROBES.len() + 3;
 
 /// Asks about the client's rights, within a transaction that is discarded. The server answers for each
 /// command whether it accepts the command, and carries out none. On a server without transactions the
@@ -135,122 +99,44 @@ pub(super) async fn check_prefix(
         prefix.escape_ascii(),
         if tag.len() > 0 { "{*}" } else { "" },
     );
-    Err(misconfigured(&format!(
+    let text = format!(
         "this client may not use keys with the prefix of its locks here: grant the key pattern {tag}{prefix}*"
-    )))
+    );
+    Err(NodeError::Misconfigured(text.into()))
 }
 
-#[derive(Debug)]
 pub(super) struct Rights {
-    denied: Vec<&'static str>,
-    /// Why the client cannot lock at all, if it cannot.
+    /// Why the client cannot lock, if it cannot.
     pub(super) denial: Option<NodeError>,
+    /// Whether this client may call others, by the channels of lines.
+    pub(super) can_call: bool,
 }
 
 impl Rights {
-    /// Reads the replies to [`ask`]. `knows_scripts` says whether the server has loaded the scripts.
-    pub(super) fn read(replies: &[Value], knows_scripts: bool) -> Self {
-        let (script, transaction) = replies.split_last().unzip();
-        let transaction = transaction.unwrap_or_default();
-        let answers = PROBES.iter().zip(transaction.iter().skip(1));
-        let denied = answers
-            .filter(|((name, _), reply)| {
-                is_denied(reply) || (*name == "PUBLISH" && is_denied_channel(reply))
-            })
-            .map(|((name, _), _)| *name)
-            .chain(
-                script
-                    .filter(|reply| is_failed_script(reply))
-                    .map(|_| "EVAL"),
-            )
-            .collect();
-        let mut rights = Self {
-            denied,
-            denial: None,
-        };
-        let (begun, given_up) = (transaction.first(), transaction.last());
-        if begun == Some(&Value::Okay) && given_up.is_some_and(is_denied) {
-            rights.denial = Some(misconfigured(
-                "the server lets this client begin a transaction (MULTI) but not discard it: DISCARD is \
-                 missing",
-            ));
-            return rights;
+    /// Reads the replies to [`ask`].
+    pub(super) fn read(replies: &mut impl Iterator<Item = Value>) -> Self {
+        let mut next = || replies.next().unwrap_or(Value::Nil);
+        let begun = next();
+        let answers = PROBES.map(|(name, _)| (name, next()));
+        let [given_up, script] = [next(), next()];
+        let denied = answers.iter().filter(|(_, reply)| is_denied(reply));
+        let mut denied: Vec<_> = denied.map(|(name, _)| *name).collect();
+        if is_failed_script(&script) && !denied.contains(&"EVAL") {
+            denied.push("EVAL");
         }
-        rights.denial = rights.hindrance(knows_scripts);
-        rights
-    }
-
-    /// Returns why the client cannot lock at all, if it cannot.
-    fn hindrance(&self, knows_scripts: bool) -> Option<NodeError> {
-        let always = self.missing(&["SET", "PTTL"]);
-        if !always.is_empty() {
-            return Some(misconfigured(&format!(
-                "every lock needs commands that this client may not use here, or that were renamed: {}",
-                always.join(", ")
-            )));
+        // The client has begun a transaction that it cannot leave.
+        if begun == Value::Okay && is_denied(&given_up) {
+            denied = vec!["DISCARD"];
         }
-        let mut missing = self.missing(&SCRIPTS);
-        if !(knows_scripts && self.missing(&["EVALSHA"]).is_empty()) {
-            missing.extend(self.missing(&["EVAL"]));
+        let text = format!(
+            "locks need commands that this client may not use here, or that were renamed: {}",
+            denied.join(", ")
+        );
+        let [.., (_, publish)] = &answers;
+        Self {
+            denial: (!denied.is_empty()).then(|| NodeError::Misconfigured(text.into())),
+            can_call: !is_denied_channel(publish),
         }
-        if missing.is_empty() {
-            return None;
-        }
-        Some(misconfigured(&format!(
-            "locks could neither be extended nor released, because this client may not use some commands \
-             here, or they were renamed: {}",
-            missing.join(", ")
-        )))
-    }
-
-    /// Returns why a command is not sent: the server might set its keys, but not extend or release them.
-    pub(super) fn refusal(&self, command: &Command) -> Option<NodeError> {
-        if self.denial.is_some() {
-            return self.denial.clone();
-        }
-        match command.operation() {
-            Operation::Acquire { .. } if command.has_several_keys() => {
-                self.refusal_of("a lock of several keys", &SEVERAL)
-            }
-            Operation::Adopt { .. } => self.refusal_of("an adoption", &ADOPTION),
-            // The extension may be the downgrade of a writer.
-            Operation::Acquire { .. } | Operation::Extend { .. } if command.is_readers() => {
-                self.refusal_of("a reader", &READER)
-            }
-            // These need no more than every lock.
-            Operation::Acquire { .. }
-            | Operation::Extend { .. }
-            | Operation::Fence { .. }
-            | Operation::Probe { .. }
-            | Operation::Release { .. } => None,
-            _ => Some(NodeError::unknown_operation()),
-        }
-    }
-
-    pub(super) fn refusal_of_lines(&self) -> Option<NodeError> {
-        self.refusal_of("a line", &LINE)
-    }
-
-    /// Returns whether this client may call others.
-    pub(super) fn can_call(&self) -> bool {
-        self.missing(&["PUBLISH"]).is_empty()
-    }
-
-    fn refusal_of(&self, what: &str, needs: &[&'static str]) -> Option<NodeError> {
-        let missing = self.missing(needs);
-        (!missing.is_empty()).then(|| NodeError::Refused {
-            code: "NOPERM".into(),
-            message: format!(
-                "{what} needs commands that this client may not use here, or that were renamed: {}",
-                missing.join(", ")
-            )
-            .into(),
-        })
-    }
-
-    fn missing(&self, needs: &[&'static str]) -> Vec<&'static str> {
-        let is_missing = |need: &&&'static str| self.denied.contains(*need);
-        needs.iter().filter(is_missing).copied().collect()
     }
 }
 
@@ -265,10 +151,6 @@ fn is_denied_channel(reply: &Value) -> bool {
 /// Returns whether the script without effect failed, other than because the server is busy.
 fn is_failed_script(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if matches!(error.code(), "ERR" | "NOPERM"))
-}
-
-fn misconfigured(text: &str) -> NodeError {
-    NodeError::Misconfigured(text.into())
 }
 
 #[cfg(test)]

@@ -95,9 +95,7 @@ impl RedisSession {
         if let Some(owner) = owner {
             identity::check(&replies.next().unwrap_or(Value::Nil), owner)?;
         }
-        let answers: Vec<_> = replies.by_ref().take(rights::REPLIES).collect();
-        let knows_scripts = !replies.any(|reply| matches!(reply, Value::ServerError(_)));
-        let rights = Rights::read(&answers, knows_scripts);
+        let rights = Rights::read(&mut replies);
         Ok(Self {
             multiplexed,
             _attachment: attachment,
@@ -130,8 +128,7 @@ impl Session for RedisSession {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
         let (mut connection, number) = self.next_request();
         let is_tracking = self.invalidations.is_some();
-        let refusal = |command: &Command| self.rights.refusal(command);
-        let mut request = Request::new(&self.tag, batch, is_tracking, refusal);
+        let mut request = Request::new(&self.tag, batch, is_tracking);
         async move {
             loop {
                 let replies = round_trip(&mut connection, request.pipeline_mut(), number).await?;
@@ -186,14 +183,11 @@ impl Session for RedisSession {
         &mut self,
         requests: &[LineRequest],
     ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
-        if let Some(refusal) = self.rights.refusal_of_lines() {
-            return ready(Err(refusal)).boxed();
-        }
         let member = requests.iter().find_map(|it| match it.action {
             LineAction::Join { member, .. } => Some(member),
             LineAction::Leave { .. } | LineAction::Count => None,
         });
-        let can_be_called = self.invalidations.is_some() && self.rights.can_call();
+        let can_be_called = self.invalidations.is_some() && self.rights.can_call;
         let is_called = Arc::clone(&self.is_called);
         let mut pipeline = lines::encode(&self.tag, requests);
         let requests = requests.to_vec();

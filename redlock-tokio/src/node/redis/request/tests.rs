@@ -45,7 +45,7 @@ fn key(lease: u128) -> Key {
 }
 
 fn request(batch: &[Command]) -> Request {
-    Request::new(&KeyTag::NONE, batch, false, |_| None)
+    Request::new(&KeyTag::NONE, batch, false)
 }
 
 /// Shows what is sent, with `#` for hashes and tokens.
@@ -115,20 +115,6 @@ fn releases_and_extensions_share_scripts() {
     let (answers, again) = read(request, replies);
     assert_eq!(answers, [GRANTED, DENIED, EXTENDED, DENIED, GRANTED]);
     assert!(again.is_none());
-}
-
-#[test]
-fn a_command_with_a_refusal_is_answered_by_that_and_not_sent() {
-    let refusal = NodeError::unknown_operation();
-    let refuse = |it: &Command| (*it.key() == key(1)).then(|| refusal.clone());
-    let request = |batch: &[Command]| Request::new(&KeyTag::NONE, batch, false, refuse);
-    let some = request(&[set(1), release(2), set(3)]);
-    assert_eq!(shown(&some), ["EVALSHA # 1 k2 #", "SET k3 # NX PX 1000"]);
-    let (answers, _) = read(some, vec![text("1"), Value::Okay]);
-    assert_eq!(answers, [Some(Err(refusal.clone())), GRANTED, GRANTED]);
-    let all = request(&[set(1)]);
-    assert!(shown(&all).is_empty());
-    assert_eq!(all.into_answers(), [Err(refusal.clone())]);
 }
 
 #[test]
@@ -329,7 +315,7 @@ fn no_script_blocks_the_server_for_long() {
 fn probes_share_one_question_for_their_holders() {
     let probe = |lease| command(lease, |token, _| Operation::Probe { token, mark: None });
     let batch = [probe(1), release(2), probe(3), probe(4)];
-    let request = Request::new(&KeyTag::NONE, &batch, true, |_| None);
+    let request = Request::new(&KeyTag::NONE, &batch, true);
     let expected = [
         "EVALSHA # 1 k2 #",
         "CLIENT CACHING YES",
@@ -355,7 +341,7 @@ fn probes_share_one_question_for_their_holders() {
     assert_eq!(answers, expected);
 
     // One of the keys may be the cause of an error.
-    let request = Request::new(&KeyTag::NONE, &batch[2..], true, |_| None);
+    let request = Request::new(&KeyTag::NONE, &batch[2..], true);
     let replies = [&[caching.clone(), error("NOPERM")], &times[1..]].concat();
     let (_, again) = read(request, replies);
     let again = again.expect("each key on its own");
@@ -387,7 +373,7 @@ fn slots_of_a_semaphore_are_tracked_before_they_are_asked_for() {
     let probe = Operation::Probe { token, mark: None };
     let batch = [Command::for_slots(keys.keys_of(slots), slots, probe)];
     let script = "EVALSHA # 2 k:slot:0 k:slot:2";
-    let request = |tracks| Request::new(&KeyTag::NONE, &batch, tracks, |_| None);
+    let request = |tracks| Request::new(&KeyTag::NONE, &batch, tracks);
     assert_eq!(shown(&request(false)), [script]);
     let tracked = ["CLIENT CACHING YES", "MGET k:slot:0 k:slot:2"];
     assert_eq!(shown(&request(true)), [tracked[0], tracked[1], script]);
