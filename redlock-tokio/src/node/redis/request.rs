@@ -12,11 +12,14 @@ use std::mem;
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
 use redlock_core::{Operation, Token};
 
-pub(super) use self::read::{failure, number, time_left};
 use self::{
     encode::Encoder,
-    part::{Ask, Call, Fallback, Part, Positions, Shared},
+    part::{Ask, Part, Positions, Scripted, Shared},
     sharing::Sharing,
+};
+pub(super) use self::{
+    part::Call,
+    read::{failure, number, time_left},
 };
 use super::{key_tag::KeyTag, script};
 use crate::{
@@ -34,6 +37,7 @@ pub(super) struct Request {
     encoder: Encoder,
     /// Whether the server reports when somebody else changes a key that was tracked.
     is_tracking: bool,
+    by: Call,
     batch: Vec<Command>,
     /// The answers so far, in the order of the batch.
     answers: Vec<Option<Answer>>,
@@ -44,13 +48,14 @@ pub(super) struct Request {
 
 impl Request {
     /// Encodes a batch. `is_tracking` says whether the server reports when somebody else changes keys that were
-    /// probed or extended.
-    pub(super) fn new(tag: &KeyTag, batch: &[Command], is_tracking: bool) -> Self {
+    /// probed or extended, and `by` how scripts are called.
+    pub(super) fn new(tag: &KeyTag, batch: &[Command], is_tracking: bool, by: Call) -> Self {
         // A `PING` comes behind the commands.
         let parts = batch.len() + 1;
         let mut request = Self {
             encoder: Encoder::new(tag),
             is_tracking,
+            by,
             batch: batch.to_vec(),
             answers: vec![None; batch.len()],
             pipeline: Pipeline::with_capacity(parts),
@@ -74,8 +79,12 @@ impl Request {
         let parts = mem::take(&mut self.parts);
         for (part, reply) in parts.into_iter().zip(replies) {
             let own = part.positions.as_slice();
-            match part.fallback(&reply) {
-                Some(fallback) => self.push_fallback(fallback, own),
+            match part.again(&reply) {
+                Some((scripted, by)) => {
+                    for &position in own {
+                        self.push_scripted(scripted, by, position);
+                    }
+                }
                 None => self.take_reply(part.ask, reply, own),
             }
         }
@@ -93,7 +102,7 @@ impl Request {
 
     fn take_reply(&mut self, ask: Ask, reply: Value, positions: &[usize]) {
         match (ask, positions) {
-            (Ask::Shared(shared, _), _) => {
+            (Ask::Scripted(Scripted::Shared(shared), _), _) => {
                 let commands = positions.iter().map(|&position| &self.batch[position]);
                 let answers = read::shared(shared, reply, commands, self.encoder.tag());
                 for (&position, answer) in positions.iter().zip(answers) {
@@ -116,26 +125,11 @@ impl Request {
         }
     }
 
-    fn push_fallback(&mut self, fallback: Fallback, positions: &[usize]) {
-        match fallback {
-            Fallback::Together(shared) => {
-                self.push_shared(shared, Call::InFull, Positions::Many(positions.to_vec()));
-            }
-            Fallback::Apart(shared, by) => {
-                for &position in positions {
-                    self.push_shared(shared, by, position);
-                }
-            }
-            Fallback::Alone(sharing) => {
-                for &position in positions {
-                    self.push_sharing(sharing, Call::InFull, position);
-                }
-            }
-            Fallback::Slots => {
-                for &position in positions {
-                    self.push_slots(position, Call::InFull);
-                }
-            }
+    fn push_scripted(&mut self, scripted: Scripted, by: Call, position: usize) {
+        match scripted {
+            Scripted::Shared(shared) => self.push_shared(shared, by, position),
+            Scripted::Sharing(sharing) => self.push_sharing(sharing, by, position),
+            Scripted::Slots => self.push_slots(position, by),
         }
     }
 
@@ -179,7 +173,7 @@ impl Request {
                 .count()
                 .max(1);
             let rest = positions.split_off(chunk);
-            self.push_shared(shared, Call::ByHash, Positions::Many(positions));
+            self.push_shared(shared, self.by, Positions::Many(positions));
             positions = rest;
         }
     }
@@ -198,7 +192,7 @@ impl Request {
             Shared::Holders => positions.as_slice().to_vec(),
             _ => Vec::new(),
         };
-        self.push(Ask::Shared(shared, by), cmd, positions);
+        self.push(Ask::Scripted(Scripted::Shared(shared), by), cmd, positions);
         for position in probes {
             let cmd = self
                 .encoder
@@ -215,20 +209,20 @@ impl Request {
             self.push_unshared(position);
         }
         if raises_counter {
-            self.push_shared(Shared::Fences, Call::ByHash, position);
+            self.push_shared(Shared::Fences, self.by, position);
         }
     }
 
     fn push_sharing(&mut self, sharing: Sharing, by: Call, position: usize) {
         let cmd = sharing.encode(&self.encoder, &self.batch[position], by);
-        self.push(Ask::Sharing(sharing, by), cmd, position);
+        self.push(Ask::Scripted(Scripted::Sharing(sharing), by), cmd, position);
     }
 
     /// Encodes one command, but not the raising of its counters.
     fn push_unshared(&mut self, position: usize) {
         let command = &self.batch[position].clone();
         if let Some(sharing) = Sharing::of(command) {
-            return self.push_sharing(sharing, Call::ByHash, position);
+            return self.push_sharing(sharing, self.by, position);
         }
         let has_several = command.has_several_keys();
         match command.operation() {
@@ -245,10 +239,10 @@ impl Request {
                 self.push(Ask::InFull, cmd, position);
             }
             Operation::Extend { .. } => {
-                self.push_shared(Shared::Extensions, Call::ByHash, position);
+                self.push_shared(Shared::Extensions, self.by, position);
             }
             Operation::Release { .. } => {
-                self.push_shared(Shared::Releases, Call::ByHash, position);
+                self.push_shared(Shared::Releases, self.by, position);
             }
             _ => self.answers[position] = Some(Err(NodeError::unknown_operation())),
         }
@@ -262,10 +256,10 @@ impl Request {
         }
         let is_readers = command.is_readers();
         if asks_for_holder(command) {
-            return self.push_shared(Shared::Holders, Call::ByHash, position);
+            return self.push_shared(Shared::Holders, self.by, position);
         }
         if command.probes_slots() {
-            return self.push_slots(position, Call::ByHash);
+            return self.push_slots(position, self.by);
         }
         for key in command.keys() {
             self.track_next(position);
@@ -291,7 +285,8 @@ impl Request {
             let cmd = self.encoder.values(command.keys());
             self.push(Ask::Ignored, cmd, position);
         }
-        self.push(Ask::Slots(by), self.encoder.slots(command, by), position);
+        let cmd = self.encoder.slots(command, by);
+        self.push(Ask::Scripted(Scripted::Slots, by), cmd, position);
     }
 
     /// Asks for a message when somebody else changes a key that the next command reads.

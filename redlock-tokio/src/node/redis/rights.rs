@@ -5,6 +5,7 @@ use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection};
 use super::{
     connect::send,
     key_tag::KeyTag,
+    request::Call,
     server_error::{disconnected, is_denied_command, is_denied_key},
 };
 use crate::{node::NodeError, random::Random};
@@ -60,6 +61,8 @@ pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag) {
             }
         }
     }
+    // No script has this hash.
+    pipeline.cmd("EVALSHA").arg("0".repeat(40)).arg(0);
     pipeline.cmd("DISCARD");
     pipeline.cmd("EVAL").arg("return 1").arg(0);
 }
@@ -108,6 +111,8 @@ pub(super) async fn check_prefix(
 pub(super) struct Rights {
     /// Why the client cannot lock, if it cannot.
     pub(super) denial: Option<NodeError>,
+    /// How scripts are called.
+    pub(super) by: Call,
     /// Whether this client may call others, by the channels of lines.
     pub(super) can_call: bool,
 }
@@ -118,7 +123,7 @@ impl Rights {
         let mut next = || replies.next().unwrap_or(Value::Nil);
         let begun = next();
         let answers = PROBES.map(|(name, _)| (name, next()));
-        let [given_up, script] = [next(), next()];
+        let [hash, given_up, script] = [next(), next(), next()];
         let denied = answers.iter().filter(|(_, reply)| is_denied(reply));
         let mut denied: Vec<_> = denied.map(|(name, _)| *name).collect();
         if is_failed_script(&script) && !denied.contains(&"EVAL") {
@@ -135,6 +140,11 @@ impl Rights {
         let [.., (_, publish)] = &answers;
         Self {
             denial: (!denied.is_empty()).then(|| NodeError::Misconfigured(text.into())),
+            by: if is_denied(&hash) {
+                Call::InFull
+            } else {
+                Call::ByHash
+            },
             can_call: !is_denied_channel(publish),
         }
     }

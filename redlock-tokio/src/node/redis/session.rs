@@ -128,7 +128,7 @@ impl Session for RedisSession {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
         let (mut connection, number) = self.next_request();
         let is_tracking = self.invalidations.is_some();
-        let mut request = Request::new(&self.tag, batch, is_tracking);
+        let mut request = Request::new(&self.tag, batch, is_tracking, self.rights.by);
         async move {
             loop {
                 let replies = round_trip(&mut connection, request.pipeline_mut(), number).await?;

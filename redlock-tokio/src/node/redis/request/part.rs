@@ -5,7 +5,7 @@ use super::sharing::Sharing;
 
 use crate::node::{
     Command,
-    redis::server_error::{concerns_server, is_denied_command, is_denied_key},
+    redis::server_error::{concerns_server, is_denied_key},
 };
 
 pub(super) struct Part {
@@ -39,19 +39,13 @@ impl From<usize> for Positions {
 pub(super) enum Ask {
     /// `SET .. NX`.
     Set,
-    /// Extensions or releases of many keys, or the raising of their fencing counters, by one script. Or a question for the
-    /// holders of many keys, by one command.
-    Shared(Shared, Call),
-    /// A command of a reader or a writer, by a script.
-    Sharing(Sharing, Call),
+    Scripted(Scripted, Call),
     /// `CLIENT CACHING YES`, `MGET` of slots to be tracked, or the mark of a writer. The reply is ignored.
     Ignored,
     /// `PTTL`, of a key whose holder was asked for.
     TimeLeft,
     /// `PTTL`, of a key that anybody may hold.
     Probe,
-    /// Likewise, of slots of a semaphore, by a script.
-    Slots(Call),
     /// `MGET`, of a key that a reader looks at.
     Value,
     /// `PTTL`, of the mark of a writer.
@@ -60,13 +54,24 @@ pub(super) enum Ask {
     InFull,
 }
 
+/// What a script that is loaded is for.
+#[derive(Clone, Copy)]
+pub(super) enum Scripted {
+    Shared(Shared),
+    /// A command of a reader or a writer.
+    Sharing(Sharing),
+    /// The time that each slot of a semaphore has left.
+    Slots,
+}
+
+/// How a script that is loaded is called. A session decides once, by its rights.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub(in crate::node::redis) enum Call {
     ByHash,
     InFull,
 }
 
-/// Commands that share a script, or an `MGET`.
+/// What many keys share: a script, or an `MGET`.
 #[derive(Clone, Copy)]
 pub(super) enum Shared {
     Extensions,
@@ -75,19 +80,6 @@ pub(super) enum Shared {
     Fences,
     /// A question for the holders of keys that are probed, by `MGET`.
     Holders,
-}
-
-/// Another way to ask, because a server refused the first one.
-#[derive(Clone, Copy)]
-pub(super) enum Fallback {
-    /// By a script in full, for all keys at once.
-    Together(Shared),
-    /// By a script, for each key on its own.
-    Apart(Shared, Call),
-    /// By a script in full, of which this is the only one.
-    Alone(Sharing),
-    /// The same for slots of a semaphore.
-    Slots,
 }
 
 impl Shared {
@@ -103,32 +95,25 @@ impl Shared {
 }
 
 impl Part {
-    /// Returns how to ask again because of the reply; `None` if the reply is an answer.
-    pub(super) fn fallback(&self, reply: &Value) -> Option<Fallback> {
-        let Value::ServerError(error) = reply else {
+    /// Returns how to ask again for each command on its own, because of the reply; `None` if the reply is an answer.
+    pub(super) fn again(&self, reply: &Value) -> Option<(Scripted, Call)> {
+        let (Ask::Scripted(scripted, by), Value::ServerError(error)) = (self.ask, reply) else {
             return None;
         };
-        // The server was restarted, somebody flushed its scripts, or only `EVAL` may be used.
-        let hash_is_refused = error.code() == "NOSCRIPT" || is_denied_command(error);
-        match self.ask {
-            Ask::Shared(shared, Call::ByHash) if hash_is_refused => {
-                Some(Fallback::Together(shared))
-            }
-            Ask::Sharing(sharing, Call::ByHash) if hash_is_refused => {
-                Some(Fallback::Alone(sharing))
-            }
-            Ask::Slots(Call::ByHash) if hash_is_refused => Some(Fallback::Slots),
+        match scripted {
+            // Somebody flushed the scripts, or they could not be loaded.
+            _ if error.code() == "NOSCRIPT" && by == Call::ByHash => Some((scripted, Call::InFull)),
             // One key among them may be the cause.
-            Ask::Shared(shared, _)
+            Scripted::Shared(_)
                 if self.positions.as_slice().len() > 1 && !concerns_server(error) =>
             {
-                Some(Fallback::Apart(shared, Call::InFull))
+                Some((scripted, Call::InFull))
             }
             // Without a right to the names beside the key, a token is still deleted as that of a plain lock.
-            Ask::Sharing(Sharing::ReleaseReader | Sharing::ReleaseWriter, by)
+            Scripted::Sharing(Sharing::ReleaseReader | Sharing::ReleaseWriter)
                 if is_denied_key(error) =>
             {
-                Some(Fallback::Apart(Shared::Releases, by))
+                Some((Scripted::Shared(Shared::Releases), by))
             }
             _ => None,
         }

@@ -6,7 +6,7 @@ use deadpool_redis::redis::{ServerError, Value};
 use redlock_core::FencingToken;
 
 use super::{
-    part::{Ask, Shared},
+    part::{Ask, Scripted, Shared},
     sharing,
 };
 use crate::{
@@ -101,8 +101,10 @@ pub(super) fn single(
         (Ask::Probe, reply) => Some(last_to_be_free(earlier, probe(reply))),
         (Ask::Value, reply) => sharing::value(reply),
         (Ask::Mark, reply) => sharing::marked(earlier, reply),
-        (Ask::Sharing(sharing, _), reply) => Some(sharing.read(reply, command, tag)),
-        (Ask::Slots(_), reply) => Some(slots(reply, command)),
+        (Ask::Scripted(Scripted::Sharing(sharing), _), reply) => {
+            Some(sharing.read(reply, command, tag))
+        }
+        (Ask::Scripted(Scripted::Slots, _), reply) => Some(slots(reply, command)),
         (ask, reply) => Some(vote(ask, reply)),
     }
 }

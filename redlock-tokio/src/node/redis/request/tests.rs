@@ -45,7 +45,7 @@ fn key(lease: u128) -> Key {
 }
 
 fn request(batch: &[Command]) -> Request {
-    Request::new(&KeyTag::NONE, batch, false)
+    Request::new(&KeyTag::NONE, batch, false, Call::ByHash)
 }
 
 /// Shows what is sent, with `#` for hashes and tokens.
@@ -156,7 +156,7 @@ fn counters_are_raised_by_one_script_after_the_keys_were_set() {
     let replies = vec![text("1"), Value::Nil, Value::Okay, error("NOSCRIPT")];
     let (_, again) = read(request, replies);
     let mut again = again.expect("the script in full");
-    assert!(!again.read(vec![text("1,1,1")]));
+    assert!(!again.read(vec![text("1"); 3]));
     assert_eq!(again.answers[..3], [DENIED, GRANTED, GRANTED]);
 }
 
@@ -239,16 +239,33 @@ fn a_counter_is_raised_once_by_each_script() {
 }
 
 #[test]
-fn unknown_scripts_are_sent_in_full() {
+fn scripts_that_are_unknown_are_sent_in_full_for_each_command() {
     let batch = [release(1), set(2), release(3)];
     let request = request(&batch);
     let (answers, again) = read(request, vec![error("NOSCRIPT"), Value::Okay]);
     assert_eq!(answers, [None, GRANTED, None]);
     let mut again = again.expect("the script in full");
-    let expected = format!("EVAL {} 2 k1 k3 # #", script::RELEASE.source());
-    assert_eq!(shown(&again), [expected]);
-    assert!(!again.read(vec![text("10")]));
+    let source = script::RELEASE.source();
+    let expected = ["k1", "k3"].map(|key| format!("EVAL {source} 1 {key} #"));
+    assert_eq!(shown(&again), expected);
+    assert!(!again.read(vec![text("1"), text("0")]));
     assert_eq!(again.answers, [GRANTED, GRANTED, DENIED]);
+}
+
+/// A session that may not call scripts by their hashes has no second round trip.
+#[test]
+fn scripts_that_may_not_be_called_by_hash_are_shared_in_full() {
+    let batch = [release(1), extend(2), release(3)];
+    let request = Request::new(&KeyTag::NONE, &batch, false, Call::InFull);
+    let [extend, release] = [script::EXTEND.source(), script::RELEASE.source()];
+    let expected = [
+        format!("EVAL {extend} 1 k2 # 1000"),
+        format!("EVAL {release} 2 k1 k3 # #"),
+    ];
+    assert_eq!(shown(&request), expected);
+    let (answers, again) = read(request, vec![text("700"), text("10")]);
+    assert!(again.is_none());
+    assert_eq!(answers, [GRANTED, EXTENDED, DENIED]);
 }
 
 #[test]
@@ -315,7 +332,7 @@ fn no_script_blocks_the_server_for_long() {
 fn probes_share_one_question_for_their_holders() {
     let probe = |lease| command(lease, |token, _| Operation::Probe { token, mark: None });
     let batch = [probe(1), release(2), probe(3), probe(4)];
-    let request = Request::new(&KeyTag::NONE, &batch, true);
+    let request = Request::new(&KeyTag::NONE, &batch, true, Call::ByHash);
     let expected = [
         "EVALSHA # 1 k2 #",
         "CLIENT CACHING YES",
@@ -341,7 +358,7 @@ fn probes_share_one_question_for_their_holders() {
     assert_eq!(answers, expected);
 
     // One of the keys may be the cause of an error.
-    let request = Request::new(&KeyTag::NONE, &batch[2..], true);
+    let request = Request::new(&KeyTag::NONE, &batch[2..], true, Call::ByHash);
     let replies = [&[caching.clone(), error("NOPERM")], &times[1..]].concat();
     let (_, again) = read(request, replies);
     let again = again.expect("each key on its own");
@@ -373,7 +390,7 @@ fn slots_of_a_semaphore_are_tracked_before_they_are_asked_for() {
     let probe = Operation::Probe { token, mark: None };
     let batch = [Command::for_slots(keys.keys_of(slots), slots, probe)];
     let script = "EVALSHA # 2 k:slot:0 k:slot:2";
-    let request = |tracks| Request::new(&KeyTag::NONE, &batch, tracks);
+    let request = |tracks| Request::new(&KeyTag::NONE, &batch, tracks, Call::ByHash);
     assert_eq!(shown(&request(false)), [script]);
     let tracked = ["CLIENT CACHING YES", "MGET k:slot:0 k:slot:2"];
     assert_eq!(shown(&request(true)), [tracked[0], tracked[1], script]);
