@@ -229,7 +229,8 @@ impl IntoResponse for LockLost {
 pub struct LockedRejection;
 
 impl LockedRejection {
-    const DETAIL: &str = "The handler of this route expects a lock, and has none. The service's log names the fix.";
+    const DETAIL: &str =
+        "The handler of this route expects a lock, and has none. The service's log names the fix.";
 
     /// Returns the status of the response.
     #[must_use]
