@@ -1,5 +1,5 @@
-//! What a lock costs, counted and not timed: instructions under callgrind, and allocations. Other work of the machine does
-//! not change them.
+//! What a lock costs, counted and not timed: instructions under callgrind, and allocations. Other work of the machine
+//! does not change them.
 //!
 //! ```sh
 //! make cost                       # compares with cost.json
@@ -173,7 +173,8 @@ impl Part {
         (self.run)(world, TIMES[0]);
         let [fewer, more] = TIMES.map(|times| {
             let count = |_| allocation_counter::measure(|| (self.run)(world, times)).count_total;
-            // Over servers they depend on how many answers come at once. The least of several runs is nearly the same each time.
+            // Over servers they depend on how many answers come at once. The least of several runs is nearly the same
+            // each time.
             (0..RUNS).map(count).min().unwrap_or_default() as f64
         });
         let instructions = TIMES.map(|times| self.instructions(world, times));

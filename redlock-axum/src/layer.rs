@@ -54,7 +54,7 @@ use crate::{
 ///
 /// | option | default | meaning |
 /// |---|---|---|
-/// | [`methods`](Self::methods) | all but GET, HEAD, OPTIONS, TRACE; all with `read_write` | which requests need a lock |
+/// | [`methods`](Self::methods) | all but GET, HEAD, OPTIONS, TRACE; all with `read_write` | what needs a lock |
 /// | [`body_limit`](Self::body_limit) | 2 MiB and 30 s | how much of a body is read before the wait, and for how long |
 /// | [`ttl`](Self::ttl) | 10 s | how long a crashed process blocks other requests |
 /// | [`wait`](Self::wait) | 5 s | how long a request waits |
@@ -65,8 +65,8 @@ use crate::{
 /// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 64 | how many requests wait for a key |
 /// | [`max_waiters_total`](Self::max_waiters_total) | 1024 | how many requests wait for any key of the layer |
 /// | [`max_keys`](Self::max_keys) | 16 | how many different keys a request may want |
-/// | [`fail_fast`](LockOptions::fail_fast) | yes, but not with `fail_open` | whether a request in an outage gets its 503 within a moment |
-/// | [`cancel_on_disconnect`](Self::cancel_on_disconnect) | no | whether a handler is dropped when its client goes away |
+/// | [`fail_fast`](LockOptions::fail_fast) | yes, but not with `fail_open` | whether an outage is a 503 at once |
+/// | [`cancel_on_disconnect`](Self::cancel_on_disconnect) | no | whether a handler ends when its client leaves |
 /// | [`on_cancel`](Self::on_cancel) | release | what happens to the lock of a handler that is dropped or panics |
 /// | [`hold_until_body_end`](Self::hold_until_body_end) | no | whether the lock is held while the body is sent |
 /// | [`on_lost`](Self::on_lost) | keep the response | what happens to the response if the lock is lost |
@@ -152,9 +152,9 @@ impl<K> LockLayer<K> {
         self.options(LockOptions::new().fenced(fenced))
     }
 
-    /// Lets up to `permits` requests with one key run at once, in the whole fleet, instead of one. A request takes a permit
-    /// of the [semaphore](Redlock::semaphore) with its key, and gets a 429 if none becomes free in time. There can be 1 to
-    /// 128 permits.
+    /// Lets up to `permits` requests with one key run at once, in the whole fleet, instead of one. A request takes a
+    /// permit of the [semaphore](Redlock::semaphore) with its key, and gets a 429 if none becomes free in time. There
+    /// can be 1 to 128 permits.
     ///
     /// ```
     /// use axum::{Router, routing::post};
@@ -180,22 +180,23 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Lets requests that read run at once, and requests that write alone, in the whole fleet: those with the safe methods
-    /// GET, HEAD, OPTIONS and TRACE (RFC 9110, section 9.2.1) take the lock of a [reader](redlock_tokio::RedlockRwLock::read),
-    /// and all others that of a [writer](redlock_tokio::RedlockRwLock::write). So no reader sees what a writer has half done.
+    /// Lets requests that read run at once, and requests that write alone, in the whole fleet: those with the safe
+    /// methods GET, HEAD, OPTIONS and TRACE (RFC 9110, section 9.2.1) take the lock of a
+    /// [reader](redlock_tokio::RedlockRwLock::read), and all others that of a
+    /// [writer](redlock_tokio::RedlockRwLock::write). So no reader sees what a writer has half done.
     ///
-    /// A request that reads costs one round trip to the majority, by a script, or none if another reader of this process has
-    /// acquired the lock a short time ago. A writer that waits keeps new readers out, so a slow reader can make others wait: a
-    /// request that gets no lock in time gets a 423, whatever its method.
+    /// A request that reads costs one round trip to the majority, by a script, or none if another reader of this
+    /// process has acquired the lock a short time ago. A writer that waits keeps new readers out, so a slow reader can
+    /// make others wait: a request that gets no lock in time gets a 423, whatever its method.
     ///
-    /// - **Methods:** the handshake of a WebSocket counts as a GET, and reads. [`methods`](Self::methods) still says which
-    ///   requests need a lock. A key closure can decide for one request, such as a POST that only searches: its
+    /// - **Methods:** the handshake of a WebSocket counts as a GET, and reads. [`methods`](Self::methods) still says
+    ///   which requests need a lock. A key closure can decide for one request, such as a POST that only searches: its
     ///   [`LockRequest::read`](crate::LockRequest::read) or [`LockRequest::write`](crate::LockRequest::write) counts.
     /// - **Fencing:** [`fenced`](Self::fenced) fences the writers. Readers have no token.
-    /// - **Several keys:** a request that reads must have one key, and gets a 500 otherwise. One that writes may have several,
-    ///   which it locks as plain locks: they wait for readers, but do not keep new ones out.
-    /// - **Permits:** not together with [`permits`](Self::permits). [`check`](Self::check) refuses that, and each request gets
-    ///   a 500.
+    /// - **Several keys:** a request that reads must have one key, and gets a 500 otherwise. One that writes may have
+    ///   several, which it locks as plain locks: they wait for readers, but do not keep new ones out.
+    /// - **Permits:** not together with [`permits`](Self::permits). [`check`](Self::check) refuses that, and each
+    ///   request gets a 500.
     pub fn read_write(mut self) -> Self {
         self.key.rules_mut().reads_and_writes = true;
         self
@@ -279,8 +280,8 @@ impl<K> LockLayer<K> {
     /// [`on_cancel`](Self::on_cancel) says.
     ///
     /// By default a handler runs to its end under the lock, in a task of its own. Otherwise an operation that it has
-    /// started elsewhere, such as a database statement, would go on without the lock. If another layer further out holds
-    /// a lock, that layer decides for both.
+    /// started elsewhere, such as a database statement, would go on without the lock. If another layer further out
+    /// holds a lock, that layer decides for both.
     pub fn cancel_on_disconnect(mut self) -> Self {
         self.cancels = true;
         self
@@ -331,8 +332,8 @@ impl<K> LockLayer<K> {
     /// After contention, an invalid key, slow nodes, [overload](redlock_tokio::LockError::Overloaded) by this process
     /// or a shutdown, the handler does not run: then other requests may hold the lock.
     ///
-    /// Each such request is an [event](redlock_tokio::events::Event::FailedOpen) for observers. The layer logs a warning at
-    /// most once in 10 s, with the number of warnings that it withheld.
+    /// Each such request is an [event](redlock_tokio::events::Event::FailedOpen) for observers. The layer logs a
+    /// warning at most once in 10 s, with the number of warnings that it withheld.
     pub fn fail_open(mut self) -> Self {
         self.lock = self.lock.fail_open();
         self

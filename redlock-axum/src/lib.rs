@@ -1,5 +1,5 @@
-//! A layer that serialises axum handlers by resource: requests for the same resource run one at a time, across all processes
-//! that use the same nodes.
+//! A layer that serialises axum handlers by resource: requests for the same resource run one at a time, across all
+//! processes that use the same nodes.
 //!
 //! The lock is a distributed lock over Redis masters ([`redlock_tokio`]).
 //!
@@ -24,10 +24,10 @@
 //! # }
 //! ```
 //!
-//! [`LockLayer`] has the options of a route, and [`Locked`] is the lock, for its handler. The functions [`key()`], [`path()`],
-//! [`header()`], [`query()`], [`json_field()`] and [`typed()`] say what is locked. The layer answers each refusal with a
-//! response, a [`Problem`]. The [`guide`] explains what the client sees, keys, bodies, the place of the layer, fencing,
-//! shutdown and tests.
+//! [`LockLayer`] has the options of a route, and [`Locked`] is the lock, for its handler. The functions [`key()`],
+//! [`path()`], [`header()`], [`query()`], [`json_field()`] and [`typed()`] say what is locked. The layer answers each
+//! refusal with a response, a [`Problem`]. The [`guide`] explains what the client sees, keys, bodies, the place of the
+//! layer, fencing, shutdown and tests.
 
 // Labels on docs.rs say which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

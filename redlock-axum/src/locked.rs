@@ -50,8 +50,8 @@ use crate::{
 /// or taking it over changes nothing for the others.
 ///
 /// `Option<Locked>` is `None` for requests that pass without a lock, such as those with safe methods. Without the
-/// `Option` such a request gets a [`LockedRejection`]. Behind [`read_write`](crate::LockLayer::read_write) each request has a
-/// lock, and [`is_reader`](Hold::is_reader) tells which kind.
+/// `Option` such a request gets a [`LockedRejection`]. Behind [`read_write`](crate::LockLayer::read_write) each request
+/// has a lock, and [`is_reader`](Hold::is_reader) tells which kind.
 #[derive(Clone)]
 pub struct Locked {
     lock: redlock_tower::Locked,
@@ -108,7 +108,8 @@ impl Locked {
     /// Takes the lock over, for work that goes on after the handler, such as a stream, a task or a WebSocket.
     ///
     /// The layer no longer releases the lock. It is held for as long as the guard lives, but is renewed for at most
-    /// [`max_hold`](crate::LockLayer::max_hold). [`LockGuard::into_ticket`] passes it on to a worker in another process:
+    /// [`max_hold`](crate::LockLayer::max_hold). [`LockGuard::into_ticket`] passes it on to a worker in another
+    /// process:
     ///
     /// ```
     /// use axum::http::StatusCode;
@@ -148,8 +149,8 @@ impl Locked {
         });
     }
 
-    /// Returns whether this lock, or one of a layer further out, is valid and serves a request for this key in this lock
-    /// service, or why the request would wait for that lock.
+    /// Returns whether this lock, or one of a layer further out, is valid and serves a request for this key in this
+    /// lock service, or why the request would wait for that lock.
     pub(crate) fn serves(
         &self,
         wanted: &LockRequest,
@@ -228,7 +229,8 @@ impl IntoResponse for LockLost {
 pub struct LockedRejection;
 
 impl LockedRejection {
-    const DETAIL: &str = "The handler of this route expects a lock, and there is none. The service's log names the fix.";
+    const DETAIL: &str =
+        "The handler of this route expects a lock, and has none. The service's log names the fix.";
 
     /// Returns the status of the response.
     #[must_use]

@@ -282,19 +282,21 @@ impl Lease {
         }
     }
 
-    /// Releases a held lock at `at`, and not before: the holder is done, and others are to find the lock held until then.
-    /// Returns false, and changes nothing, unless the lock is held and valid until `at`: [extend](Self::extend_for) it first.
+    /// Releases a held lock at `at`, and not before: the holder is done, and others are to find the lock held until
+    /// then. Returns false, and changes nothing, unless the lock is held and valid until `at`:
+    /// [extend](Self::extend_for) it first.
     ///
-    /// From now on the lock is neither renewed nor extended nor handed over, and nobody may work under it. The nodes keep
-    /// the keys until `at`, even if the driver ends before: neither [`abandon`](Self::abandon) nor a lost vote sends a
-    /// release.
+    /// From now on the lock is neither renewed nor extended nor handed over, and nobody may work under it. The nodes
+    /// keep the keys until `at`, even if the driver ends before: neither [`abandon`](Self::abandon) nor a lost vote
+    /// sends a release.
     ///
     /// The lock is watched all the same. Extensions that add no time check it: one now, one at each time at which a
-    /// renewal would be due, and one when nodes [report](Self::handle_key_changed) that no majority can have the keys. Each
-    /// costs one round, and so does the release at `at`.
+    /// renewal would be due, and one when nodes [report](Self::handle_key_changed) that no majority can have the keys.
+    /// Each costs one round, and so does the release at `at`.
     ///
     /// The end is [`End::Released`]. It comes early if a majority has lost the keys, and early and unconfirmed after a
-    /// lost vote or if the driver ends. The keys that are left then are not released: they block others until they expire.
+    /// lost vote or if the driver ends. The keys that are left then are not released: they block others until they
+    /// expire.
     pub fn release_at(&mut self, now: Timestamp, at: Timestamp) -> bool {
         let is_set = self
             .held(now)
@@ -436,8 +438,8 @@ impl Lease {
 
     // Private.
 
-    /// Declares a held lock lost when its validity is over. Every command and input starts with this, or gets the lock by
-    /// [`held`](Self::held), so that nothing is decided on a validity that has ended.
+    /// Declares a held lock lost when its validity is over. Every command and input starts with this, or gets the lock
+    /// by [`held`](Self::held), so that nothing is decided on a validity that has ended.
     ///
     /// A lock that is to be released later is released when its time is over.
     fn expire(&mut self, now: Timestamp) {

@@ -1,16 +1,18 @@
 //! The [Redlock algorithm][redlock] as state machines without I/O: quorum, validity, drift, retry, renewal and release.
 //!
-//! The crate has no clock, no randomness and no dependencies. It decides, and a driver sends. The driver for tokio and real
-//! Redis servers is `redlock-tokio`. A simulator or a model checker can drive the same code.
+//! The crate has no clock, no randomness and no dependencies. It decides, and a driver sends. The driver for tokio and
+//! real Redis servers is `redlock-tokio`. A simulator or a model checker can drive the same code.
 //!
-//! [`Lease`] is the whole life of one lock for one client. It acquires, retries, renews and releases the lock, and reports each
-//! change as an [`Event`]. [`Lease::acquire_fenced`] adds a [`FencingToken`]. A lease works in rounds. A round sends one request
-//! to every node, counts the replies, and ends as soon as its outcome is certain. Other types carry the rules, and their
-//! constructors check them once: [`Quorum`], [`Ttl`], [`Validity`], [`RetrySchedule`], [`KeepAlive`]. An [`Electorate`] decides
-//! which nodes may vote. [`Lease::set_share`] makes the lock a semaphore of up to 128 permits, or one of readers and writers.
-//! [`Lease::give`] and [`Lease::adopt`] pass a held lock to another client.
+//! [`Lease`] is the whole life of one lock for one client. It acquires, retries, renews and releases the lock, and
+//! reports each change as an [`Event`]. [`Lease::acquire_fenced`] adds a [`FencingToken`]. A lease works in rounds. A
+//! round sends one request to every node, counts the replies, and ends as soon as its outcome is certain. Other types
+//! carry the rules, and their constructors check them once: [`Quorum`], [`Ttl`], [`Validity`], [`RetrySchedule`],
+//! [`KeepAlive`]. An [`Electorate`] decides which nodes may vote. [`Lease::set_share`] makes the lock a semaphore of up
+//! to 128 permits, or one of readers and writers. [`Lease::give`] and [`Lease::adopt`] pass a held lock to another
+//! client.
 //!
-//! The [`guide`] has the drive loop, and what a driver must do. `PROOF.md` in the repository explains what was proven, and how.
+//! The [`guide`] has the drive loop, and what a driver must do. `PROOF.md` in the repository explains what was proven,
+//! and how.
 //!
 //! [redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 

@@ -86,9 +86,9 @@ use crate::{
 /// does that for one window at most, and takes no owner away. A failover is no rivalry: the old and the new owner are
 /// named by members of one circle.
 ///
-/// One case is left. If no address of the right authority answers during the roll call, or only a member that has lost its
-/// state and knows no other, the watch follows the other authority. A vote may then count before the first answer of the
-/// right one comes, and none counts after it, until the process starts again.
+/// One case is left. If no address of the right authority answers during the roll call, or only a member that has lost
+/// its state and knows no other, the watch follows the other authority. A vote may then count before the first answer
+/// of the right one comes, and none counts after it, until the process starts again.
 ///
 /// # Epochs that begin anew
 ///
@@ -228,8 +228,8 @@ impl OwnerWatch {
         }
     }
 
-    /// Returns the tenure that was confirmed last: the server to connect to. There is none before the first confirmation,
-    /// nor after one that was given up because of [rivals](Self::rivals).
+    /// Returns the tenure that was confirmed last: the server to connect to. There is none before the first
+    /// confirmation, nor after one that was given up because of [rivals](Self::rivals).
     #[must_use]
     pub fn tenure(&self) -> Option<&Tenure> {
         self.current.as_ref().map(|current| &current.tenure)

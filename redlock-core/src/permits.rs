@@ -2,9 +2,9 @@ use core::{error::Error, fmt};
 
 /// How many clients may hold a semaphore at once: 1 to 128.
 ///
-/// A semaphore has one key for each permit: its [slots](Slot). A client that holds a permit holds one slot, as it would hold
-/// a lock. Two clients never hold the same slot, so there are no more holders than slots. If clients use different numbers
-/// of permits for one key, the largest number is the limit.
+/// A semaphore has one key for each permit: its [slots](Slot). A client that holds a permit holds one slot, as it would
+/// hold a lock. Two clients never hold the same slot, so there are no more holders than slots. If clients use different
+/// numbers of permits for one key, the largest number is the limit.
 ///
 /// ```
 /// use redlock_core::{Permits, PermitsError};

@@ -71,8 +71,8 @@ impl Reply {
         }
     }
 
-    /// Returns the reply of a node that said at `now` that the mark of a writer lives for `remaining`, and that the key is
-    /// free or shared. Rounds up as [`taken_for`](Self::taken_for) does.
+    /// Returns the reply of a node that said at `now` that the mark of a writer lives for `remaining`, and that the key
+    /// is free or shared. Rounds up as [`taken_for`](Self::taken_for) does.
     #[must_use]
     pub fn marked_for(now: Timestamp, remaining: Duration) -> Self {
         Self::Marked {
@@ -80,8 +80,8 @@ impl Reply {
         }
     }
 
-    /// Returns the reply of a node that said at `now` which slots of a semaphore are free and which are taken, and for how
-    /// long the first of these still lives. [`Duration::MAX`] if there is none, or if none of them has an end.
+    /// Returns the reply of a node that said at `now` which slots of a semaphore are free and which are taken, and for
+    /// how long the first of these still lives. [`Duration::MAX`] if there is none, or if none of them has an end.
     ///
     /// ```
     /// use core::time::Duration;

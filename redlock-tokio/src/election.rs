@@ -8,6 +8,9 @@ use crate::{Hold, KeyError, LockError, LockGuard, LockOptions, Redlock, Verdict}
 /// How long to wait before the next request for the lock, if one fails at once.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// How long an observer waits at least before it asks again. More questions would load the nodes, and show no more.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
+
 impl Redlock {
     /// Returns the election of this name, in which this process can be a candidate for the leader of the fleet. Asks no node: see
     /// [`Election::run`].
@@ -116,9 +119,11 @@ impl Election {
     /// Streams who leads, without taking part: what holds now, and then each change. [`Verdict::Held`] names the leader by
     /// its [name](crate::Holder::client_name), and [`Verdict::Free`] says that nobody leads.
     ///
-    /// Asks all nodes once in each time of `every`, for as long as the stream is polled, and misses a leader that led for a
-    /// shorter time. Each question costs what [`Redlock::inspect`] costs. Like an inspection, the answers are advice. The
-    /// stream says nothing while nodes disagree, as they do for a moment when candidates compete.
+    /// Asks all nodes once in each time of `every`, for as long as the stream is polled, and misses a leader that led
+    /// for a shorter time. A time below 10 ms, such as zero, counts as 10 ms. Each question costs what
+    /// [`Redlock::inspect`] costs. Like an inspection, the answers are advice. The stream says nothing while nodes
+    /// disagree, as they do for a moment when candidates compete. It ends with the next question after a
+    /// [shutdown](Redlock::shutdown).
     ///
     /// ```
     /// # use futures::{StreamExt, pin_mut};
@@ -129,7 +134,7 @@ impl Election {
     /// # let redlock = Redlock::embedded().await?;
     /// let leaders = redlock.elect("reports").observe(Duration::from_secs(1));
     /// pin_mut!(leaders);
-    /// let now = leaders.next().await.expect("it has no end")?;
+    /// let now = leaders.next().await.expect("no shutdown")?;
     /// assert_eq!(now, Verdict::Free);
     /// # Ok(())
     /// # }
@@ -142,6 +147,7 @@ impl Election {
         &self,
         every: Duration,
     ) -> impl Stream<Item = Result<Verdict, KeyError>> + Send + use<> {
+        let every = every.max(SHORTEST_PERIOD);
         let state = (self.candidate(), None::<Verdict>);
         stream::try_unfold(state, move |(candidate, mut known)| async move {
             loop {
@@ -149,6 +155,9 @@ impl Election {
                     candidate.redlock.client().clock.sleep(every).await;
                 }
                 let verdict = candidate.leader().await?;
+                if candidate.redlock.client().is_shut_down() {
+                    return Ok(None);
+                }
                 let is_news = known
                     .as_ref()
                     .is_none_or(|it| !is_same_leader(it, &verdict));

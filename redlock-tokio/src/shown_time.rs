@@ -21,12 +21,14 @@ impl fmt::Display for ShownTime {
     }
 }
 
-/// A time in whole seconds, rounded up: of nodes that may vote at about the same time, all have the same message.
+/// A time to the nearest second: of nodes that may vote at about the same time, all have the same message. Not rounded up,
+/// since people compare it with `max_ttl`, and a node has no vote for a little longer.
 pub(crate) struct WholeSeconds(pub(crate) Duration);
 
 impl fmt::Display for WholeSeconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} s", self.0.as_nanos().div_ceil(1_000_000_000))
+        let seconds = self.0.saturating_add(Duration::from_millis(500)).as_secs();
+        write!(f, "about {} s", seconds.max(1))
     }
 }
 

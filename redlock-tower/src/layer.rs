@@ -97,12 +97,12 @@ impl<K, H> LockLayer<K, H> {
         self.options(LockOptions::new().fenced(fenced))
     }
 
-    /// Lets up to `permits` calls with one key run at once, in the whole fleet, instead of one. A call takes a permit of
-    /// the [semaphore](Redlock::semaphore) with its key. There can be 1 to 128 permits; [`check`](Self::check) refuses
-    /// others.
+    /// Lets up to `permits` calls with one key run at once, in the whole fleet, instead of one. A call takes a permit
+    /// of the [semaphore](Redlock::semaphore) with its key. There can be 1 to 128 permits; [`check`](Self::check)
+    /// refuses others.
     ///
-    /// A call with a [number of its own](crate::LockRequest::permits) takes precedence. A call that wants several keys, or
-    /// [reads](crate::LockRequest::read) or [writes](crate::LockRequest::write), fails with
+    /// A call with a [number of its own](crate::LockRequest::permits) takes precedence. A call that wants several keys,
+    /// or [reads](crate::LockRequest::read) or [writes](crate::LockRequest::write), fails with
     /// [`KeyRejection::Layer`](crate::KeyRejection::Layer).
     pub fn permits(mut self, permits: usize) -> Self {
         self.rules_mut().permits = Some(permits);
@@ -165,12 +165,12 @@ impl<K, H> LockLayer<K, H> {
     /// A call first tries to get its lock for up to [`wait`](Self::wait), even with
     /// [`fail_fast`](LockOptions::fail_fast): what is known of the nodes can be out of date, and another call may hold
     /// the lock. During an outage each call is delayed by that time, so choose a short `wait`. But with less than
-    /// 0.1 s, a call may run without a lock just after an outage, before this process has connected again. Contention, an
-    /// invalid key, slow nodes, [overload](redlock_tokio::LockError::Overloaded) by this process and a shutdown still
-    /// fail the call: then other calls may hold the lock.
+    /// 0.1 s, a call may run without a lock just after an outage, before this process has connected again. Contention,
+    /// an invalid key, slow nodes, [overload](redlock_tokio::LockError::Overloaded) by this process and a shutdown
+    /// still fail the call: then other calls may hold the lock.
     ///
-    /// Each such call is an [event](redlock_tokio::events::Event::FailedOpen) for observers. The layer logs a warning at most
-    /// once in 10 s, with the number of warnings that it withheld.
+    /// Each such call is an [event](redlock_tokio::events::Event::FailedOpen) for observers. The layer logs a warning
+    /// at most once in 10 s, with the number of warnings that it withheld.
     pub fn fail_open(mut self) -> Self {
         self.rules_mut().fail_open.get_or_insert_default();
         self

@@ -1,8 +1,8 @@
-//! A Tower layer that serialises calls by key: calls for the same resource run one at a time, across all processes that use
-//! the same nodes.
+//! A Tower layer that serialises calls by key: calls for the same resource run one at a time, across all processes that
+//! use the same nodes.
 //!
-//! The lock is a distributed lock over Redis masters ([`redlock_tokio`]). The layer works with any request, HTTP or not. For
-//! axum routes, use `redlock-axum`.
+//! The lock is a distributed lock over Redis masters ([`redlock_tokio`]). The layer works with any request, HTTP or
+//! not. For axum routes, use `redlock-axum`.
 //!
 //! ```
 //! use redlock_tower::LockLayer;
@@ -23,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! [`LockLayer`] has the options, [`ExtractKey`] finds the key of a request, and [`Locked`] is the lock, for the inner service.
-//! A call that gets no lock fails with a [`CallError`]. The [`guide`] has the rest.
+//! [`LockLayer`] has the options, [`ExtractKey`] finds the key of a request, and [`Locked`] is the lock, for the inner
+//! service. A call that gets no lock fails with a [`CallError`]. The [`guide`] has the rest.
 //!
 //! # Features
 //!

@@ -92,8 +92,8 @@ impl LockRequest {
         }
     }
 
-    /// Takes the options that are not set here from another request, and the way of sharing: permits, reading or writing. The
-    /// keys stay as they are.
+    /// Takes the options that are not set here from another request, and the way of sharing: permits, reading or
+    /// writing. The keys stay as they are.
     pub fn or(self, other: &Self) -> Self {
         Self {
             keys: self.keys,
@@ -121,9 +121,9 @@ impl LockRequest {
     }
 
     /// Lets this request share its key with others that read: it takes the lock of a
-    /// [reader](redlock_tokio::RedlockRwLock::read). Requests that [write](Self::write), and plain locks of this key, keep it
-    /// out, and are kept out by it. Costs one round trip, or none if a reader of this process has acquired the lock a short
-    /// time ago.
+    /// [reader](redlock_tokio::RedlockRwLock::read). Requests that [write](Self::write), and plain locks of this key,
+    /// keep it out, and are kept out by it. Costs one round trip, or none if a reader of this process has acquired the
+    /// lock a short time ago.
     ///
     /// Reading cannot be fenced: with [`fenced`](Self::fenced) the call fails with
     /// [`CallError::Misconfigured`](crate::CallError::Misconfigured), while a layer that is
@@ -152,8 +152,8 @@ impl LockRequest {
         self
     }
 
-    /// Takes the lock of a [writer](redlock_tokio::RedlockRwLock::write). It excludes all others, as a plain lock does, but
-    /// while it waits, it also keeps new [readers](Self::read) out. A plain lock may starve behind them.
+    /// Takes the lock of a [writer](redlock_tokio::RedlockRwLock::write). It excludes all others, as a plain lock does,
+    /// but while it waits, it also keeps new [readers](Self::read) out. A plain lock may starve behind them.
     ///
     /// A request for several keys takes plain locks. Together with [`permits`](Self::permits), the call fails with
     /// [`KeyRejection::Layer`].
@@ -221,13 +221,13 @@ impl LockRequest {
         self.keys.iter()
     }
 
-    /// Returns whether a lock of one of the keys, held by somebody further out on the way of this request, serves the request
-    /// as well. The lock of a reader serves a request that reads, and a permit one that takes permits.
+    /// Returns whether a lock of one of the keys, held by somebody further out on the way of this request, serves the
+    /// request as well. The lock of a reader serves a request that reads, and a permit one that takes permits.
     ///
     /// # Errors
     ///
-    /// Fails with [`KeyRejection::Layer`] if the lock is that of a reader, and this request wants the key alone: it would wait
-    /// for itself.
+    /// Fails with [`KeyRejection::Layer`] if the lock is that of a reader, and this request wants the key alone: it
+    /// would wait for itself.
     pub fn is_served_by(&self, hold: &Hold) -> Result<bool, KeyRejection> {
         match (self.permits, hold.slot()) {
             (Some(permits), slot) => Ok(slot.is_some_and(|slot| slot < permits)),

@@ -84,7 +84,8 @@ impl Locked {
     /// Takes the lock over, for work that goes on after the response, such as a stream or a WebSocket.
     ///
     /// The layer no longer releases the lock. It is held for as long as the guard lives, but is renewed for at
-    /// most [`max_hold`](redlock_tokio::LockOptions::max_hold). [`LockGuard::into_ticket`] passes it on to another process.
+    /// most [`max_hold`](redlock_tokio::LockOptions::max_hold). [`LockGuard::into_ticket`] passes it on to another
+    /// process.
     ///
     /// Returns `None` if the lock was already taken over or released, or the call has ended. If the lock is lost,
     /// returns a guard that is not valid.

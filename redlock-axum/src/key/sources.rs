@@ -163,8 +163,8 @@ pub fn query(parameter: impl Into<String>) -> KeyPart {
 /// Takes the route, such as `/orders/{order}`.
 ///
 /// With `key("route", matched_path())`, all requests for one route run one at a time. A request that no route matched
-/// passes without a lock, and the log has a warning the first time. Below a `nest_service` there is no route: the request
-/// gets a 500 if the path has a parameter, and otherwise passes without a lock.
+/// passes without a lock, and the log has a warning the first time. Below a `nest_service` there is no route: the
+/// request gets a 500 if the path has a parameter, and otherwise passes without a lock.
 ///
 /// ```
 /// use redlock_axum::{key, matched_path};

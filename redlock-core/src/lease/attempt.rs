@@ -178,7 +178,8 @@ impl Lease {
         let Some(until) = next.filter(|_| may_go_on) else {
             return self.exhaust(failure);
         };
-        // One slot that is taken says nothing of the others. A second one, which was seen free, shows that others want it too.
+        // One slot that is taken says nothing of the others. A second one, which was seen free, shows that others want
+        // it too.
         let is_contended = self.slots.is_none() || self.attempts > 1;
         if watches && is_contended && self.falls_in_line(now, &retry) {
             return;

@@ -47,8 +47,8 @@ pub(super) enum Presence {
     /// A holder that has taken the lock. The longest hold counts from the start of the attempt that won, or from the
     /// time at which the lock was handed over, or at which the last reader joined.
     Present { since: Timestamp },
-    /// Nobody. The lock is released at this time, and not renewed before. Instead of a renewal, a check finds out whether it is
-    /// lost.
+    /// Nobody. The lock is released at this time, and not renewed before. Instead of a renewal, a check finds out
+    /// whether it is lost.
     Gone { until: Timestamp },
 }
 
@@ -75,8 +75,8 @@ pub(super) enum Extension {
     },
 }
 
-/// The last extension. Nodes may report late that they lost our key: then it is put back on them, or they prove that the
-/// lock is lost.
+/// The last extension. Nodes may report late that they lost our key: then it is put back on them, or they prove that
+/// the lock is lost.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Last {
     /// There was none: the lock rests on the round that won it.
@@ -243,12 +243,12 @@ impl Held {
         true
     }
 
-    /// Takes the report of a node that somebody else has changed or deleted the key. Once so many nodes have reported it that
-    /// no majority can have our key, an extension finds out whether the lock is lost.
+    /// Takes the report of a node that somebody else has changed or deleted the key. Once so many nodes have reported
+    /// it that no majority can have our key, an extension finds out whether the lock is lost.
     ///
-    /// A lock whose renewal has ended is not extended for this. One that is not claimed yet is extended when it is claimed.
-    /// Reports that prove to be wrong lead to one extension for each one that was due anyway, whatever somebody does to the
-    /// key.
+    /// A lock whose renewal has ended is not extended for this. One that is not claimed yet is extended when it is
+    /// claimed. Reports that prove to be wrong lead to one extension for each one that was due anyway, whatever
+    /// somebody does to the key.
     pub(super) fn handle_key_changed(&mut self, cx: &mut Context<'_>, node: NodeId) {
         self.changes.get_or_insert_default().on.insert(node);
         self.check_key(cx);

@@ -33,8 +33,8 @@ impl Lease {
     /// [probes](crate::RetrySchedule::with_probes) or a [limit](crate::RetrySchedule::with_max_attempts) of attempts.
     ///
     /// A lease [in the line](Self::is_in_line) sends nothing until the driver tells it to [look](Self::look), to
-    /// [proceed](Self::proceed) or to [try](Self::try_first). At its deadline it fails as contended. If it has not made any
-    /// attempt by then, it makes one.
+    /// [proceed](Self::proceed) or to [try](Self::try_first). At its deadline it fails as contended. If it has not made
+    /// any attempt by then, it makes one.
     pub fn stand_in_line(&mut self, tries_first: bool) {
         let retry = self.config.retry;
         if let State::Idle { order, .. } = &mut self.state
@@ -55,8 +55,8 @@ impl Lease {
         matches!(self.state, State::InLine(_))
     }
 
-    /// Asks all nodes whether the key is free. The answer is [`Event::Looked`](LeaseEvent::Looked). Changes nothing unless the
-    /// lease is in the line and does not look already. Costs one round.
+    /// Asks all nodes whether the key is free. The answer is [`Event::Looked`](LeaseEvent::Looked). Changes nothing
+    /// unless the lease is in the line and does not look already. Costs one round.
     pub fn look(&mut self, now: Timestamp) {
         let (nodes, token) = (self.config.quorum.all(), self.token());
         if matches!(&self.state, State::InLine(it) if it.look.is_none()) {
@@ -72,20 +72,21 @@ impl Lease {
     /// Lets the lease go on. It watches the key, or tries at once if it `tries`, because the key is
     /// probably free. Changes nothing unless the lease is in the line.
     ///
-    /// With a `pause` it first leaves the key free for so long, once it is free, for clients that poll and stand in no line.
+    /// With a `pause` it first leaves the key free for so long, once it is free, for clients that poll and stand in no
+    /// line.
     pub fn proceed(&mut self, now: Timestamp, tries: bool, pause: Duration) {
         self.go_on(now, tries, pause, Order::Free);
     }
 
-    /// Lets the lease try at once, since nobody stands in the line. If the key is taken, it waits in the line again. With a
-    /// `pause` it leaves the key free first, as in [`proceed`](Self::proceed).
+    /// Lets the lease try at once, since nobody stands in the line. If the key is taken, it waits in the line again.
+    /// With a `pause` it leaves the key free first, as in [`proceed`](Self::proceed).
     pub fn try_first(&mut self, now: Timestamp, pause: Duration) {
         self.go_on(now, true, pause, Order::OnceTaken);
     }
 
-    /// Lets the lease ask for one of these slots of the semaphore, which another lease has seen free. If it is taken, the lease
-    /// waits in the line again. Returns false, and changes nothing, unless the lease is in the line before its deadline, and may
-    /// ask for one of them.
+    /// Lets the lease ask for one of these slots of the semaphore, which another lease has seen free. If it is taken,
+    /// the lease waits in the line again. Returns false, and changes nothing, unless the lease is in the line before
+    /// its deadline, and may ask for one of them.
     pub fn try_slots(&mut self, now: Timestamp, slots: SlotSet) -> bool {
         let State::InLine(it) = &self.state else {
             return false;

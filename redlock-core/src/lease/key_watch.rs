@@ -101,8 +101,8 @@ impl KeyWatch {
         Some(doubted)
     }
 
-    /// Notes that a slot is gone from a node. Returns it if it is to be probed: if it was gone already, the notification
-    /// may mean that another client has set it since.
+    /// Notes that a slot is gone from a node. Returns it if it is to be probed: if it was gone already, the
+    /// notification may mean that another client has set it since.
     pub(super) fn handle_freed(&mut self, node: NodeId, slot: Slot) -> Option<SlotSet> {
         let was_free = *self.free_from.get(self.index(node, slot))? == Some(Timestamp::ZERO);
         // Readers may have left a key that is marked, and the mark may be there still.
@@ -113,8 +113,8 @@ impl KeyWatch {
         None
     }
 
-    /// Notes that anything may have changed on a node. Returns the slots to probe there now. If a probe is under way, its
-    /// answer comes first.
+    /// Notes that anything may have changed on a node. Returns the slots to probe there now. If a probe is under way,
+    /// its answer comes first.
     pub(super) fn handle_change(&mut self, node: NodeId) -> Option<SlotSet> {
         let all = self.slots().collect();
         self.ask_again(node, all)
@@ -137,8 +137,8 @@ impl KeyWatch {
         self.doubted.fill(SlotSet::EMPTY);
     }
 
-    /// Returns from when on a slot is free on a quorum of nodes if no holder releases one before, or `None` if too little
-    /// is known.
+    /// Returns from when on a slot is free on a quorum of nodes if no holder releases one before, or `None` if too
+    /// little is known.
     pub(super) fn free_at(&self) -> Option<Timestamp> {
         let wanted = self.wanted.iter();
         wanted.filter_map(|slot| self.span(slot).free_at).min()

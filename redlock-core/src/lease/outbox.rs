@@ -4,8 +4,8 @@ use core::{mem, time::Duration};
 use super::{Access, Event, Operation, RoundId, Transmit};
 use crate::{NodeId, NodeSet, Permits, SlotSet, Timestamp, Token, Ttl};
 
-/// By how much a mark outlives the time of the next look, which may be late by a round trip or a timer. Readers wait for so
-/// much longer if the writer has died.
+/// By how much a mark outlives the time of the next look, which may be late by a round trip or a timer. Readers wait
+/// for so much longer if the writer has died.
 const MARK_MARGIN: Duration = Duration::from_millis(100);
 
 /// The requests and events of a lease, until its driver polls them.
@@ -66,8 +66,8 @@ impl Outbox {
         round
     }
 
-    /// Asks nodes whether they have the key, or the slots if the key is that of a semaphore. A writer that waits, and asks
-    /// them again at `next`, marks the key until then, but for no longer than its own key would live.
+    /// Asks nodes whether they have the key, or the slots if the key is that of a semaphore. A writer that waits, and
+    /// asks them again at `next`, marks the key until then, but for no longer than its own key would live.
     pub(super) fn look(
         &mut self,
         nodes: NodeSet,

@@ -28,8 +28,8 @@ pub(super) struct RetryState {
 
 /// What a reader that waits has seen of writers.
 ///
-/// A writer that waits marks the key, and so keeps new readers out. Without a limit, busy writers would keep a reader out
-/// for ever. So a reader waits for one writer that comes and goes.
+/// A writer that waits marks the key, and so keeps new readers out. Without a limit, busy writers would keep a reader
+/// out for ever. So a reader waits for one writer that comes and goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Writer {
     Unseen,
@@ -131,8 +131,8 @@ impl Backoff {
         key_watch.is_some_and(|it| it.is_taken(at))
     }
 
-    /// Lets the look that follows the first attempt at a slot go beyond the deadline, but not beyond `until`. Otherwise a
-    /// request that may not wait would fail because of the one slot that it has asked for, although others are free.
+    /// Lets the look that follows the first attempt at a slot go beyond the deadline, but not beyond `until`. Otherwise
+    /// a request that may not wait would fail because of the one slot that it has asked for, although others are free.
     pub(super) fn allow_a_look(&mut self, now: Timestamp, until: Timestamp) {
         let awaits = |key_watch: &KeyWatch| !key_watch.is_settled(now);
         if now >= self.retry.deadline
@@ -192,9 +192,9 @@ impl Backoff {
         }
     }
 
-    /// Returns whether the answers that are missing to the last probe may still tell that the key is taken, or free. An attempt
-    /// would be more work for nodes that are slow because they have too much of it. The wait ends, since a driver also tells
-    /// the lease of each node that does not answer.
+    /// Returns whether the answers that are missing to the last probe may still tell that the key is taken, or free. An
+    /// attempt would be more work for nodes that are slow because they have too much of it. The wait ends, since a
+    /// driver also tells the lease of each node that does not answer.
     pub(super) fn awaits_answers(&self, now: Timestamp) -> bool {
         let key_watch = self.key_watch.as_ref();
         key_watch.is_some_and(|it| !it.is_settled(now))

@@ -66,8 +66,8 @@ impl Slots {
 }
 
 impl Lease {
-    /// Sets who else may hold the lock at the same time: nobody, unless this is called. Has no effect once the lease has
-    /// started.
+    /// Sets who else may hold the lock at the same time: nobody, unless this is called. Has no effect once the lease
+    /// has started.
     ///
     /// With [`Share::Permit`] the lock is a semaphore. Each attempt asks all nodes for one slot. After an attempt that
     /// failed, the lease looks at all slots (after the second one, if it [stands in a line](Self::stand_in_line), only
@@ -98,8 +98,8 @@ impl Lease {
         }
     }
 
-    /// Turns a lock that is held by this client alone into one of a reader. Returns whether an extension has started that
-    /// does so. Costs one round.
+    /// Turns a lock that is held by this client alone into one of a reader. Returns whether an extension has started
+    /// that does so. Costs one round.
     ///
     /// From now on other readers may hold the lock too. The answer is the next [`Event::Extended`] or
     /// [`Event::ExtendFailed`], or the [loss](crate::End::Lost) of the lock, as for any [extension](Self::extend), and
@@ -115,35 +115,35 @@ impl Lease {
             .is_some_and(|(held, mut cx)| may_downgrade && held.downgrade(&mut cx))
     }
 
-    /// Notes that one more reader of this client has a held lock, beside those that have it already, without a request to the
-    /// nodes. Returns whether readers hold the lock.
+    /// Notes that one more reader of this client has a held lock, beside those that have it already, without a request
+    /// to the nodes. Returns whether readers hold the lock.
     ///
-    /// The longest time for which the lock may be held starts anew. The driver must release the lock only after the last of
-    /// them has gone.
+    /// The longest time for which the lock may be held starts anew. The driver must release the lock only after the
+    /// last of them has gone.
     pub fn join(&mut self, now: Timestamp) -> bool {
         let is_reader = self.is_reader();
         self.held(now)
             .is_some_and(|(held, cx)| is_reader && held.join(&cx))
     }
 
-    /// Has the first attempt ask for one of these slots of the semaphore at random, unless all are excluded or known to be
-    /// taken. Otherwise the first attempt asks for any. A process that asks for a slot that it has given back, or that one of
-    /// its leases has [seen](Self::take_spare_slots), often finds it free.
+    /// Has the first attempt ask for one of these slots of the semaphore at random, unless all are excluded or known to
+    /// be taken. Otherwise the first attempt asks for any. A process that asks for a slot that it has given back, or
+    /// that one of its leases has [seen](Self::take_spare_slots), often finds it free.
     pub fn prefer_slots(&mut self, preferred: SlotSet) {
         if let Some(slots) = &mut self.slots {
             slots.preferred = preferred;
         }
     }
 
-    /// Returns the slots that a look has shown free besides the one that the lease has asked for since. Other leases of the
-    /// process may [try](Self::try_slots) them.
+    /// Returns the slots that a look has shown free besides the one that the lease has asked for since. Other leases of
+    /// the process may [try](Self::try_slots) them.
     pub fn take_spare_slots(&mut self) -> SlotSet {
         let spare = self.slots.as_mut().map(|it| &mut it.spare);
         spare.map_or(SlotSet::EMPTY, core::mem::take)
     }
 
-    /// Excludes these slots of the semaphore, and only these, from all attempts from now on. Exclude the slots that other
-    /// leases of the process hold or ask for.
+    /// Excludes these slots of the semaphore, and only these, from all attempts from now on. Exclude the slots that
+    /// other leases of the process hold or ask for.
     pub fn exclude_slots(&mut self, excluded: SlotSet) {
         let Some(slots) = &mut self.slots else {
             return;

@@ -15,8 +15,8 @@ pub(super) struct Adoption {
 
 impl Lease {
     /// Ends a held lock without a release, for another client to [adopt](Self::adopt). Returns the end of validity, or
-    /// `None` if the lock is not held, or cannot be given away: a permit, the lock of a reader, one of several keys, and one
-    /// that is to be [released later](Self::release_at).
+    /// `None` if the lock is not held, or cannot be given away: a permit, the lock of a reader, one of several keys,
+    /// and one that is to be [released later](Self::release_at).
     ///
     /// From now on this client does not hold the lock, and sends no request for it any more. If nobody adopts the lock,
     /// it ends with the ttl of its keys. Requests that were sent before may still arrive. They compare with the old
@@ -36,24 +36,24 @@ impl Lease {
         Some(valid_until)
     }
 
-    /// Starts to adopt the lock that another client has [given away](Self::give) under this token. Changes nothing unless
-    /// the lease is new, and of one key that nobody else may have.
+    /// Starts to adopt the lock that another client has [given away](Self::give) under this token. Changes nothing
+    /// unless the lease is new, and of one key that nobody else may have.
     ///
-    /// Makes one attempt, which replaces the giver's token by a new one ([`Operation::Adopt`]). So of several clients that
-    /// adopt the same lock, only one can have a majority. The attempt succeeds only before `until`, the end of the giver's
-    /// validity by the clock of this client. So no other client can have held the lock in between. The new validity counts
-    /// from `now`, as for an acquisition.
+    /// Makes one attempt, which replaces the giver's token by a new one ([`Operation::Adopt`]). So of several clients
+    /// that adopt the same lock, only one can have a majority. The attempt succeeds only before `until`, the end of the
+    /// giver's validity by the clock of this client. So no other client can have held the lock in between. The new
+    /// validity counts from `now`, as for an acquisition.
     ///
-    /// With a `proposal`, the lock gets a fencing token, as by [`acquire_fenced`](Self::acquire_fenced). Propose more than
-    /// the giver's token.
+    /// With a `proposal`, the lock gets a fencing token, as by [`acquire_fenced`](Self::acquire_fenced). Propose more
+    /// than the giver's token.
     ///
     /// The answer is [`Event::Acquired`] or [`End::Exhausted`]. After a failure, the nodes that had agreed are
     /// released. They do not get the giver's token back. So another attempt by a new lease can succeed only if a
     /// majority still has that token.
     ///
-    /// If the driver lets messages overtake each other, as when a connection breaks before the answer, a late request of
-    /// the giver may bring its token back to a node. Then a second client may adopt the lock after the first has released
-    /// it. It never does so while the first holds the lock.
+    /// If the driver lets messages overtake each other, as when a connection breaks before the answer, a late request
+    /// of the giver may bring its token back to a node. Then a second client may adopt the lock after the first has
+    /// released it. It never does so while the first holds the lock.
     ///
     /// Costs one round, and one more for the release after a failure.
     pub fn adopt(

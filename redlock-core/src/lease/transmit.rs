@@ -34,8 +34,8 @@ pub struct Transmit {
 
 /// Which key a request is about, and who may have it at the same time.
 ///
-/// On each node the key is absent, or it has one token, or it is *shared*: then readers have it, each with a token and an
-/// expiry of its own. The key lives for as long as the last of them.
+/// On each node the key is absent, or it has one token, or it is *shared*: then readers have it, each with a token and
+/// an expiry of its own. The key lives for as long as the last of them.
 ///
 /// A driver that does not know a way of access must answer that the request was refused: new ones may be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,14 +48,14 @@ pub enum Access {
     Writer,
     /// The key, which other readers may have too.
     ///
-    /// - An acquisition adds the token, or raises its expiry, if the key is absent or shared. Otherwise, or if there is a
-    ///   mark, the answer is [`Reply::Denied`](crate::Reply::Denied).
-    /// - An extension raises the expiry of the token if the token is there and has not expired. If the token has the key
-    ///   for itself, it becomes the first reader, and its mark is deleted.
-    /// - A release removes the token, whether it is a reader's or has the key for itself. The key then lives for as long as
-    ///   the last reader that is left.
-    /// - A probe finds the key free if it is absent or shared, or [marked](crate::Reply::Marked) if there is a mark, and
-    ///   otherwise taken.
+    /// - An acquisition adds the token, or raises its expiry, if the key is absent or shared. Otherwise, or if there is
+    ///   a mark, the answer is [`Reply::Denied`](crate::Reply::Denied).
+    /// - An extension raises the expiry of the token if the token is there and has not expired. If the token has the
+    ///   key for itself, it becomes the first reader, and its mark is deleted.
+    /// - A release removes the token, whether it is a reader's or has the key for itself. The key then lives for as
+    ///   long as the last reader that is left.
+    /// - A probe finds the key free if it is absent or shared, or [marked](crate::Reply::Marked) if there is a mark,
+    ///   and otherwise taken.
     Reader {
         /// Whether to let the reader in in spite of a mark.
         insists: bool,
@@ -76,9 +76,9 @@ pub enum Access {
 pub enum Operation {
     /// Set the key to the token if it does not exist: `SET key token NX PX ttl`.
     ///
-    /// With a fence, then raise the key's fencing counter to it, if the key still has the token, and remember the counter
-    /// for [`COUNTER_LIFETIME`](FencingToken::COUNTER_LIFETIME) from then on. Compare and raise in one step. If the counter
-    /// is no smaller than the fence, leave the counter, and answer [`Reply::Outbid`](crate::Reply::Outbid).
+    /// With a fence, then raise the key's fencing counter to it, if the key still has the token, and remember the
+    /// counter for [`COUNTER_LIFETIME`](FencingToken::COUNTER_LIFETIME) from then on. Compare and raise in one step. If
+    /// the counter is no smaller than the fence, leave the counter, and answer [`Reply::Outbid`](crate::Reply::Outbid).
     ///
     /// Of several keys, set all or none, and count one that has the token already as free. If one of them is
     /// taken, answer [`Reply::Denied`](crate::Reply::Denied), and raise no counter of a key that lacks the token.

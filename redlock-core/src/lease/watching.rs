@@ -1,13 +1,14 @@
 //! Between two attempts: waiting for a delay, or watching a taken key until it is free.
 //!
-//! A lease that watches a key probes it. The same request has the server report when the key is gone, whoever deleted it. The lease
-//! tries when a majority of nodes has reported the key, without another look, which saves a round trip after each release. But an
-//! extension is reported like a release, so it costs an attempt of those that watch. A report can be lost, so the lease also probes
-//! the key now and then without one.
+//! A lease that watches a key probes it. The same request has the server report when the key is gone, whoever deleted
+//! it. The lease tries when a majority of nodes has reported the key, without another look, which saves a round trip
+//! after each release. But an extension is reported like a release, so it costs an attempt of those that watch. A
+//! report can be lost, so the lease also probes the key now and then without one.
 //!
-//! If attempts of several clients split the nodes, none has a majority. Each releases what it got, and backs off for a random time
-//! that doubles with each failed attempt. As soon as another client is seen to have the key, the delays begin at the shortest
-//! again. Otherwise a client would back off for longer the longer it waits, and clients that come later would overtake it.
+//! If attempts of several clients split the nodes, none has a majority. Each releases what it got, and backs off for a
+//! random time that doubles with each failed attempt. As soon as another client is seen to have the key, the delays
+//! begin at the shortest again. Otherwise a client would back off for longer the longer it waits, and clients that come
+//! later would overtake it.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -19,7 +20,8 @@ use super::{
 };
 use crate::{AcquireFailure, NodeId, Reply, Slot, SlotSet, Timestamp};
 
-/// The rare probes of a client that is notified are due at multiples of this, so that those of many keys share requests.
+/// The rare probes of a client that is notified are due at multiples of this, so that those of many keys share
+/// requests.
 const TICK: Duration = Duration::from_millis(100);
 
 impl Lease {
@@ -76,9 +78,9 @@ impl Lease {
 
     /// Takes the report of a node that somebody else has changed or deleted a key of the held lock.
     ///
-    /// Once so many nodes have reported it that no majority can have the key, a lock that is renewed is extended at once. The
-    /// replies show whether it is lost: within a round trip, and not at the next renewal. A report alone decides nothing,
-    /// since it may be about an earlier state of the key. Does nothing if the lock is not held.
+    /// Once so many nodes have reported it that no majority can have the key, a lock that is renewed is extended at
+    /// once. The replies show whether it is lost: within a round trip, and not at the next renewal. A report alone
+    /// decides nothing, since it may be about an earlier state of the key. Does nothing if the lock is not held.
     pub fn handle_key_changed(&mut self, now: Timestamp, node: NodeId) {
         if let Some((held, mut cx)) = self.held(now)
             && cx.config.quorum.all().contains(node)

@@ -77,8 +77,8 @@ const HALF_SET: Setup = Setup {
 /// How far the holder's wall clock is ahead of the next one's, in ticks.
 const AHEAD: u8 = 2;
 
-/// The world in which it matters for how long a counter is remembered: for as long as wall clocks differ, and then for as
-/// long as an attempt may take. The holder may keep the lock until its counters have expired.
+/// The world in which it matters for how long a counter is remembered: for as long as wall clocks differ, and then for
+/// as long as an attempt may take. The holder may keep the lock until its counters have expired.
 const EXPIRING: Setup = Setup {
     name: "fenced, counters expire",
     begin_by: 5,

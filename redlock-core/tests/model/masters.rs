@@ -101,8 +101,8 @@ pub(crate) fn execute(
             }
         }
         Operation::Fence { .. } => Reply::Denied,
-        // No lock here sends a probe. A probe only moves the time of the next attempt, and here attempts are made at any
-        // time. A look at the slots of a semaphore is answered at once.
+        // No lock here sends a probe. A probe only moves the time of the next attempt, and here attempts are made at
+        // any time. A look at the slots of a semaphore is answered at once.
         Operation::Probe { .. } => Reply::Unknown,
         _ => Reply::Refused,
     }

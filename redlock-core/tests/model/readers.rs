@@ -1,8 +1,8 @@
 //! Readers and writers of one key.
 //!
-//! To a lease, a reader's token is like any other. So a reader and a writer reach the same states as two locks where nothing
-//! depends on what a master has: under drift, late extensions, losses, restarts and promotions. Those worlds are in
-//! `configurations`, and here are the others.
+//! To a lease, a reader's token is like any other. So a reader and a writer reach the same states as two locks where
+//! nothing depends on what a master has: under drift, late extensions, losses, restarts and promotions. Those worlds
+//! are in `configurations`, and here are the others.
 
 use crate::{
     configurations::narrowed,
@@ -137,8 +137,8 @@ pub(crate) fn negative_controls() -> Vec<Setup> {
     ]
 }
 
-/// A's request to join master 2 and its extensions on master 1 may be lost. Its repair of master 2 may be late, and so may
-/// B's request to set the key on master 1.
+/// A's request to join master 2 and its extensions on master 1 may be lost. Its repair of master 2 may be late, and so
+/// may B's request to set the key on master 1.
 fn late_repair(world: &World, step: &Step) -> bool {
     match *step {
         Step::Begin(client) => client == 1 || world.now == 0,

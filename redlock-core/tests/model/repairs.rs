@@ -7,8 +7,8 @@ use crate::{
     world::{World, faults},
 };
 
-/// Another client had the key on a master for a moment. The extension must set the key first: the validity is over before
-/// there could be another extension.
+/// Another client had the key on a master for a moment. The extension must set the key first: the validity is over
+/// before there could be another extension.
 const BESIDE_A_RIVAL: Setup = Setup {
     name: "renewed, a master gone, a rival at first",
     attempts: 1,
@@ -19,8 +19,8 @@ const BESIDE_A_RIVAL: Setup = Setup {
     ..Setup::CALM
 };
 
-/// The SET to a master was lost. Nobody knows that the key is missing there before an extension has failed, and there is
-/// time for another one.
+/// The SET to a master was lost. Nobody knows that the key is missing there before an extension has failed, and there
+/// is time for another one.
 const AFTER_A_LOSS: Setup = Setup {
     name: "renewed, a master gone, a loss at first",
     max_hold: 4,

@@ -37,8 +37,8 @@ const REPAIRED: Setup = Setup {
     ..TWO_ADOPTERS
 };
 
-/// The same, where messages overtake each other. So a late SET may bring the giver's token back to a master from which it
-/// was adopted, behind a repair.
+/// The same, where messages overtake each other. So a late SET may bring the giver's token back to a master from which
+/// it was adopted, behind a repair.
 const OVERTAKING: Setup = Setup {
     name: "a transfer, two adopters, overtaking",
     fifo: false,

@@ -71,8 +71,8 @@ pub(crate) struct Faults {
     pub(crate) pauses: u8,
     /// A client that ends without a word.
     pub(crate) crashes: u8,
-    /// A new reader that a master denies because of the mark of a writer. A mark is advice, so it may be anywhere at any
-    /// time.
+    /// A new reader that a master denies because of the mark of a writer. A mark is advice, so it may be anywhere at
+    /// any time.
     pub(crate) marks: u8,
 }
 

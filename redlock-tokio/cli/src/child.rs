@@ -9,7 +9,7 @@ use nix::{
 };
 use redlock_tokio::{Hold, LossReason};
 use rustix::process::{Pid, Signal};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::{
     exit::{Exit, Failure},
@@ -44,9 +44,9 @@ pub(crate) async fn run(
             received = signals.next() => child.handle(received),
             reason = hold.lost(), if !is_ending => {
                 let is_over = matches!(reason, LossReason::Expired | LossReason::MaxHold);
-                child.end(Loss::Lock, if is_over { Duration::ZERO } else { grace });
+                child.end(Loss::Lock(reason), if is_over { Duration::ZERO } else { grace });
             }
-            () = sleep(until_grace), if !is_ending => child.end(Loss::Lock, hold.remaining()),
+            () = sleep(until_grace), if !is_ending => child.end(Loss::NotExtended, hold.remaining()),
             _ = renewals.tick(), if !is_ending => child.guardian.tell("valid", now() + hold.remaining()),
             () = sleep(next_look), if is_ending => {
                 if child.is_over() {
@@ -57,6 +57,11 @@ pub(crate) async fn run(
     }
     child.guardian.end();
     take_terminal();
+    if let Some(Loss::NotExtended) = child.loss
+        && let Ok(reason) = timeout(Duration::ZERO, hold.lost()).await
+    {
+        child.loss = Some(Loss::Lock(reason));
+    }
     match (child.loss, child.outcome) {
         (None, Some(outcome)) => outcome,
         (loss, _) => Err(Failure::new(Exit::Lost, loss.unwrap_or(Loss::Guardian))),
@@ -69,20 +74,26 @@ const MAX_INTERVAL: Duration = Duration::from_secs(1);
 /// Why a command was told to end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Loss {
-    Lock,
+    Lock(LossReason),
+    /// The validity was about to end.
+    NotExtended,
     Stopped,
     Guardian,
 }
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lock => "the lock was lost before the command was done",
-            Self::Stopped => {
-                "the lock was lost before the command was done: it was stopped for too long"
+        let lost = "the lock was lost before the command was done";
+        match self {
+            Self::Lock(reason) => write!(f, "{lost}: {reason}"),
+            Self::NotExtended => {
+                write!(f, "{lost}: nodes did not extend it, or --max-hold was over")
             }
-            Self::Guardian => "the command was ended before it was done: its guardian was killed",
-        })
+            Self::Stopped => write!(f, "{lost}: it was stopped for too long"),
+            Self::Guardian => {
+                f.write_str("the command was ended before it was done: its guardian was killed")
+            }
+        }
     }
 }
 
@@ -139,7 +150,7 @@ impl Child {
 
     /// The command has ended. What it has left ends before the lock is released.
     fn conclude(&mut self, exit: Exit, loss: Option<Loss>, hold: &Hold) {
-        let is_over = hold.remaining().is_zero().then_some(Loss::Lock);
+        let is_over = hold.remaining().is_zero().then_some(Loss::NotExtended);
         self.loss = self.loss.or(loss).or(is_over);
         self.outcome = Some(Ok(exit));
         self.family.command = None;

@@ -115,9 +115,9 @@ impl From<LockError> for Failure {
                 remaining,
                 attempts,
             } => {
-                let seconds = remaining.as_secs_f64().ceil();
+                let seconds = remaining.as_secs_f64().round().max(1.0);
                 let message = format!(
-                    "quarantined: a majority votes in {seconds} s, and --wait waits for that ({attempts})"
+                    "quarantined: a majority votes in about {seconds} s, and --wait waits for that ({attempts})"
                 );
                 Self::new(exit, message)
             }

@@ -37,6 +37,9 @@ pub(crate) async fn run(nodes: &Connection, output: &Output) -> Result<Exit, Fai
         output.hint("without --prefix, each string that expires looks like a lock");
     }
     redlock.shutdown(SHUTDOWN).await;
+    if listed == 0 && failed <= total / 2 {
+        output.hint("nothing is held");
+    }
     if failed > total / 2 {
         return Err(Failure::new(
             Exit::Unavailable,

@@ -71,12 +71,15 @@ impl Search {
     /// Carries out a step: asks one node for its next keys, and all nodes about each lock among them. `None` at the end of
     /// the search.
     ///
-    /// A lock that is held during the whole search is found once; twice if a server stores it anew meanwhile or a node
-    /// fails. One that only a minority has, and which is therefore free, is found too. As with
-    /// [`inspect`](Redlock::inspect), all of it is advice.
+    /// A lock that is held during the whole search is found, and as a rule once: it belongs to the first node that has
+    /// it, and the other nodes skip it. `SCAN` may return a key again in a later step, as when a server resizes its
+    /// table meanwhile. Such a lock is found again, and so is one that moves to an earlier node, or whose node fails.
+    /// Collect the [keys](Inspection::key) in a set if each must count once. A lock that only a minority has, and which
+    /// is therefore free, is found too. As with [`inspect`](Redlock::inspect), all of it is advice.
     ///
-    /// Costs a round trip, and one for each 16 keys. A server looks at a hundred names in a step. Of these, only the locks
-    /// of one step are in memory, however many there are in all.
+    /// Costs a round trip, and one for each 16 keys. A server looks at a hundred names in a step. Only the locks among
+    /// them are in memory, and nothing is kept from step to step, however many there are in all. The embedded nodes have
+    /// a single step each.
     ///
     /// # Cancel safety
     ///
@@ -84,8 +87,9 @@ impl Search {
     ///
     /// # Errors
     ///
-    /// Fails if the node does not answer, or if this client lacks the right to `SCAN`. The next step then asks the next
-    /// node. If a majority fails, locks may be missing.
+    /// Fails if the node does not answer, if this client lacks the right to `SCAN`, or if a node of your own does not
+    /// implement [`search`](crate::node::Session::search). The next step then asks the next node. If a majority fails,
+    /// locks may be missing.
     pub async fn next(&mut self) -> Option<Result<Vec<Inspection>, NodeReport>> {
         let client = &self.redlock.client;
         let lane = client.lanes.get(self.node)?;

@@ -68,6 +68,24 @@ async fn observers_are_told_of_each_leader_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_observer_without_a_pause_asks_every_10_ms_and_ends_at_the_shutdown() {
+    let nodes = three_nodes();
+    let (redlock, observer) = (client(&nodes).await, client(&nodes).await);
+    let mut leaders = pin!(observer.elect("e").observe(Duration::ZERO));
+    assert_eq!(leaders.next().await, Some(Ok(Verdict::Free)));
+    let (mut candidate, _leading) = campaign(&redlock);
+    candidate.changed().await;
+    let start = Instant::now();
+    let leader = leaders.next().await;
+    assert!(matches!(leader, Some(Ok(Verdict::Held { .. }))));
+    assert!(start.elapsed() >= MS(10), "{:?}", start.elapsed());
+
+    observer.shutdown(None).await;
+    let end = timeout(MS(1000), leaders.next()).await;
+    assert_eq!(end.expect("it ends"), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_candidate_leads_without_a_limit_and_another_one_after_it() {
     let nodes = three_nodes();
     let one = over(&nodes).client_name("one").build().await.unwrap();

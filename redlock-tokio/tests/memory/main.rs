@@ -39,6 +39,7 @@ mod readers;
 mod refusals;
 mod releases;
 mod replay;
+mod searching;
 mod several_keys;
 #[path = "../support/mod.rs"]
 mod support;

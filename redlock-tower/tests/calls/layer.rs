@@ -118,8 +118,8 @@ impl Job {
     }
 }
 
-/// Calls that read and calls that write, all at once. Returns how many that read were inside together, and whether a call
-/// that writes was ever inside beside another one.
+/// Calls that read and calls that write, all at once. Returns how many that read were inside together, and whether a
+/// call that writes was ever inside beside another one.
 async fn readers_and_writers(key: fn(&Job) -> LockRequest) -> (usize, bool) {
     let (_, redlock) = paused().await;
     let (all, readers) = (Gauge::default(), Gauge::default());

@@ -345,7 +345,8 @@ fn a_client_waits_in_the_line_once_it_has_seen_all_slots_taken() {
     assert_eq!(driven.told, [Event::Looked { is_free: true }]);
 }
 
-/// Each node reports another slot before it answers. So each answer is in doubt for one slot, and counts for the others.
+/// Each node reports another slot before it answers. So each answer is in doubt for one slot, and counts for the
+/// others.
 #[test]
 fn notifications_of_other_slots_do_not_hide_that_one_is_free() {
     let mut driven = denied();

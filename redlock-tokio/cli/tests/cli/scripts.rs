@@ -204,6 +204,9 @@ fn a_lock_that_looks_free_may_have_a_prefix() {
     assert!(hint("inspect k").contains("--prefix"));
     assert!(hint("unlock k --yes").contains("--prefix"));
     assert_eq!(hint("inspect app:k"), "");
+    assert_eq!(hint("--prefix none: list"), "redlock: nothing is held\n");
+    assert_eq!(hint("--prefix app: list"), "");
+    assert_eq!(hint("--prefix none: list --json"), "");
     assert_eq!(hint("--prefix app: inspect other"), "");
     assert!(hint("--prefix app: inspect app:k").contains("without it"));
 }
