@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde::{Serialize, Serializer};
+use serde_core::ser::{Serialize, SerializeMap, Serializer};
 
 /// An error response in the form of RFC 9457, "Problem Details for HTTP APIs".
 ///
@@ -50,25 +50,21 @@ use serde::{Serialize, Serializer};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Problem {
     /// The URI that identifies the kind of problem.
-    #[serde(rename = "type")]
     kind: &'static str,
     /// A summary of the kind of problem, for people.
     title: &'static str,
     /// The status of the response.
-    #[serde(serialize_with = "as_number")]
     status: StatusCode,
     /// An explanation for people: what happened, and what to do about it.
     detail: Cow<'static, str>,
     /// Whether a retry of the same request is safe and may succeed.
     retryable: bool,
     /// Whether the handler ran, so that a retry could repeat its work. Absent if that is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     handler_ran: Option<bool>,
     /// The number of milliseconds to wait before a retry, if a retry may help.
-    #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
 
@@ -245,10 +241,20 @@ impl IntoResponse for Problem {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes fields by reference"
-)]
-fn as_number<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u16(status.as_u16())
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        members.serialize_entry("type", self.kind)?;
+        members.serialize_entry("title", self.title)?;
+        members.serialize_entry("status", &self.status.as_u16())?;
+        members.serialize_entry("detail", &self.detail)?;
+        members.serialize_entry("retryable", &self.retryable)?;
+        if let Some(handler_ran) = self.handler_ran {
+            members.serialize_entry("handler_ran", &handler_ran)?;
+        }
+        if let Some(millis) = self.retry_after_ms {
+            members.serialize_entry("retry_after_ms", &millis)?;
+        }
+        members.end()
+    }
 }

@@ -11,7 +11,8 @@ use axum::{
     body::{Body, Bytes},
     extract::WebSocketUpgrade,
 };
-use futures::{SinkExt, Stream, StreamExt, channel::mpsc, stream};
+use futures::{SinkExt, Stream, StreamExt, stream};
+use futures_channel::mpsc;
 use redlock_axum::{CompositeKey, LockLayer, Locked, OnLost};
 use tokio::time::timeout;
 
