@@ -8,8 +8,8 @@ use std::{
 
 use crate::sync::Mutex;
 
-/// How many bytes are asked for at once: enough for 64 tokens. A system call for each lock is a seventh of the time of a busy
-/// key.
+/// How many bytes are asked for at once: enough for 64 tokens. A system call for each lock is a seventh of the time of a
+/// busy key.
 const BUFFERED: usize = 1024;
 
 /// The one source of random bits in this crate. Clones share it.

@@ -148,7 +148,7 @@ async fn a_stream_whose_lock_is_lost_goes_on_or_is_cut_off() {
                 let handler = {
                     let hold = Arc::clone(&hold);
                     async move |locked: Locked| {
-                        hold.set(locked.into_inner()).expect("one request");
+                        hold.set((*locked).clone()).expect("one request");
                         Body::from_stream(body.take())
                     }
                 };
