@@ -14,7 +14,7 @@ pub use self::{
     body::BodyLimit,
     composite::{CompositeKey, key},
     part::KeyPart,
-    sources::{header, idempotency_key, json_field, matched_path, path, query, typed},
+    sources::{header, json_field, matched_path, path, query, typed},
 };
 pub(crate) use self::{layer_key::LayerKey, methods::Methods};
 use crate::Request;
@@ -42,7 +42,7 @@ use crate::Request;
             one key of several parts: `key(\"order\", [header(\"x-tenant\"), path(\"id\")])`",
     note = "a tuple of keys locks all of them; a closure has the form `|request: &Request| ..`"
 )]
-pub trait RequestKey: ExtractKey<Request> + Send + Sync + 'static {}
+pub trait RequestKey: ExtractKey<Request> + Clone + Send + Sync + 'static {}
 
 #[diagnostic::do_not_recommend]
-impl<K> RequestKey for K where K: ExtractKey<Request> + Send + Sync + 'static {}
+impl<K> RequestKey for K where K: ExtractKey<Request> + Clone + Send + Sync + 'static {}

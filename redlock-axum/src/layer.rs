@@ -71,6 +71,7 @@ use crate::{
 /// | [`hold_until_body_end`](Self::hold_until_body_end) | no | whether the lock is held while the body is sent |
 /// | [`on_lost`](Self::on_lost) | keep the response | what happens to the response if the lock is lost |
 /// | [`fail_open`](Self::fail_open) | no | whether handlers run without a lock when there is no quorum |
+#[derive(Clone)]
 #[must_use = "a layer does nothing until it is added to a router"]
 pub struct LockLayer<K> {
     pub(crate) key: LayerKey<K>,
@@ -157,20 +158,11 @@ impl<K> LockLayer<K> {
     /// can be 1 to 128 permits.
     ///
     /// ```
-    /// use axum::{Router, routing::post};
-    /// use redlock_axum::{LockLayer, key, path};
-    /// use redlock_tokio::Redlock;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::embedded().await?;
+    /// # use redlock_axum::{LockLayer, key, path};
+    /// # fn exports(redlock: redlock_tokio::Redlock) -> Result<(), Box<dyn std::error::Error>> {
     /// // At most two exports of a tenant at once.
     /// let exports = LockLayer::new(redlock, key("export", path("tenant"))).permits(2);
     /// exports.check()?;
-    /// let app: Router = Router::new()
-    ///     .route("/tenants/{tenant}/export", post(async || "exported"))
-    ///     .route_layer(exports);
-    /// # let _ = app;
     /// # Ok(())
     /// # }
     /// ```
@@ -325,15 +317,9 @@ impl<K> LockLayer<K> {
     /// Runs handlers *without a lock* while no quorum of nodes is available: for routes where that is better than a
     /// 503. Then there is no [`Locked`](crate::Locked), so extract `Option<Locked>`.
     ///
-    /// A request first tries to get its lock for up to [`wait`](Self::wait), even with
-    /// [`fail_fast`](LockOptions::fail_fast): what is known of the nodes can be out of date, and another request may
-    /// hold the lock. During an outage each request is delayed by that time, so choose a short `wait`. But with less
-    /// than 0.1 s, a request may run without a lock just after an outage, before this process has connected again.
-    /// After contention, an invalid key, slow nodes, [overload](redlock_tokio::LockError::Overloaded) by this process
-    /// or a shutdown, the handler does not run: then other requests may hold the lock.
-    ///
-    /// Each such request is an [event](redlock_tokio::events::Event::FailedOpen) for observers. The layer logs a
-    /// warning at most once in 10 s, with the number of warnings that it withheld.
+    /// During an outage each request is delayed by [`wait`](Self::wait), even with
+    /// [`fail_fast`](LockOptions::fail_fast), so choose a short one. [`redlock_tower::LockLayer::fail_open`] says how
+    /// short, after which errors the handler does not run all the same, and how such requests are reported.
     pub fn fail_open(mut self) -> Self {
         self.lock = self.lock.fail_open();
         self
@@ -397,18 +383,6 @@ impl<K> LockLayer<K> {
     }
 }
 
-impl<K> Clone for LockLayer<K> {
-    fn clone(&self) -> Self {
-        Self {
-            key: self.key.clone(),
-            cancels: self.cancels,
-            body_end: self.body_end,
-            policy: Arc::clone(&self.policy),
-            lock: self.lock.clone(),
-        }
-    }
-}
-
 impl<K> fmt::Debug for LockLayer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockLayer")
@@ -418,7 +392,7 @@ impl<K> fmt::Debug for LockLayer<K> {
     }
 }
 
-impl<S, K> Layer<S> for LockLayer<K> {
+impl<S, K: Clone> Layer<S> for LockLayer<K> {
     type Service = LockService<S, K>;
 
     fn layer(&self, inner: S) -> Self::Service {

@@ -51,8 +51,8 @@ mod rejection;
 mod service;
 
 pub use key::{
-    BodyLimit, CompositeKey, KeyPart, RequestKey, header, idempotency_key, json_field, key,
-    matched_path, path, query, typed,
+    BodyLimit, CompositeKey, KeyPart, RequestKey, header, json_field, key, matched_path, path,
+    query, typed,
 };
 pub use layer::LockLayer;
 pub use locked::{LockLost, Locked, LockedRejection};

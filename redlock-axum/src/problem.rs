@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde::{Serialize, Serializer};
+use serde_core::ser::{Serialize, SerializeMap, Serializer};
 
 /// An error response in the form of RFC 9457, "Problem Details for HTTP APIs".
 ///
@@ -26,49 +26,21 @@ use serde::{Serialize, Serializer};
 ///   "retry_after_ms": 1374
 /// }
 /// ```
-///
-/// ```
-/// use axum::{Router, body::Body, http::{Request, StatusCode}, routing::post};
-/// use redlock_axum::{LockLayer, key, path};
-/// use redlock_tokio::Redlock;
-/// use tower::ServiceExt;
-///
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let redlock = Redlock::embedded().await?;
-/// let order = key("order", path("order").parse::<u64>());
-/// let layer = LockLayer::new(redlock.clone(), order);
-/// let app: Router = Router::new()
-///     .route("/orders/{order}/pay", post(async || "paid"))
-///     .route_layer(layer);
-///
-/// let _guard = redlock.lock("order:42").await?; // another task holds the lock
-/// let request = Request::post("/orders/42/pay").body(Body::empty())?;
-/// let response = app.oneshot(request).await?;
-/// assert_eq!(response.status(), StatusCode::LOCKED);
-/// assert!(response.headers().contains_key("retry-after"));
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Problem {
     /// The URI that identifies the kind of problem.
-    #[serde(rename = "type")]
     kind: &'static str,
     /// A summary of the kind of problem, for people.
     title: &'static str,
     /// The status of the response.
-    #[serde(serialize_with = "as_number")]
     status: StatusCode,
     /// An explanation for people: what happened, and what to do about it.
     detail: Cow<'static, str>,
     /// Whether a retry of the same request is safe and may succeed.
     retryable: bool,
     /// Whether the handler ran, so that a retry could repeat its work. Absent if that is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     handler_ran: Option<bool>,
     /// The number of milliseconds to wait before a retry, if a retry may help.
-    #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
 
@@ -100,9 +72,9 @@ impl Problem {
         }
     }
 
-    pub(crate) fn detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
-        let detail = detail.into();
-        Self { detail, ..self }
+    pub(crate) fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = detail.into();
+        self
     }
 
     /// Marks the problem as safe to retry after `delay`.
@@ -122,12 +94,9 @@ impl Problem {
     /// # async fn pay(redlock: Redlock) -> Result<&'static str, Problem> {
     /// let locking = redlock.lock("order:42").await; // the first step of the handler
     /// let _guard = locking.map_err(|error| {
-    ///     let can_retry = error.is_contended();
-    ///     let problem = Problem::from(error);
-    ///     if can_retry {
-    ///         problem.retry_after(Duration::from_secs(1))
-    ///     } else {
-    ///         problem
+    ///     match error.is_contended() {
+    ///         true => Problem::from(error).retry_after(Duration::from_secs(1)),
+    ///         false => error.into(),
     ///     }
     /// })?;
     /// # Ok("paid")
@@ -135,56 +104,42 @@ impl Problem {
     /// # let _ = pay;
     /// ```
     #[must_use]
-    pub fn retry_after(self, delay: Duration) -> Self {
-        let detail = if self.detail == RETRY_MAY_REPEAT {
-            Cow::Borrowed(RETRY_IS_SAFE)
-        } else {
-            self.detail
-        };
-        Self {
-            detail,
-            retryable: true,
-            retry_after_ms: Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
-            ..self
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        if self.detail == RETRY_MAY_REPEAT {
+            self.detail = Cow::Borrowed(RETRY_IS_SAFE);
         }
+        self.retryable = true;
+        self.retry_after_ms = Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
+        self
     }
 
     /// Replaces the status. One that says that the request has succeeded removes the advice to retry.
-    pub(crate) fn with_status(self, status: StatusCode) -> Self {
-        let problem = Self { status, ..self };
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status;
         match status.is_success() {
-            true => problem.settled(),
-            false => problem,
+            true => self.settled(),
+            false => self,
         }
     }
 
-    fn settled(self) -> Self {
-        Self {
-            retryable: false,
-            retry_after_ms: None,
-            ..self
-        }
+    fn settled(mut self) -> Self {
+        self.retryable = false;
+        self.retry_after_ms = None;
+        self
     }
 
-    pub(crate) fn handler_ran(self) -> Self {
-        Self {
-            handler_ran: Some(true),
-            ..self
-        }
+    pub(crate) fn handler_ran(mut self) -> Self {
+        self.handler_ran = Some(true);
+        self
     }
 
     /// Removes what only a layer can know: that the handler did not run, and that a retry is safe.
-    pub(crate) fn by_hand(self) -> Self {
-        let detail = if self.retryable {
-            Cow::Borrowed(RETRY_MAY_REPEAT)
-        } else {
-            self.detail.clone()
-        };
-        Self {
-            detail,
-            handler_ran: None,
-            ..self.settled()
+    pub(crate) fn by_hand(mut self) -> Self {
+        if self.retryable {
+            self.detail = Cow::Borrowed(RETRY_MAY_REPEAT);
         }
+        self.handler_ran = None;
+        self.settled()
     }
 
     /// Returns the URI that identifies the kind of problem, such as `urn:redlock:problem:locked`.
@@ -245,10 +200,20 @@ impl IntoResponse for Problem {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes fields by reference"
-)]
-fn as_number<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u16(status.as_u16())
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        members.serialize_entry("type", self.kind)?;
+        members.serialize_entry("title", self.title)?;
+        members.serialize_entry("status", &self.status.as_u16())?;
+        members.serialize_entry("detail", &self.detail)?;
+        members.serialize_entry("retryable", &self.retryable)?;
+        if let Some(handler_ran) = self.handler_ran {
+            members.serialize_entry("handler_ran", &handler_ran)?;
+        }
+        if let Some(millis) = self.retry_after_ms {
+            members.serialize_entry("retry_after_ms", &millis)?;
+        }
+        members.end()
+    }
 }

@@ -109,18 +109,12 @@ impl RejectionPolicy {
                 tracing::debug!(target: "redlock", "a request has no lock key");
                 Problem::of(&NO_KEY).detail(error.to_string())
             }
-            CallError::Key(error @ KeyRejection::TooManyKeys { .. }) => {
-                note(&error);
-                Problem::of(&TOO_MANY_KEYS).detail(error.to_string())
+            CallError::Key(ref error @ KeyRejection::TooManyKeys { .. }) => {
+                noted(&TOO_MANY_KEYS, error)
             }
-            CallError::Key(error @ KeyRejection::TooLarge { .. }) => {
-                note(&error);
-                Problem::of(&TOO_LARGE).detail(error.to_string())
-            }
-            CallError::Key(error @ KeyRejection::TooSlow { .. }) => {
-                note(&error);
-                let problem = Problem::of(&TOO_SLOW).retry_after(self.jittered(None));
-                problem.detail(error.to_string())
+            CallError::Key(ref error @ KeyRejection::TooLarge { .. }) => noted(&TOO_LARGE, error),
+            CallError::Key(ref error @ KeyRejection::TooSlow { .. }) => {
+                noted(&TOO_SLOW, error).retry_after(self.jittered(None))
             }
             CallError::Inner(never) => match never {},
             // The layer or its options are at fault. No request can succeed until the service is fixed.
@@ -151,6 +145,11 @@ fn note(error: &dyn fmt::Display) {
     tracing::debug!(target: "redlock", %error, "a request gets no lock");
 }
 
+fn noted(kind: &Kind, error: &KeyRejection) -> Problem {
+    note(error);
+    Problem::of(kind).detail(error.to_string())
+}
+
 /// Returns a random part of a duration, so that clients do not all come back at once.
 fn random_part(of: Duration) -> Duration {
     // Without randomness the delays are not spread, but still valid.
@@ -163,17 +162,6 @@ fn random_part(of: Duration) -> Duration {
 ///
 /// Only the layer knows what ran before. So this problem has no `handler_ran`, is not retryable and has no
 /// `Retry-After`, unless the handler adds one with [`Problem::retry_after`].
-///
-/// ```
-/// use redlock_axum::Problem;
-/// use redlock_tokio::Redlock;
-///
-/// async fn pay(redlock: Redlock) -> Result<&'static str, Problem> {
-///     let _guard = redlock.lock("order:42").await?;
-///     Ok("paid")
-/// }
-/// # let _ = pay;
-/// ```
 impl From<redlock_tokio::LockError> for Problem {
     fn from(error: redlock_tokio::LockError) -> Self {
         let problem = match error {

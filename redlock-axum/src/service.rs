@@ -1,8 +1,6 @@
 use std::{
     convert::Infallible,
-    fmt,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use axum::{
@@ -20,6 +18,7 @@ use crate::{LockLayer, Locked, Request, RequestKey};
 ///
 /// Dropping the response future while it waits for the lock gives up the wait, and the handler does not run. Dropping
 /// it later does not stop the handler, except with [`cancel_on_disconnect`](LockLayer::cancel_on_disconnect).
+#[derive(Clone, Debug)]
 pub struct LockService<S, K> {
     pub(crate) inner: S,
     pub(crate) layer: LockLayer<K>,
@@ -57,42 +56,21 @@ where
                 if let Some(held) = held.clone() {
                     Locked::insert(&mut request, held, redlock);
                 }
-                respond(inner, request, held.zip(layer.body_end))
+                // The body of the response takes the lock on, if bodies do.
+                let of_body = held.zip(layer.body_end);
+                async move {
+                    let response = inner.oneshot(request).await?.into_response();
+                    Ok(match of_body {
+                        Some((lock, max)) => {
+                            HoldBody::new(response, Some(lock), max).map(Body::new)
+                        }
+                        None => response,
+                    })
+                }
             };
             let outcome = lock.run(request, work).await;
             Ok(outcome.unwrap_or_else(|error| layer.policy.respond(error)))
         };
         call.boxed()
-    }
-}
-
-/// Calls the inner service, and passes the lock on to the body of its response, if the body is to keep it.
-async fn respond<S>(
-    inner: S,
-    request: Request,
-    of_body: Option<(redlock_tower::Locked, Duration)>,
-) -> Result<Response, Infallible>
-where
-    S: Service<Request, Response: IntoResponse, Error = Infallible>,
-{
-    let response = inner.oneshot(request).await?.into_response();
-    Ok(match of_body {
-        Some((lock, max)) => HoldBody::new(response, Some(lock), max).map(Body::new),
-        None => response,
-    })
-}
-
-impl<S: Clone, K> Clone for LockService<S, K> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            layer: self.layer.clone(),
-        }
-    }
-}
-
-impl<S, K> fmt::Debug for LockService<S, K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockService").finish_non_exhaustive()
     }
 }

@@ -6,64 +6,60 @@ use std::{
     sync::Arc,
 };
 
-use rand::{
-    Rng, SeedableRng,
-    rngs::{StdRng, SysRng},
-};
-
 use crate::sync::Mutex;
 
-/// How often a generator is drawn from before the operating system gives it a new seed.
-const DRAWS_PER_SEED: u32 = 4096;
+/// How many bytes are asked for at once: enough for 64 tokens. A system call for each lock is a seventh of the time of a
+/// busy key.
+const BUFFERED: usize = 1024;
 
 /// The one source of random bits in this crate. Clones share it.
 ///
-/// The bits come from a [`StdRng`], a stream cipher with a seed of the operating system, since a system call for each lock
-/// is a seventh of the time of a busy key. Each client has a generator of its own, which is never shared between
+/// The bits are those of the operating system. Each client has a buffer of its own, which is never shared between
 /// processes: a client works in the tasks of its runtime, and those do not survive a `fork`. A machine that is copied while
-/// it runs has the same generator as its copy, but its connections break, and each connection that is opened again asks
-/// for a [new seed](Self::reseed).
+/// it runs has the same buffer as its copy, but its connections break, and each connection that is opened again
+/// [empties](Self::refill) the buffer.
 #[derive(Clone)]
 pub(crate) struct Random(Source);
 
 #[derive(Clone)]
 enum Source {
-    System(Arc<Mutex<Generator>>),
+    System(Arc<Mutex<Buffer>>),
     #[cfg(feature = "test-util")]
     Seeded(Arc<SplitMix64>),
 }
 
-/// A generator that asks for a seed when it has none or has used it up.
-#[derive(Default)]
-struct Generator {
-    generator: Option<StdRng>,
-    draws: u32,
+/// Random bytes, of which the first `left` were not yet drawn.
+struct Buffer {
+    bytes: [u8; BUFFERED],
+    left: usize,
 }
 
 /// The operating system gave no random bits.
-pub(crate) type Failure = rand::rngs::SysError;
+pub(crate) type Failure = getrandom::Error;
 
-#[expect(clippy::disallowed_methods, reason = "this is the one source")]
-impl Generator {
-    fn seeded(&mut self) -> Result<&mut StdRng, Failure> {
-        let generator = self.generator.take_if(|_| self.draws < DRAWS_PER_SEED);
-        let generator = match generator {
-            Some(generator) => generator,
-            None => {
-                self.draws = 0;
-                StdRng::try_from_rng(&mut SysRng)?
-            }
-        };
-        self.draws += 1;
-        Ok(self.generator.insert(generator))
+impl Buffer {
+    #[expect(clippy::disallowed_methods, reason = "this is the one source")]
+    fn draw<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
+        if self.left < N {
+            getrandom::fill(&mut self.bytes)?;
+            self.left = self.bytes.len();
+        }
+        self.left -= N;
+        let mut drawn = [0; N];
+        drawn.copy_from_slice(&self.bytes[self.left..][..N]);
+        Ok(drawn)
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one source")]
 impl Random {
-    /// Returns a source whose seeds come from the operating system.
+    /// Returns a source whose bits come from the operating system.
     pub(crate) fn system() -> Self {
-        Self(Source::System(Arc::default()))
+        let buffer = Buffer {
+            bytes: [0; BUFFERED],
+            left: 0,
+        };
+        Self(Source::System(Arc::new(Mutex::new(buffer))))
     }
 
     /// Creates a source whose bits follow from the seed.
@@ -72,10 +68,10 @@ impl Random {
         Self(Source::Seeded(Arc::new(SplitMix64(AtomicU64::new(seed)))))
     }
 
-    /// Lets the next draw ask the operating system for a seed.
-    pub(crate) fn reseed(&self) {
+    /// Lets the next draw ask the operating system for bits.
+    pub(crate) fn refill(&self) {
         match &self.0 {
-            Source::System(generator) => generator.lock().generator = None,
+            Source::System(buffer) => buffer.lock().left = 0,
             #[cfg(feature = "test-util")]
             Source::Seeded(_) => {}
         }
@@ -83,7 +79,7 @@ impl Random {
 
     pub(crate) fn u32(&self) -> Result<u32, Failure> {
         match &self.0 {
-            Source::System(generator) => Ok(generator.lock().seeded()?.next_u32()),
+            Source::System(buffer) => buffer.lock().draw().map(u32::from_ne_bytes),
             #[cfg(feature = "test-util")]
             Source::Seeded(sequence) => Ok((sequence.next() >> 32) as u32),
         }
@@ -91,11 +87,7 @@ impl Random {
 
     pub(crate) fn u128(&self) -> Result<u128, Failure> {
         match &self.0 {
-            Source::System(generator) => {
-                let mut bytes = [0; 16];
-                generator.lock().seeded()?.fill_bytes(&mut bytes);
-                Ok(u128::from_ne_bytes(bytes))
-            }
+            Source::System(buffer) => buffer.lock().draw().map(u128::from_ne_bytes),
             #[cfg(feature = "test-util")]
             Source::Seeded(sequence) => {
                 let high = u128::from(sequence.next());
@@ -201,16 +193,16 @@ mod tests {
         assert!(one.1 != other.1 && one.2 != other.2);
     }
 
-    /// The second half is drawn after a new seed.
+    /// The last is drawn although the buffer has bits left.
     #[test]
     fn no_draw_repeats_another() {
         let random = Random::system();
         let clone = random.clone();
         let mut drawn = std::collections::HashSet::new();
-        for _ in 0..DRAWS_PER_SEED {
+        for _ in 0..BUFFERED {
             assert!(drawn.insert(random.u128().unwrap()) && drawn.insert(clone.u128().unwrap()));
         }
-        clone.reseed();
+        clone.refill();
         assert!(drawn.insert(random.u128().unwrap()));
     }
 }

@@ -392,13 +392,13 @@ async fn any_bytes_reach_real_servers_unchanged() {
 
 #[test]
 fn building_outside_of_a_runtime_is_an_error() {
-    let built = futures::executor::block_on(Redlock::embedded());
+    let built = futures_executor::block_on(Redlock::embedded());
     assert_eq!(built.map(drop), Err(BuildError::NoRuntime));
 }
 
 #[test]
 fn all_calls_return_after_the_runtime_has_ended() {
-    use futures::executor::block_on;
+    use futures_executor::block_on;
 
     // A runtime without threads: nothing runs on it once it is dropped.
     let runtime = tokio::runtime::Builder::new_current_thread()

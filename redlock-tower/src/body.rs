@@ -91,16 +91,9 @@ impl<B: Body> Body for HoldBody<B> {
         let frame = ready!(frame);
         let has_ended = match &frame {
             Some(Ok(frame)) => {
-                let is_last = this
-                    .body
-                    .as_ref()
-                    .as_pin_ref()
-                    .is_none_or(|body| body.is_end_stream());
-                is_last
-                    || this
-                        .lock
-                        .as_mut()
-                        .is_some_and(|lock| lock.is_complete_with(frame))
+                let (body, lock) = (this.body.as_ref(), this.lock.as_mut());
+                body.as_pin_ref().is_none_or(|body| body.is_end_stream())
+                    || lock.is_some_and(|lock| lock.is_complete_with(frame))
             }
             Some(Err(_)) | None => true,
         };

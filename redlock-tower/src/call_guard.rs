@@ -20,10 +20,6 @@ pub(crate) struct CallGuard {
 }
 
 impl CallGuard {
-    pub(crate) fn of_call(lock: Locked) -> Self {
-        Self::new(lock, false)
-    }
-
     /// Takes the lock from the guard of the call.
     #[cfg(feature = "http")]
     pub(crate) fn of_body(lock: Locked) -> Self {
@@ -31,7 +27,7 @@ impl CallGuard {
         Self::new(lock, true)
     }
 
-    fn new(lock: Locked, is_of_body: bool) -> Self {
+    pub(crate) fn new(lock: Locked, is_of_body: bool) -> Self {
         Self {
             is_of_body,
             has_ended: false,

@@ -43,10 +43,8 @@ impl Refusal {
     /// Returns whether the limit on all waiters was reached, and not only that of the key.
     #[must_use]
     pub fn is_total(&self) -> bool {
-        let redlock::LockError::QueueFull { limited_by, .. } = &self.error else {
-            return false;
-        };
-        *limited_by == WaiterLimit::Total
+        let limit = WaiterLimit::Total;
+        matches!(self.error, redlock::LockError::QueueFull { limited_by, .. } if limited_by == limit)
     }
 
     /// Returns whether the call wanted a permit of a [semaphore](redlock::Redlock::semaphore), and all were taken.

@@ -38,13 +38,6 @@ pub enum KeyRejection {
 
 impl KeyRejection {
     /// Blames the request.
-    ///
-    /// ```
-    /// use redlock_tower::KeyRejection;
-    ///
-    /// let rejection = KeyRejection::request("no `account` header");
-    /// assert!(rejection.to_string().contains("no `account` header"));
-    /// ```
     pub fn request(error: impl Into<BoxError>) -> Self {
         Self::Request(error.into().into())
     }

@@ -19,7 +19,7 @@ use crate::{
 /// use std::{convert::Infallible, time::Duration};
 ///
 /// use redlock_tokio::{LockOptions, Redlock};
-/// use redlock_tower::LockLayer;
+/// use redlock_tower::{LockLayer, OnCancel, OnLost};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -30,6 +30,8 @@ use crate::{
 ///     .wait(Duration::from_secs(2))
 ///     .max_hold(Duration::from_secs(30))
 ///     .max_waiters_total(1000)
+///     .on_cancel(OnCancel::Expire) // a database statement may still run
+///     .on_lost(OnLost::Cancel) // a call without its lock must stop
 ///     .options(LockOptions::new().handover(false))
 ///     .label("orders");
 /// layer.check()?; // fails now if an option is invalid
@@ -310,7 +312,7 @@ impl<K, H> LockLayer<K, H> {
             return work(request, None).await.map_err(CallError::Inner);
         };
         let lock = Locked::new(guard, Arc::clone(rules));
-        let guard = CallGuard::of_call(lock.clone());
+        let guard = CallGuard::new(lock.clone(), false);
         let span = tracing::debug_span!(target: "redlock", "lock_held", label = rules.label, share);
         let call = run_under(work(request, Some(lock)), guard).instrument(span);
         if !self.is_detached {

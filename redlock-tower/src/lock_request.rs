@@ -1,6 +1,7 @@
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use redlock_tokio::{Hold, LockOptions};
+use smallvec::{SmallVec, smallvec};
 
 use crate::KeyRejection;
 
@@ -28,7 +29,8 @@ use crate::KeyRejection;
 #[derive(Clone, PartialEq, Eq)]
 #[must_use]
 pub struct LockRequest {
-    pub(crate) keys: Keys,
+    /// Most requests have one, which needs no list.
+    pub(crate) keys: SmallVec<[Vec<u8>; 1]>,
     /// How many requests with this key may run at once, if more than one.
     pub(crate) permits: Option<usize>,
     pub(crate) access: Option<Access>,
@@ -46,10 +48,7 @@ impl LockRequest {
     /// Creates a request for one key: bytes, or a [`Key`](redlock_tokio::Key), such as
     /// [`Key::parts`](redlock_tokio::Key::parts) makes.
     pub fn new(key: impl Into<Vec<u8>>) -> Self {
-        Self::of(Keys {
-            first: Some(key.into()),
-            others: Vec::new(),
-        })
+        Self::of(smallvec![key.into()])
     }
 
     /// Creates a request for several keys in any order. All of them are locked, or none.
@@ -58,14 +57,10 @@ impl LockRequest {
         I: IntoIterator,
         I::Item: Into<Vec<u8>>,
     {
-        let mut keys = keys.into_iter().map(Into::into);
-        Self::of(Keys {
-            first: keys.next(),
-            others: keys.collect(),
-        })
+        Self::of(keys.into_iter().map(Into::into).collect())
     }
 
-    fn of(keys: Keys) -> Self {
+    fn of(keys: SmallVec<[Vec<u8>; 1]>) -> Self {
         Self {
             keys,
             permits: None,
@@ -79,17 +74,14 @@ impl LockRequest {
     /// Where both requests set an option, the other request's is used; of two [bounds](Self::wait_at_most), the
     /// shorter. If one of the requests has no key, the result has none either, and is refused.
     pub fn and(mut self, mut other: Self) -> Self {
-        if self.keys.first.is_none() || other.keys.first.is_none() {
-            self.keys = Keys::default();
+        let mut keys = std::mem::take(&mut self.keys);
+        if keys.is_empty() || other.keys.is_empty() {
+            keys.clear();
         } else {
-            self.keys.others.extend(other.keys.first.take());
-            self.keys.others.append(&mut other.keys.others);
+            keys.append(&mut other.keys);
         }
-        let keys = std::mem::take(&mut self.keys);
-        Self {
-            keys,
-            ..other.or(&self)
-        }
+        other.keys = keys;
+        other.or(&self)
     }
 
     /// Takes the options that are not set here from another request, and the way of sharing: permits, reading or
@@ -107,14 +99,6 @@ impl LockRequest {
     /// [semaphore](redlock_tokio::Redlock::semaphore) with this key instead of a lock. There can be 1 to 128 permits.
     ///
     /// A request for several keys cannot take permits: the call fails with [`KeyRejection::Layer`].
-    ///
-    /// ```
-    /// use redlock_tower::LockRequest;
-    ///
-    /// // At most two exports of a tenant.
-    /// let export = LockRequest::new("export:acme").permits(2);
-    /// # let _ = export;
-    /// ```
     pub fn permits(mut self, permits: usize) -> Self {
         self.permits = Some(permits);
         self
@@ -171,11 +155,6 @@ impl LockRequest {
         }
     }
 
-    /// Sets the [time to live](LockOptions::ttl) of this request's lock.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.options(LockOptions::new().ttl(ttl))
-    }
-
     /// Sets how long this request [waits](LockOptions::wait).
     pub fn wait(self, wait: Duration) -> Self {
         self.options(LockOptions::new().wait(wait))
@@ -189,36 +168,21 @@ impl LockRequest {
         self.options(LockOptions::new().wait_at_most(bound))
     }
 
-    /// Sets for how long this request may [hold](LockOptions::max_hold) its lock.
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        self.options(LockOptions::new().max_hold(max_hold))
-    }
-
     /// Sets whether this request's lock has a [fencing token](LockOptions::fenced), which fences all its keys.
     pub fn fenced(self, fenced: bool) -> Self {
         self.options(LockOptions::new().fenced(fenced))
     }
 
-    /// Sets how many calls may [wait](LockOptions::max_waiters_per_key) for the key in this process.
-    pub fn max_waiters_per_key(self, waiters: usize) -> Self {
-        self.options(LockOptions::new().max_waiters_per_key(waiters))
-    }
-
     /// Keeps only the keys for which `keep` is true. Returns `None` if none is left.
     #[must_use]
     pub fn retain_keys(mut self, mut keep: impl FnMut(&[u8]) -> bool) -> Option<Self> {
-        let keys = self.keys.first.take().into_iter().chain(self.keys.others);
-        let mut kept = keys.filter(|key| keep(key));
-        self.keys = Keys {
-            first: Some(kept.next()?),
-            others: kept.collect(),
-        };
-        Some(self)
+        self.keys.retain(|key| keep(key));
+        (!self.keys.is_empty()).then_some(self)
     }
 
     /// Returns the keys, in the order in which they were given.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.keys.iter()
+        self.keys.iter().map(Vec::as_slice)
     }
 
     /// Returns whether a lock of one of the keys, held by somebody further out on the way of this request, serves the
@@ -243,8 +207,7 @@ impl LockRequest {
 
     /// Puts a prefix in front of each key. An empty key stays empty, so that it is still refused.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
-        let keys = self.keys.first.iter_mut().chain(&mut self.keys.others);
-        for key in keys.filter(|key| !key.is_empty()) {
+        for key in self.keys.iter_mut().filter(|key| !key.is_empty()) {
             key.splice(..0, prefix.as_ref().iter().copied());
         }
         self
@@ -260,39 +223,5 @@ impl fmt::Debug for LockRequest {
             .field("access", &self.access)
             .field("options", &self.options)
             .finish()
-    }
-}
-
-/// The keys of a request. Most requests have one, which needs no list.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct Keys {
-    first: Option<Vec<u8>>,
-    others: Vec<Vec<u8>>,
-}
-
-impl Keys {
-    /// Returns the key, if it is the only one.
-    pub(crate) fn only(&self) -> Option<&[u8]> {
-        self.first.as_deref().filter(|_| self.others.is_empty())
-    }
-
-    pub(crate) fn are_several(&self) -> bool {
-        !self.others.is_empty()
-    }
-
-    /// Returns whether there are more than `limit` different keys. Stops at the first key too many.
-    pub(crate) fn are_more_than(&self, limit: usize) -> bool {
-        if self.others.len() < limit {
-            return false;
-        }
-        let mut different = BTreeSet::new();
-        self.iter().any(|key| {
-            different.insert(key);
-            different.len() > limit
-        })
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.first.iter().chain(&self.others).map(Vec::as_slice)
     }
 }

@@ -2,16 +2,6 @@
 ///
 /// A call is cut short if it panics, if its caller goes away and it is not [detached](crate::LockLayer::detached), or
 /// if the body of its response holds the lock and is dropped half-way.
-///
-/// ```
-/// # async fn example(redlock: redlock_tokio::Redlock) {
-/// use redlock_tower::{LockLayer, OnCancel};
-///
-/// let layer = LockLayer::new(redlock, |order: &u64| format!("order:{order}"))
-///     .on_cancel(OnCancel::Expire);
-/// # drop(layer);
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnCancel {

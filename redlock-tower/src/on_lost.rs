@@ -6,16 +6,6 @@
 /// If the lock is held until the body's end (feature `http`), `Fail` and `Cancel` cut the body off, since the head
 /// has already been sent. Clients can tell that the body is incomplete, except for HTTP/1.0 clients that get a body
 /// without a length.
-///
-/// ```
-/// # async fn example(redlock: redlock_tokio::Redlock) {
-/// use redlock_tower::{LockLayer, OnLost};
-///
-/// let layer = LockLayer::new(redlock, |order: &u64| format!("order:{order}"))
-///     .on_lost(OnLost::Cancel);
-/// # drop(layer);
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLost {

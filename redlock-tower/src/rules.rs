@@ -1,11 +1,11 @@
 use std::{
+    collections::BTreeSet,
     future::poll_fn,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
     task::Poll,
-    time::Duration,
 };
 
 use futures::FutureExt;
@@ -16,9 +16,8 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::{
-    CallError, KeyRejection, LockRequest, OnCancel, OnLost,
-    fail_open::FailOpen,
-    lock_request::{Access, Keys},
+    CallError, KeyRejection, LockRequest, OnCancel, OnLost, fail_open::FailOpen,
+    lock_request::Access,
 };
 
 /// How many keys a call may want by default. A call that a client makes expensive costs each node 16 keys at most.
@@ -70,17 +69,24 @@ impl Rules {
     ) -> Result<Option<LockGuard>, CallError<E>> {
         let share = self.share_of(&wanted);
         let span = tracing::debug_span!(target: "redlock", "lock_wait", label = self.label, share);
-        let (lock, keys) = self.lock(wanted);
-        let error = match self.wait(lock.into_future()).instrument(span).await {
+        let wanted = wanted.prefix(&self.prefix);
+        let waiting = self.wait(self.lock(&wanted).into_future());
+        let error = match waiting.instrument(span).await {
             Ok(guard) => return Ok(Some(guard)),
             Err(error) => error,
         };
-        if let Some(fail_open) = self.fail_open(&error) {
+        // A shutdown, slow nodes, and nodes of which this process asks too much are no outage.
+        let is_outage = matches!(
+            error,
+            LockError::NoQuorum(_) | LockError::Quarantined { .. }
+        );
+        if let Some(fail_open) = self.fail_open.as_ref().filter(|_| is_outage) {
             self.redlock.note_fail_open(self.label);
             fail_open.warn(self.label, &error);
             return Ok(None);
         }
-        Err(CallError::from(error).expecting(|| self.expected_wait(&keys)))
+        let expected = |key| self.redlock.expected_wait(key);
+        Err(CallError::from(error).expecting(|| wanted.keys().filter_map(expected).max()))
     }
 
     /// Waits for a lock. The first poll puts the call into the queue of its lock. If it has to wait behind another one
@@ -102,52 +108,50 @@ impl Rules {
 
     /// Returns a request that does not want too many keys, and does not share more than one, or one in two ways.
     pub(crate) fn checked(&self, wanted: LockRequest) -> Result<LockRequest, KeyRejection> {
-        if wanted.keys.are_more_than(self.max_keys) {
-            return Err(KeyRejection::TooManyKeys {
-                limit: self.max_keys,
-            });
+        let limit = self.max_keys;
+        let mut different = BTreeSet::new();
+        // Ends at the first key too many.
+        let is_too_many = |key| different.insert(key) && different.len() > limit;
+        if wanted.keys.len() > limit && wanted.keys().any(is_too_many) {
+            return Err(KeyRejection::TooManyKeys { limit });
         }
+        let is_single = wanted.keys.len() <= 1;
         let has_permits = wanted.permits.or(self.permits).is_some();
         match wanted.access {
             Some(_) if has_permits => Err(KeyRejection::layer(OptionsError::PermitsAndReaders)),
-            Some(Access::Read) if wanted.keys.are_several() => {
+            Some(Access::Read) if !is_single => {
                 Err(KeyRejection::layer("reading is for requests with one key"))
             }
-            None if has_permits && wanted.keys.are_several() => {
+            None if has_permits && !is_single => {
                 Err(KeyRejection::layer("permits are for requests with one key"))
             }
             _ => Ok(wanted),
         }
     }
 
-    /// Returns the lock that a request wants, and its keys.
-    fn lock(&self, wanted: LockRequest) -> (Lock, Keys) {
-        let LockRequest {
-            keys,
-            permits,
-            access,
-            options,
-        } = wanted.prefix(&self.prefix);
-        let lock = match (keys.only(), permits.or(self.permits), access) {
-            (Some(key), Some(permits), _) => self.redlock.semaphore(key, permits).acquire(),
-            (Some(key), None, Some(Access::Read)) => self.redlock.rw_lock(key).read(),
-            (Some(key), None, Some(Access::Write)) => self.redlock.rw_lock(key).write(),
-            (Some(key), None, None) => self.redlock.lock(key),
-            (None, _, _) => self.redlock.lock_all(keys.iter()),
+    /// Returns the lock that a request wants.
+    fn lock(&self, wanted: &LockRequest) -> Lock {
+        let permits = wanted.permits.or(self.permits);
+        let lock = match (&wanted.keys[..], permits, wanted.access) {
+            ([key], Some(permits), _) => self.redlock.semaphore(key, permits).acquire(),
+            ([key], None, Some(Access::Read)) => self.redlock.rw_lock(key).read(),
+            ([key], None, Some(Access::Write)) => self.redlock.rw_lock(key).write(),
+            ([key], None, None) => self.redlock.lock(key),
+            (keys, _, _) => self.redlock.lock_all(keys),
         };
-        let of_layer = match access {
+        let of_layer = match wanted.access {
             // A layer that is fenced means its writers.
             Some(Access::Read) => self.options.fenced(false),
             _ => self.options,
         };
-        let options = options.or(of_layer);
+        let options = wanted.options.or(of_layer);
         let options = match self.fail_open {
             // The state of the nodes that is known can be out of date. A call runs without a lock only after a full
             // attempt.
             Some(_) => options.fail_fast(false),
             None => options,
         };
-        (lock.options(options), keys)
+        lock.options(options)
     }
 
     /// Returns how a call that wants this shares its key, for its spans.
@@ -158,24 +162,6 @@ impl Rules {
             (None, Some(_)) => "permit",
             (None, None) => "exclusive",
         }
-    }
-
-    /// Returns how long one more waiter would expect to wait for these keys.
-    fn expected_wait(&self, keys: &Keys) -> Option<Duration> {
-        let waits = keys
-            .iter()
-            .filter_map(|key| self.redlock.expected_wait(key));
-        waits.max()
-    }
-
-    /// Returns the rules by which a call goes on without a lock after this error: not after a shutdown, nor if
-    /// the nodes were only slow, or this process asked too much of them.
-    fn fail_open(&self, error: &LockError) -> Option<&FailOpen> {
-        let is_outage = matches!(
-            error,
-            LockError::NoQuorum(_) | LockError::Quarantined { .. }
-        );
-        self.fail_open.as_ref().filter(|_| is_outage)
     }
 
     /// Counts one more call that waits behind another one, unless too many do so already.

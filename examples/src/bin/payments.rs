@@ -28,7 +28,7 @@ use axum::{
     routing::{get, post},
 };
 use clap::Parser;
-use redlock_axum::{LockLayer, LockLost, Locked, idempotency_key, key};
+use redlock_axum::{LockLayer, LockLost, Locked, header, key};
 use redlock_examples::lock;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
@@ -75,14 +75,13 @@ async fn main() -> Result<()> {
         charges: AtomicU64::new(0),
         charge: options.charge,
     });
-    // Clients choose their keys themselves. If the server knows the client, add the client to the key with
-    // `key("payment", [typed(..), idempotency_key()])`, so that the keys of two clients never collide.
+    // A client may quote its key or not: both are the same payment. Clients choose their keys themselves. If the server
+    // knows the client, add the client to the key with `key("payment", [typed(..), chosen])`, so that the keys of two
+    // clients never collide.
+    let chosen = header("idempotency-key").map(|key| key.trim_matches('"').to_owned());
     let router = Router::new()
         .route("/payments", post(pay))
-        .route_layer(LockLayer::new(
-            redlock.clone(),
-            key("payment", idempotency_key()),
-        ))
+        .route_layer(LockLayer::new(redlock.clone(), key("payment", chosen)))
         .route("/charges", get(charges))
         .with_state(ledger);
 

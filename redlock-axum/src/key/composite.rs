@@ -36,16 +36,8 @@ use crate::Request;
 /// # }
 /// ```
 ///
-/// A part alone is not a key, and does not compile as one:
-///
-/// ```compile_fail,E0277
-/// # use redlock_axum::{LockLayer, path};
-/// # fn layer(redlock: redlock_tokio::Redlock) {
-/// let layer = LockLayer::new(redlock, path("id"));
-/// # }
-/// ```
-///
-/// A tuple of parts does not compile either. As several keys it would lock the whole tenant beside the order:
+/// A part without a scope is not a key, and does not compile as one, alone or in a tuple. As several keys, this tuple
+/// would lock the whole tenant beside the order:
 ///
 /// ```compile_fail,E0277
 /// # use redlock_axum::{LockLayer, header, json_field};
@@ -130,7 +122,7 @@ impl CompositeKey {
     async fn read_head(&self, head: &mut Head) -> Result<Option<Vec<String>>, KeyRejection> {
         let mut values = Vec::with_capacity(self.parts.len());
         for part in &*self.parts {
-            let Source::Head(read) = part.source() else {
+            let Source::Head(read) = &part.source else {
                 values.push(String::new());
                 continue;
             };
@@ -145,7 +137,7 @@ impl CompositeKey {
     /// Returns the parts that are in the body, and their places in the key.
     fn fields(&self) -> impl Iterator<Item = (usize, &KeyPart, &JsonField)> {
         let parts = self.parts.iter().enumerate();
-        parts.filter_map(|(index, part)| match part.source() {
+        parts.filter_map(|(index, part)| match &part.source {
             Source::Json(field) => Some((index, part, field)),
             Source::Head(_) => None,
         })
@@ -168,7 +160,7 @@ impl CompositeKey {
             // Part 0 is the scope.
             Err(KeyError::EmptyPart { index }) => Err(KeyRejection::request(format!(
                 "{} is empty",
-                self.parts[index - 1].name()
+                self.parts[index - 1].name
             ))),
             Err(error) => Err(error.into()),
         }

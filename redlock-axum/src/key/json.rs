@@ -1,7 +1,7 @@
 use std::fmt;
 
 use redlock_tower::KeyRejection;
-use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use serde_core::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Deserializer, value::RawValue};
 
 use super::body::BodyLimit;

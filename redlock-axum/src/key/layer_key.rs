@@ -89,8 +89,9 @@ impl KeyRules {
 }
 
 /// Finds the key of a request by the rules of a layer.
+#[derive(Clone)]
 pub(crate) struct LayerKey<K> {
-    key: Arc<K>,
+    key: K,
     rules: Arc<KeyRules>,
 }
 
@@ -107,7 +108,7 @@ impl<K> LayerKey<K> {
             warned: Arc::new(Once::new()),
         };
         Self {
-            key: Arc::new(key),
+            key,
             rules: Arc::new(rules),
         }
     }
@@ -118,15 +119,6 @@ impl<K> LayerKey<K> {
 
     pub(crate) fn rules_mut(&mut self) -> &mut KeyRules {
         Arc::make_mut(&mut self.rules)
-    }
-}
-
-impl<K> Clone for LayerKey<K> {
-    fn clone(&self) -> Self {
-        Self {
-            key: Arc::clone(&self.key),
-            rules: Arc::clone(&self.rules),
-        }
     }
 }
 

@@ -9,9 +9,8 @@ use super::json::JsonField;
 /// A part of a request that goes into a key.
 ///
 /// Made by [`path`](crate::path), [`header`](crate::header), [`query`](crate::query),
-/// [`json_field`](crate::json_field), [`matched_path`](crate::matched_path),
-/// [`idempotency_key`](crate::idempotency_key) and [`typed`](crate::typed). A part alone is not a key, because order 7
-/// and customer 7 would have the same one: [`key`](crate::key()) adds a scope.
+/// [`json_field`](crate::json_field), [`matched_path`](crate::matched_path) and [`typed`](crate::typed). A part alone
+/// is not a key, because order 7 and customer 7 would have the same one: [`key`](crate::key()) adds a scope.
 ///
 /// # One resource, one spelling
 ///
@@ -24,8 +23,8 @@ use super::json::JsonField;
 #[derive(Clone)]
 pub struct KeyPart {
     /// For messages, such as "the header `x-tenant`".
-    name: Arc<str>,
-    source: Source,
+    pub(super) name: Arc<str>,
+    pub(super) source: Source,
     /// Makes one text of all that mean the same.
     normalise: Option<Arc<Normalise>>,
 }
@@ -141,14 +140,6 @@ impl KeyPart {
             source: Source::Json(field),
             normalise: None,
         }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(super) fn source(&self) -> &Source {
-        &self.source
     }
 }
 

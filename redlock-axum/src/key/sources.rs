@@ -33,21 +33,10 @@ use super::{body::BodyLimit, json::JsonField, part::KeyPart};
 /// - The layer is around the whole router: the request gets a 500. Use [`route_layer`](axum::Router::route_layer).
 ///
 /// ```
-/// use axum::{Router, routing::post};
-/// use redlock_axum::{LockLayer, key, path};
-/// use redlock_tokio::Redlock;
+/// use redlock_axum::{key, path};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let redlock = Redlock::embedded().await?;
-/// let app: Router = Router::new()
-///     .route("/events/{event}/tickets", post(async || "a ticket"))
-///     .route_layer(LockLayer::new(redlock, key("event", path("event"))));
-/// # use tower::ServiceExt;
-/// # let request = axum::http::Request::post("/events/rock/tickets").body(axum::body::Body::empty())?;
-/// # assert_eq!(app.oneshot(request).await?.status(), 200);
-/// # Ok(())
-/// # }
+/// let event = key("event", path("event"));
+/// # drop(event);
 /// ```
 pub fn path(parameter: impl Into<String>) -> KeyPart {
     let parameter = parameter.into();
@@ -91,38 +80,31 @@ pub fn path(parameter: impl Into<String>) -> KeyPart {
 ///
 /// // `order:acme:42` for the order 42 of the tenant `acme`
 /// let order = key("order", [header("x-tenant"), path("order").parse::<u64>()]);
-/// # drop(order);
+/// // `payment:8e03` for both `Idempotency-Key: "8e03"` and `Idempotency-Key: 8e03`
+/// let payment = key("payment", header("idempotency-key").map(|key| key.trim_matches('"').to_owned()));
+/// # drop((order, payment));
 /// ```
 ///
 /// # Panics
 ///
 /// Panics if the name is not valid for a header.
 pub fn header(name: impl AsRef<str>) -> KeyPart {
-    let name = header_name(name.as_ref());
-    KeyPart::at_once(format!("the header `{name}`"), move |head| {
-        one_header(head, &name).map(Some)
-    })
-}
-
-/// Takes the header `Idempotency-Key`.
-///
-/// The header contains a quoted string, such as `"8e03978e-40d5"`
-/// (draft-ietf-httpapi-idempotency-key-header, RFC 9651 section 3.3.3). Many clients omit the quotes, so the value is
-/// accepted without them too. A request gets a 400 if the header is missing, empty, repeated, or a malformed quoted
-/// string.
-///
-/// ```
-/// use redlock_axum::{idempotency_key, key};
-///
-/// let payment = key("payment", idempotency_key());
-/// # drop(payment);
-/// ```
-#[must_use]
-pub fn idempotency_key() -> KeyPart {
-    let name = HeaderName::from_static("idempotency-key");
-    KeyPart::at_once(format!("the header `{name}`"), move |head| {
-        let value = one_header(head, &name)?;
-        unquote(&value).map(Some)
+    let name = name.as_ref();
+    let Ok(name) = name.parse::<HeaderName>() else {
+        panic!("`{}` is not a valid header name", name.escape_debug());
+    };
+    let part = format!("the header `{name}`");
+    KeyPart::at_once(part.clone(), move |head| {
+        let mut values = head.headers.get_all(&name).iter();
+        let fault = match (values.next(), values.next()) {
+            (None, _) => "is missing",
+            (Some(_), Some(_)) => "occurs more than once",
+            (Some(value), None) => match value.to_str() {
+                Ok(value) if !value.is_empty() => return Ok(Some(value.to_owned())),
+                _ => "is empty, or not visible ASCII",
+            },
+        };
+        Err(KeyRejection::request(format!("{part} {fault}")))
     })
 }
 
@@ -150,12 +132,12 @@ pub fn query(parameter: impl Into<String>) -> KeyPart {
             .map(|(_, value)| value.into_owned());
         match (values.next(), values.next()) {
             (Some(value), None) => Ok(Some(value)),
-            (None, _) => Err(KeyRejection::request(format!(
-                "the query has no `{parameter}`"
-            ))),
-            (Some(_), Some(_)) => Err(KeyRejection::request(format!(
-                "the query has more than one `{parameter}`"
-            ))),
+            (first, _) => {
+                let count = first.map_or("no", |_| "more than one");
+                Err(KeyRejection::request(format!(
+                    "the query has {count} `{parameter}`"
+                )))
+            }
         }
     })
 }
@@ -163,15 +145,8 @@ pub fn query(parameter: impl Into<String>) -> KeyPart {
 /// Takes the route, such as `/orders/{order}`.
 ///
 /// With `key("route", matched_path())`, all requests for one route run one at a time. A request that no route matched
-/// passes without a lock, and the log has a warning the first time. Below a `nest_service` there is no route: the
-/// request gets a 500 if the path has a parameter, and otherwise passes without a lock.
-///
-/// ```
-/// use redlock_axum::{key, matched_path};
-///
-/// let route = key("route", matched_path());
-/// # drop(route);
-/// ```
+/// passes without a lock, and the log has a warning the first time. Below a `nest_service` there is no route: the request
+/// gets a 500 if the path has a parameter, and otherwise passes without a lock.
 #[must_use]
 pub fn matched_path() -> KeyPart {
     KeyPart::new("the matched path", |head| {
@@ -282,52 +257,4 @@ async fn path_params(head: &mut Head) -> Result<RawPathParams, KeyRejection> {
 
 fn route_of(head: &Head) -> Option<&str> {
     head.extensions.get().map(MatchedPath::as_str)
-}
-
-fn header_name(name: &str) -> HeaderName {
-    name.parse()
-        .unwrap_or_else(|_| panic!("`{}` is not a valid header name", name.escape_debug()))
-}
-
-fn one_header(head: &Head, name: &HeaderName) -> Result<String, KeyRejection> {
-    let mut values = head.headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (Some(value), None) => match value.to_str() {
-            Ok(value) if !value.is_empty() => Ok(value.to_owned()),
-            _ => Err(KeyRejection::request(format!(
-                "the header `{name}` is empty, or not visible ASCII"
-            ))),
-        },
-        (None, _) => Err(KeyRejection::request(format!(
-            "the header `{name}` is missing"
-        ))),
-        (Some(_), Some(_)) => Err(KeyRejection::request(format!(
-            "the header `{name}` occurs more than once"
-        ))),
-    }
-}
-
-/// Reads a string of RFC 9651: in quotes, with a backslash in front of each quote and backslash.
-fn unquote(text: &str) -> Result<String, KeyRejection> {
-    let malformed =
-        || KeyRejection::request("the header `idempotency-key` is not a valid quoted string");
-    let Some(rest) = text.trim().strip_prefix('"') else {
-        return Ok(text.trim().to_owned());
-    };
-    let mut value = String::new();
-    let mut chars = rest.chars();
-    loop {
-        match chars.next().ok_or_else(malformed)? {
-            '"' => break,
-            '\\' => match chars.next() {
-                Some(escaped @ ('"' | '\\')) => value.push(escaped),
-                _ => return Err(malformed()),
-            },
-            other => value.push(other),
-        }
-    }
-    if chars.next().is_some() || value.is_empty() {
-        return Err(malformed());
-    }
-    Ok(value)
 }

@@ -9,7 +9,8 @@ use axum::{
     http::HeaderMap,
     middleware::map_request,
 };
-use futures::{StreamExt, channel::mpsc, stream};
+use futures::{StreamExt, stream};
+use futures_channel::mpsc;
 use http_body_util::{BodyExt, Full};
 use redlock_axum::{
     BodyLimit, CallerDeadline, LockLayer, Locked, RequestKey, json_field, key, path,

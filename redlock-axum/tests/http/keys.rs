@@ -8,8 +8,8 @@ use axum::{
     routing::any,
 };
 use redlock_axum::{
-    KeyRejection, LockLayer, LockRequest, Locked, RequestKey, header, idempotency_key, json_field,
-    key, matched_path, path, query, typed,
+    KeyRejection, LockLayer, LockRequest, Locked, RequestKey, header, json_field, key,
+    matched_path, path, query, typed,
 };
 use redlock_tokio::{Key, Redlock, test_util::TestNodes};
 use serde::Deserialize;
@@ -80,21 +80,6 @@ async fn a_header_is_a_key() {
 #[should_panic(expected = "`x tenant` is not a valid header name")]
 fn an_invalid_header_name_panics() {
     let _ = header("x tenant");
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_idempotency_key_is_a_key_with_or_without_quotes() {
-    let app = app(key("payment", idempotency_key())).await;
-    let request = |value: &str| empty(post("/orders/42").header("idempotency-key", value));
-    for same in [r#""8e03978e""#, "8e03978e"] {
-        assert_eq!(text(&app, request(same)).await, "payment:8e03978e");
-    }
-    let escaped = text(&app, request(r#""a\"b\\c""#)).await;
-    assert_eq!(escaped, r#"payment:a"b\\c"#);
-    for malformed in [r#"""#, r#""a"#, r#""a" b"#, r#""a\b""#, r#""""#] {
-        refused(&app, request(malformed), 400, "not a valid quoted string").await;
-    }
-    refused(&app, empty(post("/orders/42")), 400, "is missing").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,7 +248,6 @@ async fn parts_of_all_sources_make_one_key() {
         query("shop"),
         matched_path(),
         header("x-tenant"),
-        idempotency_key(),
         typed(|method: Method| method),
         json_field("note", 1024),
     ];
@@ -271,8 +255,7 @@ async fn parts_of_all_sources_make_one_key() {
     let app = app.layer(Extension(User { name: "ada" }));
     let request = post("/orders/42?shop=a:b")
         .header("x-tenant", "acme")
-        .header("idempotency-key", r#""8e03""#)
         .body(Body::from(r#"{"order": {"id": -7}, "note": "n"}"#));
     let said = text(&app, request.unwrap()).await;
-    assert_eq!(said, r"all:-7:ada:42:a\:b:/orders/{order}:acme:8e03:POST:n");
+    assert_eq!(said, r"all:-7:ada:42:a\:b:/orders/{order}:acme:POST:n");
 }

@@ -7,9 +7,7 @@ use axum::{
     http::Method,
     routing::post as routed_post,
 };
-use redlock_axum::{
-    KeyPart, LockLayer, Locked, header, idempotency_key, json_field, key, path, query,
-};
+use redlock_axum::{KeyPart, LockLayer, Locked, header, json_field, key, path, query};
 
 use crate::support::{self, Bed, MS, post, problem, refused, say_key, send, text};
 
@@ -47,21 +45,19 @@ async fn app(part: KeyPart) -> Router {
     route.route_layer(layer)
 }
 
-/// Returns a request with the value in the path, the query, two headers and the body.
+/// Returns a request with the value in the path, the query, a header and the body.
 fn request(value: &str) -> Request {
     let request = Request::post(format!("/{value}?value={value}"));
     let request = request.header("value", value);
-    let request = request.header("idempotency-key", format!("\"{value}\""));
     let body = Body::from(format!(r#"{{"value": "{value}"}}"#));
     request.body(body).unwrap()
 }
 
-fn sources() -> [KeyPart; 5] {
+fn sources() -> [KeyPart; 4] {
     [
         path("value"),
         query("value"),
         header("value"),
-        idempotency_key(),
         json_field("value", 1024),
     ]
 }

@@ -11,7 +11,8 @@ use axum::{
     body::{Body, Bytes},
     extract::WebSocketUpgrade,
 };
-use futures::{SinkExt, Stream, StreamExt, channel::mpsc, stream};
+use futures::{SinkExt, Stream, StreamExt, stream};
+use futures_channel::mpsc;
 use redlock_axum::{CompositeKey, LockLayer, Locked, OnLost};
 use tokio::time::timeout;
 
@@ -147,7 +148,7 @@ async fn a_stream_whose_lock_is_lost_goes_on_or_is_cut_off() {
                 let handler = {
                     let hold = Arc::clone(&hold);
                     async move |locked: Locked| {
-                        hold.set(locked.into_inner()).expect("one request");
+                        hold.set((*locked).clone()).expect("one request");
                         Body::from_stream(body.take())
                     }
                 };

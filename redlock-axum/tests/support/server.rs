@@ -113,7 +113,7 @@ impl Default for Counts {
 
 impl Work {
     pub(crate) async fn run(&self, locked: Locked) {
-        self.0.holds.lock().unwrap().push(locked.into_inner());
+        self.0.holds.lock().unwrap().push((*locked).clone());
         self.0.entered.fetch_add(1, SeqCst);
         let mut end = CountDrop(Some(&self.0.dropped));
         self.0.may_end.acquire().await.unwrap().forget();

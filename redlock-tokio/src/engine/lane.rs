@@ -310,13 +310,13 @@ impl Backoff {
 
     fn reset(&mut self) {
         self.next = Self::FIRST;
-        self.random.reseed();
+        self.random.refill();
     }
 
     fn next(&mut self) -> Duration {
         let half = self.next / 2;
         self.next = (self.next * 2).min(Self::LONGEST);
-        self.random.reseed();
+        self.random.refill();
         // Without randomness the delays are not spread, which is no reason to fail.
         let random = self.random.u32().unwrap_or(u32::MAX);
         half + half.mul_f64(f64::from(random) / f64::from(u32::MAX))

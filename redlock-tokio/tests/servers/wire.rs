@@ -73,7 +73,7 @@ async fn a_forbidden_key_does_not_disturb_others() {
     for round in 0..20 {
         let allowed = join_all((0..5).map(|it| redlock.try_lock(format!("app:{round}:{it}"))));
         let forbidden = join_all((0..5).map(|it| redlock.try_lock(format!("other:{round}:{it}"))));
-        let (allowed, forbidden) = futures::join!(allowed, forbidden);
+        let (allowed, forbidden) = tokio::join!(allowed, forbidden);
         assert!(forbidden.iter().all(Result::is_err));
         let guards: Vec<_> = allowed.into_iter().map(Result::unwrap).collect();
         let extended = join_all(guards.iter().map(|guard| guard.extend())).await;

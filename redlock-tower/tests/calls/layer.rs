@@ -134,7 +134,7 @@ async fn readers_and_writers(key: fn(&Job) -> LockRequest) -> (usize, bool) {
                 all.clone().work().await;
                 beside_a_writer.fetch_add(before + all.now(), SeqCst);
             } else {
-                futures::join!(all.work(), readers.work());
+                tokio::join!(all.work(), readers.work());
             }
             Ok::<_, Infallible>(())
         }

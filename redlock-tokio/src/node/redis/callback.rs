@@ -57,7 +57,7 @@ pub(super) fn text_of(error: &(dyn Error + 'static)) -> Arc<str> {
 mod tests {
     use std::io;
 
-    use futures::executor::block_on;
+    use futures_executor::block_on;
 
     use super::*;
 
