@@ -29,7 +29,7 @@ pub enum Check {
 
 impl Check {
     /// All checks, in the order in which a set lists them.
-    pub const ALL: [Self; 4] = [Self::Server, Self::Role, Self::Start, Self::Promotion];
+    pub(crate) const ALL: [Self; 4] = [Self::Server, Self::Role, Self::Start, Self::Promotion];
 
     const fn bit(self) -> u8 {
         1 << self as u8
@@ -42,7 +42,7 @@ pub struct Checks(u8);
 
 impl Checks {
     /// No check.
-    pub const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
 
     /// Returns whether the check is in the set.
     #[must_use]
@@ -56,7 +56,7 @@ impl Checks {
         self.0 == 0
     }
 
-    /// Returns the checks, in the order of [`Check::ALL`].
+    /// Returns the checks, in the order of the variants of [`Check`].
     pub fn iter(self) -> impl Iterator<Item = Check> {
         Check::ALL
             .into_iter()

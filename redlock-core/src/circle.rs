@@ -87,8 +87,7 @@ impl fmt::Debug for Owner {
 
 impl MemberList {
     /// Returns whether the member is one of them.
-    #[must_use]
-    pub fn contains(&self, member: MemberId) -> bool {
+    pub(crate) fn contains(&self, member: MemberId) -> bool {
         self.0.binary_search(&member).is_ok()
     }
 
@@ -98,15 +97,8 @@ impl MemberList {
     }
 
     /// Returns the number of members.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
-    }
-
-    /// Returns whether there are no members.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Returns whether the lists are equal, and at once if one is a clone of the other.

@@ -5,8 +5,8 @@ use alloc::collections::BTreeMap;
 use core::fmt;
 
 use crate::{
-    Checks, Eligibility, MemberReport, NodeId, OwnerRule, OwnerWatch, Rivals, ServerRole, Sighting,
-    Tenure, Timestamp, Voter, Withdrawal, sighting::ServerId,
+    Checks, Eligibility, MemberReport, NodeId, OwnerRule, Rivals, ServerRole, Sighting, Tenure,
+    Timestamp, Voter, Withdrawal, owner_watch::OwnerWatch, sighting::ServerId,
 };
 
 /// All nodes of one lock service as voters: which of them may vote, and from when on.
@@ -23,7 +23,7 @@ use crate::{
 /// - A replica has no vote: it may lag behind its master. A node of a cluster has none either, unless it
 ///   votes for a [slot](NodeKind::ClusterSlot): clusters replicate keys and move them.
 /// - Where an authority names the master, only a server that it has confirmed for long enough has a vote:
-///   see [`OwnerWatch`].
+///   see [`OwnerRule`].
 /// - A node that does not say enough of itself for the [checks](crate::Check) has no vote, unless the client
 ///   [allows that](Voter::allowing_unvetted).
 /// - A node that is excluded while its connection lasts has its last votes withdrawn: another server
@@ -203,9 +203,11 @@ impl Electorate {
         watch.is_some_and(|watch| watch.handle_report(now, report))
     }
 
-    /// Notes that each configured address of a node's authority was asked at `asked_at` or later, and has answered or
-    /// is taken as silent: see [`OwnerWatch::handle_roll_call`]. Returns whether an owner was confirmed. Without roll
-    /// calls none ever is.
+    /// Notes that a roll call is over: each configured address of a node's authority was asked at `asked_at` or later,
+    /// and what it answered was [reported](Self::handle_report), or it was found silent then or later. Returns whether
+    /// an owner was confirmed.
+    ///
+    /// A driver calls this whenever it is true: without it, no first owner is ever confirmed. See [`OwnerRule`].
     pub fn handle_roll_call(&mut self, now: Timestamp, node: NodeId, asked_at: Timestamp) -> bool {
         let watch = self.member(node).watch.as_mut();
         watch.is_some_and(|watch| watch.handle_roll_call(now, asked_at))
@@ -227,7 +229,7 @@ impl Electorate {
     }
 
     /// Returns the tenure of a node that its authority has confirmed last: the server to connect to. There may be none
-    /// any more, if two authorities report: see [`OwnerWatch`].
+    /// any more, if two authorities report: see [`OwnerRule`].
     #[must_use]
     pub fn tenure(&self, node: NodeId) -> Option<&Tenure> {
         self.members.get(&node)?.watch.as_ref()?.tenure()
@@ -282,7 +284,7 @@ impl Electorate {
     ///
     /// In another tenure another server is expected. So nothing that the node said before is held against
     /// the server, and nothing is withdrawn: the votes of the earlier owner counted by the rule of
-    /// [`OwnerWatch`].
+    /// [`OwnerRule`].
     pub fn handle_owner_connection(
         &mut self,
         now: Timestamp,

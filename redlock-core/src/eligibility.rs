@@ -55,8 +55,7 @@ impl Eligibility {
     }
 
     /// Returns the eligibility for the rounds that both cover.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self {
             since: self.since.max(other.since),
             until: self.until.min(other.until),

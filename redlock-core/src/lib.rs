@@ -69,7 +69,7 @@ pub use lease::{
 pub use node::{NodeId, NodeSet};
 pub use owed_release::{OwedRelease, SetRequestState};
 pub use owner_rule::OwnerRule;
-pub use owner_watch::{OwnerWatch, Rivals};
+pub use owner_watch::Rivals;
 pub use permits::{Permits, PermitsError, Slot, SlotSet};
 pub use quarantine::Quarantine;
 pub use quorum::{Quorum, QuorumError};

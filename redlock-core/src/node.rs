@@ -40,26 +40,26 @@ impl fmt::Display for NodeId {
 /// A set of up to 64 nodes, one bit each.
 ///
 /// ```
-/// use redlock_core::{NodeId, NodeSet};
+/// use redlock_core::{NodeId, NodeSet, Quorum};
 ///
-/// let all = NodeSet::first(5);
+/// let all = Quorum::majority(5)?.all();
 /// let silent: NodeSet = [1, 3].into_iter().filter_map(NodeId::new).collect();
 /// assert_eq!(all.difference(silent).len(), 3);
 /// assert_eq!(format!("{silent:?}"), "{1, 3}");
+/// # Ok::<(), redlock_core::QuorumError>(())
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct NodeSet(u64);
 
 impl NodeSet {
     /// How many nodes a set can hold.
-    pub const CAPACITY: usize = 64;
+    pub(crate) const CAPACITY: usize = 64;
 
     /// The set without nodes.
     pub const EMPTY: Self = Self(0);
 
     /// Creates the set of the first `count` nodes, or of all 64 if `count` is larger.
-    #[must_use]
-    pub const fn first(count: usize) -> Self {
+    pub(crate) const fn first(count: usize) -> Self {
         if count < Self::CAPACITY {
             Self((1 << count) - 1)
         } else {

@@ -2,8 +2,7 @@ use core::time::Duration;
 
 use crate::{Drift, Ttl};
 
-/// How long a confirmation of an owner counts, and how long an owner must have been confirmed before it
-/// votes. See [`OwnerWatch`](crate::OwnerWatch).
+/// How long a confirmation of an owner counts, and how long an owner must have been confirmed before it votes.
 ///
 /// ```
 /// use core::time::Duration;
@@ -15,6 +14,99 @@ use crate::{Drift, Ttl};
 /// assert_eq!(rule.settling(), Duration::from_millis(13_130));
 /// # Ok::<(), TtlError>(())
 /// ```
+///
+/// An [`Electorate`](crate::Electorate) has a *watch* for each node whose master an authority names: the sentinels of a
+/// group, or the nodes of a cluster. The watch decides which server is the owner of the node, and when its votes count.
+///
+/// A failover loses the keys that had not reached the replica. So the new owner must not vote until every
+/// lock that the old owner voted for is over, and the old owner must stop in time. No server tells the
+/// two apart: an old master that is cut off accepts writes for as long as the partition lasts. The
+/// authority does, by these rules:
+///
+/// - A server is *confirmed* when a majority of **all** members of the authority reports the same
+///   [`Tenure`](crate::Tenure). The confirmation is dated when the oldest of these reports was *asked* for.
+/// - A vote counts if its round started at most one *window* after a confirmation.
+/// - A vote counts if its round started at least one *settling time* after the first confirmation of the
+///   tenure. That is the longest ttl, one window and the drift allowance.
+///
+/// The members count as the answering members know each other, not as they are listed in a configuration:
+/// two clients with different lists could both have a majority of their list. In a cluster the members are
+/// all nodes, including replicas: a majority of the masters alone changes with the failover.
+///
+/// All clients must use the same window and the same longest ttl.
+///
+/// # Why two owners never vote for two locks
+///
+/// Let client C count a vote of tenure X, and client D a vote of a later tenure Y, in rounds that start at
+/// `c` and `d`.
+///
+/// 1. C had a confirmation of X that is dated `c - window` or later. So each member of a majority still
+///    reported X at that date or later.
+/// 2. D knows a time `since` by which each member of another majority had turned to Y, and `d` is a settling
+///    time after that. It does not matter how D knows: by its own watch, by the ages that the members reported,
+///    or by a marker of another client that had a confirmation.
+/// 3. The two majorities share a member. That member reported X before it turned to Y, and never turned
+///    back. So `c - window` is before `since`.
+/// 4. The lock of C is over at `c + ttl`, before `since + window + ttl`, and so before `d`.
+///
+/// Nothing in this depends on the connections, on the order of the reports, on how late a report or a
+/// request arrives, or on how often the authority could not be reached between two confirmations. Nor does
+/// it depend on the numbers: epochs only tell two tenures of one server apart.
+///
+/// # Why the rule needs a voter beside it
+///
+/// The rule keeps two *tenures* apart. Within one tenure, the server must keep its keys, and the
+/// [`Voter`](crate::Voter) sees to that. A master that becomes a replica and the master again within one
+/// window has lost keys, and a client may still have a confirmation of its first tenure. The history of the
+/// server shows that it was promoted again. So an [`Electorate`](crate::Electorate) looks at the history of
+/// each server that an authority names, even if nodes are [durable](crate::Voter::durable).
+///
+/// # Rules for the members
+///
+/// - A member never goes back to a tenure that it has left. A restart does not change that, since the epoch
+///   is on disk. A member that was restored from an old backup breaks this.
+/// - The members know each other, and change one at a time. [`with_fewest_members`](Self::with_fewest_members) helps
+///   where one of them has forgotten the others.
+/// - An [age](crate::MemberReport::age) is the age of the tenure. How long a server has been a master is no such
+///   age: it may have been a replica for a moment.
+///
+/// # Two authorities
+///
+/// An address can lead to a member of another authority. If members of both were counted together, clients would
+/// follow the larger authority, and clients with other addresses would stay in the smaller one. So only members
+/// count together that know each other: each lists the other, or both know the same one in this way. If two such
+/// circles name different servers, nothing is confirmed, and the watch reports the [`Rivals`](crate::Rivals).
+///
+/// A watch that has confirmed an owner stays with that authority. It recognises the authority if more than half of the
+/// members are the same as at the last confirmation, or if the owner is the same. Without one of these, another
+/// authority is not followed, even if nobody else answers.
+///
+/// A watch without an owner follows whichever authority agrees. So the order of the reports must not decide:
+///
+/// - It confirms an owner only at the end of a [roll call](crate::Electorate::handle_roll_call), which comes after one
+///   report from each configured address that answers. If the addresses lead to two authorities, both are known by
+///   then, however the reports were ordered. After an interruption the old reports are forgotten, and the next roll
+///   call decides again.
+/// - An address may answer after all, when it was taken as silent. If it shows a rival within one window of the first
+///   confirmation, the watch gives up the owner. An answer to a question from before that confirmation comes in this
+///   time, or is too old to count.
+///
+/// From then on the watch belongs to its authority, and a rival only keeps it from confirming again. One stale report
+/// does that for one window at most, and takes no owner away. A failover is no rivalry: the old and the new owner are
+/// named by members of one circle.
+///
+/// One case is left. If no address of the right authority answers during the roll call, or only a member that has lost
+/// its state and knows no other, the watch follows the other authority. A vote may then count before the first answer
+/// of the right one comes, and none counts after it, until the process starts again.
+///
+/// # Epochs that begin anew
+///
+/// A group of sentinels can be told to watch another server, and then the first one again, all in one epoch. Then two
+/// tenures of the first server look the same. So the watch of a [sentinel group](crate::NodeKind::SentinelGroup) begins
+/// anew if a tenure was not confirmed for the longest ttl and the drift allowance: in a shorter time, no other server
+/// can have settled and voted. It believes no markers, only the ages that members report.
+///
+/// The nodes of a cluster have epochs that last: a node whose epoch begins anew has another id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerRule {
     window: Duration,

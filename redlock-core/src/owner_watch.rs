@@ -6,100 +6,9 @@ use crate::{
     circle::{Agreement, Circle},
 };
 
-/// Decides which server is the owner of a node, and when its votes count, where an authority names the
-/// master: the sentinels of a group, or the nodes of a cluster.
-///
-/// A failover loses the keys that had not reached the replica. So the new owner must not vote until every
-/// lock that the old owner voted for is over, and the old owner must stop in time. No server tells the
-/// two apart: an old master that is cut off accepts writes for as long as the partition lasts. The
-/// authority does, by these rules:
-///
-/// - A server is *confirmed* when a majority of **all** members of the authority reports the same
-///   [`Tenure`]. The confirmation is dated when the oldest of these reports was *asked* for.
-/// - A vote counts if its round started at most one *window* after a confirmation.
-/// - A vote counts if its round started at least one *settling time* after the first confirmation of the
-///   tenure. That is the longest ttl, one window and the drift allowance.
-///
-/// The members count as the answering members know each other, not as they are listed in a configuration:
-/// two clients with different lists could both have a majority of their list. In a cluster the members are
-/// all nodes, including replicas: a majority of the masters alone changes with the failover.
-///
-/// All clients must use the same window and the same longest ttl.
-///
-/// # Why two owners never vote for two locks
-///
-/// Let client C count a vote of tenure X, and client D a vote of a later tenure Y, in rounds that start at
-/// `c` and `d`.
-///
-/// 1. C had a confirmation of X that is dated `c - window` or later. So each member of a majority still
-///    reported X at that date or later.
-/// 2. D knows a time `since` by which each member of another majority had turned to Y, and `d` is a settling
-///    time after that. It does not matter how D knows: by its own watch, by the ages that the members reported,
-///    or by a marker of another client that had a confirmation.
-/// 3. The two majorities share a member. That member reported X before it turned to Y, and never turned
-///    back. So `c - window` is before `since`.
-/// 4. The lock of C is over at `c + ttl`, before `since + window + ttl`, and so before `d`.
-///
-/// Nothing in this depends on the connections, on the order of the reports, on how late a report or a
-/// request arrives, or on how often the authority could not be reached between two confirmations. Nor does
-/// it depend on the numbers: epochs only tell two tenures of one server apart.
-///
-/// # Why the rule needs a voter beside it
-///
-/// The rule keeps two *tenures* apart. Within one tenure, the server must keep its keys, and the
-/// [`Voter`](crate::Voter) sees to that. A master that becomes a replica and the master again within one
-/// window has lost keys, and a client may still have a confirmation of its first tenure. The history of the
-/// server shows that it was promoted again. So an [`Electorate`](crate::Electorate) looks at the history of
-/// each server that an authority names, even if nodes are [durable](crate::Voter::durable).
-///
-/// # Rules for the members
-///
-/// - A member never goes back to a tenure that it has left. A restart does not change that, since the epoch
-///   is on disk. A member that was restored from an old backup breaks this.
-/// - The members know each other, and change one at a time. [`OwnerRule::with_fewest_members`] helps where
-///   one of them has forgotten the others.
-/// - An [age](MemberReport::age) is the age of the tenure. How long a server has been a master is no such
-///   age: it may have been a replica for a moment.
-///
-/// # Two authorities
-///
-/// An address can lead to a member of another authority. If members of both were counted together, clients would
-/// follow the larger authority, and clients with other addresses would stay in the smaller one. So only members
-/// count together that know each other: each lists the other, or both know the same one in this way. If two such
-/// circles name different servers, nothing is confirmed, and the watch reports the [`Rivals`].
-///
-/// A watch that has confirmed an owner stays with that authority. It recognises the authority if more than half of the
-/// members are the same as at the last confirmation, or if the owner is the same. Without one of these, another
-/// authority is not followed, even if nobody else answers.
-///
-/// A watch without an owner follows whichever authority agrees. So the order of the reports must not decide:
-///
-/// - It confirms an owner only at the end of a [roll call](Self::handle_roll_call), which comes after one report from
-///   each configured address that answers. If the addresses lead to two authorities, both are known by then, however
-///   the reports were ordered. After an interruption the old reports are forgotten, and the next roll call decides
-///   again.
-/// - An address may answer after all, when it was taken as silent. If it shows a rival within one window of the first
-///   confirmation, the watch gives up the owner. An answer to a question from before that confirmation comes in this
-///   time, or is too old to count.
-///
-/// From then on the watch belongs to its authority, and a rival only keeps it from confirming again. One stale report
-/// does that for one window at most, and takes no owner away. A failover is no rivalry: the old and the new owner are
-/// named by members of one circle.
-///
-/// One case is left. If no address of the right authority answers during the roll call, or only a member that has lost
-/// its state and knows no other, the watch follows the other authority. A vote may then count before the first answer
-/// of the right one comes, and none counts after it, until the process starts again.
-///
-/// # Epochs that begin anew
-///
-/// A group of sentinels can be told to watch another server, and then the first one again, all in one epoch. Then two
-/// tenures of the first server look the same. So a watch [with such epochs](Self::with_epochs_that_begin_anew) begins
-/// anew if a tenure was not confirmed for the longest ttl and the drift allowance: in a shorter time, no other server
-/// can have settled and voted. It believes no markers, only the ages that members report.
-///
-/// The nodes of a cluster have epochs that last: a node whose epoch begins anew has another id.
+/// Decides which server is the owner of a node, and when its votes count: as [`OwnerRule`] says.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct OwnerWatch {
+pub(crate) struct OwnerWatch {
     rule: OwnerRule,
     /// The last report of each member that answers.
     reports: BTreeMap<MemberId, MemberReport>,
@@ -157,8 +66,7 @@ impl Side<'_> {
 
 impl OwnerWatch {
     /// Creates a watch that has heard of no server.
-    #[must_use]
-    pub const fn new(rule: OwnerRule) -> Self {
+    pub(crate) const fn new(rule: OwnerRule) -> Self {
         Self {
             rule,
             reports: BTreeMap::new(),
@@ -170,8 +78,7 @@ impl OwnerWatch {
     }
 
     /// Allows for an authority that may give the epoch of one tenure to a later tenure of the same server.
-    #[must_use]
-    pub fn with_epochs_that_begin_anew(self) -> Self {
+    pub(crate) fn with_epochs_that_begin_anew(self) -> Self {
         Self {
             do_epochs_last: false,
             ..self
@@ -183,7 +90,7 @@ impl OwnerWatch {
     ///
     /// Reports may come late and in any order. A report that is older than one window changes nothing. A watch without
     /// an owner only keeps the report, until a [roll call](Self::handle_roll_call) is over.
-    pub fn handle_report(&mut self, now: Timestamp, mut report: MemberReport) -> bool {
+    pub(crate) fn handle_report(&mut self, now: Timestamp, mut report: MemberReport) -> bool {
         self.latest = self.latest.max(now);
         // So that most members report equal lists.
         report.members.insert(report.member);
@@ -204,7 +111,7 @@ impl OwnerWatch {
     /// confirmed. A watch that has an owner needs no roll call, and one that is older than a window changes nothing.
     ///
     /// A driver calls this whenever it is true. Without it, a watch never confirms an owner.
-    pub fn handle_roll_call(&mut self, now: Timestamp, asked_at: Timestamp) -> bool {
+    pub(crate) fn handle_roll_call(&mut self, now: Timestamp, asked_at: Timestamp) -> bool {
         self.latest = self.latest.max(now);
         let is_old = self.latest > asked_at.saturating_add(self.rule.window());
         if self.current.is_some() || is_old {
@@ -218,7 +125,7 @@ impl OwnerWatch {
     /// on its owner. `now` must be read *after* the answer came. Markers may be from an earlier life of the authority
     /// if an epoch was seen to go back, or if [epochs begin anew](Self::with_epochs_that_begin_anew). Then they change
     /// nothing.
-    pub fn handle_marker(&mut self, now: Timestamp, tenure: &Tenure, age: Duration) {
+    pub(crate) fn handle_marker(&mut self, now: Timestamp, tenure: &Tenure, age: Duration) {
         if let Some(current) = &mut self.current
             && current.tenure == *tenure
             && !current.is_epoch_back
@@ -230,20 +137,17 @@ impl OwnerWatch {
 
     /// Returns the tenure that was confirmed last: the server to connect to. There is none before the first
     /// confirmation, nor after one that was given up because of [rivals](Self::rivals).
-    #[must_use]
-    pub fn tenure(&self) -> Option<&Tenure> {
+    pub(crate) fn tenure(&self) -> Option<&Tenure> {
         self.current.as_ref().map(|current| &current.tenure)
     }
 
     /// Returns the rivals by the last report: members of two authorities, while nothing is confirmed because of them.
-    #[must_use]
-    pub const fn rivals(&self) -> Option<Rivals> {
+    pub(crate) const fn rivals(&self) -> Option<Rivals> {
         self.rivals
     }
 
     /// Returns what the votes of a server are worth that was connected to in this tenure.
-    #[must_use]
-    pub fn eligibility(&self, connected: &Tenure) -> Eligibility {
+    pub(crate) fn eligibility(&self, connected: &Tenure) -> Eligibility {
         match &self.current {
             Some(current) if current.tenure == *connected => {
                 Eligibility::since(current.since.saturating_add(self.rule.settling()))

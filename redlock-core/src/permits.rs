@@ -20,7 +20,7 @@ pub struct Permits(u8);
 
 impl Permits {
     /// The most permits that a semaphore can have. A look at the semaphore asks each node for each slot.
-    pub const MAX: usize = SlotSet::CAPACITY;
+    pub const MAX: usize = 128;
 
     /// Creates the number of permits.
     ///
@@ -44,7 +44,7 @@ impl Permits {
     /// Returns all slots.
     #[must_use]
     pub const fn slots(self) -> SlotSet {
-        SlotSet::from_bits(u128::MAX >> (SlotSet::CAPACITY - self.count()))
+        SlotSet::from_bits(u128::MAX >> (Self::MAX - self.count()))
     }
 }
 
@@ -67,7 +67,7 @@ impl Slot {
     /// Creates the slot with this index, or `None` if `index` is 128 or more.
     #[must_use]
     pub const fn new(index: usize) -> Option<Self> {
-        if index < SlotSet::CAPACITY {
+        if index < Permits::MAX {
             // Below 128, so it fits.
             Some(Self(index as u8))
         } else {
@@ -104,9 +104,6 @@ pub struct SlotSet {
 }
 
 impl SlotSet {
-    /// How many slots a set can hold.
-    pub const CAPACITY: usize = 128;
-
     /// The set without slots.
     pub const EMPTY: Self = Self { halves: [0; 2] };
 

@@ -88,21 +88,12 @@ struct Seen {
 ///
 /// Another server may have given them, and it may not know the locks that the first one knew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct Withdrawal {
     /// Votes that were counted at this time or later are withdrawn. At this time the driver asked the
     /// last question to which the node answered as the same server.
     pub since: Timestamp,
     /// The worth of the node's votes from now on.
     pub eligibility: Eligibility,
-}
-
-impl Withdrawal {
-    /// Creates the news, as for drivers of other nodes and for tests.
-    #[must_use]
-    pub const fn new(since: Timestamp, eligibility: Eligibility) -> Self {
-        Self { since, eligibility }
-    }
 }
 
 impl Voter {
@@ -171,8 +162,7 @@ impl Voter {
     }
 
     /// Returns whether the driver must read the [age](Sighting::history_age) of the history.
-    #[must_use]
-    pub fn needs_history_age(&self, replication: Replication) -> bool {
+    pub(crate) fn needs_history_age(&self, replication: Replication) -> bool {
         self.memory == Memory::Volatile && matches!(replication.origin, Origin::Continues(_))
     }
 
@@ -238,7 +228,7 @@ impl Voter {
     /// Records that the node was seen in a role in which it may drop our keys without a restart, such as a
     /// replica. Its quarantine starts when it is a master again. Returns the votes to take back, if there
     /// are any.
-    pub fn handle_demotion(&mut self, now: Timestamp) -> Option<Withdrawal> {
+    pub(crate) fn handle_demotion(&mut self, now: Timestamp) -> Option<Withdrawal> {
         let was_known = core::mem::replace(&mut self.distrusted, true);
         if was_known || matches!(self.memory, Memory::Trusted | Memory::Lossless) {
             return None;

@@ -144,7 +144,7 @@ impl Driven {
 
     fn freed(&mut self, now: Timestamp, nodes: impl IntoIterator<Item = usize>) {
         for index in nodes {
-            self.run(|lease| lease.handle_freed(now, node(index)));
+            self.run(|lease| lease.handle_freed(now, node(index), None));
         }
     }
 

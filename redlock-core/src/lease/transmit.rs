@@ -142,8 +142,7 @@ pub enum Operation {
     /// [`Reply::Free`](crate::Reply::Free) or [`Reply::Taken`](crate::Reply::Taken).
     ///
     /// A node that can notify its clients also tells when the key is gone
-    /// ([`Lease::handle_freed`](crate::Lease::handle_freed),
-    /// [`Lease::handle_slot_freed`](crate::Lease::handle_slot_freed)).
+    /// ([`Lease::handle_freed`](crate::Lease::handle_freed)).
     Probe {
         /// The token of the last attempt. It is not compared with the key.
         token: Token,

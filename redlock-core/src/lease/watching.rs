@@ -63,14 +63,11 @@ impl Lease {
         self.retry(now);
     }
 
-    /// Takes the news that a watched key is gone from a node: it was deleted, or it has expired.
-    pub fn handle_freed(&mut self, now: Timestamp, node: NodeId) {
-        self.handle_slot_freed(now, node, Slot::FIRST);
-    }
-
-    /// Takes the news that one slot of a semaphore is gone from a node: it was deleted, or it has expired.
-    pub fn handle_slot_freed(&mut self, now: Timestamp, node: NodeId, slot: Slot) {
+    /// Takes the news that a watched key is gone from a node: it was deleted, or it has expired. The key of a semaphore
+    /// is that of a `slot`.
+    pub fn handle_freed(&mut self, now: Timestamp, node: NodeId, slot: Option<Slot>) {
         if self.is_watching() {
+            let slot = slot.unwrap_or(Slot::FIRST);
             self.probe_if(node, |key_watch| key_watch.handle_freed(node, slot));
             self.retry(now);
         }

@@ -7,31 +7,31 @@ mod reports;
 use std::cell::Cell;
 
 use proptest::prelude::*;
-use redlock_core::{OwnerRule, OwnerWatch};
+use redlock_core::OwnerRule;
 
 use self::{
     disturbed::disturbed,
     reference::{Mistake, Verdict},
-    reports::{Input, rule, stories},
+    reports::{Input, NODE, electorate, rule, stories},
 };
 use crate::{check, finds};
 
 #[test]
 fn a_watch_says_what_the_reports_come_to() {
     check(400, &stories(), |story| {
-        let mut watch = OwnerWatch::new(rule().with_fewest_members(story.fewest));
+        let mut watch = electorate(rule().with_fewest_members(story.fewest));
         for (index, (now, input)) in story.log.iter().enumerate() {
-            let before = watch.tenure().cloned();
+            let before = watch.tenure(NODE).cloned();
             match input {
                 Input::Report(report) => {
-                    let is_other = watch.handle_report(*now, report.clone());
-                    prop_assert_eq!(is_other, watch.tenure() != before.as_ref());
+                    let is_other = watch.handle_report(*now, NODE, report.clone());
+                    prop_assert_eq!(is_other, watch.tenure(NODE) != before.as_ref());
                 }
                 Input::RollCall(asked_at) => {
-                    let is_first = watch.handle_roll_call(*now, *asked_at);
-                    prop_assert_eq!(is_first, watch.tenure() != before.as_ref());
+                    let is_first = watch.handle_roll_call(*now, NODE, *asked_at);
+                    prop_assert_eq!(is_first, watch.tenure(NODE) != before.as_ref());
                 }
-                Input::Marker(tenure, age) => watch.handle_marker(*now, tenure, *age),
+                Input::Marker(tenure, age) => watch.handle_marker(*now, NODE, tenure, *age),
             }
             let log = &story.log[..=index];
             let expected = reference::verdict(log, story.fewest, None);

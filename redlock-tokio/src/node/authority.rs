@@ -11,7 +11,7 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Names the masters of some [nodes](super::Node): the sentinels of a group, or the nodes of a cluster.
 ///
-/// A [`Redlock`](crate::Redlock) passes each report to an [`OwnerWatch`](redlock_core::OwnerWatch), which decides
+/// A [`Redlock`](crate::Redlock) passes each report to an [`Electorate`](redlock_core::Electorate), which decides
 /// which server is the master, and when its votes count. An authority only asks its members and passes on what
 /// they say. Implement the trait to test with members that lag, restart, or disagree.
 ///

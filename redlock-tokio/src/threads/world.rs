@@ -280,10 +280,10 @@ impl Events {
         let quarantined_until = self.time.now().saturating_add(TTL);
         self.order(
             node,
-            Order::Withdraw(Withdrawal::new(
-                Timestamp::ZERO,
-                Eligibility::since(quarantined_until),
-            )),
+            Order::Withdraw(Withdrawal {
+                since: Timestamp::ZERO,
+                eligibility: Eligibility::since(quarantined_until),
+            }),
         );
     }
 

@@ -38,7 +38,7 @@ fn free(indices: &[usize]) -> Reply {
 }
 
 fn slot_freed(driven: &mut Driven, now: Timestamp, index: usize, freed: usize) {
-    driven.run(|lease| lease.handle_slot_freed(now, node(index), slot(freed)));
+    driven.run(|lease| lease.handle_freed(now, node(index), Some(slot(freed))));
 }
 
 /// A lease that was denied the first slot after 1 ms, and waits for the answers to its look.

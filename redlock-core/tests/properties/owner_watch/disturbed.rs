@@ -1,11 +1,11 @@
 //! Authorities of five members, of which three say the truth, and two say anything.
 
 use proptest::{collection::vec, prelude::*};
-use redlock_core::{MemberReport, OwnerRule, OwnerWatch};
+use redlock_core::{MemberReport, OwnerRule};
 
 use super::{
     reference::Verdict,
-    reports::{at, member, millis, tenures},
+    reports::{NODE, at, electorate, member, millis, tenures},
 };
 
 pub(super) const MEMBERS: usize = 5;
@@ -51,7 +51,7 @@ impl Disturbed {
         hears_disturbers: bool,
         strangers: usize,
     ) -> Vec<Verdict> {
-        let mut watch = OwnerWatch::new(rule);
+        let mut watch = electorate(rule);
         let (mut time, mut verdicts) = (20, Vec::new());
         for heard in &self.0 {
             time += heard.pause;
@@ -71,9 +71,9 @@ impl Disturbed {
                 age: millis(heard.age),
             };
             let asked_at = report.asked_at;
-            watch.handle_report(at(time), report);
+            watch.handle_report(at(time), NODE, report);
             if is_loyal {
-                watch.handle_roll_call(at(time), asked_at);
+                watch.handle_roll_call(at(time), NODE, asked_at);
             }
             if is_loyal {
                 verdicts.push(Verdict::of(&watch));

@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{Eligibility, MemberId, MemberReport, OwnerWatch, Tenure, Timestamp};
+use redlock_core::{Electorate, Eligibility, Identity, MemberId, MemberReport, Tenure, Timestamp};
 
-use super::reports::{Input, WINDOW, millis, rule, tenures};
+use super::reports::{Input, NODE, WINDOW, millis, rule, tenures};
 
 type Log = [(Timestamp, Input)];
 
@@ -20,13 +20,19 @@ pub(super) struct Verdict {
 
 impl Verdict {
     /// Returns what the watch says of each tenure.
-    pub(super) fn of(watch: &OwnerWatch) -> Self {
-        let tenure = watch.tenure().cloned();
+    pub(super) fn of(watch: &Electorate) -> Self {
+        let tenure = watch.tenure(NODE).cloned();
+        let worth = |connected: &Tenure| {
+            let (mut watch, now) = (watch.clone(), Timestamp::ZERO);
+            let admission =
+                watch.handle_owner_connection(now, NODE, connected, &Identity::InProcess);
+            admission.outcome.expect("it is not excluded")
+        };
         let others = tenures().into_iter();
         for other in others.filter(|it| Some(it) != tenure.as_ref()) {
-            assert_eq!(watch.eligibility(&other), Eligibility::NEVER, "{other:?}");
+            assert_eq!(worth(&other), Eligibility::NEVER, "{other:?}");
         }
-        let eligibility = tenure.as_ref().map(|it| watch.eligibility(it));
+        let eligibility = tenure.as_ref().map(worth);
         Self {
             eligibility: eligibility.map(|it| (it.starts_at(), it.ends_at())),
             tenure,
@@ -275,7 +281,9 @@ fn circles<'a>(
         if mistake != Some(Mistake::AnsweringMembersOnly) {
             members.extend(report.members.iter());
         }
-        let knows = |one: &MemberReport, other: &MemberReport| one.members.contains(other.member);
+        let knows = |one: &MemberReport, other: &MemberReport| {
+            one.members.iter().any(|it| it == other.member)
+        };
         let is_known = |other: &MemberReport| {
             let strangers_count = matches!(
                 mistake,

@@ -3,12 +3,18 @@
 use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*, sample::Index};
-use redlock_core::{Drift, MemberId, MemberReport, Owner, OwnerRule, Tenure, Timestamp, Ttl};
+use redlock_core::{
+    Drift, Electorate, MemberId, MemberReport, NodeId, NodeKind, Owner, OwnerRule, Quarantine,
+    Tenure, Timestamp, Ttl, Voter,
+};
 
 /// In milliseconds, as all times here.
 const TTL: u64 = 5;
 
 pub(super) const WINDOW: u64 = 3;
+
+/// The node that the authority is about.
+pub(super) const NODE: NodeId = NodeId::new(0).expect("the first");
 
 const MEMBERS: usize = 5;
 
@@ -62,6 +68,22 @@ enum What {
 pub(super) fn rule() -> OwnerRule {
     let ttl = Ttl::new(millis(TTL)).expect("within range");
     OwnerRule::new(ttl, Drift::new(0, Duration::ZERO), millis(WINDOW))
+}
+
+/// An electorate whose only node loses no vote but by this rule.
+pub(super) fn electorate(rule: OwnerRule) -> Electorate {
+    let ttl = Ttl::new(millis(TTL)).expect("within range");
+    let voter = Voter::trusted(Quarantine::new(ttl, Drift::default()));
+    let mut electorate = Electorate::new(voter);
+    let may_share_server = false;
+    electorate.set_kind(
+        NODE,
+        NodeKind::ClusterSlot {
+            rule,
+            may_share_server,
+        },
+    );
+    electorate
 }
 
 /// Three failovers. The epoch goes back once, and one server is the owner twice.

@@ -85,7 +85,7 @@ impl StatusBoard {
                 condition: Condition::Connecting(cause),
                 owner: None,
                 server: None,
-                unmet: Checks::NONE,
+                unmet: Checks::default(),
                 refusal: None,
             }),
             changed: Notify::new(),

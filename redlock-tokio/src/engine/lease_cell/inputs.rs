@@ -86,7 +86,7 @@ impl LeaseCell {
                 // Other keys may still be there.
                 state.lease.probe_again(node);
             } else {
-                state.lease.handle_freed(now, node);
+                state.lease.handle_freed(now, node, None);
             }
             // The key of readers changes whenever one of them comes, goes or is extended.
             if !state.lease.is_reader() {

@@ -168,7 +168,7 @@ impl LeaseCell {
     pub(crate) fn handle_slot_freed(self: &Arc<Self>, node: NodeId, slot: Slot) {
         let now = self.now();
         self.update(now, |state| {
-            state.lease.handle_slot_freed(now, node, slot);
+            state.lease.handle_freed(now, node, Some(slot));
             if state.lease.slot() == Some(slot) {
                 state.lease.handle_key_changed(now, node);
             }
