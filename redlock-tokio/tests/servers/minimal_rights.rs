@@ -1,4 +1,4 @@
-//! The rights that a client needs: all commands of the line in `DEPLOYMENTS.md` but a few, and the keys of each feature.
+//! The rights that a client needs: most commands of the line in `DEPLOYMENTS.md`, and the keys of each feature.
 
 use redlock_kit::RedisServers;
 use redlock_tokio::{Lock, LockGuard, Redlock, ReleaseOutcome};

@@ -88,8 +88,8 @@ impl Fake {
         Self { address, shared }
     }
 
-    /// Starts a server that answers these commands with these steps. The script without effect that asks at connect whether
-    /// there are scripts is none of them.
+    /// Starts a server that answers these commands with these steps. The script without effect that asks at connect
+    /// whether there are scripts is none of them.
     pub(crate) fn at(commands: &'static [&'static str], acts: &[Act]) -> Self {
         let fake = Self::spawn();
         fake.be_odd_at(commands, acts);

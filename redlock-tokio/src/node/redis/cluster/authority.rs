@@ -24,9 +24,9 @@ use crate::node::{
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "slots {first} and {second} of a cluster are both on server {server}, so that two of {voters} voters would fail \
-     together, in a cluster of {shards} shards: name a cluster by one URL only, move one of the slots to another server, or accept that by \
-     allow_shared_servers=true; voters=1 and other tags are only for a fleet of which no process runs, since they do \
-     not exclude processes that have the present voters"
+     together, in a cluster of {shards} shards: name a cluster by one URL only, move one of the slots to another \
+     server, or accept that by allow_shared_servers=true; voters=1 and other tags are only for a fleet of which \
+     no process runs, since they do not exclude processes that have the present voters"
 )]
 pub struct SharedServerError {
     first: u16,
