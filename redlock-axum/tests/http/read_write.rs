@@ -151,16 +151,6 @@ async fn permits_of_readers_are_a_500() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn in_an_outage_a_request_that_reads_fails_as_others_do() {
-    let it = Bed::new().await;
-    it.nodes.go_down();
-    let layer = it.layer().read_write().wait(MS(200));
-    let response = send(&it.app(layer.clone()), rock(Method::GET)).await;
-    problem(response, 503, "unavailable").await;
-    assert_eq!(status(&app(layer.fail_open()), Method::GET).await, PASSES);
-}
-
 /// A route with two layers for one key. Its handler says which slot the innermost lock has, and whether it reads.
 fn nested(inner: LockLayer<impl RequestKey>, outer: LockLayer<impl RequestKey>) -> Router {
     let handler = async |locked: Locked| format!("{:?}, {}", locked.slot(), locked.is_reader());

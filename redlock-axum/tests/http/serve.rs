@@ -1,4 +1,4 @@
-//! Requests over real connections: clients that leave, handlers that panic or hang, and the shutdown of the server.
+//! Requests over real connections: clients that leave, handlers that panic, and the shutdown of the server.
 
 use std::convert::Infallible;
 
@@ -16,7 +16,7 @@ use tower::util::MapFutureLayer;
 
 use crate::support::{
     When,
-    server::{Fixture, LIMIT, MS, ROCK, VERSIONS, Work, answer, send, serve, until},
+    server::{Fixture, LIMIT, ROCK, VERSIONS, Work, answer, send, serve, until},
 };
 
 #[tokio::test]
@@ -136,26 +136,6 @@ async fn the_lock_of_a_handler_that_panics_is_released_and_not_handed_over() {
                 }
             }
         }
-    }
-}
-
-#[tokio::test]
-async fn a_handler_that_hangs_holds_its_lock_for_max_hold_at_most() {
-    for client in VERSIONS {
-        let it = Fixture::new().await;
-        let layer = it.layer().ttl(MS(400)).max_hold(MS(300));
-        let at = it.serve(layer).await;
-        let hangs = send(&client(), at);
-        it.work.until_entered(1).await;
-        let next = send(&client(), at);
-        it.work.until_entered(2).await;
-        // The first is still there.
-        assert_eq!((it.work.ended(), it.work.dropped()), (0, 0));
-        assert!(!hangs.is_finished());
-        it.work.let_end();
-        it.work.let_end();
-        assert_eq!(answer(hangs).await.status(), StatusCode::OK);
-        assert_eq!(answer(next).await.status(), StatusCode::OK);
     }
 }
 
