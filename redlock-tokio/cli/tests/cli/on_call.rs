@@ -114,7 +114,7 @@ fn a_lock_that_restarted_nodes_may_have_forgotten_is_not_called_free() {
         let shown = text(&output.stdout);
         assert_eq!(code(&output), 69, "{arguments}: {shown}");
         assert!(
-            shown.contains("unknown") && shown.contains("too recently to vote"),
+            shown.contains("unknown") && shown.contains("up as the master for long enough"),
             "{shown}"
         );
     }
