@@ -300,7 +300,7 @@ impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", key::shown(self.key.as_bytes()), self.verdict())?;
         for (slot, verdict) in self.permits() {
-            write!(f, "\npermit {slot}: {verdict}")?;
+            write!(f, "\npermit #{slot}: {verdict}")?;
         }
         if self.has_waiting_writer() {
             write!(f, "\na writer waits")?;
@@ -333,7 +333,7 @@ fn show(f: &mut fmt::Formatter<'_>, state: &KeyState) -> fmt::Result {
         match place {
             Place::Lock => {}
             Place::Readers => f.write_str("reader ")?,
-            Place::Slot(slot) => write!(f, "permit {slot} ")?,
+            Place::Slot(slot) => write!(f, "permit #{slot} ")?,
         }
         match &occupant.holder {
             Some(holder) => write!(f, "{holder}")?,
