@@ -31,8 +31,8 @@ pub struct InspectedNode {
     pub address: Arc<str>,
     /// The state of the key there, or why the node did not answer.
     pub state: Result<KeyState, NodeError>,
-    /// Why the node has no vote, if it answered and has none. It may have forgotten a lock that is still held, so what it
-    /// lacks shows nothing.
+    /// Why the node has no vote, if it answered and has none. It may have forgotten a lock that is still held, or keep one
+    /// that its holder has lost, so its state does not count for the verdict.
     pub objection: Option<Objection>,
 }
 
@@ -47,14 +47,14 @@ pub enum Verdict {
         /// How many are taken.
         taken: usize,
     },
-    /// A majority has the key for this client.
+    /// A majority of nodes has the key for this client. Only nodes that have a vote count.
     Held {
         /// The client.
         by: Holder,
         /// How long a majority will have the key, unless the lock is extended or released.
         remaining: Duration,
     },
-    /// Readers share the key: each of them is known to a majority.
+    /// Readers share the key: each of them is known to a majority, counted in the same way.
     Shared {
         /// The readers, with the time for which a majority will know them.
         readers: Vec<(Holder, Duration)>,
@@ -175,46 +175,41 @@ impl Inspection {
             .filter_map(|node| node.state.as_ref().ok())
     }
 
+    /// Returns the states on nodes that have a vote.
+    fn voters(&self) -> impl Iterator<Item = &KeyState> {
+        let voters = self.nodes.iter().filter(|node| node.objection.is_none());
+        voters.filter_map(|node| node.state.as_ref().ok())
+    }
+
     /// Returns the readers that a majority knows.
     fn readers(&self) -> Vec<(Holder, Duration)> {
         let mut times: BTreeMap<&Holder, Vec<Duration>> = BTreeMap::new();
-        for reader in self.states().flat_map(|state| &state.readers) {
-            if let (Some(holder), Some(remaining)) = (&reader.holder, reader.remaining) {
-                times.entry(holder).or_default().push(remaining);
-            }
+        let readers = self.voters().flat_map(|state| &state.readers);
+        for (holder, remaining) in readers.filter_map(lock_of) {
+            times.entry(holder).or_default().push(remaining);
         }
         let known =
             |(holder, times): (&Holder, _)| Some((holder.clone(), self.majority_of(times)?));
         times.into_iter().filter_map(known).collect()
     }
 
-    /// Judges what each node has. That a node has nothing counts only if it has a vote.
+    /// Judges what each node has. Whether it is a lock or nothing, it counts only if the node has a vote.
     fn judge<'a, I>(&'a self, of: impl Fn(&'a KeyState) -> I) -> Verdict
     where
         I: Iterator<Item = &'a Occupant>,
     {
         let mut times: BTreeMap<&Holder, Vec<Duration>> = BTreeMap::new();
-        // How many nodes with a vote show each holder.
-        let mut shown: BTreeMap<&Holder, usize> = BTreeMap::new();
-        let (mut voters, mut free, mut blocked) = (0, 0, 0);
-        for node in &self.nodes {
-            let Ok(state) = &node.state else { continue };
-            let vote = usize::from(node.objection.is_none());
-            voters += vote;
-            let mut is_free = true;
-            for occupant in of(state) {
-                is_free = false;
-                match (&occupant.holder, occupant.remaining) {
-                    (Some(holder), Some(remaining)) => {
-                        times.entry(holder).or_default().push(remaining);
-                        *shown.entry(holder).or_default() += vote;
-                    }
-                    _ => blocked += 1,
-                }
+        let (mut voters, mut free) = (0, 0);
+        for state in self.voters() {
+            voters += 1;
+            free += usize::from(of(state).next().is_none());
+            for (holder, remaining) in of(state).filter_map(lock_of) {
+                times.entry(holder).or_default().push(remaining);
             }
-            free += if is_free { vote } else { 0 };
         }
-        let most = shown.into_values().max().unwrap_or(0);
+        let blocked = self.states().flat_map(&of);
+        let blocked = blocked.filter(|it| lock_of(it).is_none()).count();
+        let most = times.values().map(Vec::len).max().unwrap_or(0);
         let others = self.nodes.len() - voters;
         let votes = self.quorum.votes();
         let held = times.into_iter().find_map(|(holder, times)| {
@@ -268,6 +263,11 @@ pub(crate) fn occupants(state: &KeyState) -> impl Iterator<Item = (&Occupant, Pl
     lock.chain(readers).chain(permits)
 }
 
+/// Returns who has it, and for how long, if it can be a lock.
+fn lock_of(occupant: &Occupant) -> Option<(&Holder, Duration)> {
+    Some((occupant.holder.as_ref()?, occupant.remaining?))
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -300,7 +300,7 @@ impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", key::shown(self.key.as_bytes()), self.verdict())?;
         for (slot, verdict) in self.permits() {
-            write!(f, "\npermit {slot}: {verdict}")?;
+            write!(f, "\npermit #{slot}: {verdict}")?;
         }
         if self.has_waiting_writer() {
             write!(f, "\na writer waits")?;
@@ -333,7 +333,7 @@ fn show(f: &mut fmt::Formatter<'_>, state: &KeyState) -> fmt::Result {
         match place {
             Place::Lock => {}
             Place::Readers => f.write_str("reader ")?,
-            Place::Slot(slot) => write!(f, "permit {slot} ")?,
+            Place::Slot(slot) => write!(f, "permit #{slot} ")?,
         }
         match &occupant.holder {
             Some(holder) => write!(f, "{holder}")?,
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_without_a_vote_lacks_shows_nothing() {
+    fn a_node_without_a_vote_shows_nothing() {
         let kinds = [nothing(), locked_by("one"), locked_by("two"), None];
         for index in 0..8_usize.pow(3) {
             let all = [index % 8, index / 8 % 8, index / 64];
@@ -427,7 +427,8 @@ mod tests {
             match inspection.verdict() {
                 Verdict::Held { by, .. } => {
                     let name = str::from_utf8(by.value()).unwrap();
-                    assert!(all.iter().filter(has(name)).count() >= 2, "{inspection}");
+                    let voters = all.iter().filter(can_tell);
+                    assert!(voters.filter(has(name)).count() >= 2, "{inspection}");
                 }
                 Verdict::Unknown => assert!(may_be_held, "{inspection}"),
                 _ => assert!(!may_be_held, "{inspection}"),

@@ -123,7 +123,8 @@ impl Lock {
     /// release later.
     ///
     /// The work gets a [`Hold`], which knows the [remaining time](Hold::remaining) and can [extend](Hold::extend) the
-    /// lock.
+    /// lock. Write `async |hold| ..`, or `async move |hold| ..`. With `|hold| async move { .. }`, the compiler says that the
+    /// implementation "is not general enough".
     ///
     /// ```
     /// # use redlock_tokio::Redlock;

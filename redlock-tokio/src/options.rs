@@ -102,8 +102,7 @@ impl LockOptions {
     /// milliseconds, rounded down.
     ///
     /// At least 3 ms with the default drift. At most [`max_ttl`](crate::RedlockBuilder::max_ttl), which is the
-    /// builder's default ttl unless it is set. With [`Durability::AssumedForTests`](crate::Durability), and so with
-    /// embedded nodes, the limit is 100 years.
+    /// builder's default ttl unless it is set.
     ///
     /// The lock of a live holder is renewed, so the ttl need not be as long as the work takes. Choose a ttl that is
     /// much longer than a round trip and than any pause of the process.

@@ -133,16 +133,19 @@ pub(crate) enum Durability {
 pub(crate) enum Command {
     /// Run a command under a lock, or under several.
     ///
-    /// Waits for the lock, runs the command in a process group of its own, and releases the lock. The command has
-    /// `REDLOCK_KEY`, `REDLOCK_TOKEN` and, with --fenced, `REDLOCK_FENCE`. Signals are passed on to the group. If the lock is
-    /// about to be lost, or this process dies, the group gets SIGTERM and then SIGKILL.
+    /// Waits for the lock, runs the command in the process group of this process, and releases the lock. The command has
+    /// `REDLOCK_KEY`, `REDLOCK_TOKEN` and, with --fenced, `REDLOCK_FENCE`. Signals are passed on to it. If the lock is about
+    /// to be lost, or this process dies, the command and all that it has started get SIGTERM and then SIGKILL.
+    #[command(override_usage = "redlock run [OPTIONS] <KEY>... -- <COMMAND>...")]
     Run(RunArgs),
     /// Run a command as the leader, again and again.
     ///
     /// All processes with the same name elect one leader, which runs the command as `run` does. If the leadership is lost,
     /// the command is ended, and the process is a candidate again. The program ends with the command.
+    #[command(override_usage = "redlock elect [OPTIONS] <KEY> -- <COMMAND>...")]
     Elect(ElectArgs),
     /// Show who has a lock, and what each node says.
+    #[command(override_usage = "redlock inspect [OPTIONS] <KEY>")]
     Inspect(InspectArgs),
     /// List the locks that are held now, by whom, and on how many nodes.
     ///
@@ -152,8 +155,10 @@ pub(crate) enum Command {
     /// Take a lock away from a holder that is gone.
     ///
     /// The holder is not asked. If it still works, two work at once until it notices.
+    #[command(override_usage = "redlock unlock [OPTIONS] <KEY>")]
     Unlock(UnlockArgs),
     /// Show who has a lock, or leads in an election, each time that this changes.
+    #[command(override_usage = "redlock watch [OPTIONS] <KEY>")]
     Watch(WatchArgs),
     /// Show the nodes: state, version, round trip, quarantine, and the server that is the master.
     Nodes(NodesArgs),
@@ -200,7 +205,7 @@ pub(crate) struct Work {
     /// Write nothing while waiting.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// The command and its arguments.
+    /// The command and its arguments. Put `--` before it.
     #[arg(required = true, last = true, num_args = 1..)]
     pub(crate) command: Vec<OsString>,
 }

@@ -1,6 +1,8 @@
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, time::Duration};
 
-use redlock_tokio::{Holder, Inspection, LockError, Redlock, Verdict, errors::KeyError};
+use redlock_tokio::{
+    Holder, Inspection, LockError, Redlock, Verdict, errors::KeyError, node::Occupant,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -101,7 +103,7 @@ pub(crate) fn names(keys: &[OsString]) -> String {
 pub(crate) fn permits(inspection: &Inspection) -> Option<String> {
     let permits = inspection.permits().into_iter();
     let permits: Vec<_> = permits
-        .map(|(slot, verdict)| format!("permit {slot} {verdict}"))
+        .map(|(slot, verdict)| format!("permit #{slot} {verdict}"))
         .collect();
     (!permits.is_empty()).then(|| permits.join(", "))
 }
@@ -124,15 +126,20 @@ pub(crate) fn value_of(inspection: &Inspection) -> Value {
         value
     });
     let nodes = inspection.nodes().iter().map(|node| {
-        let (lock, error) = match &node.state {
-            Ok(state) => (state.lock.as_ref(), None),
-            Err(error) => (None, Some(error.to_string())),
-        };
+        let state = node.state.as_ref().cloned().unwrap_or_default();
+        let lock = state.lock.as_ref();
+        let permits = state.permits.iter().map(|(slot, it)| {
+            let mut value = value_of_occupant(it);
+            value["slot"] = json!(slot);
+            value
+        });
         json!({
             "node": *node.address,
             "holder": lock.and_then(|it| it.holder.as_ref()).map(value_of_holder),
             "remaining_seconds": lock.and_then(|it| it.remaining).map(|it| it.as_secs_f64()),
-            "error": error,
+            "readers": state.readers.iter().map(value_of_occupant).collect::<Value>(),
+            "permits": permits.collect::<Value>(),
+            "error": node.state.as_ref().err().map(ToString::to_string),
             "no_vote": node.objection.as_ref().map(ToString::to_string),
         })
     });
@@ -149,26 +156,27 @@ pub(crate) fn value_of(inspection: &Inspection) -> Value {
 }
 
 fn value_of_verdict(verdict: &Verdict) -> Value {
-    let with_time = |(holder, remaining): (&Holder, &Duration)| {
-        let mut value = value_of_holder(holder);
-        value["remaining_seconds"] = json!(remaining.as_secs_f64());
-        value
+    let with_time = |(holder, remaining): &(Holder, Duration)| {
+        value_of_occupant(&Occupant::new(Some(holder.clone()), Some(*remaining)))
     };
     let (name, holders) = match verdict {
         Verdict::Free => ("free", vec![]),
-        Verdict::Held { by, remaining } => ("held", vec![with_time((by, remaining))]),
-        Verdict::Shared { readers } => {
-            let readers = readers
-                .iter()
-                .map(|(holder, remaining)| with_time((holder, remaining)));
-            ("shared", readers.collect())
-        }
+        Verdict::Held { by, remaining } => ("held", vec![with_time(&(by.clone(), *remaining))]),
+        Verdict::Shared { readers } => ("shared", readers.iter().map(with_time).collect()),
         Verdict::Split => ("split", vec![]),
         Verdict::Permits { .. } => ("permits", vec![]),
         Verdict::Unknown => ("unknown", vec![]),
         _ => ("not_a_lock", vec![]),
     };
     json!({"state": name, "holders": holders})
+}
+
+/// Returns something that a client has, with the time left. Something that is no lock lacks either.
+fn value_of_occupant(occupant: &Occupant) -> Value {
+    let holder = occupant.holder.as_ref();
+    let mut value = holder.map_or_else(|| json!({}), value_of_holder);
+    value["remaining_seconds"] = json!(occupant.remaining.map(|it| it.as_secs_f64()));
+    value
 }
 
 fn value_of_holder(holder: &Holder) -> Value {

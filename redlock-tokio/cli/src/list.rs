@@ -14,7 +14,7 @@ pub(crate) async fn run(nodes: &Connection, output: &Output) -> Result<Exit, Fai
     let redlock = nodes.look().await?;
     let total = redlock.nodes().len();
     let mut search = redlock.search();
-    let (mut listed, mut failed) = (0_u64, 0);
+    let (mut listed, mut failed, mut lacks_right) = (0_u64, 0, false);
     while let Some(address) = search.node() {
         output.progress(format_args!("searching {address}: {listed} locks so far"));
         let Some(step) = search.next().await else {
@@ -28,7 +28,8 @@ pub(crate) async fn run(nodes: &Connection, output: &Output) -> Result<Exit, Fai
             }
             Err(report) => {
                 failed += 1;
-                let (address, reason) = (report.address, report.objection);
+                let (address, reason) = (report.address, report.objection.to_string());
+                lacks_right |= reason.starts_with("NOPERM");
                 output.hint(format_args!("{address} was not searched: {reason}"));
             }
         }
@@ -41,11 +42,15 @@ pub(crate) async fn run(nodes: &Connection, output: &Output) -> Result<Exit, Fai
         output.hint("nothing is held");
     }
     if failed > total / 2 {
+        let advice = if lacks_right {
+            "give the user of the nodes the right to SCAN"
+        } else {
+            "see `redlock nodes`"
+        };
         return Err(Failure::new(
             Exit::Unavailable,
             format_args!(
-                "locks may be missing: {failed} of {total} nodes were not searched: see `redlock nodes`, and give the user \
-                 of the nodes the right to SCAN"
+                "locks may be missing: {failed} of {total} nodes were not searched: {advice}"
             ),
         ));
     }

@@ -24,9 +24,10 @@ pub(crate) async fn run(
         let total = status.len();
         if let Some(outage) = outage(&status) {
             output.hint(outage);
-        } else if votes == needed && votes < total {
+        } else if votes == needed {
+            let s = if votes == 1 { "s" } else { "" };
             output.hint(format_args!(
-                "no reserve: {votes} of {total} nodes vote, and a lock needs {needed}: the next failure is an outage"
+                "no reserve: {votes} of {total} nodes vote{s}, and a lock needs {needed}: the next failure is an outage"
             ));
         }
         let Some(pause) = args.watch else {

@@ -2,6 +2,7 @@ use std::{
     iter,
     mem::{self, Discriminant},
     os::unix::ffi::OsStrExt,
+    time::SystemTime,
 };
 
 use redlock_tokio::{Holder, Inspection, Verdict};
@@ -33,11 +34,20 @@ pub(crate) async fn run(
         if known.as_ref() != Some(&state) {
             let verdict = inspection.verdict();
             let text = output.paint(inspect::color_of(&verdict), &verdict);
-            output.line(text, || inspect::value_of(&inspection));
+            output.line(format_args!("{} {text}", time_of_day()), || {
+                inspect::value_of(&inspection)
+            });
             known = Some(state);
         }
         output.progress(inspection.verdict());
     }
+}
+
+/// Returns the time of day in UTC.
+fn time_of_day() -> String {
+    let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let (minutes, seconds) = (since_1970.as_secs() / 60, since_1970.as_secs() % 60);
+    format!("{:02}:{:02}:{seconds:02}Z", minutes / 60 % 24, minutes % 60)
 }
 
 /// Returns what is worth a line: who has the lock or its permits, and not for how long. A client that sets its key on one

@@ -82,7 +82,6 @@ impl RedlockBuilder {
             lanes.push(handle);
         }
         runtime.spawn(Arc::clone(&timers).run());
-        let max_ttl = (self.durability != Durability::AssumedForTests).then_some(max_ttl);
         let client = self.client(quorum, max_ttl, window, lanes, timers, queue);
         (Redlock::new(client), connecting)
     }
@@ -92,7 +91,7 @@ impl RedlockBuilder {
     pub(crate) fn client(
         self,
         quorum: Quorum,
-        max_ttl: Option<Ttl>,
+        max_ttl: Ttl,
         window: Option<Duration>,
         lanes: Vec<LaneHandle>,
         timers: Arc<Timers<LeaseCell>>,

@@ -43,7 +43,6 @@ pub enum Durability {
     /// A node may forget locks as a [`Volatile`](Self::Volatile) one does, and votes all the same. *For tests only*:
     /// the servers of a test have never granted a lock when they start.
     ///
-    /// The risk: a lock can get a second holder whenever nodes restart or fail over, or if its ttl is longer than
-    /// `max_ttl`, which is not enforced.
+    /// The risk: a lock can get a second holder whenever nodes restart or fail over.
     AssumedForTests,
 }

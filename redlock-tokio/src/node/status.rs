@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use redlock_core::{Checks, Quorum};
 
-use crate::{NodeError, NodeReport, NodeReports, Objection, ServerInfo, shown_time::WholeSeconds};
+use crate::{NodeError, NodeReport, NodeReports, Objection, ServerInfo};
 
 /// The status of a node, for logs and dashboards. Returned by [`Redlock::nodes`](crate::Redlock::nodes).
 ///
@@ -48,7 +48,8 @@ pub struct NodeStatus {
 pub enum NodeState {
     /// The node votes.
     Voting,
-    /// The node started, or became the master, too recently to vote: it may lack a lock that is still held.
+    /// The node may lack a lock that is still held. It came up or became the master too recently, or no client has known it
+    /// as the master for long enough.
     Quarantined {
         /// The time until the node votes.
         remaining: Duration,
@@ -72,11 +73,8 @@ impl fmt::Display for NodeState {
         match self {
             Self::Voting => f.write_str("voting"),
             Self::Quarantined { remaining } => {
-                write!(
-                    f,
-                    "came up, or became the master, too recently to vote, for {} more",
-                    WholeSeconds(*remaining)
-                )
+                let remaining = *remaining;
+                Objection::Quarantined { remaining }.fmt(f)
             }
             Self::Unconfirmed => Objection::Unconfirmed.fmt(f),
             Self::Silent => f.write_str("silent"),

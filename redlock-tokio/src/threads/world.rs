@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{Eligibility, Quorum, Timestamp, Withdrawal};
+use redlock_core::{Eligibility, Quorum, Timestamp, Ttl, Withdrawal};
 use shuttle::{future, thread};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
@@ -97,7 +97,7 @@ impl World {
             .random_seed(seed)
             .ttl(TTL)
             .node_timeout(Duration::ZERO);
-        let redlock = Redlock::new(settings.client(quorum, None, None, handles, timers, queue));
+        let redlock = Redlock::new(settings.client(quorum, Ttl::MAX, None, handles, timers, queue));
         Self {
             redlock,
             nodes,

@@ -163,7 +163,8 @@ async fn the_release_of_an_extended_lock_is_owed_for_as_long_as_its_key_may_live
 async fn the_keys_on_the_servers_live_as_long_as_the_extension_says() {
     let servers = RedisServers::spawn(3).unwrap();
     let nodes: Vec<_> = servers.iter().map(Cli::of).collect();
-    let redlock: Redlock = servers.builder().build().await.unwrap();
+    let builder = servers.builder().max_ttl(MS(60_000));
+    let redlock: Redlock = builder.build().await.unwrap();
     let pttl_between = |low: i64, high: i64| {
         let is_within = |it: &Cli| (low..=high).contains(&it.pttl("k"));
         nodes.iter().all(is_within)

@@ -134,7 +134,8 @@ async fn a_process_learns_of_the_locks_that_it_frees_by_force() {
     let lost = timeout(MS(2000), guard.lost()).await;
     assert_eq!(lost, Ok(LossReason::KeysLost));
 
-    let other = scene.servers.builder().build().await.unwrap();
+    let other = scene.servers.builder().max_ttl(TTL).build();
+    let other = other.await.unwrap();
     let _held = other.lock("k").ttl(TTL).await.unwrap();
     let seldom = LockOptions::new().retry_delay(TTL, 2 * TTL).wait(TTL);
     let looks = || scene.clis.iter().map(|cli| cli.calls("pttl"));

@@ -92,8 +92,8 @@ async fn the_recovery_of_a_node_and_the_end_of_its_quarantine_are_logged() {
 async fn an_extension_by_a_longer_ttl_is_nothing_to_warn_of() {
     let (log, _guard) = Log::start();
     let (_servers, [redlock]) = fleet(3).await;
-    let guard = redlock.lock("k").await.unwrap();
-    guard.extend_for(MS(60_000)).await.unwrap();
+    let guard = redlock.lock("k").ttl(MS(5000)).await.unwrap();
+    guard.extend_for(MS(10_000)).await.unwrap();
     guard.extend().await.unwrap();
     drop(guard);
     redlock.shutdown(None).await;

@@ -76,7 +76,7 @@ fn each_lock_is_listed_once_with_its_holder_and_the_nodes_that_have_it() {
     let line = line.unwrap_or_else(|| panic!("{shown}"));
     assert!(line.ends_with(", on 2 of 3 nodes"), "{line}");
     assert!(
-        shown.contains("a*[x:jobs: permit 0 held by web-3"),
+        shown.contains("a*[x:jobs: permit #0 held by web-3"),
         "{shown}"
     );
     reader.kill().unwrap();
@@ -108,6 +108,9 @@ fn more_locks_than_one_step_has_are_found_while_a_node_is_down_and_an_outage_is_
         "{failure}"
     );
     assert!(failure.contains("right to SCAN"), "{failure}");
+    bed.servers.get(1).kill();
+    let failure = text(&list().stderr);
+    assert!(failure.ends_with("see `redlock nodes`\"}\n"), "{failure}");
 }
 
 #[test]
@@ -171,7 +174,12 @@ fn nodes_and_a_watch_name_the_master_of_a_group_and_the_leader_of_an_election() 
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    assert!(line.starts_with("held by web-3 for another "), "{line}");
+    let (time, holder) = line.split_once(' ').unwrap();
+    assert!(holder.starts_with("held by web-3 for another "), "{line}");
+    assert!(
+        time.len() == "09:00:00Z".len() && time.ends_with('Z'),
+        "{line}"
+    );
     let node: Value = serde_json::from_slice(&node.stdout).unwrap();
     let master = group.server_proxy(group.settle().unwrap()).address();
     assert_eq!(node["owner"], master.to_string(), "{node}");

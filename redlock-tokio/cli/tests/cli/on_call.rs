@@ -35,7 +35,7 @@ fn a_refusal_names_the_key_and_the_holder() {
         ),
         (
             "run -n --permits 1 jobs -- true",
-            "app:jobs is taken: permit 0 held by web-3",
+            "app:jobs is taken: permit #0 held by web-3",
         ),
     ];
     for (arguments, expected) in refusals {
@@ -114,7 +114,7 @@ fn a_lock_that_restarted_nodes_may_have_forgotten_is_not_called_free() {
         let shown = text(&output.stdout);
         assert_eq!(code(&output), 69, "{arguments}: {shown}");
         assert!(
-            shown.contains("unknown") && shown.contains("too recently to vote"),
+            shown.contains("unknown") && shown.contains("up as the master for long enough"),
             "{shown}"
         );
     }
@@ -139,6 +139,14 @@ fn a_look_shows_the_database_and_how_many_permits_are_taken() {
     assert!(shown.starts_with("jobs: 1 permit is taken\n"), "{shown}");
     let inspection = value(&bed.output("inspect jobs --json"));
     assert_eq!(inspection["state"], "permits");
+    let permit = &inspection["nodes"][0]["permits"][0];
+    let verdict = &inspection["permits"][0];
+    assert_eq!(permit["slot"], verdict["slot"]);
+    assert_eq!(permit["token"], verdict["holders"][0]["token"]);
+    assert!(
+        permit["remaining_seconds"].as_f64() > Some(0.0),
+        "{inspection}"
+    );
 }
 
 #[test]
@@ -162,6 +170,15 @@ fn nodes_say_when_the_reserve_is_gone() {
     let (code, shown, reserve) = look();
     assert_eq!((code, reserve), (69, Some(-1)));
     assert!(shown.contains("an outage: 1 of 3 nodes votes"), "{shown}");
+}
+
+#[test]
+fn two_nodes_have_no_reserve() {
+    let bed = Bed::new();
+    let two = bed.servers.urls()[..2].join(",");
+    let output = bed.redlock("nodes").env("REDLOCK_NODES", two).output();
+    let shown = text(&output.unwrap().stderr);
+    assert!(shown.contains("no reserve: 2 of 2 nodes vote,"), "{shown}");
 }
 
 #[test]

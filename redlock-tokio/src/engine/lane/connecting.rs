@@ -221,7 +221,11 @@ impl Connector {
     fn too_late(&self) -> NodeError {
         let limit = self.limit;
         let text = match (self.named_by(), self.tenure()) {
-            (None, _) => format!("no connection within {limit:?}"),
+            (None, _) => {
+                format!(
+                    "no connection within {limit:?}: the server does not answer, or only one side expects TLS"
+                )
+            }
             (Some(_), Some(Tenure { owner, .. })) => {
                 format!("no connection to the master {owner} within {limit:?}")
             }

@@ -52,8 +52,8 @@ pub(crate) struct Client {
     /// The terms of the defaults, once a lock was requested with them.
     pub(crate) default_terms: OnceLock<Arc<Terms>>,
     pub(crate) common: CommonSettings,
-    /// The longest ttl that a lock may have, if restarted nodes must wait for it.
-    pub(crate) max_ttl: Option<Ttl>,
+    /// The longest ttl that a lock may have.
+    pub(crate) max_ttl: Ttl,
     /// How long a node may take to answer.
     pub(crate) node_timeout: Duration,
     /// How long a confirmation of a master counts, if an authority names the master of a node.
@@ -151,9 +151,8 @@ impl Client {
     }
 
     fn check_range(&self, ttl: Ttl) -> Result<(), OptionsError> {
-        let max_ttl = self.max_ttl.map(Ttl::as_duration);
-        let ttl = ttl.as_duration();
-        if let Some(max_ttl) = max_ttl.filter(|max_ttl| ttl > *max_ttl) {
+        let (ttl, max_ttl) = (ttl.as_duration(), self.max_ttl.as_duration());
+        if ttl > max_ttl {
             return Err(OptionsError::LongerThanMaxTtl { ttl, max_ttl });
         }
         if let Some(window) = self.window.filter(|window| ttl / 3 < *window) {

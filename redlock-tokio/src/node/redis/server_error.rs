@@ -4,6 +4,7 @@ use std::{error::Error, io, sync::Arc};
 
 use deadpool_redis::redis::{RedisError, ServerError};
 
+use super::address::Endpoint;
 use crate::node::NodeError;
 
 pub(super) fn refusal(error: &ServerError) -> NodeError {
@@ -40,6 +41,16 @@ pub(super) fn connect_error(error: &RedisError) -> NodeError {
         NodeError::Unreachable(text)
     } else {
         NodeError::Misconfigured(text)
+    }
+}
+
+/// Names the server in an error while connecting, since the name of the node is that of a slot or of a group.
+pub(super) fn connect_error_at(endpoint: &Endpoint, error: NodeError) -> NodeError {
+    let at = |text| format!("{endpoint}: {text}").into();
+    match error {
+        NodeError::Unreachable(text) => NodeError::Unreachable(at(text)),
+        NodeError::Misconfigured(text) => NodeError::Misconfigured(at(text)),
+        other => other,
     }
 }
 

@@ -102,7 +102,7 @@ async fn row_14_restart_during_an_extend() {
             extended.expect("the control: the vote of the restarted node counts");
         } else {
             let error = assert_refused!(extended, ExtendError::NoQuorum { .. });
-            assert_says(&error, "too recently to vote");
+            assert_says(&error, "up as the master for long enough");
         }
     }
 }

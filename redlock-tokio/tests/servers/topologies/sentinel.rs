@@ -226,10 +226,10 @@ async fn announced_addresses_can_be_mapped() {
     }
     let nowhere = cautious(&group.url()).connect_timeout(MS(1000));
     let nowhere = nowhere.build().await.unwrap();
-    assert!(matches!(
-        nowhere.nodes()[0].state,
-        NodeState::Reconnecting(_)
-    ));
+    let state = &nowhere.nodes()[0].state;
+    assert!(matches!(state, NodeState::Reconnecting(_)), "{state}");
+    let master = format!("not connected: {}: ", published[0].0);
+    assert!(state.to_string().starts_with(&master), "{state}");
     let map: Vec<_> = published
         .iter()
         .map(|(announced, proxy)| (announced.clone(), proxy.address().to_string()))

@@ -16,6 +16,7 @@ use crate::node::{
         key_slot::KeySlot,
         key_tag::KeyTag,
         roll_call::RollCall,
+        server_error::connect_error_at,
         session::RedisSession,
     },
 };
@@ -104,7 +105,9 @@ impl ClusterAuthority {
             let opened = self.settings.open(&endpoint).await?;
             RedisSession::open(opened, self.tags[index].clone(), Some(owner)).await
         };
-        let session = session.await.map_err(|error| at(&endpoint, error))?;
+        let session = session
+            .await
+            .map_err(|error| connect_error_at(&endpoint, error))?;
         Ok(Box::new(session))
     }
 }
@@ -156,18 +159,5 @@ impl Authority for ClusterAuthority {
 
     fn name_of(&self, member: MemberId) -> String {
         self.directory.name_of(member)
-    }
-}
-
-/// Names the server in an error, since the name of the node is that of a slot.
-fn at(endpoint: &Endpoint, error: NodeError) -> NodeError {
-    match error {
-        NodeError::Unreachable(text) => {
-            NodeError::Unreachable(format!("{endpoint}: {text}").into())
-        }
-        NodeError::Misconfigured(text) => {
-            NodeError::Misconfigured(format!("{endpoint}: {text}").into())
-        }
-        other => other,
     }
 }

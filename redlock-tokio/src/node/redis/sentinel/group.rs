@@ -27,7 +27,7 @@ use crate::{
             connect::{ConnectionSettings, send},
             key_tag::KeyTag,
             roll_call::RollCall,
-            server_error::disconnected,
+            server_error::{connect_error_at, disconnected},
             session::RedisSession,
         },
     },
@@ -106,8 +106,14 @@ impl Authority for SentinelNode {
     ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         let endpoint = self.0.endpoint(tenure.owner.as_str());
         async move {
-            let opened = self.0.server_settings.open(&endpoint?).await?;
-            let session = RedisSession::open(opened, KeyTag::NONE, None).await?;
+            let endpoint = endpoint?;
+            let session = async {
+                let opened = self.0.server_settings.open(&endpoint).await?;
+                RedisSession::open(opened, KeyTag::NONE, None).await
+            };
+            let session = session
+                .await
+                .map_err(|error| connect_error_at(&endpoint, error))?;
             Ok(Box::new(session) as Box<dyn Session>)
         }
         .boxed()
