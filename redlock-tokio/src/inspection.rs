@@ -31,8 +31,8 @@ pub struct InspectedNode {
     pub address: Arc<str>,
     /// The state of the key there, or why the node did not answer.
     pub state: Result<KeyState, NodeError>,
-    /// Why the node has no vote, if it answered and has none. It may have forgotten a lock that is still held, or keep one
-    /// that its holder has lost, so its state does not count for the verdict.
+    /// Why the node has no vote, if it answered and has none. It may have forgotten a lock that is still held, or keep
+    /// one that its holder has lost, so its state does not count for the verdict.
     pub objection: Option<Objection>,
 }
 

@@ -133,9 +133,10 @@ pub(crate) enum Durability {
 pub(crate) enum Command {
     /// Run a command under a lock, or under several.
     ///
-    /// Waits for the lock, runs the command in the process group of this process, and releases the lock. The command has
-    /// `REDLOCK_KEY`, `REDLOCK_TOKEN` and, with --fenced, `REDLOCK_FENCE`. Signals are passed on to it. If the lock is about
-    /// to be lost, or this process dies, the command and all that it has started get SIGTERM and then SIGKILL.
+    /// Waits for the lock, runs the command in the process group of this process, and releases the lock. The command
+    /// has `REDLOCK_KEY`, `REDLOCK_TOKEN` and, with --fenced, `REDLOCK_FENCE`. Signals are passed on to it. If the
+    /// lock is about to be lost, or this process dies, the command and all that it has started get SIGTERM and then
+    /// SIGKILL.
     #[command(override_usage = "redlock run [OPTIONS] <KEY>... -- <COMMAND>...")]
     Run(RunArgs),
     /// Run a command as the leader, again and again.

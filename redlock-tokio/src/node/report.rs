@@ -73,8 +73,8 @@ pub enum Objection {
     /// The node does not have our key any more, or the giver's in an adoption: it is gone, or another client has set it.
     #[error("the key is gone, or another client has it")]
     Lost,
-    /// The node agreed, but may lack a lock that is still held, so it has no vote yet. It came up or became the master too
-    /// recently, or no client has known it as the master for long enough.
+    /// The node agreed, but may lack a lock that is still held, so it has no vote yet. It came up or became the master
+    /// too recently, or no client has known it as the master for long enough.
     #[error(
         "not known to have been up as the master for long enough; may vote in {}",
         WholeSeconds(*remaining)

@@ -48,8 +48,8 @@ pub struct NodeStatus {
 pub enum NodeState {
     /// The node votes.
     Voting,
-    /// The node may lack a lock that is still held. It came up or became the master too recently, or no client has known it
-    /// as the master for long enough.
+    /// The node may lack a lock that is still held. It came up or became the master too recently, or no client has
+    /// known it as the master for long enough.
     Quarantined {
         /// The time until the node votes.
         remaining: Duration,

@@ -49,8 +49,9 @@ impl Redlock {
     ///
     /// The answer is advice: the lock may change hands at any moment, so never decide by it whether to touch a resource.
     /// A lock that is handed over within a process keeps its value, so the answer names the process, and not the task.
-    /// A node that has no vote, because it restarted a moment ago, may have forgotten the lock, or keep one that its holder has
-    /// lost. So it does not count, and the verdict is [`Unknown`](crate::Verdict::Unknown) if the other nodes cannot tell.
+    /// A node that has no vote, because it restarted a moment ago, may have forgotten the lock, or keep one that its
+    /// holder has lost. So it does not count, and the verdict is [`Unknown`](crate::Verdict::Unknown) if the other
+    /// nodes cannot tell.
     ///
     /// Costs one round trip, and about 75 us of each server's time, since it looks for the permits of up to 128 slots. Waits for
     /// at most a second for a node that does not answer.
