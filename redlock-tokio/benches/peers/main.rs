@@ -10,31 +10,19 @@
 //! package. Contestants take turns in rounds, so that a machine that is slower for a while is slower for all of them.
 
 mod args;
-mod contestant;
-mod contestants;
-mod load;
-#[path = "../shared/machine.rs"]
-mod machine;
-#[path = "../shared/nodes.rs"]
-mod nodes;
 mod plot;
-#[path = "../shared/program.rs"]
-mod program;
-#[path = "../shared/proxy.rs"]
-mod proxy;
-mod racer;
-mod sample;
+mod race;
 mod sections;
-#[path = "../shared/table.rs"]
-mod table;
-#[path = "../shared/times.rs"]
-mod times;
+#[path = "../shared/shared.rs"]
+mod shared;
 
 use std::{env, process::ExitCode, time::Instant};
 
 use args::Args;
-use machine::Machine;
-use program::{Result, runtime};
+use shared::{
+    machine::Machine,
+    program::{self, Result, runtime},
+};
 
 fn main() -> ExitCode {
     program::start(run)

@@ -7,10 +7,11 @@ use plotters::{
 
 use crate::{
     Result,
-    contestant::Contestant,
-    contestants::{Ours, Rslock},
-    machine::Machine,
-    sections::{Fault, Figures, OwnKeys, Sickness, TASKS},
+    sections::{FAULTS, Figures, OwnKeys, Sickness, TASKS},
+    shared::{
+        contestants::{Contestant, Ours, Rslock},
+        machine::Machine,
+    },
 };
 
 const SIZE: (u32, u32) = (1180, 520);
@@ -89,18 +90,18 @@ fn cycles(area: &Area<'_>, own_keys: &OwnKeys) -> Result<(), Box<dyn Error>> {
 
 fn latencies(area: &Area<'_>, sickness: &Sickness) -> Result<(), Box<dyn Error>> {
     let mut chart = frame(area, "Acquire: median (full) and 99th percentile (hollow)")
-        .build_cartesian_2d(0.0..Fault::ALL.len() as f64, (50f64..3e6).log_scale())?;
+        .build_cartesian_2d(0.0..FAULTS.len() as f64, (50f64..3e6).log_scale())?;
     chart
         .configure_mesh()
         .disable_x_mesh()
         .light_line_style(TRANSPARENT)
         .x_desc("of five nodes")
         // One label in the middle of each, none in between.
-        .x_labels(2 * Fault::ALL.len() + 1)
+        .x_labels(2 * FAULTS.len() + 1)
         .x_label_formatter(&|x| {
-            let fault = Fault::ALL.get(x.floor() as usize);
+            let fault = FAULTS.get(x.floor() as usize);
             let fault = fault.filter(|_| x.fract() > 0.25);
-            fault.map(Fault::to_string).unwrap_or_default()
+            fault.map_or_else(String::new, |it| it.name.to_owned())
         })
         .y_label_formatter(&|us| match us {
             us if *us < 1e3 => format!("{us:.0} us"),
@@ -114,7 +115,7 @@ fn latencies(area: &Area<'_>, sickness: &Sickness) -> Result<(), Box<dyn Error>>
         (Rslock::NAME, COLOURS[2], -0.12),
         (Ours::NAME, COLOURS[5], 0.12),
     ] {
-        let points: Vec<_> = Fault::ALL
+        let points: Vec<_> = FAULTS
             .into_iter()
             .enumerate()
             .filter_map(|(index, fault)| {

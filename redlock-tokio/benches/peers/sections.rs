@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 pub(crate) use self::{
     held::hold,
     own_keys::{OwnKeys, TASKS},
-    sickness::{Fault, Sickness},
+    sickness::{FAULTS, Sickness},
 };
 use crate::{Result, args::Args};
 
