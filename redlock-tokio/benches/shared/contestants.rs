@@ -77,7 +77,8 @@ impl fmt::Display for Access {
         match self {
             Self::Lock => f.write_str("lock"),
             Self::TryLock => f.write_str("`try_lock` in a loop"),
-            Self::Permit(permits) => write!(f, "permits: {permits}"),
+            Self::Permit(1) => f.write_str("1 permit"),
+            Self::Permit(permits) => write!(f, "{permits} permits"),
             Self::Read => f.write_str("read"),
             Self::Write => f.write_str("write"),
         }

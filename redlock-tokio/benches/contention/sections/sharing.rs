@@ -58,7 +58,7 @@ pub(super) fn measure(sections: &mut Sections<'_>) {
     }
     let with_rival = &[Name::NoLock, Name::RedisSemaphore, Name::Ours][..];
     for count in [1, 4, 16] {
-        let title = format!("permits: {count}, 4 processes of 8 tasks");
+        let title = format!("{}, 4 processes of 8 tasks", Access::Permit(count));
         run(&title, with_rival, &permits(count, 4, 8), &[SHORT, LONG]);
     }
     for processes in [4, 16, 48] {
