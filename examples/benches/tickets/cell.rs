@@ -1,40 +1,55 @@
-use std::{sync::Arc, time::Duration};
+use std::{fmt, fs, sync::Arc, thread, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use hdrhistogram::Histogram;
 use serde_json::Value;
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     client::{Client, Owners, Seen},
-    figures::Figure,
     support::Server,
 };
 
 /// How many clients send requests at once, each on a connection of its own.
 const CLIENTS: usize = 64;
 
-/// A server process with its figures so far.
+/// A server process, and what its clients have seen so far.
 pub(crate) struct Cell {
     pub(crate) locked: bool,
     server: Server,
     event: String,
     seats: u32,
     owners: Arc<Owners>,
-    seen: Vec<Seen>,
+    seen: Seen,
     time: Duration,
 }
 
+/// The figures of one server.
+pub(crate) struct Figure {
+    seats: u32,
+    requests_per_second: f64,
+    sales_per_second: f64,
+    latencies: Histogram<u64>,
+    sold_twice_by_server: u64,
+    sold_twice_by_clients: u64,
+}
+
+/// All figures: where the nodes and the sales are, a server with the lock there, and one without it, measured in turns.
+#[derive(Default)]
+pub(crate) struct Figures(pub(crate) Vec<(&'static str, Figure, Figure)>);
+
 impl Cell {
-    pub(crate) fn new(server: Server, event: &str, seats: u32, locked: bool) -> Self {
-        Self {
+    pub(crate) fn new(server: Server, event: &str, seats: u32, locked: bool) -> Result<Self> {
+        Ok(Self {
             locked,
             server,
             event: event.to_owned(),
             seats,
             owners: Arc::new(Owners::new(seats)),
-            seen: Vec::new(),
+            seen: Seen::new()?,
             time: Duration::ZERO,
-        }
+        })
     }
 
     /// Measures for this time, and adds the result to the figures.
@@ -50,7 +65,7 @@ impl Cell {
         let start = Instant::now();
         let mut working: JoinSet<_> = clients.into_iter().map(|it| it.work(time)).collect();
         while let Some(seen) = working.join_next().await {
-            self.seen.push(seen??);
+            self.seen.add(&seen??)?;
         }
         self.time += start.elapsed();
         Ok(())
@@ -58,24 +73,70 @@ impl Cell {
 
     /// Reads the server's own count of repeated sales, and stops the server.
     pub(crate) async fn finish(self) -> Result<Figure> {
-        let mut all = Seen::new()?;
-        for seen in &self.seen {
-            all.add(seen)?;
-        }
         let url = format!("{}/events/{}/seats", self.server.url, self.event);
         let state: Value = reqwest::get(url).await?.json().await?;
         let sold_twice = state["sold_twice"].as_u64();
         let seconds = self.time.as_secs_f64();
         Ok(Figure {
             seats: self.seats,
-            locked: self.locked,
-            seconds,
-            requests_per_second: all.latencies.len() as f64 / seconds,
-            sales_per_second: all.sales as f64 / seconds,
-            p50_us: all.latencies.value_at_quantile(0.5),
-            p99_us: all.latencies.value_at_quantile(0.99),
+            requests_per_second: self.seen.latencies.len() as f64 / seconds,
+            sales_per_second: self.seen.sales as f64 / seconds,
+            latencies: self.seen.latencies,
             sold_twice_by_server: sold_twice.context("a count")?,
             sold_twice_by_clients: self.owners.sold_twice(),
         })
+    }
+}
+
+impl Figures {
+    /// Fails if a seat was sold twice under the lock, or if the control without the lock found no repeated sale.
+    pub(crate) fn check(&self) -> Result<()> {
+        for (place, with, without) in &self.0 {
+            let seats = with.seats;
+            ensure!(
+                with.sold_twice_by_server + with.sold_twice_by_clients == 0,
+                "{place}, {seats} seats: sold twice, under the lock"
+            );
+            ensure!(
+                seats > 1
+                    || (without.sold_twice_by_server > 0 && without.sold_twice_by_clients > 0),
+                "{place}: without the lock the check did not find a seat that was sold twice"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new();
+        let columns = "nodes and store|seats|lock|requests/s|of no lock|p50|p99|sales/s|sold twice";
+        table.load_style(ASCII_MARKDOWN);
+        table.set_header(columns.split('|'));
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        for (place, with, without) in &self.0 {
+            for (figure, lock) in [(with, "yes"), (without, "no")] {
+                let ratio = figure.requests_per_second / without.requests_per_second;
+                let ms = |quantile| figure.latencies.value_at_quantile(quantile) as f64 / 1e3;
+                table.add_row([
+                    (*place).to_owned(),
+                    figure.seats.to_string(),
+                    lock.to_owned(),
+                    format!("{:.0}", figure.requests_per_second),
+                    format!("{ratio:.2}"),
+                    format!("{:.2} ms", ms(0.5)),
+                    format!("{:.2} ms", ms(0.99)),
+                    format!("{:.0}", figure.sales_per_second),
+                    figure.sold_twice_by_server.to_string(),
+                ]);
+            }
+        }
+        let cores = thread::available_parallelism().map_or(0, usize::from);
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split_whitespace().next().unwrap_or("unknown");
+        writeln!(f, "{table}")?;
+        write!(f, "{CLIENTS} clients; {cores} cores, load average {load}")
     }
 }
