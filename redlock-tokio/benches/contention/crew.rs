@@ -1,6 +1,5 @@
 use std::{
     env,
-    path::Path,
     process::Command,
     sync::mpsc::{self, Receiver},
     time::Duration,
@@ -14,9 +13,6 @@ use crate::{
     shared::{contestants::Name, history::TaskHistory, packages},
     worker::READY,
 };
-
-/// The folder of the workers that are not written in Rust.
-const SCRIPTS: &str = "benches/contention/scripts";
 
 /// How long a worker may take to end after its last report.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -81,23 +77,15 @@ impl Crew {
 
 /// The command that carries out an order, which is its last argument.
 pub(crate) fn program(contestant: Name) -> Result<Command> {
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join(SCRIPTS);
-    let mut program;
     match contestant {
         Name::NodeRedlock | Name::RedisSemaphore => {
-            program = Command::new("node");
-            program.env("NODE_PATH", packages::npm()?);
-            program.arg(scripts.join("poller.cjs"));
+            packages::script("benches/contention/scripts/poller.cjs")
         }
-        Name::RedisPy => {
-            program = Command::new("python3");
-            program.env("PYTHONPATH", packages::pip()?);
-            program.arg(scripts.join("poller.py"));
-        }
+        Name::RedisPy => packages::script("benches/contention/scripts/poller.py"),
         _ => {
-            program = Command::new(env::current_exe()?);
+            let mut program = Command::new(env::current_exe()?);
             program.args(["--bench", "--work"]);
+            Ok(program)
         }
     }
-    Ok(program)
 }

@@ -16,7 +16,7 @@ use crate::{
     Result,
     group::Order,
     shared::{
-        contestants::{Contestant, InProcess, Name, Newcomers, NoLock, Ours, Polling, Rslock},
+        contestants::{Contestant, InProcess, Name, Newcomers, NoLock, Ours, Plain, Rslock},
         history::TaskHistory,
         load::{self, Load},
         program,
@@ -36,7 +36,7 @@ pub(crate) fn run(order: &str) -> Result<()> {
     let order: Order = serde_json::from_str(order)?;
     let histories = program::runtime()?.block_on(async {
         match order.group.contestant {
-            Name::Floor => work::<Polling>(&order).await,
+            Name::Floor => work::<Plain>(&order).await,
             Name::Rslock => work::<Rslock>(&order).await,
             Name::Ours => work::<Ours>(&order).await,
             Name::Newcomers => work::<Newcomers>(&order).await,

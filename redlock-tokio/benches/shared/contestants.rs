@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::{
     in_process::{InProcess, NoLock},
     ours::{Dropped, Newcomers, Ours},
-    plain::{Multiplexed, Plain, Polling},
+    plain::Plain,
     pool_get::PoolGet,
     rslock::Rslock,
     sockets::Sockets,
@@ -88,7 +88,7 @@ impl fmt::Display for Access {
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Floor => Polling::NAME,
+            Self::Floor => "polling floor",
             Self::Rslock => Rslock::NAME,
             Self::Ours => Ours::NAME,
             Self::Newcomers => Newcomers::NAME,

@@ -27,8 +27,21 @@ pub(crate) fn npm() -> Result<PathBuf> {
     Ok(folder.join("node_modules"))
 }
 
+/// Returns the command that runs a script of this package, whose language its name tells.
+pub(crate) fn script(path: &str) -> Result<Command> {
+    let (program, variable, packages) = if path.ends_with(".py") {
+        ("python3", "PYTHONPATH", pip()?)
+    } else {
+        ("node", "NODE_PATH", npm()?)
+    };
+    let mut command = Command::new(program);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
+    command.env(variable, packages);
+    Ok(command)
+}
+
 /// Returns the folder in which `import` finds the packages from pip.
-pub(crate) fn pip() -> Result<PathBuf> {
+fn pip() -> Result<PathBuf> {
     install("pip", |folder| {
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps", PIP]);

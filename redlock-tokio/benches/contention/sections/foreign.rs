@@ -7,7 +7,7 @@ use crate::{
     Result,
     bed::{Bed, NODES},
     shared::{
-        contestants::{Contestant, Ours, Plain, Polling, Rslock},
+        contestants::{Contestant, Name, Ours, Plain, Rslock},
         round_trip::round_trip,
         table,
         times::{Summary, Times},
@@ -30,7 +30,7 @@ const TOKEN: &str = "somebody else's";
 
 /// How soon a waiting contestant enters after another client, which does not know the contestant, has freed the key.
 struct Foreign {
-    contestant: &'static str,
+    contestant: Name,
     /// From the last node's answer to the deletion. Nothing if the majority was faster than that.
     after_deletion: Summary,
     /// From when the nodes were asked to set the key, plus its time to live: at most a round trip
@@ -45,9 +45,9 @@ pub(super) fn measure(sections: &mut Sections<'_>) -> Result<()> {
     let mut measured = Vec::new();
     for outcome in runtime.block_on(async {
         [
-            waits::<Polling>(bed).await,
-            waits::<Rslock>(bed).await,
-            waits::<Ours>(bed).await,
+            waits::<Plain>(bed, Name::Floor).await,
+            waits::<Rslock>(bed, Name::Rslock).await,
+            waits::<Ours>(bed, Name::Ours).await,
         ]
     }) {
         match outcome {
@@ -57,7 +57,7 @@ pub(super) fn measure(sections: &mut Sections<'_>) -> Result<()> {
     }
     let time = |us| format!("{} ({:.1})", table::time(us), us / round_trip);
     let columns: &[table::Column<'_, Foreign>] = &[
-        ("contestant", &|it| it.contestant.to_owned()),
+        ("contestant", &|it| it.contestant.to_string()),
         ("after deletion p50 (round trips)", &|it| {
             time(it.after_deletion.p50_us)
         }),
@@ -79,7 +79,7 @@ pub(super) fn measure(sections: &mut Sections<'_>) -> Result<()> {
     Ok(())
 }
 
-async fn waits<C: Contestant>(bed: &Bed) -> Result<Foreign> {
+async fn waits<C: Contestant>(bed: &Bed, name: Name) -> Result<Foreign> {
     let foreigner = Plain::connect(&bed.urls).await?;
     let contestant = C::connect(&bed.urls).await?;
     // Connections are opened, scripts loaded.
@@ -105,7 +105,7 @@ async fn waits<C: Contestant>(bed: &Bed) -> Result<Foreign> {
         after_expiry.record(waiting.await??.saturating_duration_since(expiry));
     }
     Ok(Foreign {
-        contestant: C::NAME,
+        contestant: name,
         after_deletion: after_deletion.summary(),
         after_expiry: after_expiry.summary(),
     })

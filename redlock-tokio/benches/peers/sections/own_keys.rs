@@ -6,7 +6,7 @@ use crate::{
     Result,
     race::{Entry, Racer, Sample, race},
     shared::{
-        contestants::{Contestant, Dropped, Multiplexed, Ours, PoolGet, Rslock, Sockets},
+        contestants::{Contestant, Dropped, Ours, Plain, PoolGet, Rslock, Sockets},
         table,
     },
 };
@@ -25,7 +25,7 @@ pub(crate) async fn measure(quick: bool) -> Result<OwnKeys> {
     let ours = Ours::connect(&urls).await?;
     let racers: [Box<dyn Racer>; 6] = [
         Box::new(Sockets::connect(&urls).await?),
-        Box::new(Multiplexed::connect(&urls).await?),
+        Box::new(Plain::connect(&urls).await?),
         Box::new(Rslock::connect(&urls).await?),
         Box::new(PoolGet::connect(&urls).await?),
         Box::new(Dropped(ours.clone())),
