@@ -86,17 +86,9 @@ impl Bed {
 
     /// Returns the way to each server that votes now.
     pub(crate) fn voters(&self) -> Vec<Cli> {
-        match &self.ground {
-            Ground::Masters(masters) => masters.servers.iter().map(Cli::of).collect(),
-            Ground::Sentinel(group) => {
-                let master = group.master().into_iter();
-                master.map(|it| Cli::of(group.server(it))).collect()
-            }
-            Ground::Cluster(cluster) => {
-                let masters = (0..cluster.shard_count()).filter_map(|it| cluster.master_of(it));
-                masters.map(|it| Cli::of(cluster.node(it))).collect()
-            }
-        }
+        let masters = (0..self.ground.masters()).filter_map(|it| self.ground.master(it));
+        let masters = masters.map(|it| Cli::of(self.ground.server(it)));
+        masters.collect()
     }
 }
 

@@ -119,8 +119,7 @@ impl Failovers<'_> {
 
     /// Fails over while a partition separates the old master, where new locks must not be granted at once.
     fn harm(&self, rng: &mut Rng) -> Result<()> {
-        let ground = self.ground;
-        let start = Instant::now();
+        let (ground, start) = (self.ground, Instant::now());
         for _ in 0..HARMS {
             thread::sleep(PEACE);
             let voter = ground.sole_voter();
@@ -157,12 +156,12 @@ impl Failovers<'_> {
     }
 }
 
-/// Servers whose masters fail over. Independent masters have none.
+/// Servers whose masters fail over, unless they are independent.
 impl Ground {
     /// How many masters there are.
-    fn masters(&self) -> usize {
+    pub(crate) fn masters(&self) -> usize {
         match self {
-            Self::Masters(_) => 0,
+            Self::Masters(masters) => masters.servers.len(),
             Self::Sentinel(_) => 1,
             Self::Cluster(cluster) => cluster.shard_count(),
         }
@@ -178,15 +177,15 @@ impl Ground {
     }
 
     /// Returns the server that is this master now.
-    fn master(&self, master: usize) -> Option<usize> {
+    pub(crate) fn master(&self, master: usize) -> Option<usize> {
         match self {
-            Self::Masters(_) => None,
+            Self::Masters(_) => Some(master),
             Self::Sentinel(group) => group.master(),
             Self::Cluster(cluster) => cluster.master_of(master),
         }
     }
 
-    fn server(&self, number: usize) -> &RedisServer {
+    pub(crate) fn server(&self, number: usize) -> &RedisServer {
         match self {
             Self::Masters(masters) => masters.servers.get(number),
             Self::Sentinel(group) => group.server(number),

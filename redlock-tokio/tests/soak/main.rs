@@ -68,16 +68,9 @@
 //!
 //! # Negative controls
 //!
-//! `SOAK_BREAK` breaks one thing, and the run fails unless it finds the damage:
-//!
-//! | | |
-//! |---|---|
-//! | `no-lock` | the workers do not lock; they report tokens that do not grow, and that they were told of losses late or not at all |
-//! | `forget` | all nodes lose all keys at intervals (`FLUSHALL`) |
-//! | `trust` | all nodes restart at intervals and vote at once; with `SOAK_FAULTS=PowerCut` instead, restarted nodes have no vote at first, and the run must find nothing; in a group or a cluster, a master that is cut off from its replicas is replaced, and the new one votes at once |
-//! | `leak` | the workers leak memory, files and a socket, and a key stays |
-//! | `deaf` | the workers do not hear of the losses of their locks |
-//! | `foreign` | the foreign clients do not lock |
+//! `SOAK_BREAK` [breaks one thing](settings::Breakage), and the run fails unless it finds the damage. With
+//! `SOAK_BREAK=trust`, all nodes restart at intervals and vote at once. With `SOAK_FAULTS=PowerCut` instead, restarted
+//! nodes have no vote at first, and the run must find nothing.
 //!
 //! Without `SOAK_SECONDS`, as in a plain `cargo test`, the `no-lock` control runs for two seconds.
 
