@@ -31,7 +31,7 @@ use std::{env, process::ExitCode, time::Instant};
 
 use args::Args;
 use shared::{
-    machine::Machine,
+    machine,
     program::{self, Result},
 };
 
@@ -45,7 +45,7 @@ fn run() -> Result<()> {
         return worker::run(order);
     }
     let start = Instant::now();
-    let machine = Machine::look();
+    let machine = machine::look();
     let failures = sections::run(&args)?;
     println!("{machine}, took {:.0?}", start.elapsed());
     program::verdict(&failures)

@@ -1,53 +1,27 @@
-use std::{env, fmt, fs, process::Command, thread};
+use std::{env, fs, process::Command, thread};
 
-/// Where figures come from, without which they mean nothing.
-pub(crate) struct Machine {
-    pub(crate) cores: usize,
-    /// How many threads wanted to run in the minute before: the load of other work.
-    load: String,
-    pub(crate) redis: String,
-    pub(crate) commit: String,
-}
-
-impl Machine {
-    pub(crate) fn look() -> Self {
-        let server = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        let version = output(&server, &["--version"]);
-        let mut words = version.split_whitespace();
-        let version = words.find_map(|it| it.strip_prefix("v="));
-        Self {
-            cores: thread::available_parallelism().map_or(0, usize::from),
-            load: load
-                .split_whitespace()
-                .next()
-                .unwrap_or("unknown")
-                .to_owned(),
-            redis: version.unwrap_or("unknown").to_owned(),
-            commit: output(
-                "git",
-                &["describe", "--always", "--abbrev=10", "--dirty=+changes"],
-            ),
-        }
-    }
-}
-
-impl fmt::Display for Machine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            cores,
-            load,
-            redis,
-            commit,
-        } = self;
-        let (os, arch) = (env::consts::OS, env::consts::ARCH);
-        let is_debug = cfg!(debug_assertions);
-        let profile = if is_debug { "debug" } else { "release" };
-        write!(
-            f,
-            "{cores} cores, {os} {arch}, load {load} before, Redis {redis}, commit {commit}, {profile}"
-        )
-    }
+/// Returns where figures come from, without which they mean nothing.
+pub(crate) fn look() -> String {
+    let server = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+    // How many threads wanted to run in the minute before: the load of other work.
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().next().unwrap_or("unknown");
+    let version = output(&server, &["--version"]);
+    let mut words = version.split_whitespace();
+    let redis = words
+        .find_map(|it| it.strip_prefix("v="))
+        .unwrap_or("unknown");
+    let commit = output(
+        "git",
+        &["describe", "--always", "--abbrev=10", "--dirty=+changes"],
+    );
+    let cores = thread::available_parallelism().map_or(0, usize::from);
+    let (os, arch) = (env::consts::OS, env::consts::ARCH);
+    let is_debug = cfg!(debug_assertions);
+    let profile = if is_debug { "debug" } else { "release" };
+    format!(
+        "{cores} cores, {os} {arch}, load {load} before, Redis {redis}, commit {commit}, {profile}"
+    )
 }
 
 /// Returns what a program says, or that it says nothing.

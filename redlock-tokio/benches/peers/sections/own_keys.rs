@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-pub(crate) const TASKS: [usize; 4] = [1, 8, 64, 256];
+const TASKS: [usize; 4] = [1, 8, 64, 256];
 /// As many as there are contestants, for each to have been in every place.
 const ROUNDS: usize = 6;
 const ROUND: Duration = Duration::from_millis(300);
@@ -51,17 +51,6 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 impl OwnKeys {
-    /// Returns the contestants' names, in the order in which they were measured.
-    pub(crate) fn contestants(&self) -> Vec<&'static str> {
-        let of_one = self.0.iter().filter(|it| it.tasks == TASKS[0]);
-        of_one.map(|it| it.contestant).collect()
-    }
-
-    /// Returns the median of a contestant's cycles per second.
-    pub(crate) fn cycles(&self, contestant: &str, tasks: usize) -> f64 {
-        median(self.rounds(contestant, tasks).to_vec())
-    }
-
     /// Returns the median of the rounds' ratios of our cycles to those of another: whatever else the machine did in a
     /// round, it did to both.
     fn ratio(&self, other: &str, tasks: usize) -> f64 {

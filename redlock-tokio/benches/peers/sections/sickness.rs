@@ -12,7 +12,7 @@ use crate::{
     shared::{
         contestants::{Contestant, Ours, Rslock},
         table,
-        times::{Summary, us},
+        times::us,
     },
 };
 
@@ -25,14 +25,14 @@ const LIMIT: Duration = Duration::from_secs(8);
 
 /// What is wrong with the nodes: how many of five were killed, and how many are stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) name: &'static str,
+struct Fault {
+    name: &'static str,
     killed: usize,
     stopped: usize,
 }
 
 /// The first one is none.
-pub(crate) const FAULTS: [Fault; 4] = [
+const FAULTS: [Fault; 4] = [
     fault("all healthy", 0, 0),
     fault("one refuses", 1, 0),
     fault("one silent", 0, 1),
@@ -59,19 +59,15 @@ struct Entry {
 }
 
 impl Sickness {
-    /// Returns how long a contestant took to acquire a lock.
-    pub(crate) fn acquire(&self, contestant: &str, fault: Fault) -> Option<Summary> {
-        let is_asked = |it: &&Entry| it.contestant == contestant && it.fault == fault;
-        let entry = self.0.iter().find(is_asked)?;
-        Some(entry.sample.acquire())
-    }
-
     /// Returns the median acquisition relative to that over healthy nodes.
     fn relative(&self, entry: &Entry) -> String {
-        let healthy = self.acquire(entry.contestant, FAULTS[0]);
-        healthy.map_or_else(String::new, |healthy| {
-            table::ratio(entry.sample.acquire().p50_us, healthy.p50_us)
-        })
+        let is_healthy = |it: &&Entry| it.contestant == entry.contestant && it.fault == FAULTS[0];
+        let healthy = self
+            .0
+            .iter()
+            .find(is_healthy)
+            .map_or(0.0, |it| it.sample.acquire().p50_us);
+        table::ratio(entry.sample.acquire().p50_us, healthy)
     }
 }
 
