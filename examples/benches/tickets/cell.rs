@@ -2,7 +2,6 @@ use std::{fmt, fs, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
-use hdrhistogram::Histogram;
 use serde_json::Value;
 use tokio::{task::JoinSet, time::Instant};
 
@@ -17,44 +16,39 @@ const CLIENTS: usize = 64;
 /// A server process, and what its clients have seen so far.
 pub(crate) struct Cell {
     pub(crate) locked: bool,
-    server: Server,
+    /// None after the measurement.
+    server: Option<Server>,
     event: String,
     seats: u32,
     owners: Arc<Owners>,
     seen: Seen,
     time: Duration,
-}
-
-/// The figures of one server.
-pub(crate) struct Figure {
-    seats: u32,
-    requests_per_second: f64,
-    sales_per_second: f64,
-    latencies: Histogram<u64>,
-    sold_twice_by_server: u64,
-    sold_twice_by_clients: u64,
+    /// The server's own count of repeated sales.
+    sold_twice: u64,
 }
 
 /// All figures: where the nodes and the sales are, a server with the lock there, and one without it, measured in turns.
 #[derive(Default)]
-pub(crate) struct Figures(pub(crate) Vec<(&'static str, Figure, Figure)>);
+pub(crate) struct Figures(pub(crate) Vec<(&'static str, Cell, Cell)>);
 
 impl Cell {
     pub(crate) fn new(server: Server, event: &str, seats: u32, locked: bool) -> Result<Self> {
         Ok(Self {
             locked,
-            server,
+            server: Some(server),
             event: event.to_owned(),
             seats,
             owners: Arc::new(Owners::new(seats)),
             seen: Seen::new()?,
             time: Duration::ZERO,
+            sold_twice: 0,
         })
     }
 
     /// Measures for this time, and adds the result to the figures.
     pub(crate) async fn measure(&mut self, time: Duration) -> Result<()> {
-        let address = self.server.url.strip_prefix("http://");
+        let server = self.server.as_ref().context("a server")?;
+        let address = server.url.strip_prefix("http://");
         let address = address.context("an address")?;
         let mut clients = Vec::new();
         for number in 0..CLIENTS {
@@ -72,19 +66,16 @@ impl Cell {
     }
 
     /// Reads the server's own count of repeated sales, and stops the server.
-    pub(crate) async fn finish(self) -> Result<Figure> {
-        let url = format!("{}/events/{}/seats", self.server.url, self.event);
+    pub(crate) async fn finish(mut self) -> Result<Self> {
+        let server = self.server.take().context("a server")?;
+        let url = format!("{}/events/{}/seats", server.url, self.event);
         let state: Value = reqwest::get(url).await?.json().await?;
-        let sold_twice = state["sold_twice"].as_u64();
-        let seconds = self.time.as_secs_f64();
-        Ok(Figure {
-            seats: self.seats,
-            requests_per_second: self.seen.latencies.len() as f64 / seconds,
-            sales_per_second: self.seen.sales as f64 / seconds,
-            latencies: self.seen.latencies,
-            sold_twice_by_server: sold_twice.context("a count")?,
-            sold_twice_by_clients: self.owners.sold_twice(),
-        })
+        self.sold_twice = state["sold_twice"].as_u64().context("a count")?;
+        Ok(self)
+    }
+
+    fn requests_per_second(&self) -> f64 {
+        self.seen.latencies.len() as f64 / self.time.as_secs_f64()
     }
 }
 
@@ -94,12 +85,11 @@ impl Figures {
         for (place, with, without) in &self.0 {
             let seats = with.seats;
             ensure!(
-                with.sold_twice_by_server + with.sold_twice_by_clients == 0,
+                with.sold_twice + with.owners.sold_twice() == 0,
                 "{place}, {seats} seats: sold twice, under the lock"
             );
             ensure!(
-                seats > 1
-                    || (without.sold_twice_by_server > 0 && without.sold_twice_by_clients > 0),
+                seats > 1 || (without.sold_twice > 0 && without.owners.sold_twice() > 0),
                 "{place}: without the lock the check did not find a seat that was sold twice"
             );
         }
@@ -117,19 +107,19 @@ impl fmt::Display for Figures {
             column.set_cell_alignment(CellAlignment::Right);
         }
         for (place, with, without) in &self.0 {
-            for (figure, lock) in [(with, "yes"), (without, "no")] {
-                let ratio = figure.requests_per_second / without.requests_per_second;
-                let ms = |quantile| figure.latencies.value_at_quantile(quantile) as f64 / 1e3;
+            for cell in [with, without] {
+                let ratio = cell.requests_per_second() / without.requests_per_second();
+                let ms = |part| cell.seen.latencies.value_at_quantile(part) as f64 / 1e3;
                 table.add_row([
                     (*place).to_owned(),
-                    figure.seats.to_string(),
-                    lock.to_owned(),
-                    format!("{:.0}", figure.requests_per_second),
+                    cell.seats.to_string(),
+                    if cell.locked { "yes" } else { "no" }.to_owned(),
+                    format!("{:.0}", cell.requests_per_second()),
                     format!("{ratio:.2}"),
                     format!("{:.2} ms", ms(0.5)),
                     format!("{:.2} ms", ms(0.99)),
-                    format!("{:.0}", figure.sales_per_second),
-                    figure.sold_twice_by_server.to_string(),
+                    format!("{:.0}", cell.seen.sales as f64 / cell.time.as_secs_f64()),
+                    cell.sold_twice.to_string(),
                 ]);
             }
         }
