@@ -47,7 +47,8 @@ struct Args {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
     /// The numbers of seats that the clients share, one for each cell, with commas between them.
-    #[arg(long, value_delimiter = ',', default_value = "1,16,1024", value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    #[arg(long, value_delimiter = ',', default_value = "1,16,1024")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=2_000))]
     seats: Vec<u32>,
     /// The argument that `cargo bench` adds.
     #[arg(long, hide = true)]

@@ -92,8 +92,8 @@ impl Bed {
         }
     }
 
-    /// Returns a key that was never used, so that nothing is left from before. redis-semaphore puts the beginning in front
-    /// of its keys.
+    /// Returns a key that was never used, so that nothing is left from before. redis-semaphore puts the beginning in
+    /// front of its keys.
     pub(crate) fn new_key(&self) -> String {
         let number = self.keys.get();
         self.keys.set(number + 1);
@@ -133,8 +133,8 @@ fn middle(range: &Range<u64>) -> u64 {
     u64::midpoint(range.start, range.end)
 }
 
-/// Counts the entries into a key that is taken: those beside as many holders as there are permits, those of readers beside
-/// a writer, and any others beside anybody.
+/// Counts the entries into a key that is taken: those beside as many holders as there are permits, those of readers
+/// beside a writer, and any others beside anybody.
 fn clashes(rows: &[Row]) -> usize {
     if let Access::Permit(permits) = rows[0].group.access {
         return rows[0].history.most_at_once().saturating_sub(permits);

@@ -3,16 +3,16 @@
 //! figures of one run can be compared.
 //!
 //! ```sh
-//! cargo bench -p redlock-tokio --bench contention                        # a minute
-//! cargo bench -p redlock-tokio --bench contention -- --seconds 5         # longer cells
-//! cargo bench -p redlock-tokio --bench contention -- --mix 4x8,8x1+poller # 4 processes of 8 tasks; clients of several kinds
-//! cargo bench -p redlock-tokio --bench contention -- --sharing           # permits, 1.5 minutes
-//! cargo bench -p redlock-tokio --bench contention -- --faults            # processes and nodes that fail, 2 minutes
+//! cargo bench -p redlock-tokio --bench contention                           # many tasks at one key, a minute
+//! cargo bench -p redlock-tokio --bench contention -- --seconds 5            # longer cells
+//! cargo bench -p redlock-tokio --bench contention -- --mix 4x8,8x1+poller   # clients of several kinds
 //! cargo bench -p redlock-tokio --bench contention -- --mix 4x8 --distance 5 # nodes a round trip of 5 ms away
+//! cargo bench -p redlock-tokio --bench contention -- --sharing              # permits, readers and writers, 2 minutes
+//! cargo bench -p redlock-tokio --bench contention -- --faults               # processes and nodes that fail, 2 minutes
 //! ```
 //!
-//! A mix has processes and their tasks, and beside them a `poller`, `newcomers`, `node-redlock`, `redis-semaphore` or
-//! `redis-py`.
+//! The mix `4x8` has 4 processes of 8 tasks. Beside them there can be a `poller`, `newcomers`, `node-redlock`,
+//! `redis-semaphore` or `redis-py`.
 //!
 //! Prints Markdown tables. Fails if two holds ever overlapped. Each cell is measured in processes of its own, which
 //! end when this one does, however it ends. All load stays on the loopback interface.

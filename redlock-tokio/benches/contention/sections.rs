@@ -26,8 +26,8 @@ struct Sections<'a> {
     failures: Vec<String>,
 }
 
-/// Runs the sections that were asked for, and prints their tables. Returns the failures in words: a contestant that fails
-/// does not keep the others from being measured.
+/// Runs the sections that were asked for, and prints their tables. Returns the failures in words: a contestant that
+/// fails does not keep the others from being measured.
 pub(crate) fn run(args: &Args) -> Result<Vec<String>> {
     const CONTROL: Duration = Duration::from_millis(200);
     let bed = Bed::new(args.distance)?;

@@ -13,7 +13,8 @@ use crate::Result;
 pub(crate) struct Load {
     pub(crate) tasks: usize,
     pub(crate) hold: Duration,
-    /// Whether a holder reads the clock all the time, since tokio's timer counts whole milliseconds. Otherwise it sleeps.
+    /// Whether a holder reads the clock all the time, since tokio's timer counts whole milliseconds. Otherwise it
+    /// sleeps.
     pub(crate) spins: bool,
     /// How long an acquisition that has begun may go on after the end.
     pub(crate) grace: Duration,

@@ -1,7 +1,7 @@
 //! Elections among processes that are stopped, killed and cut off, over servers that restart.
 //!
-//! Each process notes by `CLOCK_BOOTTIME`, which all share, from when until when it was the leader by its own clock. No two of
-//! these times may overlap. `ELECTION_ROUNDS=200` makes a long run, and the time to a new leader is printed.
+//! Each process notes by `CLOCK_BOOTTIME`, which all share, from when until when it was the leader by its own clock. No
+//! two of these times may overlap. `ELECTION_ROUNDS=200` makes a long run, and the time to a new leader is printed.
 
 use std::{
     collections::BTreeMap,

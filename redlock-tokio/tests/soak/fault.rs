@@ -11,8 +11,8 @@ use crate::{
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// `SIGSTOP`, then `SIGCONT`: the node is silent, and then answers everything. In a group or a cluster, it is a master,
-    /// and stays silent until after its replacement.
+    /// `SIGSTOP`, then `SIGCONT`: the node is silent, and then answers everything. In a group or a cluster, it is a
+    /// master, and stays silent until after its replacement.
     Freeze,
     /// `kill -9`, and a restart after all forgotten locks have expired, or of a master after its replacement.
     Crash,

@@ -56,7 +56,8 @@ const FAULTS: [(&str, Fault); 6] = [
     }),
 ];
 
-/// Lets processes and nodes fail beside a busy fleet, and prints how long nobody got in, and whether the order comes back.
+/// Lets processes and nodes fail beside a busy fleet, and prints how long nobody got in, and whether the order comes
+/// back.
 pub(super) fn measure(sections: &mut Sections<'_>) -> Result<()> {
     let mut table = table::new([
         "fault",

@@ -30,8 +30,8 @@ pub(super) fn measure(sections: &mut Sections<'_>, mixes: &[Vec<Group>]) {
     sections.table("Mixes", mixes.iter().cloned(), &columns);
 }
 
-/// Returns the groups that the command line calls so, such as `8x1+poller`: eight processes with one task each, beside a
-/// client of another kind.
+/// Returns the groups that the command line calls so, such as `8x1+poller`: eight processes with one task each, beside
+/// a client of another kind.
 pub(crate) fn mix(text: &str) -> Result<Vec<Group>> {
     let one = Group::ours(1, 1);
     let groups = text.split('+').map(|group| {

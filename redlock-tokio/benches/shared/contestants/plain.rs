@@ -9,8 +9,8 @@ use super::{
 };
 use crate::Result;
 
-/// The floor for a lock over redis-rs that sends each command by itself, and for one that polls: try, take back what was
-/// set, sleep a little, try again. It has a multiplexed connection to each node.
+/// The floor for a lock over redis-rs that sends each command by itself, and for one that polls: try, take back what
+/// was set, sleep a little, try again. It has a multiplexed connection to each node.
 ///
 /// Does nothing else that a lock must do: no time limit, no renewal, no reconnecting. Waits for all nodes, not for the
 /// majority: redis-rs does not send a request whose future was dropped before it was written, so a client that leaves

@@ -307,8 +307,8 @@ impl Task {
         Ok(())
     }
 
-    /// Writes to a counter that nothing protects but fences. Some holders pause until the lock is lost, before they show
-    /// their token or before they write.
+    /// Writes to a counter that nothing protects but fences. Some holders pause until the lock is lost, before they
+    /// show their token or before they write.
     async fn rely_on_fence(&mut self) -> Result<()> {
         let key = self.rng.usize(bed::FENCED_KEYS);
         let long = self.ttls()[0] + MAX_HOLD + MS(self.rng.u64(1000..3000));
