@@ -23,12 +23,6 @@ use tower::ServiceExt;
 const TURN: u32 = 500;
 const TURNS: u32 = 40;
 
-struct Contestant {
-    name: &'static str,
-    app: Router,
-    times: Vec<Duration>,
-}
-
 fn main() {
     let mut builder = Builder::new_current_thread();
     let runtime = builder.enable_all().build().expect("a runtime");
@@ -43,43 +37,41 @@ fn main() {
     };
     let layer = || LockLayer::new(redlock.clone(), |_: &Request| "k");
     let plain = || Router::new().route("/", post(async || "done"));
-    let contestant = |name, app: Router| Contestant {
-        name,
-        // `axum::serve` does so too. Otherwise axum builds the routes and their layers for each request.
-        app: app.with_state(()),
-        times: Vec::new(),
-    };
     let guarded = Router::new().route("/", post(guarded));
     let cancels = plain().route_layer(layer().cancel_on_disconnect());
     let lasts = plain().route_layer(layer().hold_until_body_end(Duration::from_secs(1)));
-    let mut all = [
-        contestant("handler alone", plain()),
-        contestant("a guard in the handler", guarded),
-        contestant("layer", plain().route_layer(layer())),
-        contestant("layer, cancel_on_disconnect", cancels),
-        contestant("layer, hold_until_body_end", lasts),
+    let all = [
+        ("handler alone", plain()),
+        ("a guard in the handler", guarded),
+        ("layer", plain().route_layer(layer())),
+        ("layer, cancel_on_disconnect", cancels),
+        ("layer, hold_until_body_end", lasts),
     ];
+    // `axum::serve` does so too. Otherwise axum builds the routes and their layers for each request.
+    let all = all.map(|(name, app)| (name, app.with_state(())));
+    let mut times = [(); 5].map(|()| Vec::new());
     for _ in 0..=TURNS {
-        for it in &mut all {
+        for ((_, app), times) in all.iter().zip(&mut times) {
             let start = Instant::now();
-            run(&runtime, &it.app, TURN);
-            it.times.push(start.elapsed() / TURN);
+            run(&runtime, app, TURN);
+            times.push(start.elapsed() / TURN);
         }
     }
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     let columns = "|per request, median|more than a guard|allocations";
     table.set_header(columns.split('|'));
-    let guard = median(&mut all[1].times);
-    for it in &mut all {
-        let time = median(&mut it.times);
-        let more = time.as_nanos() as f64 / 1000.0 - guard.as_nanos() as f64 / 1000.0;
-        let counted = allocation_counter::measure(|| run(&runtime, &it.app, TURN));
+    let medians = times.map(|mut times| {
+        times.sort_unstable();
+        times[times.len() / 2].as_nanos() as f64 / 1000.0
+    });
+    for ((name, app), median) in all.iter().zip(medians) {
+        let counted = allocation_counter::measure(|| run(&runtime, app, TURN));
         let allocations = counted.count_total as f64 / f64::from(TURN);
         table.add_row([
-            it.name.to_owned(),
-            format!("{:.1} us", time.as_nanos() as f64 / 1000.0),
-            format!("{more:+.1} us"),
+            (*name).to_owned(),
+            format!("{median:.1} us"),
+            format!("{:+.1} us", median - medians[1]),
             format!("{allocations:.1}"),
         ]);
     }
@@ -101,9 +93,4 @@ fn run(runtime: &Runtime, app: &Router, requests: u32) {
         }
     });
     runtime.block_on(connection).expect("no panic");
-}
-
-fn median(times: &mut [Duration]) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
 }

@@ -4,7 +4,7 @@
 //! ```sh
 //! cargo bench -p redlock-examples --features tickets --bench tickets                            # less than a minute
 //! cargo bench -p redlock-examples --features tickets --bench tickets -- --seconds 10            # longer cells
-//! cargo bench -p redlock-examples --features tickets --bench tickets -- --seats 1,8 --json figures.json
+//! cargo bench -p redlock-examples --features tickets --bench tickets -- --seats 1,8          # other numbers of seats
 //! ```
 //!
 //! The server is a process of its own, and payments take no time. Clients buy random seats and give them
@@ -19,25 +19,41 @@
 //! neither count finds a repeated sale without the lock, when all clients want the same seat. The load stays on the
 //! loopback interface.
 
-mod args;
 mod cell;
 mod client;
-mod figures;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
-use std::{env, fs, process::ExitCode, time::Instant};
+use std::{
+    env,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
-use args::Args;
-use cell::Cell;
+use cell::{Cell, Figures};
 use clap::Parser;
-use figures::Figures;
 use redlock_kit::RedisServers;
 use support::Server;
 
 /// The rounds of each cell. They alternate, so that other load on the machine affects both sides.
 const ROUNDS: u32 = 3;
+
+/// The options on the command line.
+#[derive(Debug, Parser)]
+#[command(about = "Measures what the lock costs the box office")]
+struct Args {
+    /// How many seconds to measure each cell.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// The numbers of seats that the clients share, one for each cell, with commas between them.
+    #[arg(long, value_delimiter = ',', default_value = "1,16,1024")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    seats: Vec<u32>,
+    /// The argument that `cargo bench` adds.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
 
 fn main() -> ExitCode {
     // `cargo test --all-targets` runs this program too, but without the argument that `cargo bench`
@@ -64,10 +80,6 @@ async fn run(args: &Args) -> Result<()> {
     measure(args, "redis", Some((&nodes, &data)), &mut figures).await?;
     println!("{figures}");
     println!("took {:.0?}", start.elapsed());
-    if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(&figures)?;
-        fs::write(path, json).with_context(|| path.display().to_string())?;
-    }
     figures.check()
 }
 
@@ -81,9 +93,10 @@ async fn measure(
     let nodes = servers.map(|(nodes, _)| nodes);
     let data = servers.map(|(_, data)| data.get(0).url());
     let most = args.seats.iter().max().context("--seats is empty")?;
+    let round_time = Duration::from_secs(args.seconds.into()) / ROUNDS;
     for &seats in &args.seats {
         // Two servers that share nothing but the machine: events of other names are other keys.
-        let [with, without] = [true, false].map(|locked| {
+        let cell = |locked: bool| {
             let event = format!("{place}-{seats}-{}", if locked { "lock" } else { "none" });
             let [most, payment] = [most.to_string(), "0ms".to_owned()];
             let mut arguments = vec!["--events", &event, "--seats", &most, "--payment", &payment];
@@ -95,18 +108,19 @@ async fn measure(
             }
             let server = Server::start(env!("CARGO_BIN_EXE_tickets"), &arguments, nodes);
             Cell::new(server, &event, seats, locked)
-        });
-        let mut cells = [with, without];
+        };
+        let mut cells = [cell(true)?, cell(false)?];
         for round in 0..ROUNDS {
             // The order changes, since the second server runs on a warm machine.
             cells.rotate_left(round as usize % 2);
             for cell in &mut cells {
-                cell.measure(args.time() / ROUNDS).await?;
+                cell.measure(round_time).await?;
             }
         }
         cells.sort_unstable_by_key(|cell| !cell.locked);
         let [with, without] = cells;
-        figures.add(place, with.finish().await?, without.finish().await?);
+        let pair = (place, with.finish().await?, without.finish().await?);
+        figures.0.push(pair);
     }
     Ok(())
 }

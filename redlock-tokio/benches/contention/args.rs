@@ -1,16 +1,17 @@
 use std::time::Duration;
 
-use crate::{Result, contestants::Name};
+use crate::{Result, group::Group, sections::mix};
+
+const USAGE: &str =
+    "use --seconds NUMBER, --mix 8x1+poller,.., --sharing, --faults, --distance MILLISECONDS";
 
 /// The options of the command line.
 #[derive(Debug)]
 pub(crate) struct Args {
     /// How long each cell is measured.
     pub(crate) time: Duration,
-    /// The contestants that take part.
-    pub(crate) contestants: Vec<Name>,
-    /// Measures only clients of several kinds beside each other: these mixes, or all.
-    pub(crate) fairness: Option<Vec<usize>>,
+    /// Measures only these clients beside each other.
+    pub(crate) mixes: Vec<Vec<Group>>,
     /// Measures only what several may hold at once.
     pub(crate) sharing: bool,
     /// Measures only processes and nodes that fail.
@@ -26,8 +27,7 @@ impl Args {
         let mut args = args.into_iter();
         let mut parsed = Self {
             time: Duration::from_secs(2),
-            contestants: Name::ALL.to_vec(),
-            fairness: None,
+            mixes: Vec::new(),
             sharing: false,
             faults: false,
             distance: None,
@@ -38,22 +38,10 @@ impl Args {
             match flag.as_str() {
                 "--bench" => {}
                 "--seconds" => parsed.time = time(value()?.parse()?)?,
-                "--only" => {
-                    let names = value()?;
-                    parsed.contestants =
-                        names.split(',').map(str::parse).collect::<Result<_, _>>()?;
-                }
-                "--fairness" => parsed.fairness = Some(Vec::new()),
+                "--mix" => parsed.mixes = value()?.split(',').map(mix).collect::<Result<_>>()?,
                 "--sharing" => parsed.sharing = true,
-                "--mix" => {
-                    let mixes = value()?;
-                    let mixes = mixes.split(',').map(str::parse).collect::<Result<_, _>>()?;
-                    parsed.fairness = Some(mixes);
-                }
                 "--faults" => parsed.faults = true,
-                "--distance" => {
-                    parsed.distance = Some(Duration::from_millis(value()?.parse()?));
-                }
+                "--distance" => parsed.distance = Some(Duration::from_millis(value()?.parse()?)),
                 "--work" => parsed.work = Some(value()?),
                 _ => return Err(format!("{flag} is not known; {USAGE}").into()),
             }
@@ -61,9 +49,6 @@ impl Args {
         Ok(parsed)
     }
 }
-
-const USAGE: &str = "use --seconds NUMBER, --only CONTESTANT,.., \
-     --fairness, --mix NUMBER,.., --sharing, --faults, --distance MILLISECONDS";
 
 /// Less than a lock may be waited for, so that no wait comes to its own end.
 fn time(seconds: f64) -> Result<Duration> {

@@ -3,56 +3,37 @@
 //! figures of one run can be compared.
 //!
 //! ```sh
-//! cargo bench -p redlock-tokio --bench contention                          # two or three minutes
-//! cargo bench -p redlock-tokio --bench contention -- --only ours,rslock    # some contestants
-//! cargo bench -p redlock-tokio --bench contention -- --seconds 5           # longer cells
-//! cargo bench -p redlock-tokio --bench contention -- --fairness            # clients of several kinds, 4 minutes
-//! cargo bench -p redlock-tokio --bench contention -- --sharing             # permits, 1.5 minutes
-//! cargo bench -p redlock-tokio --bench contention -- --faults              # processes and nodes that fail, 2 minutes
-//! cargo bench -p redlock-tokio --bench contention -- --distance 5          # nodes a round trip of 5 ms away
+//! cargo bench -p redlock-tokio --bench contention                           # many tasks at one key, a minute
+//! cargo bench -p redlock-tokio --bench contention -- --seconds 5            # longer cells
+//! cargo bench -p redlock-tokio --bench contention -- --mix 4x8,8x1+poller   # clients of several kinds
+//! cargo bench -p redlock-tokio --bench contention -- --mix 4x8 --distance 5 # nodes a round trip of 5 ms away
+//! cargo bench -p redlock-tokio --bench contention -- --sharing              # permits, readers and writers, 2 minutes
+//! cargo bench -p redlock-tokio --bench contention -- --faults               # processes and nodes that fail, 2 minutes
 //! ```
+//!
+//! The mix `4x8` has 4 processes of 8 tasks. Beside them there can be a `poller`, `newcomers`, `node-redlock`,
+//! `redis-semaphore` or `redis-py`.
 //!
 //! Prints Markdown tables. Fails if two holds ever overlapped. Each cell is measured in processes of its own, which
 //! end when this one does, however it ends. All load stays on the loopback interface.
 
-mod access;
 mod args;
-mod cell;
-mod clock;
-mod contestant;
-mod contestants;
+mod bed;
+mod column;
 mod crew;
-mod history;
-mod load;
-#[path = "../shared/machine.rs"]
-mod machine;
-#[allow(dead_code, reason = "peers asks the nodes more than this does")]
-#[path = "../shared/nodes.rs"]
-mod nodes;
-mod order;
-#[path = "../shared/packages.rs"]
-mod packages;
-#[path = "../shared/program.rs"]
-mod program;
-#[path = "../shared/proxy.rs"]
-mod proxy;
-mod round_trip;
+mod group;
 mod sections;
-#[allow(dead_code, reason = "peers has more kinds of rows")]
-#[path = "../shared/table.rs"]
-mod table;
-mod test_bed;
-#[allow(dead_code, reason = "peers adds them up")]
-#[path = "../shared/times.rs"]
-mod times;
+#[path = "../shared/shared.rs"]
+mod shared;
 mod worker;
-mod workload;
 
 use std::{env, process::ExitCode, time::Instant};
 
 use args::Args;
-use machine::Machine;
-use program::{Result, runtime};
+use shared::{
+    machine,
+    program::{self, Result},
+};
 
 fn main() -> ExitCode {
     program::start(run)
@@ -64,7 +45,7 @@ fn run() -> Result<()> {
         return worker::run(order);
     }
     let start = Instant::now();
-    let machine = Machine::look();
+    let machine = machine::look();
     let failures = sections::run(&args)?;
     println!("{machine}, took {:.0?}", start.elapsed());
     program::verdict(&failures)

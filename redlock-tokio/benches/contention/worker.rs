@@ -14,11 +14,13 @@ use tokio::{
 
 use crate::{
     Result,
-    contestant::Contestant,
-    contestants::{InProcess, Name, Newcomers, NoLock, Ours, OverPools, Polling, Rslock},
-    history::TaskHistory,
-    load,
-    order::Order,
+    group::Order,
+    shared::{
+        contestants::{Contestant, InProcess, Name, Newcomers, NoLock, Ours, Plain, Rslock},
+        history::TaskHistory,
+        load::{self, Load},
+        program,
+    },
 };
 
 /// The line that a worker writes when it can begin.
@@ -32,22 +34,15 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(order: &str) -> Result<()> {
     let order: Order = serde_json::from_str(order)?;
-    let histories = crate::runtime()?.block_on(async {
-        match order.contestant {
-            Name::Floor => work::<Polling>(&order).await,
+    let histories = program::runtime()?.block_on(async {
+        match order.group.contestant {
+            Name::Floor => work::<Plain>(&order).await,
             Name::Rslock => work::<Rslock>(&order).await,
-            Name::Ours
-            | Name::OursResp2
-            | Name::OursSeveralKeys
-            | Name::OursShared
-            | Name::OursPoller => work::<Ours>(&order).await,
-            Name::OursOverPools => work::<OverPools>(&order).await,
-            Name::OursNewcomers => work::<Newcomers>(&order).await,
+            Name::Ours => work::<Ours>(&order).await,
+            Name::Newcomers => work::<Newcomers>(&order).await,
             Name::InProcess => work::<InProcess>(&order).await,
             Name::NoLock => work::<NoLock>(&order).await,
-            Name::NodeRedlock | Name::RedisSemaphore | Name::RedisPy => {
-                Err(format!("{} is not written in Rust", order.contestant).into())
-            }
+            name => Err(format!("{name} is not written in Rust").into()),
         }
     })?;
     say(&serde_json::to_string(&histories)?)
@@ -58,13 +53,19 @@ async fn work<C: Contestant>(order: &Order) -> Result<Vec<TaskHistory>> {
     let contestant = timeout(START_LIMIT, warm_up::<C>(order)).await??;
     say(READY)?;
     started.await.map_err(|_| "the parent is gone")?;
-    load::run(&contestant, order, &stopped).await
+    let load = Load {
+        tasks: order.group.tasks,
+        hold: order.group.hold,
+        spins: order.group.spins,
+        grace: Duration::ZERO,
+    };
+    load::run(&contestant, load, |_| order.key.clone(), &stopped).await
 }
 
 /// Opens connections and loads scripts, which is not to be measured.
 async fn warm_up<C: Contestant>(order: &Order) -> Result<C> {
     let contestant = C::connect(&order.urls).await?;
-    let contestant = contestant.with_access(order.access);
+    let contestant = contestant.with_access(order.group.access);
     let key = format!("warm-up:{}", process::id());
     let held = contestant.acquire(&key).await?;
     contestant.release(&key, held).await?;

@@ -1,5 +1,3 @@
-use std::path::PathBuf;
-
 use crate::{Result, sections::Name};
 
 /// The options of the command line.
@@ -7,8 +5,6 @@ use crate::{Result, sections::Name};
 pub(crate) struct Args {
     /// Shorter measurements, to see that everything works. Not for figures.
     pub(crate) quick: bool,
-    /// Where a plot goes, if anywhere.
-    pub(crate) svg: Option<PathBuf>,
     /// The only section to run.
     pub(crate) only: Option<Name>,
     /// How many guards to hold at once, and for how many seconds.
@@ -25,7 +21,6 @@ impl Args {
         let mut args = args.into_iter();
         let mut parsed = Self {
             quick: false,
-            svg: None,
             only: None,
             guards: None,
             hold_for: None,
@@ -37,7 +32,6 @@ impl Args {
             match flag.as_str() {
                 "--bench" => {}
                 "--quick" => parsed.quick = true,
-                "--svg" => parsed.svg = Some(value()?.into()),
                 "--only" => parsed.only = Some(serde_json::from_value(value()?.into())?),
                 "--held" => parsed.guards = Some(value()?.parse()?),
                 "--held-for" => parsed.hold_for = Some(value()?.parse()?),
@@ -50,5 +44,4 @@ impl Args {
     }
 }
 
-const USAGE: &str = "use --quick, --svg PATH, --only SECTION, --held GUARDS, --held-for SECONDS, \
-     --in-memory";
+const USAGE: &str = "use --quick, --only SECTION, --held GUARDS, --held-for SECONDS, --in-memory";

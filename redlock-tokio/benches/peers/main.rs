@@ -6,35 +6,22 @@
 //! cargo bench -p redlock-tokio --bench peers -- --only own-keys    # one section
 //! ```
 //!
-//! Prints a Markdown table for each section, and with `--svg PATH` draws the main figures. The path is relative to the
-//! package. Contestants take turns in rounds, so that a machine that is slower for a while is slower for all of them.
+//! Prints a Markdown table for each section. Contestants take turns in rounds, so that a machine that is slower for a
+//! while is slower for all of them.
 
 mod args;
-mod contestant;
-mod contestants;
-mod load;
-#[path = "../shared/machine.rs"]
-mod machine;
-#[path = "../shared/nodes.rs"]
-mod nodes;
-mod plot;
-#[path = "../shared/program.rs"]
-mod program;
-#[path = "../shared/proxy.rs"]
-mod proxy;
-mod racer;
-mod sample;
+mod race;
 mod sections;
-#[path = "../shared/table.rs"]
-mod table;
-#[path = "../shared/times.rs"]
-mod times;
+#[path = "../shared/shared.rs"]
+mod shared;
 
 use std::{env, process::ExitCode, time::Instant};
 
 use args::Args;
-use machine::Machine;
-use program::{Result, runtime};
+use shared::{
+    machine,
+    program::{self, Result, runtime},
+};
 
 fn main() -> ExitCode {
     program::start(run)
@@ -48,12 +35,8 @@ fn run() -> Result<()> {
         return Ok(());
     }
     let start = Instant::now();
-    let machine = Machine::look();
-    let figures = sections::run(&args, &runtime);
+    let machine = machine::look();
+    let failures = sections::run(&args, &runtime);
     println!("{machine}, took {:.0?}", start.elapsed());
-    if let Some(path) = &args.svg {
-        plot::draw(&machine, &figures, path)?;
-        println!("A plot: {}", path.display());
-    }
-    program::verdict(&figures.failures)
+    program::verdict(&failures)
 }

@@ -11,11 +11,7 @@ use std::fmt;
 use serde::Deserialize;
 use tokio::runtime::Runtime;
 
-pub(crate) use self::{
-    held::hold,
-    own_keys::{OwnKeys, TASKS},
-    sickness::{Fault, Sickness},
-};
+pub(crate) use self::held::hold;
 use crate::{Result, args::Args};
 
 /// A section's name on the command line.
@@ -30,17 +26,9 @@ pub(crate) enum Name {
     Waiting,
 }
 
-/// The figures of the plots, and the sections that failed.
-pub(crate) struct Figures {
-    pub(crate) own_keys: Option<OwnKeys>,
-    pub(crate) sickness: Option<Sickness>,
-    /// The sections that failed, and why.
-    pub(crate) failures: Vec<String>,
-}
-
-/// Runs the sections that were asked for, and prints their tables. One that fails does not keep the
-/// others from being measured.
-pub(crate) fn run(args: &Args, runtime: &Runtime) -> Figures {
+/// Runs the sections that were asked for, and prints their tables. Returns the failures in words: a section that fails
+/// does not keep the others from being measured.
+pub(crate) fn run(args: &Args, runtime: &Runtime) -> Vec<String> {
     let quick = args.quick;
     let (guards, seconds) = if quick { (2_000, 3) } else { (100_000, 30) };
     let guards = args.guards.unwrap_or(guards);
@@ -50,20 +38,16 @@ pub(crate) fn run(args: &Args, runtime: &Runtime) -> Figures {
         only: args.only,
         failures: Vec::new(),
     };
-    let own_keys = sections.run(Name::OwnKeys, own_keys::measure(quick));
+    sections.run(Name::OwnKeys, own_keys::measure(quick));
     sections.run(Name::EvenDistance, distance::measure(&[5; 5], quick));
     let uneven = distance::measure(&[1, 1, 1, 20, 20], quick);
     sections.run(Name::UnevenDistance, uneven);
-    let sickness = sections.run(Name::Sickness, sickness::measure(quick));
+    sections.run(Name::Sickness, sickness::measure(quick));
     let held = async { held::measure(guards, seconds, args.in_memory) };
     sections.run(Name::Held, held);
     let (keys, seconds) = if quick { (1_000, 3) } else { (20_000, 30) };
     sections.run(Name::Waiting, waiting::measure(keys, seconds));
-    Figures {
-        own_keys,
-        sickness,
-        failures: sections.failures,
-    }
+    sections.failures
 }
 
 struct Sections<'a> {
@@ -73,22 +57,11 @@ struct Sections<'a> {
 }
 
 impl Sections<'_> {
-    fn run<T: fmt::Display>(
-        &mut self,
-        name: Name,
-        measure: impl Future<Output = Result<T>>,
-    ) -> Option<T> {
-        if self.only.is_some_and(|only| only != name) {
-            return None;
-        }
-        match self.runtime.block_on(measure) {
-            Ok(section) => {
-                println!("{section}");
-                Some(section)
-            }
-            Err(error) => {
-                self.failures.push(format!("{name:?}: {error}"));
-                None
+    fn run<T: fmt::Display>(&mut self, name: Name, measure: impl Future<Output = Result<T>>) {
+        if self.only.is_none_or(|only| only == name) {
+            match self.runtime.block_on(measure) {
+                Ok(section) => println!("{section}"),
+                Err(error) => self.failures.push(format!("{name:?}: {error}")),
             }
         }
     }

@@ -2,11 +2,8 @@
 
 use std::{
     env, fs,
-    io::Read,
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
 use crate::Result;
@@ -18,27 +15,38 @@ const NPM: [&str; 3] = [
 ];
 const PIP: &str = "redis==5.2.1";
 
-/// How long a package manager may take.
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// Returns the folder in which `require` finds the packages from npm.
 pub(crate) fn npm() -> Result<PathBuf> {
     let folder = install("npm", |folder| {
         let mut npm = Command::new("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]);
-        npm.arg("--fetch-retries=0");
+        npm.args(["--fetch-retries=0", "--fetch-timeout=30000"]);
         npm.arg("--prefix").arg(folder).args(NPM);
         npm
     })?;
     Ok(folder.join("node_modules"))
 }
 
+/// Returns the command that runs a script of this package, whose language its name tells.
+pub(crate) fn script(path: &str) -> Result<Command> {
+    let (program, variable, packages) = if path.ends_with(".py") {
+        ("python3", "PYTHONPATH", pip()?)
+    } else {
+        ("node", "NODE_PATH", npm()?)
+    };
+    let mut command = Command::new(program);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
+    command.env(variable, packages);
+    Ok(command)
+}
+
 /// Returns the folder in which `import` finds the packages from pip.
-pub(crate) fn pip() -> Result<PathBuf> {
+fn pip() -> Result<PathBuf> {
     install("pip", |folder| {
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps", PIP]);
-        pip.arg("--retries=0").arg("--target").arg(folder);
+        pip.args(["--retries=0", "--timeout=30", "--target"])
+            .arg(folder);
         pip
     })
 }
@@ -69,31 +77,13 @@ fn install(name: &str, command: impl FnOnce(&Path) -> Command) -> Result<PathBuf
 
 fn run(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-    let started = command.stderr(Stdio::piped()).spawn();
-    let mut process = started.map_err(|error| format!("{name}: {error}"))?;
-    let deadline = Instant::now() + LIMIT;
-    let status = loop {
-        match process.try_wait()? {
-            Some(status) => break status,
-            None if Instant::now() < deadline => thread::sleep(Duration::from_millis(50)),
-            None => {
-                process.kill()?;
-                process.wait()?;
-                return Err(format!("{name} took longer than {LIMIT:?}").into());
-            }
-        }
-    };
-    if status.success() {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
         return Ok(());
     }
-    let mut said = String::new();
-    process
-        .stderr
-        .take()
-        .ok_or("it was piped")?
-        .read_to_string(&mut said)?;
+    let said = String::from_utf8_lossy(&output.stderr);
     let mut errors = said.lines().filter(|it| it.contains("rror"));
     let first = errors.next().unwrap_or_default();
-    Err(format!("{name}: {status}: {first}").into())
+    Err(format!("{name}: {}: {first}", output.status).into())
 }

@@ -2,10 +2,16 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::Result;
-
 /// The durations of something that happened many times.
 pub(crate) struct Times(Histogram<u64>);
+
+/// The quantiles that are told, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Summary {
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) max_us: f64,
+}
 
 /// In microseconds, as figures are told.
 pub(crate) fn us(time: Duration) -> f64 {
@@ -13,26 +19,15 @@ pub(crate) fn us(time: Duration) -> f64 {
 }
 
 impl Times {
-    /// In nanoseconds, to one percent, which is less than one run differs from the next.
+    /// To one percent, which is less than one run differs from the next.
     const DIGITS: u8 = 2;
-    const LONGEST: Duration = Duration::from_secs(100);
 
-    pub(crate) fn new() -> Result<Self> {
-        let longest = u64::try_from(Self::LONGEST.as_nanos())?;
-        Ok(Self(Histogram::new_with_max(longest, Self::DIGITS)?))
-    }
+    /// In nanoseconds: a hundred seconds.
+    const LONGEST: u64 = 100_000_000_000;
 
     pub(crate) fn record(&mut self, time: Duration) {
-        self.0
-            .saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-    }
-
-    pub(crate) fn add(&mut self, other: &Self) -> Result<()> {
-        Ok(self.0.add(&other.0)?)
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.0.len()
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.saturating_record(nanos);
     }
 
     pub(crate) fn summary(&self) -> Summary {
@@ -45,10 +40,9 @@ impl Times {
     }
 }
 
-/// The quantiles that are told, in microseconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Summary {
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) max_us: f64,
+impl Default for Times {
+    fn default() -> Self {
+        let histogram = Histogram::new_with_max(Self::LONGEST, Self::DIGITS);
+        Self(histogram.expect("the limits are in order"))
+    }
 }

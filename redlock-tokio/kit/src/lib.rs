@@ -4,6 +4,7 @@
 //! - [`Sentinels`] are a master with replicas, and the sentinels that watch them: they fail over.
 //! - A [`Cluster`] has shards, which fail over and give slots to each other.
 //! - A [`Proxy`] puts a faulty network in front of a server.
+//! - A [`Worker`] is another process of a test or of a benchmark.
 //!
 //! ```
 //! # use redlock_kit::RedisServers;
@@ -71,6 +72,7 @@ mod sentinels;
 mod server;
 mod servers;
 mod waiting;
+mod worker;
 
 pub use self::{
     cluster::{Cluster, ClusterBuilder, SlotMove},
@@ -79,4 +81,5 @@ pub use self::{
     sentinels::{Sentinels, SentinelsBuilder},
     server::RedisServer,
     servers::RedisServers,
+    worker::Worker,
 };

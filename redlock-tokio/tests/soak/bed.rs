@@ -2,7 +2,11 @@ use std::{ops::Range, time::Duration};
 
 use redlock_kit::{Cluster, Proxy, RedisServer, RedisServers, Sentinels};
 
-use crate::{Result, support::Cli, topology::Topology};
+use crate::{
+    Result,
+    support::{Cli, bed::Bed as Masters},
+    topology::Topology,
+};
 
 /// How many nodes vote, if they are independent masters.
 pub(crate) const NODES: usize = 5;
@@ -44,17 +48,11 @@ pub(crate) enum Ground {
     Cluster(Cluster),
 }
 
-/// Independent servers, and the proxies in front of them.
-pub(crate) struct Masters {
-    pub(crate) nodes: RedisServers,
-    pub(crate) proxies: Vec<Proxy>,
-}
-
 impl Bed {
     pub(crate) fn new(topology: Topology) -> Result<Self> {
         Ok(Self {
             ground: match topology {
-                Topology::Masters => Ground::Masters(Masters::spawn()?),
+                Topology::Masters => Ground::Masters(Masters::new(NODES)),
                 Topology::Sentinel => Ground::Sentinel(
                     Sentinels::builder()
                         .replicas(REPLICAS)
@@ -70,11 +68,15 @@ impl Bed {
         })
     }
 
-    pub(crate) fn urls(&self) -> Vec<String> {
+    /// Returns the URLs of the nodes for clients that want so many votes of a cluster.
+    pub(crate) fn urls(&self, voters: usize) -> Vec<String> {
         match &self.ground {
             Ground::Masters(masters) => masters.proxies.iter().map(Proxy::url).collect(),
             Ground::Sentinel(group) => vec![group.url()],
-            Ground::Cluster(cluster) => cluster.urls(),
+            Ground::Cluster(cluster) => {
+                let seeds = cluster.urls().join(",").replace("redis://", "");
+                vec![format!("redis+cluster://{seeds}?voters={voters}")]
+            }
         }
     }
 
@@ -84,26 +86,9 @@ impl Bed {
 
     /// Returns the way to each server that votes now.
     pub(crate) fn voters(&self) -> Vec<Cli> {
-        match &self.ground {
-            Ground::Masters(masters) => masters.nodes.iter().map(Cli::of).collect(),
-            Ground::Sentinel(group) => {
-                let master = group.master().into_iter();
-                master.map(|it| Cli::of(group.server(it))).collect()
-            }
-            Ground::Cluster(cluster) => {
-                let masters = (0..cluster.shard_count()).filter_map(|it| cluster.master_of(it));
-                masters.map(|it| Cli::of(cluster.node(it))).collect()
-            }
-        }
-    }
-}
-
-impl Masters {
-    fn spawn() -> Result<Self> {
-        let nodes = RedisServers::spawn(NODES)?;
-        let spawn = |node: &RedisServer| Proxy::spawn(node.address());
-        let proxies = nodes.iter().map(spawn).collect::<Result<_, _>>()?;
-        Ok(Self { nodes, proxies })
+        let masters = (0..self.ground.masters()).filter_map(|it| self.ground.master(it));
+        let masters = masters.map(|it| Cli::of(self.ground.server(it)));
+        masters.collect()
     }
 }
 

@@ -8,13 +8,15 @@ use std::{
 };
 
 use fastrand::Rng;
-use redlock_kit::{Cluster, RedisServer, Sentinels, SlotMove};
+use redlock_kit::{Cluster, RedisServer, SlotMove};
 
 use crate::{
-    Result, clock,
+    Result,
+    bed::Ground,
+    clock,
     crew::{Crew, WORKERS},
     fault::{Fault, Kind},
-    news::{News, OwnerChange},
+    run::News,
     settings::{Breakage, Settings},
     support::MS,
     topology::Topology,
@@ -34,6 +36,7 @@ const HARMS: usize = 4;
 
 /// Causes failovers, one after the other. After each, locks must be granted again.
 pub(crate) struct Failovers<'a> {
+    pub(crate) ground: &'a Ground,
     pub(crate) settings: &'a Settings,
     pub(crate) crew: &'a Crew,
     pub(crate) inbox: &'a Sender<News>,
@@ -41,41 +44,14 @@ pub(crate) struct Failovers<'a> {
     pub(crate) latest: &'a AtomicU64,
 }
 
-/// Servers whose masters fail over.
-pub(crate) trait FailsOver {
-    /// How many masters there are.
-    fn masters(&self) -> usize;
-
-    /// Returns the master that votes alone in a run that must break exclusion.
-    fn sole_voter(&self) -> usize;
-
-    /// Returns the server that is this master now.
-    fn master(&self, master: usize) -> Option<usize>;
-
-    fn server(&self, number: usize) -> &RedisServer;
-
-    /// Orders a failover, with the old master or without its help.
-    fn fail_over(&self, master: usize, without: bool) -> Result<()>;
-
-    fn wait_for_other_master(&self, old: usize) -> Result<()>;
-
-    /// Cuts a server off from its peers.
-    fn cut_off(&self, server: usize, rng: &mut Rng);
-
-    fn heal(&self);
-
-    /// Causes a fault that only this topology has. Returns whether a node has another owner then.
-    fn cause(&self, kind: Kind, rng: &mut Rng) -> Result<bool>;
-}
-
 impl Failovers<'_> {
     /// Causes all kinds of faults in turn, in random order, until the time is up and each has occurred.
-    pub(crate) fn carry_out(&self, ground: &impl FailsOver) -> Result<()> {
+    pub(crate) fn carry_out(&self) -> Result<()> {
         let start = Instant::now();
         let mut rng = Rng::with_seed(self.settings.seed);
         match self.settings.breakage {
             None => {}
-            Some(Breakage::Trust) => return self.harm(ground, &mut rng),
+            Some(Breakage::Trust) => return self.harm(&mut rng),
             Some(_) => {
                 thread::sleep(self.settings.length);
                 return Ok(());
@@ -83,68 +59,58 @@ impl Failovers<'_> {
         }
         let mut is_complete = false;
         loop {
-            let mut kinds = self.settings.kinds().to_vec();
+            let mut kinds = self.settings.kinds();
             rng.shuffle(&mut kinds);
             for kind in kinds {
                 if is_complete && start.elapsed() > self.settings.length {
                     return Ok(());
                 }
                 thread::sleep(PEACE);
-                self.cause(ground, kind, start.elapsed(), &mut rng)?;
+                self.cause(kind, start.elapsed(), &mut rng)?;
             }
             is_complete = true;
         }
     }
 
     /// Causes one fault, and waits until locks are granted after it.
-    fn cause(
-        &self,
-        ground: &impl FailsOver,
-        kind: Kind,
-        at: Duration,
-        rng: &mut Rng,
-    ) -> Result<()> {
+    fn cause(&self, kind: Kind, at: Duration, rng: &mut Rng) -> Result<()> {
+        let ground = self.ground;
         let master = rng.usize(..ground.masters());
         let old = ground.master(master).ok_or("there is no master")?;
         self.tell(kind, at, old)?;
-        let began = clock::now();
         let server = ground.server(old);
-        let worker = rng.usize(..WORKERS);
-        let changes = match kind {
-            Kind::FailOver => ground.fail_over(master, false).map(|()| true),
+        let worker = self.crew.worker(rng.usize(..WORKERS));
+        match kind {
+            Kind::FailOver => ground.fail_over(master, false)?,
             Kind::StopWorkerAndFailOver => {
-                self.crew.stop(worker);
-                ground.fail_over(master, false).map(|()| true)
+                worker.freeze();
+                ground.fail_over(master, false)?;
             }
-            Kind::CrashMaster => {
+            Kind::Crash => {
                 server.kill();
-                ground.wait_for_other_master(old).map(|()| true)
+                ground.wait_for_other_master(old)?;
             }
-            Kind::FreezeMaster => {
+            Kind::Freeze => {
                 server.freeze();
-                ground.wait_for_other_master(old).map(|()| true)
+                ground.wait_for_other_master(old)?;
             }
             Kind::CutOff => {
                 ground.cut_off(old, rng);
-                ground.wait_for_other_master(old).map(|()| true)
+                ground.wait_for_other_master(old)?;
             }
             Kind::CutOffAndFailOver => {
                 ground.cut_off(old, rng);
-                ground.fail_over(master, true).map(|()| true)
+                ground.fail_over(master, true)?;
             }
-            kind => ground.cause(kind, rng),
-        }?;
-        let named = clock::now();
-        if changes {
-            self.inbox
-                .send(News::OwnerChange(OwnerChange { kind, began, named }))?;
+            kind => ground.cause(kind, rng)?,
         }
+        let named = clock::now();
         // The old master returns before, while or after the new one gets its vote.
         thread::sleep(MS(rng.u64(..3500)));
         match kind {
-            Kind::StopWorkerAndFailOver => self.crew.resume(worker),
-            Kind::CrashMaster => server.restart()?,
-            Kind::FreezeMaster => server.thaw(),
+            Kind::StopWorkerAndFailOver => worker.thaw(),
+            Kind::Crash => server.restart()?,
+            Kind::Freeze => server.thaw(),
             Kind::CutOff | Kind::CutOffAndFailOver => ground.heal(),
             _ => {}
         }
@@ -152,8 +118,8 @@ impl Failovers<'_> {
     }
 
     /// Fails over while a partition separates the old master, where new locks must not be granted at once.
-    fn harm(&self, ground: &impl FailsOver, rng: &mut Rng) -> Result<()> {
-        let start = Instant::now();
+    fn harm(&self, rng: &mut Rng) -> Result<()> {
+        let (ground, start) = (self.ground, Instant::now());
         for _ in 0..HARMS {
             thread::sleep(PEACE);
             let voter = ground.sole_voter();
@@ -190,125 +156,124 @@ impl Failovers<'_> {
     }
 }
 
-impl FailsOver for Sentinels {
-    fn masters(&self) -> usize {
-        1
+/// Servers whose masters fail over, unless they are independent.
+impl Ground {
+    /// How many masters there are.
+    pub(crate) fn masters(&self) -> usize {
+        match self {
+            Self::Masters(masters) => masters.servers.len(),
+            Self::Sentinel(_) => 1,
+            Self::Cluster(cluster) => cluster.shard_count(),
+        }
     }
 
+    /// Returns the master that votes alone in a run that must break exclusion.
     fn sole_voter(&self) -> usize {
-        0
+        let Self::Cluster(cluster) = self else {
+            return 0;
+        };
+        let owner = cluster.owner_of(slot_of_voter(0, 1));
+        owner.map_or(0, |it| cluster.shard_of(it))
     }
 
-    fn master(&self, _: usize) -> Option<usize> {
-        Self::master(self)
+    /// Returns the server that is this master now.
+    pub(crate) fn master(&self, master: usize) -> Option<usize> {
+        match self {
+            Self::Masters(_) => Some(master),
+            Self::Sentinel(group) => group.master(),
+            Self::Cluster(cluster) => cluster.master_of(master),
+        }
     }
 
-    fn server(&self, number: usize) -> &RedisServer {
-        Self::server(self, number)
+    pub(crate) fn server(&self, number: usize) -> &RedisServer {
+        match self {
+            Self::Masters(masters) => masters.servers.get(number),
+            Self::Sentinel(group) => group.server(number),
+            Self::Cluster(cluster) => cluster.node(number),
+        }
     }
 
-    fn fail_over(&self, _: usize, _: bool) -> Result<()> {
-        Self::fail_over(self)?;
+    /// Orders a failover, with the old master or without its help.
+    fn fail_over(&self, master: usize, without: bool) -> Result<()> {
+        match self {
+            Self::Masters(_) => {}
+            Self::Sentinel(group) => drop(group.fail_over()?),
+            Self::Cluster(cluster) if without => drop(cluster.force_fail_over(master)?),
+            Self::Cluster(cluster) => drop(cluster.fail_over(master)?),
+        }
         Ok(())
     }
 
     fn wait_for_other_master(&self, old: usize) -> Result<()> {
-        Self::wait_for_other_master(self, old)?;
+        match self {
+            Self::Masters(_) => {}
+            Self::Sentinel(group) => drop(group.wait_for_other_master(old)?),
+            Self::Cluster(cluster) => drop(cluster.wait_for_other_master(old)?),
+        }
         Ok(())
     }
 
+    /// Cuts a server off from its peers.
     fn cut_off(&self, server: usize, rng: &mut Rng) {
-        // Sometimes a minority of the sentinels is on the old master's side.
-        let sentinel = rng.bool().then(|| rng.usize(1..self.sentinel_count()));
-        let sentinels: Vec<_> = sentinel.into_iter().collect();
-        Self::cut_off(self, &[server], &sentinels);
+        match self {
+            Self::Masters(_) => {}
+            Self::Sentinel(group) => {
+                // Sometimes a minority of the sentinels is on the old master's side.
+                let sentinel = rng.bool().then(|| rng.usize(1..group.sentinel_count()));
+                group.cut_off(&[server], sentinel.as_slice());
+            }
+            Self::Cluster(cluster) => cluster.cut_off(&[server]),
+        }
     }
 
     fn heal(&self) {
-        Self::heal(self);
+        match self {
+            Self::Masters(_) => {}
+            Self::Sentinel(group) => group.heal(),
+            Self::Cluster(cluster) => cluster.heal(),
+        }
     }
 
-    fn cause(&self, kind: Kind, rng: &mut Rng) -> Result<bool> {
-        debug_assert_eq!(kind, Kind::RestartSentinel);
-        let sentinel = self.sentinel(rng.usize(..self.sentinel_count()));
-        sentinel.kill();
-        thread::sleep(MS(rng.u64(..1000)));
-        sentinel.restart()?;
-        Ok(false)
+    /// Causes a fault that only this topology has.
+    fn cause(&self, kind: Kind, rng: &mut Rng) -> Result<()> {
+        match self {
+            Self::Sentinel(group) if kind == Kind::RestartSentinel => {
+                let sentinel = group.sentinel(rng.usize(..group.sentinel_count()));
+                sentinel.kill();
+                thread::sleep(MS(rng.u64(..1000)));
+                Ok(sentinel.restart()?)
+            }
+            Self::Cluster(cluster) => move_slot(cluster, kind == Kind::CrashTarget, rng),
+            _ => Err(format!("{kind:?} is no fault of this topology").into()),
+        }
     }
 }
 
-impl FailsOver for Cluster {
-    fn masters(&self) -> usize {
-        self.shard_count()
-    }
-
-    fn sole_voter(&self) -> usize {
-        let owner = self.owner_of(slot_of_voter(0, 1));
-        owner.map_or(0, |it| self.shard_of(it))
-    }
-
-    fn master(&self, master: usize) -> Option<usize> {
-        self.master_of(master)
-    }
-
-    fn server(&self, number: usize) -> &RedisServer {
-        self.node(number)
-    }
-
-    fn fail_over(&self, master: usize, without: bool) -> Result<()> {
-        if without {
-            self.force_fail_over(master)?;
-        } else {
-            Self::fail_over(self, master)?;
+/// Moves the slot of a voter to another shard. The target crashes meanwhile, or sometimes one of both fails over.
+fn move_slot(cluster: &Cluster, crashes: bool, rng: &mut Rng) -> Result<()> {
+    let (voter, shards) = (rng.usize(..cluster.shard_count()), cluster.shard_count());
+    let slot = slot_of_voter(voter, shards);
+    let owner = cluster.owner_of(slot).ok_or("the slot has no owner")?;
+    let from = cluster.shard_of(owner);
+    let to = (from + 1) % shards;
+    let target = cluster.master_of(to).ok_or("there is no master")?;
+    let moves = cluster.start_move(slot..=slot, to)?;
+    for slot_move in &moves {
+        slot_move.move_keys(rng.usize(..5))?;
+        thread::sleep(MS(rng.u64(..300)));
+        if crashes {
+            cluster.node(target).kill();
+            cluster.wait_for_other_master(target)?;
+        } else if rng.bool() {
+            cluster.fail_over([from, to][rng.usize(..2)])?;
         }
-        Ok(())
     }
-
-    fn wait_for_other_master(&self, old: usize) -> Result<()> {
-        Self::wait_for_other_master(self, old)?;
-        Ok(())
+    moves.into_iter().try_for_each(SlotMove::finish)?;
+    if crashes {
+        // Valkey 9.1 remembers the move, and can take its shard over without a vote and without its keys.
+        cluster.node(target).restart()?;
     }
-
-    fn cut_off(&self, server: usize, _: &mut Rng) {
-        Self::cut_off(self, &[server]);
-    }
-
-    fn heal(&self) {
-        Self::heal(self);
-    }
-
-    fn cause(&self, kind: Kind, rng: &mut Rng) -> Result<bool> {
-        debug_assert!(matches!(kind, Kind::MoveSlot | Kind::CrashTarget));
-        let voter = rng.usize(..self.shard_count());
-        let slot = slot_of_voter(voter, self.shard_count());
-        let owner = self.owner_of(slot).ok_or("the slot has no owner")?;
-        let from = self.shard_of(owner);
-        let to = (from + 1) % self.shard_count();
-        let target = self.master_of(to).ok_or("there is no master")?;
-        let moves = self.start_move(slot..=slot, to)?;
-        for slot_move in &moves {
-            slot_move.move_keys(rng.usize(..5))?;
-            thread::sleep(MS(rng.u64(..300)));
-            match kind {
-                Kind::CrashTarget => {
-                    self.node(target).kill();
-                    Self::wait_for_other_master(self, target)?;
-                }
-                _ if rng.bool() => {
-                    let half = [from, to][rng.usize(..2)];
-                    Self::fail_over(self, half)?;
-                }
-                _ => {}
-            }
-        }
-        moves.into_iter().try_for_each(SlotMove::finish)?;
-        if kind == Kind::CrashTarget {
-            // Valkey 9.1 remembers the move, and can take its shard over without a vote and without its keys.
-            self.node(target).restart()?;
-        }
-        Ok(true)
-    }
+    Ok(())
 }
 
 /// Returns the slot in the middle of the voter's part.

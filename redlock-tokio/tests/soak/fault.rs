@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use fastrand::Rng;
 
@@ -11,9 +11,10 @@ use crate::{
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// `SIGSTOP`, then `SIGCONT`: the node is silent, and then answers everything.
+    /// `SIGSTOP`, then `SIGCONT`: the node is silent, and then answers everything. In a group or a cluster, it is a
+    /// master, and stays silent until after its replacement.
     Freeze,
-    /// `kill -9`, and a restart after all forgotten locks have expired.
+    /// `kill -9`, and a restart after all forgotten locks have expired, or of a master after its replacement.
     Crash,
     /// `kill -9`, and a restart soon after. Only the quarantine prevents harm.
     Restart,
@@ -35,10 +36,6 @@ pub(crate) enum Kind {
     PowerCut,
     /// An order to fail over, to a healthy group or shard.
     FailOver,
-    /// `kill -9` of a master, and a restart after its replacement.
-    CrashMaster,
-    /// `SIGSTOP` of a master until after its replacement, then `SIGCONT`.
-    FreezeMaster,
     /// A master that only clients reach, until after its replacement.
     CutOff,
     /// The same, and an order to fail over at once.
@@ -67,7 +64,7 @@ pub(crate) struct Fault {
 
 impl Kind {
     /// The kinds that leave a majority of nodes alone.
-    pub(crate) const USUAL: &[Self] = &[
+    const USUAL: &[Self] = &[
         Self::Freeze,
         Self::Crash,
         Self::Restart,
@@ -84,45 +81,23 @@ impl Kind {
         Self::StopWorker,
     ];
 
-    /// The kinds that a Sentinel group survives.
-    pub(crate) const OF_SENTINEL: &[Self] = &[
+    /// The kinds that concern the master of a group or of a shard.
+    const OF_A_MASTER: &[Self] = &[
         Self::FailOver,
-        Self::CrashMaster,
-        Self::FreezeMaster,
+        Self::Crash,
+        Self::Freeze,
         Self::CutOff,
         Self::CutOffAndFailOver,
         Self::StopWorkerAndFailOver,
-        Self::RestartSentinel,
-    ];
-
-    /// The kinds that a cluster survives.
-    pub(crate) const OF_CLUSTER: &[Self] = &[
-        Self::FailOver,
-        Self::CrashMaster,
-        Self::FreezeMaster,
-        Self::CutOff,
-        Self::CutOffAndFailOver,
-        Self::StopWorkerAndFailOver,
-        Self::MoveSlot,
-        Self::CrashTarget,
     ];
 
     /// Returns the kinds of a usual run.
-    pub(crate) fn usual(topology: Topology) -> &'static [Self] {
+    pub(crate) fn usual(topology: Topology) -> Vec<Self> {
         match topology {
-            Topology::Masters => Self::USUAL,
-            Topology::Sentinel => Self::OF_SENTINEL,
-            Topology::Cluster => Self::OF_CLUSTER,
+            Topology::Masters => Self::USUAL.to_vec(),
+            Topology::Sentinel => [Self::OF_A_MASTER, &[Self::RestartSentinel]].concat(),
+            Topology::Cluster => [Self::OF_A_MASTER, &[Self::MoveSlot, Self::CrashTarget]].concat(),
         }
-    }
-
-    /// Returns the kinds during which exclusion is promised.
-    pub(crate) fn all(topology: Topology) -> impl Iterator<Item = &'static Self> {
-        let on_request: &[Self] = match topology {
-            Topology::Masters => &[Self::PowerCut],
-            Topology::Sentinel | Topology::Cluster => &[],
-        };
-        Self::usual(topology).iter().chain(on_request)
     }
 
     /// Returns whether a node can stay without releases for a ttl because of the fault.
@@ -156,5 +131,18 @@ impl Kind {
             Self::BlackHole => MS(3000),
             _ => MS(1000),
         }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            at,
+            kind,
+            length,
+            victims,
+        } = self;
+        let at = at.as_secs_f64();
+        write!(f, "{kind:?} of {victims:?} at {at:.1} s for {length:?}")
     }
 }

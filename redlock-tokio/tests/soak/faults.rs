@@ -4,15 +4,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_kit::{Link, Proxy};
+use redlock_kit::{Link, Proxy, Worker};
 
 use crate::{
     Result,
-    bed::Masters,
     crew::Crew,
     fault::{Fault, Kind},
-    news::News,
-    support::{Cli, MS},
+    run::News,
+    support::{MS, bed::Bed as Masters},
     topology::MAX_TTL,
 };
 
@@ -58,7 +57,7 @@ impl Faults<'_> {
                     inbox.send(News::Fault(fault.clone()))?;
                     if fault.kind.needs_quarantine() {
                         quarantines += 1;
-                        self.crew.stop_foreign()?;
+                        self.crew.foreign().for_each(Worker::freeze);
                     }
                     for victim in &fault.victims {
                         self.begin(fault, *victim);
@@ -72,7 +71,7 @@ impl Faults<'_> {
                 Step::Forgotten => {
                     quarantines -= 1;
                     if quarantines == 0 {
-                        self.crew.resume_foreign();
+                        self.crew.foreign().for_each(Worker::thaw);
                     }
                 }
             }
@@ -83,13 +82,11 @@ impl Faults<'_> {
 
     fn begin(&self, fault: &Fault, victim: usize) {
         if fault.kind == Kind::StopWorker {
-            return self.crew.stop(victim);
+            return self.crew.worker(victim).freeze();
         }
-        let (node, proxy) = (
-            self.masters.nodes.get(victim),
-            &self.masters.proxies[victim],
-        );
-        let cli = || Cli::of(node);
+        let node = self.masters.servers.get(victim);
+        let proxy = &self.masters.proxies[victim];
+        let run = |command: &[&str]| drop(self.masters.cli(victim).run(command));
         let (requests, replies) = (proxy.requests(), proxy.replies());
         match fault.kind {
             Kind::Freeze => node.freeze(),
@@ -112,22 +109,21 @@ impl Faults<'_> {
             Kind::Strand => requests.strand(),
             Kind::PauseWrites => {
                 let pause = fault.length.as_millis().to_string();
-                cli().run(&["CLIENT", "PAUSE", &pause, "WRITE"]);
+                run(&["CLIENT", "PAUSE", &pause, "WRITE"]);
             }
-            Kind::FlushScripts => drop(cli().run(&["SCRIPT", "FLUSH"])),
-            Kind::Forget => drop(cli().run(&["FLUSHALL"])),
+            Kind::FlushScripts => run(&["SCRIPT", "FLUSH"]),
+            Kind::Forget => run(&["FLUSHALL"]),
             // These are no faults of independent masters.
             kind => debug_assert!(false, "{kind:?}"),
         }
     }
 
     fn end(&self, kind: Kind, victim: usize) -> Result<()> {
+        let node = self.masters.servers.get(victim);
         match kind {
-            Kind::StopWorker => self.crew.resume(victim),
-            Kind::Freeze => self.masters.nodes.get(victim).thaw(),
-            Kind::Crash | Kind::Restart | Kind::PowerCut => {
-                self.masters.nodes.get(victim).restart()?;
-            }
+            Kind::StopWorker => self.crew.worker(victim).thaw(),
+            Kind::Freeze => node.thaw(),
+            Kind::Crash | Kind::Restart | Kind::PowerCut => node.restart()?,
             Kind::Reset | Kind::PauseWrites | Kind::FlushScripts | Kind::Forget => {}
             // A node has one fault at a time, so this heals no other one.
             _ => Proxy::heal(&self.masters.proxies[victim]),

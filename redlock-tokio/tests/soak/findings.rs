@@ -11,12 +11,10 @@ use redlock_tokio::FencingToken;
 
 use crate::{
     Result, bed, clock,
-    crew::WORKERS,
+    crew::{Source, WORKERS},
     fault::{Fault, Kind},
     judge::{Grant, HoldId, Judge, Violation},
     line::{Ended, Hold, Line, Size},
-    news::OwnerChange,
-    source::Source,
 };
 
 /// The findings of a run.
@@ -33,10 +31,7 @@ pub(crate) struct Findings {
     pub(crate) sizes: [Vec<(Duration, Size)>; WORKERS],
     /// The last report of each worker.
     pub(crate) ended: [Option<Ended>; WORKERS],
-    pub(crate) changes: Vec<OwnerChange>,
-    /// When holds began, in nanoseconds of the workers' clock.
-    pub(crate) begins: Vec<u64>,
-    /// The latest of these times, for the thread that causes failovers.
+    /// When the latest hold began, in nanoseconds of the workers' clock, for the thread that causes failovers.
     pub(crate) latest: Arc<AtomicU64>,
     judge: Judge,
     /// The holds whose holders were not told of the loss. The judge says whether they should have been.
@@ -63,8 +58,6 @@ impl Findings {
             holds: BTreeMap::new(),
             sizes: Default::default(),
             ended: Default::default(),
-            changes: Vec::new(),
-            begins: Vec::new(),
             latest: Arc::default(),
             judge: Judge::new(Self::TOLERANCE),
             not_told: BTreeSet::new(),
@@ -148,7 +141,6 @@ impl Findings {
 
     fn judge(&mut self, source: Source, hold: Hold) {
         self.latest.fetch_max(hold.from, Relaxed);
-        self.begins.push(hold.from);
         *self.holds.entry(source).or_default() += 1;
         let (end, was_not_told) = (hold.end(), hold.was_not_told());
         let id = self.judge.granted(Grant {

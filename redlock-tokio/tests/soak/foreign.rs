@@ -1,4 +1,4 @@
-use std::{fmt, path::Path, process::Command};
+use std::{fmt, process::Command};
 
 use serde::Serialize;
 
@@ -50,9 +50,6 @@ impl ForeignOrder {
 impl Foreign {
     const ALL: [Self; 2] = [Self::NodeRedlock, Self::RedisPy];
 
-    /// The folder of the scripts.
-    const SCRIPTS: &str = "tests/soak/foreign";
-
     /// Returns the foreign clients of a run with the commands that start them. Installs their packages if they are
     /// missing. Prints the clients that cannot take part.
     pub(crate) fn at_hand(settings: &Settings) -> Vec<(Self, Command)> {
@@ -71,20 +68,9 @@ impl Foreign {
     }
 
     fn program(self) -> Result<Command> {
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join(Self::SCRIPTS);
-        Ok(match self {
-            Self::NodeRedlock => {
-                let mut node = Command::new("node");
-                node.env("NODE_PATH", packages::npm()?);
-                node.arg(scripts.join("node_redlock.cjs"));
-                node
-            }
-            Self::RedisPy => {
-                let mut python = Command::new("python3");
-                python.env("PYTHONPATH", packages::pip()?);
-                python.arg(scripts.join("redis_py.py"));
-                python
-            }
+        packages::script(match self {
+            Self::NodeRedlock => "tests/soak/foreign/node_redlock.cjs",
+            Self::RedisPy => "tests/soak/foreign/redis_py.py",
         })
     }
 }

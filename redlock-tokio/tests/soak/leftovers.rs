@@ -43,7 +43,8 @@ impl Leftovers {
 /// Returns how many locks a server has. On a cluster, the names have a tag in front.
 fn locks(server: &Cli) -> u64 {
     let names = server.run(&["KEYS", "*soak:*"]);
-    // The counters of fences stay by design, and a line expires some seconds after a farewell that a fault has swallowed.
+    // The counters of fences stay by design, and a line expires some seconds after a farewell that a fault has
+    // swallowed.
     let others = ["redlock:fence:", "redlock:line:"];
     let is_lock = |it: &&str| !it.is_empty() && !others.iter().any(|other| it.contains(other));
     names.lines().filter(is_lock).count() as u64

@@ -12,7 +12,7 @@
 //! `SOAK_TOPOLOGY` chooses what the locks are over: five `masters`, the master of a `sentinel` group, or the slots
 //! of a `cluster`. In a group and in a cluster, masters fail over, one after the other, in all ways: by order, after
 //! a crash, after a pause, and behind a partition on both sides of which clients write. Slots move, too. Such a run
-//! goes on until each kind of fault has occurred, and reports for each change of owner how long no lock was granted.
+//! goes on until each kind of fault has occurred, and after each fault until locks are granted again.
 //!
 //! `SOAK_SECONDS` sets the duration of the faults, and `SOAK_SEED` chooses them. `SOAK_FAULTS` restricts them
 //! to some [kinds](fault::Kind), such as `Freeze,Strand`. The seed decides what the tasks do, too, but not
@@ -32,7 +32,7 @@
 //! | nothing leaks | The descriptors and the memory of each worker are compared between early and late in the run. After the last handle was dropped, no socket is left. |
 //! | no task hangs | No step of a task takes longer than [`worker::STEP_LIMIT`], and each worker ends on request. |
 //! | locks fail and end only as they may | Each error, each loss and each end of a release is one of the [known](events::is_known) ones. |
-//! | the run tested something | Contention, losses, cancelled acquisitions, locks of several keys, fences and each kind of fault were seen. Each foreign client held keys. After each change of owner, locks were granted. |
+//! | the run tested something | Contention, losses, cancelled acquisitions, locks of several keys, fences and each kind of fault were seen. Each foreign client held keys. After each fault of a group or a cluster, locks were granted. |
 //!
 //! Holds and updates of the foreign clients count, too. Foreign clients know nothing of fences, and nothing tells them
 //! of a loss. The judge is the one of the simulator, and has tests of its own in `tests/memory/judging`.
@@ -68,16 +68,9 @@
 //!
 //! # Negative controls
 //!
-//! `SOAK_BREAK` breaks one thing, and the run fails unless it finds the damage:
-//!
-//! | | |
-//! |---|---|
-//! | `no-lock` | the workers do not lock; they report tokens that do not grow, and that they were told of losses late or not at all |
-//! | `forget` | all nodes lose all keys at intervals (`FLUSHALL`) |
-//! | `trust` | all nodes restart at intervals and vote at once; with `SOAK_FAULTS=PowerCut` instead, restarted nodes have no vote at first, and the run must find nothing; in a group or a cluster, a master that is cut off from its replicas is replaced, and the new one votes at once |
-//! | `leak` | the workers leak memory, files and a socket, and a key stays |
-//! | `deaf` | the workers do not hear of the losses of their locks |
-//! | `foreign` | the foreign clients do not lock |
+//! `SOAK_BREAK` [breaks one thing](settings::Breakage), and the run fails unless it finds the damage. With
+//! `SOAK_BREAK=trust`, all nodes restart at intervals and vote at once. With `SOAK_FAULTS=PowerCut` instead, restarted
+//! nodes have no vote at first, and the run must find nothing.
 //!
 //! Without `SOAK_SECONDS`, as in a plain `cargo test`, the `no-lock` control runs for two seconds.
 
@@ -94,33 +87,30 @@ mod foreign;
 mod judge;
 mod leftovers;
 mod line;
-mod news;
-mod order;
-mod outages;
 #[path = "../../benches/shared/packages.rs"]
 mod packages;
 mod plan;
 mod report;
-mod result;
 mod run;
 mod settings;
-mod source;
 #[path = "../support/mod.rs"]
 mod support;
 mod topology;
 mod usage;
 mod worker;
 
-use std::{env, process::ExitCode};
+use std::{env, error::Error, process::ExitCode};
 
-use order::Order;
-use result::Result;
 use settings::Settings;
+use worker::Order;
+
+/// A result whose error is a failure of the test bed, in words.
+type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let outcome = match Order::parse(&arguments) {
-        Some(Ok(order)) => worker::work(&order),
+        Some(Ok(order)) => worker::work(order),
         Some(Err(error)) => Err(error),
         None if !is_selected(&arguments) => Ok(()),
         None => Settings::from_env().and_then(|it| run::run(&it)),

@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use fastrand::Rng;
 
@@ -41,7 +41,7 @@ fn storm(settings: &Settings) -> Vec<Fault> {
     let (mut kinds, mut now) = (Vec::new(), MS(500));
     loop {
         if kinds.is_empty() {
-            kinds = settings.kinds().to_vec();
+            kinds = settings.kinds();
             rng.shuffle(&mut kinds);
         }
         let kind = kinds.pop().expect("it was filled");
@@ -78,18 +78,5 @@ fn storm(settings: &Settings) -> Vec<Fault> {
             victims,
         });
         now += MS(rng.u64(50..600));
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            at,
-            kind,
-            length,
-            victims,
-        } = self;
-        let at = at.as_secs_f64();
-        write!(f, "{kind:?} of {victims:?} at {at:.1} s for {length:?}")
     }
 }

@@ -1,6 +1,8 @@
 use std::{
-    sync::Arc,
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -8,17 +10,16 @@ use std::{
 use crate::{
     Result,
     bed::{Bed, Ground},
-    crew::Crew,
+    crew::{Crew, Source},
     failovers::Failovers,
+    fault::Fault,
     faults::Faults,
     findings::Findings,
     foreign::{Foreign, ForeignOrder},
     leftovers::Leftovers,
-    news::News,
-    order::Order,
     plan, report,
     settings::{Breakage, Settings},
-    worker::STEP_LIMIT,
+    worker::{Order, STEP_LIMIT},
 };
 
 /// The interval between two lines of progress.
@@ -30,6 +31,19 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// How long workers may take to start or to end: a step, and the releases after it.
 const PATIENCE: Duration = STEP_LIMIT.saturating_mul(2);
 
+/// Longer than any run.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// An event of the run.
+pub(crate) enum News {
+    Line(Source, String),
+    /// A process has closed its output.
+    Gone(Source),
+    Fault(Fault),
+    /// All faults are over.
+    Calm(Result<()>),
+}
+
 pub(crate) fn run(settings: &Settings) -> Result<()> {
     println!("soak; to replay its faults: {settings}");
     let foreign = Foreign::at_hand(settings);
@@ -37,56 +51,60 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         return Ok(());
     }
     let bed = Bed::new(settings.topology)?;
+    // With several voters, one failover cannot break exclusion.
+    let voters = if settings.breakage.is_some() { 1 } else { 3 };
     let order = Order {
         seed: settings.seed,
         topology: settings.topology,
         breakage: settings.breakage,
         store: bed.store().url(),
-        nodes: bed.urls(),
+        nodes: bed.urls(voters),
     };
     let (inbox, news) = mpsc::channel();
-    let mut crew = Crew::hire(&order, &inbox)?;
-    let foreign_order = ForeignOrder::new(settings, order.nodes, order.store);
-    crew.invite(foreign, &foreign_order, &inbox)?;
+    let foreign_order = ForeignOrder::new(settings, order.nodes.clone(), order.store.clone());
+    let mut crew = Crew::hire(&order, foreign, &foreign_order, &inbox)?;
     let processes = crew.size();
     let mut listener = Listener {
         news,
         findings: Findings::new(),
         told: Instant::now(),
         processes,
+        is_calm: false,
     };
-    listener.until(PATIENCE, |it| it.ready.len() == processes)?;
+    if !listener.hear(PATIENCE, |it| it.findings.ready.len() == processes)? {
+        return Err(format!("the processes did not start within {PATIENCE:?}").into());
+    }
     listener.findings.start = Instant::now();
 
     let latest = Arc::clone(&listener.findings.latest);
     thread::scope(|scope| {
         let (bed, crew) = (&bed, &crew);
         scope.spawn(move || {
-            let failovers = Failovers {
-                settings,
-                crew,
-                inbox: &inbox,
-                latest: &latest,
-            };
-            let outcome = match &bed.ground {
-                Ground::Masters(masters) => {
-                    let plan = plan::plan(settings);
-                    Faults { masters, crew }.carry_out(&plan, settings.length, &inbox)
-                }
-                Ground::Sentinel(group) => failovers.carry_out(group),
-                Ground::Cluster(cluster) => failovers.carry_out(cluster),
+            let (ground, inbox) = (&bed.ground, &inbox);
+            let outcome = if let Ground::Masters(masters) = ground {
+                let plan = plan::plan(settings);
+                Faults { masters, crew }.carry_out(&plan, settings.length, inbox)
+            } else {
+                let failovers = Failovers {
+                    ground,
+                    settings,
+                    crew,
+                    inbox,
+                    latest: &latest,
+                };
+                failovers.carry_out()
             };
             // The listener waits for this message.
             let _ = inbox.send(News::Calm(outcome));
         });
-        listener.until_calm()
+        listener.hear(LONGEST, |it| it.is_calm)
     })?;
     if settings.breakage.is_none() {
-        listener.hear_for(SETTLE)?;
+        listener.hear(SETTLE, |_| false)?;
     }
     crew.dismiss();
-    // The next line reports workers that do not end, with more details than this error.
-    let _ = listener.until(PATIENCE, |it| it.gone == processes);
+    // The next line reports workers that do not end, and an error means that all have ended.
+    let _ = listener.hear(PATIENCE, |it| it.findings.gone == processes);
     let complaints = crew.bury(SETTLE)?;
     let leftovers = Leftovers::find(&bed, settings)?;
     report::report(settings, &listener.findings, leftovers, complaints)
@@ -98,79 +116,49 @@ struct Listener {
     findings: Findings,
     told: Instant,
     processes: usize,
+    is_calm: bool,
 }
 
 impl Listener {
-    fn until_calm(&mut self) -> Result<()> {
-        loop {
-            match self.next(PROGRESS)? {
-                Some(News::Calm(outcome)) => return outcome,
-                Some(news) => self.note(news)?,
-                None => {}
-            }
-        }
-    }
-
-    fn until(&mut self, limit: Duration, is_so: impl Fn(&Findings) -> bool) -> Result<()> {
+    /// Hears the news until this is so, or until the time is over. Returns whether it is so.
+    fn hear(&mut self, limit: Duration, is_so: impl Fn(&Self) -> bool) -> Result<bool> {
         let deadline = Instant::now() + limit;
-        while !is_so(&self.findings) {
+        while !is_so(self) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(format!("the processes did not start or end within {limit:?}").into());
+                return Ok(false);
             }
-            if let Some(news) = self.next(left)? {
-                self.note(news)?;
+            if self.told.elapsed() >= PROGRESS {
+                self.told = Instant::now();
+                println!("{}", self.findings.progress());
+            }
+            match self.news.recv_timeout(left.min(PROGRESS)) {
+                Ok(news) => self.note(news)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
-    }
-
-    fn hear_for(&mut self, time: Duration) -> Result<()> {
-        let deadline = Instant::now() + time;
-        while let Some(news) = self.next(deadline.saturating_duration_since(Instant::now()))? {
-            self.note(news)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the next event within this time.
-    fn next(&mut self, limit: Duration) -> Result<Option<News>> {
-        if self.told.elapsed() >= PROGRESS {
-            self.told = Instant::now();
-            println!("{}", self.findings.progress());
-        }
-        match self.news.recv_timeout(limit) {
-            Ok(news) => Ok(Some(news)),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(error @ RecvTimeoutError::Disconnected) => Err(error.into()),
-        }
+        Ok(true)
     }
 
     fn note(&mut self, news: News) -> Result<()> {
         match news {
-            News::Line(source, line) => self.findings.hear(source, &line),
-            News::OwnerChange(change) => {
-                if Settings::traces() {
-                    println!("another owner, by {:?}", change.kind);
-                }
-                self.findings.changes.push(change);
-                Ok(())
-            }
+            News::Line(source, line) => return self.findings.hear(source, &line),
             News::Gone(source) if self.findings.ready.len() < self.processes => {
-                Err(format!("{source} ended before it began").into())
+                return Err(format!("{source} ended before it began").into());
             }
-            News::Gone(_) => {
-                self.findings.gone += 1;
-                Ok(())
-            }
+            News::Gone(_) => self.findings.gone += 1,
             News::Fault(fault) => {
                 if Settings::traces() {
                     println!("{fault}");
                 }
                 self.findings.fault(fault);
-                Ok(())
             }
-            News::Calm(outcome) => outcome,
+            News::Calm(outcome) => {
+                self.is_calm = true;
+                return outcome;
+            }
         }
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
-use std::{env, fmt, sync::LazyLock, time::Duration};
+use std::{env, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::{Result, fault::Kind, topology::Topology};
 
@@ -78,14 +79,7 @@ impl Settings {
     }
 
     pub(crate) fn from_env() -> Result<Self> {
-        let number = |name| match env::var(name) {
-            Ok(text) if !text.is_empty() => match text.parse() {
-                Ok(number) => Ok(Some(number)),
-                Err(_) => Err(format!("{name}={text} is not a number")),
-            },
-            _ => Ok(None),
-        };
-        let length = number(Self::LENGTH)?;
+        let length = chosen(Self::LENGTH)?.map(Duration::from_secs);
         let breakage = chosen("SOAK_BREAK")?;
         let breakage = breakage.or(length.is_none().then_some(Breakage::NoLock));
         let topology = chosen("SOAK_TOPOLOGY")?.unwrap_or(Topology::Masters);
@@ -94,8 +88,8 @@ impl Settings {
         }
         Ok(Self {
             topology,
-            seed: number("SOAK_SEED")?.unwrap_or_else(|| fastrand::u64(..)),
-            length: length.map_or(Self::CONTROL, Duration::from_secs),
+            seed: chosen("SOAK_SEED")?.unwrap_or_else(|| fastrand::u64(..)),
+            length: length.unwrap_or(Self::CONTROL),
             breakage,
             only: only(topology)?,
         })
@@ -103,14 +97,13 @@ impl Settings {
 
     /// Returns whether to print each fault and error as it happens.
     pub(crate) fn traces() -> bool {
-        static TRACES: LazyLock<bool> = LazyLock::new(|| env::var_os("SOAK_TRACE").is_some());
-        *TRACES
+        env::var_os("SOAK_TRACE").is_some()
     }
 
     /// Returns the kinds of faults of this run.
-    pub(crate) fn kinds(&self) -> &[Kind] {
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
         let usual = || Kind::usual(self.topology);
-        self.only.as_deref().unwrap_or_else(usual)
+        self.only.clone().unwrap_or_else(usual)
     }
 
     /// Returns whether foreign clients take part if they are at hand.
@@ -120,25 +113,34 @@ impl Settings {
 
     /// Returns whether the run is long enough to have seen everything.
     pub(crate) fn is_conclusive(&self) -> bool {
-        let is_usual = self.breakage.is_none() && self.only.is_none();
-        is_usual && self.length >= Duration::from_secs(60)
+        self.is_usual() && self.length >= Duration::from_secs(60)
+    }
+
+    fn is_usual(&self) -> bool {
+        self.breakage.is_none() && self.only.is_none()
     }
 }
 
-/// Returns what a variable names, if it names anything.
+/// Returns what a variable says, if it says anything: a number or a name.
 fn chosen<T: DeserializeOwned>(variable: &str) -> Result<Option<T>> {
     let Some(text) = env::var(variable).ok().filter(|it| !it.is_empty()) else {
         return Ok(None);
     };
-    let named = serde_json::from_value(text.into());
-    Ok(Some(named.map_err(|error| format!("{variable}: {error}"))?))
+    let value = text
+        .parse::<u64>()
+        .map_or_else(|_| text.into(), Value::from);
+    let chosen = serde_json::from_value(value);
+    Ok(Some(
+        chosen.map_err(|error| format!("{variable}: {error}"))?,
+    ))
 }
 
 fn only(topology: Topology) -> Result<Option<Vec<Kind>>> {
     let Ok(names) = env::var("SOAK_FAULTS") else {
         return Ok(None);
     };
-    let all: Vec<_> = Kind::all(topology).copied().collect();
+    // A power cut is none of the usual faults, and comes on request.
+    let all = [Kind::usual(topology), vec![Kind::PowerCut]].concat();
     let kinds = names.split(',').map(|name| {
         let kind = all.iter().find(|it| format!("{it:?}") == name);
         kind.copied()
@@ -156,31 +158,21 @@ fn name_of(it: impl Serialize) -> String {
 impl fmt::Display for Settings {
     /// Writes the command that repeats this run.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            seed,
-            topology,
-            length,
-            breakage,
-            only,
-        } = self;
-        let seconds = length.as_secs();
-        let is_usual = breakage.is_none() && only.is_none() && *topology == Topology::Masters;
-        if is_usual && seconds.is_multiple_of(60) {
+        let (seed, seconds) = (self.seed, self.length.as_secs());
+        if self.is_usual() && self.topology == Topology::Masters && seconds.is_multiple_of(60) {
             return write!(f, "make soak MINUTES={} SEED={seed}", seconds / 60);
         }
-        if let Some(breakage) = breakage {
+        if let Some(breakage) = self.breakage {
             write!(f, "SOAK_BREAK={} ", name_of(breakage))?;
         }
-        if let Some(only) = only {
+        if let Some(only) = &self.only {
             let names: Vec<_> = only.iter().map(|it| format!("{it:?}")).collect();
             write!(f, "SOAK_FAULTS={} ", names.join(","))?;
         }
-        if *topology != Topology::Masters {
-            write!(f, "SOAK_TOPOLOGY={} ", name_of(topology))?;
-        }
         write!(
             f,
-            "SOAK_SECONDS={seconds} SOAK_SEED={seed} cargo test -p redlock-tokio --test soak"
+            "SOAK_TOPOLOGY={} SOAK_SECONDS={seconds} SOAK_SEED={seed} cargo test -p redlock-tokio --test soak",
+            name_of(self.topology)
         )
     }
 }

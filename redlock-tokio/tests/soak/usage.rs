@@ -1,4 +1,4 @@
-use std::{fmt, ops::Range, time::Duration};
+use std::{ops::Range, time::Duration};
 
 use crate::{
     findings::Findings,
@@ -7,6 +7,7 @@ use crate::{
 };
 
 /// The resources that a worker used and left behind.
+#[derive(Debug)]
 pub(crate) struct Usage {
     worker: usize,
     /// The size early in the run, after its first fifth, and late in the run. None if the run was too short.
@@ -35,8 +36,6 @@ pub(crate) fn of_all(findings: &Findings, length: Duration) -> Vec<Usage> {
 }
 
 impl Usage {
-    pub(crate) const HEADER: &str = "worker          descriptors             memory, kB  sockets  abandoned     held  shutdown, ms";
-
     /// An old connection beside the new one to each node, and one more.
     const MORE_DESCRIPTORS: usize = 6;
 
@@ -72,32 +71,6 @@ impl Usage {
         let took = Duration::from_millis(ended.shutdown_ms);
         add_if(took > Self::LONGEST_SHUTDOWN, "took too long to shut down");
         problems
-    }
-}
-
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let change = |part: fn(&Size) -> usize| {
-            let change = self.change.as_ref();
-            change.map_or("-".into(), |(early, late)| {
-                format!("{} -> {}", part(early), part(late))
-            })
-        };
-        let (descriptors, memory) = (change(|it| it.descriptors), change(|it| it.kilobytes));
-        write!(f, "{:<8} {descriptors:>18} {memory:>22}", self.worker)?;
-        let Some(ended) = self.ended else {
-            return Ok(());
-        };
-        let Ended {
-            held,
-            abandoned,
-            sockets,
-            shutdown_ms,
-        } = ended;
-        write!(
-            f,
-            " {sockets:>8} {abandoned:>10} {held:>8} {shutdown_ms:>13}"
-        )
     }
 }
 

@@ -1,6 +1,5 @@
 //! A process that locks, and reports its holds.
 
-mod heartbeat;
 mod journal;
 mod process;
 mod section;
@@ -9,11 +8,12 @@ mod store;
 mod task;
 mod watch;
 
-use std::{io, process::exit, thread, time::Duration};
+use std::{io, process::exit, sync::Arc, thread, time::Duration};
 
 use fastrand::Rng;
 use redlock_tokio::{Durability, Redlock};
 use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
 use tokio::{
     runtime::Builder,
     sync::watch as switch,
@@ -26,7 +26,6 @@ use self::{store::Store, task::Task};
 use crate::{
     Result,
     line::{Ended, Line},
-    order::Order,
     settings::Breakage,
     support::MS,
     topology::{MAX_TTL, Topology},
@@ -38,27 +37,53 @@ const START: Duration = Duration::from_secs(20);
 /// How long the lanes may take to close their connections.
 const CLOSING: Duration = Duration::from_secs(5);
 
+/// The task of a worker process, as arguments of its command line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) seed: u64,
+    pub(crate) topology: Topology,
+    pub(crate) breakage: Option<Breakage>,
+    pub(crate) store: String,
+    pub(crate) nodes: Vec<String>,
+}
+
+impl Order {
+    const FLAG: &str = "--worker";
+
+    /// Returns the order in these arguments, if they are those of a worker.
+    pub(crate) fn parse(arguments: &[String]) -> Option<Result<Self>> {
+        let [flag, order] = arguments else {
+            return None;
+        };
+        (flag == Self::FLAG).then(|| Ok(serde_json::from_str(order)?))
+    }
+
+    pub(crate) fn arguments(&self) -> Result<[String; 2]> {
+        Ok([Self::FLAG.into(), serde_json::to_string(self)?])
+    }
+}
+
 /// Carries out an order until standard input ends.
-pub(crate) fn work(order: &Order) -> Result<()> {
+pub(crate) fn work(order: Order) -> Result<()> {
     // A stopped process does not notice the end of standard input.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    runtime.block_on(serve(order))
+    runtime.block_on(serve(Arc::new(order)))
 }
 
-async fn serve(order: &Order) -> Result<()> {
+async fn serve(order: Arc<Order>) -> Result<()> {
     let store = Store::connect(&order.store).await?;
     let sockets = process::sockets()?;
-    let redlock = connect(order).await?;
+    let redlock = connect(&order).await?;
     let leaked = match order.breakage {
         Some(Breakage::Leak) => Some(Store::connect(&order.store).await?),
         _ => None,
     };
     journal::tell(&Line::Ready);
-    thread::spawn(heartbeat::beat);
+    thread::spawn(journal::beat);
 
     let (stop, stopped) = switch::channel(false);
     thread::spawn(move || {
@@ -71,11 +96,7 @@ async fn serve(order: &Order) -> Result<()> {
         let task = Task {
             redlock: redlock.clone(),
             store: store.clone(),
-            locks: order.breakage != Some(Breakage::NoLock),
-            ttls: order.topology.ttls(),
-            longest_pause: order.topology.longest_pause(),
-            leaks: order.breakage == Some(Breakage::Leak),
-            hears: order.breakage != Some(Breakage::Deaf),
+            order: Arc::clone(&order),
             rng: Rng::with_seed(order.seed.wrapping_mul(1000).wrapping_add(number)),
             stopped: stopped.clone(),
         };
@@ -109,28 +130,12 @@ async fn serve(order: &Order) -> Result<()> {
 
 /// Connects to the nodes, and waits for a first lock.
 async fn connect(order: &Order) -> Result<Redlock> {
+    let builder = Redlock::builder().nodes(&order.nodes);
     let builder = match order.topology {
-        Topology::Masters => Redlock::builder().nodes(&order.nodes).node_timeout(MS(100)),
-        Topology::Sentinel => Redlock::builder()
-            .nodes(&order.nodes)
+        Topology::Masters => builder.node_timeout(MS(100)),
+        Topology::Sentinel | Topology::Cluster => builder
             .node_timeout(MS(250))
             .confirmation_window(Topology::WINDOW),
-        Topology::Cluster => {
-            // With several voters, one failover cannot break exclusion.
-            let voters = if order.breakage.is_some() { 1 } else { 3 };
-            let seeds = order
-                .nodes
-                .iter()
-                .map(|it| it.trim_start_matches("redis://"));
-            let seeds: Vec<_> = seeds.collect();
-            Redlock::builder()
-                .nodes(format!(
-                    "redis+cluster://{}?voters={voters}",
-                    seeds.join(",")
-                ))
-                .node_timeout(MS(250))
-                .confirmation_window(Topology::WINDOW)
-        }
     };
     let builder = builder.max_ttl(MAX_TTL).ttl(MAX_TTL);
     let builder = match order.breakage {

@@ -112,29 +112,17 @@ impl Phase {
     pub(crate) fn locks(&self) -> usize {
         self.times.len()
     }
-
-    fn quantile(&self, part: f64) -> Duration {
-        let mut times = self.times.clone();
-        times.sort_unstable();
-        let index = (times.len() as f64 * part) as usize;
-        times
-            .get(index.min(times.len().saturating_sub(1)))
-            .copied()
-            .unwrap_or_default()
-    }
 }
 
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let longest = self.times.iter().max().copied().unwrap_or_default();
         write!(
             f,
-            "{:<8} {:>5.1} s, {:>6} locks, p50 {:>7.1?}, p99 {:>7.1?}, max {:>7.1?}",
+            "{:<8} {:>5.1} s, {:>6} locks, the longest took {longest:.1?}",
             self.name,
             self.lasted.as_secs_f64(),
             self.locks(),
-            self.quantile(0.5),
-            self.quantile(0.99),
-            self.quantile(1.0),
         )
     }
 }

@@ -1,25 +1,22 @@
 use std::{thread, time::Duration};
 
-use redlock_tokio::{Durability, Inspection, Redlock, Verdict};
-use rustix::process::Signal;
+use redlock_tokio::{Durability, Inspection, Redlock, Verdict, node::KeyState};
 
-use super::fairness::HOLD;
+use super::Sections;
 use crate::{
     Result,
-    access::Access,
-    args::Args,
-    clock,
-    contestants::Name,
+    bed::Bed,
     crew::Crew,
-    history::History,
-    order::{Order, Stay},
-    table,
-    test_bed::TestBed,
-    times::us,
+    group::Group,
+    shared::{
+        history::{History, now},
+        table,
+        times::us,
+    },
 };
 
-const PROCESSES: usize = 8;
-const TASKS: usize = 4;
+/// The processes that want one key.
+const FLEET: Group = Group::ours(8, 4);
 
 /// How long a process or a node is stopped.
 const STOPPED: Duration = Duration::from_secs(3);
@@ -27,134 +24,108 @@ const STOPPED: Duration = Duration::from_secs(3);
 /// Longer than a key lives whose holder died, and than a node needs that comes back.
 const RECOVERY: Duration = Duration::from_secs(15);
 
-/// What happens while all want one key.
-#[derive(Clone, Copy)]
-enum Fault {
-    None,
-    FirstKilled,
-    HolderKilled,
-    FirstStopped,
-    LineNodeStopped,
-    LineNodeRestarted,
-}
+/// Something that happens while all want one key.
+type Fault = fn(&Scene<'_>, &mut Crew) -> Result<()>;
 
-const FAULTS: [(Fault, &str); 6] = [
-    (Fault::None, "none"),
-    (Fault::FirstKilled, "the first of the line is killed"),
-    (Fault::HolderKilled, "the holder is killed"),
-    (
-        Fault::FirstStopped,
-        "the first of the line is stopped for 3 s",
-    ),
-    (
-        Fault::LineNodeStopped,
-        "the node of the line is stopped for 3 s",
-    ),
-    (
-        Fault::LineNodeRestarted,
-        "the node of the line restarts empty",
-    ),
+const FAULTS: [(&str, Fault); 6] = [
+    ("none", |_, _| Ok(())),
+    ("the first of the line is killed", |scene, crew| {
+        crew.kill(scene.look(first)?);
+        Ok(())
+    }),
+    ("the holder is killed", |scene, crew| {
+        crew.kill(scene.look(holder)?);
+        Ok(())
+    }),
+    ("the first of the line is stopped for 3 s", |scene, crew| {
+        let first = crew.worker(scene.look(first)?)?;
+        first.freeze();
+        thread::sleep(STOPPED);
+        first.thaw();
+        Ok(())
+    }),
+    ("the node of the line is stopped for 3 s", |scene, _| {
+        let node = scene.bed.servers.get(scene.look(line_node)?);
+        node.freeze();
+        thread::sleep(STOPPED);
+        node.thaw();
+        Ok(())
+    }),
+    ("the node of the line restarts empty", |scene, _| {
+        Ok(scene.bed.servers.get(scene.look(line_node)?).restart()?)
+    }),
 ];
 
-/// Lets processes and nodes fail beside a busy fleet, and prints how long nobody got in, and whether the order comes back.
-pub(super) fn measure(bed: &TestBed, args: &Args, failures: &mut Vec<String>) -> Result<()> {
+/// Lets processes and nodes fail beside a busy fleet, and prints how long nobody got in, and whether the order comes
+/// back.
+pub(super) fn measure(sections: &mut Sections<'_>) -> Result<()> {
     let mut table = table::new([
         "fault",
         "longest time without an entry",
-        "entries/s before",
-        "after",
-        "p99 to in order, before",
-        "after",
+        "ratio before",
+        "ratio after",
     ]);
-    for (fault, name) in FAULTS {
-        let (overlaps, figures) = run(bed, args.time, fault)?;
-        if overlaps > 0 {
-            failures.push(format!(
-                "{overlaps} holds overlap beside this fault: {name}"
-            ));
+    for (name, cause) in FAULTS {
+        let scene = Scene {
+            bed: sections.bed,
+            key: sections.bed.new_key(),
+        };
+        let [before, all, after] = scene.play(sections.time, cause)?;
+        let ratio = |it: &History| table::ratio(it.waits().p99_us, us(it.wait_in_order()));
+        table.add_row([
+            name.to_owned(),
+            table::time(us(all.longest_without_entry())),
+            ratio(&before),
+            ratio(&after),
+        ]);
+        if all.most_at_once() > 1 {
+            sections
+                .failures
+                .push(format!("two were in beside this fault: {name}"));
         }
-        table.add_row([name.to_owned()].into_iter().chain(figures));
     }
-    println!("## Faults beside {PROCESSES} processes of {TASKS} tasks\n\n{table}\n");
+    println!("## Faults beside {FLEET}\n\n{table}\n");
     Ok(())
 }
 
-/// Returns how many holds overlapped, and the figures.
-fn run(bed: &TestBed, time: Duration, fault: Fault) -> Result<(usize, [String; 5])> {
-    let order = Order {
-        urls: bed.urls.clone(),
-        contestant: Name::Ours,
-        key: bed.new_key(),
-        access: Access::Lock,
-        tasks: TASKS,
-        hold: HOLD,
-        stay: Stay::Asleep,
-    };
-    let mut crew = Crew::hire(&vec![order.clone(); PROCESSES])?;
-    crew.start()?;
-    let start = clock::now();
-    thread::sleep(time);
-    let failed = clock::now();
-    cause(bed, &mut crew, &order.key, fault)?;
-    thread::sleep(RECOVERY);
-    let recovered = clock::now();
-    thread::sleep(time);
-    let end = clock::now();
-    let processes = crew.stop()?;
-    let within = |window| History::new(processes.clone(), window);
-    let [before, all, after] = [start..failed, start..end, recovered..end].map(within);
-    let ratio = |it: &History| -> Result<String> {
-        let in_order = us(it.mean_hold()) * (it.tasks() - 1) as f64;
-        Ok(table::ratio(it.waits()?.summary().p99_us, in_order))
-    };
-    let figures = [
-        table::time(us(all.longest_without_entry())),
-        table::whole(before.entries_per_s()),
-        table::whole(after.entries_per_s()),
-        ratio(&before)?,
-        ratio(&after)?,
-    ];
-    Ok((all.overlaps(), figures))
+/// A key that all want.
+struct Scene<'a> {
+    bed: &'a Bed,
+    key: String,
 }
 
-fn cause(bed: &TestBed, crew: &mut Crew, key: &str, fault: Fault) -> Result<()> {
-    match fault {
-        Fault::None => {}
-        Fault::FirstKilled => crew.kill(look(bed, key, first)?),
-        Fault::HolderKilled => crew.kill(look(bed, key, holder)?),
-        Fault::FirstStopped => {
-            let first = look(bed, key, first)?;
-            crew.signal(first, Signal::STOP);
-            thread::sleep(STOPPED);
-            crew.signal(first, Signal::CONT);
-        }
-        Fault::LineNodeStopped => {
-            let node = bed.servers.get(look(bed, key, line_node)?);
-            node.freeze();
-            thread::sleep(STOPPED);
-            node.thaw();
-        }
-        Fault::LineNodeRestarted => {
-            let node = bed.servers.get(look(bed, key, line_node)?);
-            node.kill();
-            node.restart()?;
-        }
+impl Scene<'_> {
+    /// Returns what happened before the fault, all the time, and after the recovery.
+    fn play(&self, time: Duration, cause: Fault) -> Result<[History; 3]> {
+        let orders = self.bed.orders(FLEET, &[], &self.key);
+        let mut crew = Crew::hire(&orders)?;
+        crew.start()?;
+        let start = now();
+        thread::sleep(time);
+        let failed = now();
+        cause(self, &mut crew)?;
+        thread::sleep(RECOVERY);
+        let recovered = now();
+        thread::sleep(time);
+        let end = now();
+        let processes = crew.stop()?;
+        let within = |window| History::new(processes.clone(), window);
+        Ok([start..failed, start..end, recovered..end].map(within))
     }
-    Ok(())
-}
 
-/// Inspects the key until this finds what it looks for.
-fn look<T>(bed: &TestBed, key: &str, find: impl Fn(&Inspection) -> Option<T>) -> Result<T> {
-    bed.runtime.block_on(async {
-        let redlock = Redlock::builder().nodes(&bed.urls);
-        let redlock = redlock.durability(Durability::AssumedForTests);
-        let redlock = redlock.build().await?;
-        loop {
-            if let Some(found) = find(&redlock.inspect(key).await?) {
-                return Ok(found);
+    /// Inspects the key until this finds what it looks for.
+    fn look<T>(&self, find: impl Fn(&Inspection) -> Option<T>) -> Result<T> {
+        self.bed.runtime.block_on(async {
+            let redlock = Redlock::builder().nodes(&self.bed.urls);
+            let redlock = redlock.durability(Durability::AssumedForTests);
+            let redlock = redlock.build().await?;
+            loop {
+                if let Some(found) = find(&redlock.inspect(&self.key).await?) {
+                    return Ok(found);
+                }
             }
-        }
-    })
+        })
+    }
 }
 
 fn first(inspection: &Inspection) -> Option<u32> {
@@ -169,7 +140,7 @@ fn holder(inspection: &Inspection) -> Option<u32> {
 }
 
 fn line_node(inspection: &Inspection) -> Option<usize> {
-    let has_line = |state: &redlock_tokio::node::KeyState| !state.waiting.is_empty();
+    let has_line = |state: &KeyState| !state.waiting.is_empty();
     let mut nodes = inspection.nodes().iter();
     nodes.position(|node| node.state.as_ref().is_ok_and(has_line))
 }

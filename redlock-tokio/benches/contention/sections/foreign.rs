@@ -1,15 +1,17 @@
 use std::time::{Duration, Instant};
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+use super::Sections;
 use crate::{
     Result,
-    args::Args,
-    contestant::Contestant,
-    contestants::{Name, Ours, Plain, Polling, Rslock},
-    table,
-    test_bed::{NODES, TestBed},
-    times::{Summary, Times},
+    bed::{Bed, NODES},
+    shared::{
+        contestants::{Contestant, Name, Ours, Plain, Rslock},
+        round_trip::round_trip,
+        table,
+        times::{Summary, Times},
+    },
 };
 
 const DELETIONS: usize = 100;
@@ -21,11 +23,8 @@ const HOLD: Duration = Duration::from_millis(30);
 /// The time to live of keys that are left to expire.
 const SHORT_TTL: Duration = Duration::from_millis(60);
 
-/// Of keys that are deleted: long enough for that.
+/// Of keys that are deleted: long enough for that. No wait lasts longer.
 const LONG_TTL: Duration = Duration::from_secs(10);
-
-/// How long one wait may take.
-const LIMIT: Duration = Duration::from_secs(10);
 
 const TOKEN: &str = "somebody else's";
 
@@ -40,17 +39,23 @@ struct Foreign {
 }
 
 /// Measures all contestants, and prints a table.
-pub(super) fn measure(bed: &TestBed, args: &Args, failures: &mut Vec<String>) {
+pub(super) fn measure(sections: &mut Sections<'_>) -> Result<()> {
+    let (runtime, bed) = (&sections.bed.runtime, sections.bed);
+    let round_trip = runtime.block_on(round_trip(&bed.urls[0]))?;
     let mut measured = Vec::new();
-    let time = |us| format!("{} ({:.1})", table::time(us), us / bed.round_trip.us);
-    for &contestant in &args.contestants {
-        match watch(bed, contestant) {
+    for outcome in runtime.block_on(async {
+        [
+            waits::<Plain>(bed, Name::Floor).await,
+            waits::<Rslock>(bed, Name::Rslock).await,
+            waits::<Ours>(bed, Name::Ours).await,
+        ]
+    }) {
+        match outcome {
             Ok(foreign) => measured.push(foreign),
-            Err(error) => {
-                failures.push(format!("{contestant} and a foreign holder: {error}"));
-            }
+            Err(error) => sections.failures.push(format!("a foreign holder: {error}")),
         }
     }
+    let time = |us| format!("{} ({:.1})", table::time(us), us / round_trip);
     let columns: &[table::Column<'_, Foreign>] = &[
         ("contestant", &|it| it.contestant.to_string()),
         ("after deletion p50 (round trips)", &|it| {
@@ -62,64 +67,48 @@ pub(super) fn measure(bed: &TestBed, args: &Args, failures: &mut Vec<String>) {
         }),
         ("max", &|it| table::time(it.after_expiry.max_us)),
     ];
-    let table = table::of(&measured, columns);
     println!(
         "## Foreign holder, one waits\n\n\
          A plain client has the key on all nodes, and deletes it after {} ms, {DELETIONS} times, or \
-         lets it expire after {} ms, {EXPIRIES} times: how soon the one that waits is in.\n\n{table}\n",
+         lets it expire after {} ms, {EXPIRIES} times: how soon the one that waits is in. A round trip is {}.\n\n{}\n",
         HOLD.as_millis(),
         SHORT_TTL.as_millis(),
+        table::time(round_trip),
+        table::of(&measured, columns),
     );
+    Ok(())
 }
 
-fn watch(bed: &TestBed, contestant: Name) -> Result<Foreign> {
-    bed.runtime.block_on(async {
-        let (after_deletion, after_expiry) = match contestant {
-            Name::Floor => waits::<Polling>(bed).await?,
-            Name::Rslock => waits::<Rslock>(bed).await?,
-            Name::Ours => waits::<Ours>(bed).await?,
-            _ => return Err("it is not measured by itself".into()),
-        };
-        Ok(Foreign {
-            contestant,
-            after_deletion: after_deletion.summary(),
-            after_expiry: after_expiry.summary(),
-        })
-    })
-}
-
-async fn waits<C: Contestant>(bed: &TestBed) -> Result<(Times, Times)> {
+async fn waits<C: Contestant>(bed: &Bed, name: Name) -> Result<Foreign> {
     let foreigner = Plain::connect(&bed.urls).await?;
     let contestant = C::connect(&bed.urls).await?;
     // Connections are opened, scripts loaded.
-    let key = bed.new_key();
-    let held = contestant.acquire(&key).await?;
-    contestant.release(&key, held).await?;
+    enter(contestant.clone(), bed.new_key()).await?;
 
-    let mut deletions = Times::new()?;
+    let mut after_deletion = Times::default();
     for _ in 0..DELETIONS {
         let key = bed.new_key();
-        seize(&foreigner, &key, LONG_TTL).await?;
+        all_nodes(foreigner.set(&key, TOKEN, LONG_TTL).await.granted())?;
         let waiting = tokio::spawn(enter(contestant.clone(), key.clone()));
-        tokio::time::sleep(HOLD).await;
+        sleep(HOLD).await;
         let votes = foreigner.delete(&key, TOKEN).await.granted();
         let deleted = Instant::now();
         all_nodes(votes)?;
-        deletions.record(waiting.await??.saturating_duration_since(deleted));
+        after_deletion.record(waiting.await??.saturating_duration_since(deleted));
     }
-    let mut expiries = Times::new()?;
+    let mut after_expiry = Times::default();
     for _ in 0..EXPIRIES {
         let key = bed.new_key();
         let expiry = Instant::now() + SHORT_TTL;
-        seize(&foreigner, &key, SHORT_TTL).await?;
+        all_nodes(foreigner.set(&key, TOKEN, SHORT_TTL).await.granted())?;
         let waiting = tokio::spawn(enter(contestant.clone(), key));
-        expiries.record(waiting.await??.saturating_duration_since(expiry));
+        after_expiry.record(waiting.await??.saturating_duration_since(expiry));
     }
-    Ok((deletions, expiries))
-}
-
-pub(super) async fn seize(foreigner: &Plain, key: &str, ttl: Duration) -> Result<()> {
-    all_nodes(foreigner.set(key, TOKEN, ttl).await.granted())
+    Ok(Foreign {
+        contestant: name,
+        after_deletion: after_deletion.summary(),
+        after_expiry: after_expiry.summary(),
+    })
 }
 
 fn all_nodes(votes: usize) -> Result<()> {
@@ -131,7 +120,7 @@ fn all_nodes(votes: usize) -> Result<()> {
 
 /// Returns when the lock was acquired, after it was released.
 async fn enter<C: Contestant>(contestant: C, key: String) -> Result<Instant> {
-    let held = timeout(LIMIT, contestant.acquire(&key)).await??;
+    let held = timeout(LONG_TTL, contestant.acquire(&key)).await??;
     let entered = Instant::now();
     contestant.release(&key, held).await?;
     Ok(entered)

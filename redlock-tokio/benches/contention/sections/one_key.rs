@@ -1,35 +1,42 @@
-use crate::{args::Args, cell::Cell, test_bed::TestBed, workload::Workload};
+use std::time::Duration;
+
+use super::Sections;
+use crate::{
+    column::{self, Column},
+    group::Group,
+    shared::contestants::Name,
+};
+
+const TASKS: [usize; 3] = [8, 32, 128];
+const CONTESTANTS: [Name; 3] = [Name::Floor, Name::Rslock, Name::Ours];
 
 /// Many tasks, one key.
-pub(super) fn measure(bed: &TestBed, args: &Args, failures: &mut Vec<String>) {
+pub(super) fn measure(sections: &mut Sections<'_>) {
     println!(
         "## One key, five nodes, {:.1} s each\n\n\
          A hold of 1 ms spins on the clock and yields, since a timer would not be as precise. A wait \
-         that the end cut off counts with what it had lasted. A gap is the time from a holder's \
-         leaving, before it releases, to the next one's entry, in whatever process; a round trip is \
-         {}. Commands are those of all nodes together, and of scripts too: without contention an \
-         entry takes 20.\n",
-        args.time.as_secs_f64(),
-        bed.round_trip
+         that the end cut off counts with what it had lasted. Commands are those of all nodes together, and of \
+         scripts too: without contention an entry takes 20.\n",
+        sections.time.as_secs_f64(),
     );
-    for group in Workload::groups() {
-        let mut cells = Vec::new();
-        for workload in group {
-            for &contestant in &args.contestants {
-                match Cell::measure(bed, contestant, workload, args.time) {
-                    Ok(cell) => {
-                        failures.extend(cell.complaints());
-                        cells.push(cell);
-                    }
-                    Err(error) => failures.push(format!("{contestant} with {workload}: {error}")),
-                }
-            }
-        }
-        let Workload {
-            processes, hold, ..
-        } = group[0];
-        let hold = hold.as_millis();
-        let table = Cell::table(&cells, bed.round_trip.us);
-        println!("### Processes: {processes}, hold {hold} ms\n\n{table}\n");
-    }
+    let mut run = |processes: usize, hold: Duration, more: &[Column]| {
+        let cells = TASKS.into_iter().flat_map(|tasks| {
+            let group = Group::ours(processes, tasks / processes).spins(hold);
+            CONTESTANTS.map(|it| vec![group.of(it)])
+        });
+        let title = format!("Processes: {processes}, hold {} ms", hold.as_millis());
+        let columns = [
+            column::CONTESTANT,
+            column::TASKS,
+            column::ENTRIES,
+            column::P50,
+            column::P99,
+            column::MAX,
+        ];
+        sections.table(&title, cells, &[&columns, more].concat());
+    };
+    let within_one = [column::MAX_BY_MIN, column::COMMANDS];
+    run(1, Duration::ZERO, &within_one);
+    let among_four = [column::PROCESS_SHARE, column::COMMANDS, column::BUSY];
+    run(4, Duration::from_millis(1), &among_four);
 }

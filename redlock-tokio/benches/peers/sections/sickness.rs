@@ -8,12 +8,12 @@ use tokio::time::timeout;
 
 use crate::{
     Result,
-    contestant::Contestant,
-    contestants::{Ours, Rslock},
-    load::{self, Load},
-    sample::{Outcome, Sample},
-    table,
-    times::{Summary, us},
+    race::{Racer, Sample},
+    shared::{
+        contestants::{Contestant, Ours, Rslock},
+        table,
+        times::us,
+    },
 };
 
 const TASKS: usize = 8;
@@ -23,74 +23,51 @@ const ROUNDS: u32 = 5;
 /// Nobody waits for longer for a lock that is free.
 const LIMIT: Duration = Duration::from_secs(8);
 
-/// What a lock costs while some of the five nodes are sick.
-pub(crate) struct Sickness {
-    entries: Vec<Entry>,
+/// What is wrong with the nodes: how many of five were killed, and how many are stopped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Fault {
+    name: &'static str,
+    killed: usize,
+    stopped: usize,
 }
 
+/// The first one is none.
+const FAULTS: [Fault; 4] = [
+    fault("all healthy", 0, 0),
+    fault("one refuses", 1, 0),
+    fault("one silent", 0, 1),
+    fault("two silent", 0, 2),
+];
+
+const fn fault(name: &'static str, killed: usize, stopped: usize) -> Fault {
+    Fault {
+        name,
+        killed,
+        stopped,
+    }
+}
+
+/// What a lock costs while some of the five nodes are sick.
+pub(crate) struct Sickness(Vec<Entry>);
+
 struct Entry {
-    nodes: Fault,
+    fault: Fault,
     contestant: &'static str,
     /// How long the very first acquisition took after the fault.
     first: Result<Duration>,
-    outcome: Outcome,
-}
-
-/// What is wrong with the nodes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
-    Healthy,
-    OneRefuses,
-    OneSilent,
-    TwoSilent,
-}
-
-impl Fault {
-    pub(crate) const ALL: [Self; 4] = [
-        Self::Healthy,
-        Self::OneRefuses,
-        Self::OneSilent,
-        Self::TwoSilent,
-    ];
-
-    fn strike(self, servers: &RedisServers) {
-        match self {
-            Self::Healthy => {}
-            Self::OneRefuses => servers.get(0).kill(),
-            Self::OneSilent => servers.get(0).freeze(),
-            Self::TwoSilent => {
-                servers.get(0).freeze();
-                servers.get(1).freeze();
-            }
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Healthy => "all healthy",
-            Self::OneRefuses => "one refuses",
-            Self::OneSilent => "one silent",
-            Self::TwoSilent => "two silent",
-        })
-    }
+    sample: Sample,
 }
 
 impl Sickness {
-    /// Returns how long a contestant took to acquire a lock.
-    pub(crate) fn acquire(&self, contestant: &str, fault: Fault) -> Option<Summary> {
-        let mut entries = self.entries.iter();
-        let entry = entries.find(|it| it.contestant == contestant && it.nodes == fault)?;
-        Some(entry.outcome.acquire)
-    }
-
     /// Returns the median acquisition relative to that over healthy nodes.
     fn relative(&self, entry: &Entry) -> String {
-        let healthy = self.acquire(entry.contestant, Fault::Healthy);
-        healthy.map_or_else(String::new, |healthy| {
-            format!("{:.2}", entry.outcome.acquire.p50_us / healthy.p50_us)
-        })
+        let is_healthy = |it: &&Entry| it.contestant == entry.contestant && it.fault == FAULTS[0];
+        let healthy = self
+            .0
+            .iter()
+            .find(is_healthy)
+            .map_or(0.0, |it| it.sample.acquire().p50_us);
+        table::ratio(entry.sample.acquire().p50_us, healthy)
     }
 }
 
@@ -98,74 +75,52 @@ pub(crate) async fn measure(quick: bool) -> Result<Sickness> {
     let time = if quick { TIME / 5 } else { TIME };
     let mut entries = suffer::<Ours>(time).await?;
     entries.extend(suffer::<Rslock>(time).await?);
-    Ok(Sickness { entries })
+    Ok(Sickness(entries))
 }
 
 /// Measures a contestant over nodes with each fault. They take turns with the healthy ones.
 async fn suffer<C: Contestant>(time: Duration) -> Result<Vec<Entry>> {
-    let load = Load::new(TASKS, time / ROUNDS);
     let mut patients = Vec::new();
-    for fault in Fault::ALL {
-        patients.push(Patient::<C>::infect(fault).await?);
+    for fault in FAULTS {
+        patients.push(infect::<C>(fault).await?);
     }
     for _ in 0..ROUNDS {
-        for patient in &mut patients {
-            let sample = load::run(&patient.contestant, &load).await?;
-            patient.sample.add_later(&sample)?;
+        for (_, contestant, entry) in &mut patients {
+            let round = time / ROUNDS;
+            contestant.run(TASKS, round, &mut entry.sample).await?;
         }
     }
-    Ok(patients.into_iter().map(Patient::entry).collect())
+    Ok(patients.into_iter().map(|(.., entry)| entry).collect())
 }
 
-/// A contestant and five nodes of its own with a fault, for none to find what another left behind.
-struct Patient<C> {
-    fault: Fault,
-    contestant: C,
-    first: Result<Duration>,
-    sample: Sample,
-    /// A frozen server is killed like any other, so none needs to be thawed.
-    _servers: RedisServers,
-}
-
-impl<C: Contestant> Patient<C> {
-    /// Connects to healthy servers, which then fall sick.
-    async fn infect(fault: Fault) -> Result<Self> {
-        let servers = RedisServers::spawn(5)?;
-        let contestant = C::connect(&servers.urls()).await?;
-        let healthy = load::run(&contestant, &Load::new(TASKS, TIME / 5)).await?;
-        if let Some(failure) = healthy.first_failure {
-            return Err(format!("{} over healthy nodes: {failure}", C::NAME).into());
-        }
-        fault.strike(&servers);
-        Ok(Self {
-            fault,
-            first: first(&contestant).await,
-            contestant,
-            sample: Sample::new()?,
-            _servers: servers,
-        })
+/// Connects a contestant to five servers of its own, for none to find what another left behind. Some of them then fall
+/// sick. (A stopped server is killed like any other in the end.)
+async fn infect<C: Contestant>(fault: Fault) -> Result<(RedisServers, C, Entry)> {
+    let servers = RedisServers::spawn(5)?;
+    let contestant = C::connect(&servers.urls()).await?;
+    let mut healthy = Sample::default();
+    contestant.run(TASKS, TIME / 5, &mut healthy).await?;
+    if let Some(failure) = healthy.first_failure {
+        return Err(format!("{} over healthy nodes: {failure}", C::NAME).into());
     }
-
-    fn entry(self) -> Entry {
-        Entry {
-            nodes: self.fault,
-            contestant: C::NAME,
-            first: self.first,
-            outcome: self.sample.outcome(),
-        }
-    }
+    let mut sick = servers.iter();
+    sick.by_ref().take(fault.killed).for_each(|it| it.kill());
+    sick.take(fault.stopped).for_each(|it| it.freeze());
+    let entry = Entry {
+        fault,
+        contestant: C::NAME,
+        first: first(&contestant).await,
+        sample: Sample::default(),
+    };
+    Ok((servers, contestant, entry))
 }
 
 async fn first<C: Contestant>(contestant: &C) -> Result<Duration> {
     let key = "first";
     let start = Instant::now();
-    let held = timeout(LIMIT, contestant.acquire(key))
-        .await
-        .map_err(|_| format!("gave up after {LIMIT:?}"))??;
+    let held = timeout(LIMIT, contestant.acquire(key)).await??;
     let first = start.elapsed();
-    timeout(LIMIT, contestant.release(key, held))
-        .await
-        .map_err(|_| format!("no release within {LIMIT:?}"))??;
+    timeout(LIMIT, contestant.release(key, held)).await??;
     Ok(first)
 }
 
@@ -173,29 +128,28 @@ impl fmt::Display for Sickness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "## Sick nodes: {TASKS} tasks, a key per task\n")?;
         let columns: &[table::Column<'_, Entry>] = &[
-            ("of five nodes", &|it| it.nodes.to_string()),
+            ("of five nodes", &|it| it.fault.name.to_owned()),
             ("contestant", &|it| it.contestant.to_owned()),
             ("first acquire", &|it| {
                 let first = it.first.as_ref();
                 first.map_or("failed".into(), |it| table::time(us(*it)))
             }),
-            ("acquire p50", &|it| table::time(it.outcome.acquire.p50_us)),
+            ("acquire p50", &|it| table::time(it.sample.acquire().p50_us)),
             ("/ healthy", &|it| self.relative(it)),
-            ("p99", &|it| table::time(it.outcome.acquire.p99_us)),
-            ("max", &|it| table::time(it.outcome.acquire.max_us)),
-            ("release p50", &|it| table::time(it.outcome.release.p50_us)),
-            ("p99", &|it| table::time(it.outcome.release.p99_us)),
-            ("cycles/s", &|it| table::whole(it.outcome.cycles_per_s)),
-            ("failures", &|it| it.outcome.failures.to_string()),
+            ("p99", &|it| table::time(it.sample.acquire().p99_us)),
+            ("max", &|it| table::time(it.sample.acquire().max_us)),
+            ("release p50", &|it| table::time(it.sample.release().p50_us)),
+            ("p99", &|it| table::time(it.sample.release().p99_us)),
+            ("cycles/s", &|it| table::whole(it.sample.cycles_per_s())),
+            ("failures", &|it| it.sample.failures.to_string()),
         ];
-        let table = table::of(&self.entries, columns);
-        writeln!(f, "{table}")?;
-        for entry in &self.entries {
-            let who = format!("{}, {}", entry.contestant, entry.nodes);
+        writeln!(f, "{}", table::of(&self.0, columns))?;
+        for entry in &self.0 {
+            let who = format!("{}, {}", entry.contestant, entry.fault.name);
             if let Err(error) = &entry.first {
                 writeln!(f, "- {who}: the first acquire: {error}")?;
             }
-            entry.outcome.write_failures(f, &who)?;
+            entry.sample.write_failures(f, &who)?;
         }
         Ok(())
     }

@@ -7,7 +7,10 @@ use redlock_kit::RedisServers;
 use redlock_tokio::Redlock;
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::{Result, nodes, table, times::Times};
+use crate::{
+    Result,
+    shared::{nodes, table, times::Times},
+};
 
 /// After so long all waiters stand in line, and their first probes are answered.
 const UNTIL_CALM: Duration = Duration::from_secs(30);
@@ -66,7 +69,7 @@ async fn row(clients: usize, keys: usize, measured: Duration) -> Result<[String;
     let calm = nodes::commands(&urls).await?;
     sleep(measured).await;
     let commands = (nodes::commands(&urls).await? - calm).all;
-    let (mut times, mut kept) = (Times::new()?, Vec::new());
+    let (mut times, mut kept) = (Times::default(), Vec::new());
     for guard in held.by_ref().take(RELEASED) {
         let released = Instant::now();
         guard.release().await;

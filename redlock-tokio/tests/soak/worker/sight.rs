@@ -35,7 +35,8 @@ impl Sight {
         true
     }
 
-    /// Returns when a hold ended that is not valid any more at `now`. The result may be too early, and never is too late.
+    /// Returns when a hold ended that is not valid any more at `now`. The result may be too early, and never is too
+    /// late.
     ///
     /// Some losses come before the end of validity. Other clients can have the lock from then on, even if the holder
     /// looks much later. So the time between the last look and such a loss is not judged: the time between two looks,

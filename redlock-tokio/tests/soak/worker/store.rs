@@ -51,18 +51,14 @@ impl Store {
 
     /// Sets a counter. Returns whether the write was in time.
     pub(super) async fn write(&self, key: usize, value: u64, deadline: Deadline) -> Result<bool> {
-        let mut eval = cmd("EVAL");
-        eval.arg(WRITE).arg(2).arg(bed::name(key));
-        eval.arg(bed::writes(key)).arg(value);
-        eval.arg(u64::try_from(deadline.0.as_micros())?);
-        Ok(eval.query_async(&mut self.0.clone()).await?)
+        let keys = [bed::name(key), bed::writes(key)];
+        let deadline = u64::try_from(deadline.0.as_micros())?;
+        self.eval(WRITE, &keys, &[value, deadline]).await
     }
 
     /// Shows the token of a hold, before the counter is read. Returns whether it is larger than all before.
     pub(super) async fn claim(&self, key: usize, fence: FencingToken) -> Result<bool> {
-        let mut eval = cmd("EVAL");
-        eval.arg(CLAIM).arg(1).arg(bed::fence(key)).arg(fence.get());
-        Ok(eval.query_async(&mut self.0.clone()).await?)
+        self.eval(CLAIM, &[bed::fence(key)], &[fence.get()]).await
     }
 
     /// Sets a counter. Returns whether no larger token was shown since the claim.
@@ -72,10 +68,13 @@ impl Store {
         value: u64,
         fence: FencingToken,
     ) -> Result<bool> {
+        let keys = [bed::name(key), bed::writes(key), bed::fence(key)];
+        self.eval(WRITE_FENCED, &keys, &[value, fence.get()]).await
+    }
+
+    async fn eval(&self, script: &str, keys: &[String], arguments: &[u64]) -> Result<bool> {
         let mut eval = cmd("EVAL");
-        eval.arg(WRITE_FENCED).arg(3).arg(bed::name(key));
-        eval.arg(bed::writes(key)).arg(bed::fence(key));
-        eval.arg(value).arg(fence.get());
+        eval.arg(script).arg(keys.len()).arg(keys).arg(arguments);
         Ok(eval.query_async(&mut self.0.clone()).await?)
     }
 }

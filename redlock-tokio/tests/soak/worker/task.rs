@@ -1,4 +1,4 @@
-use std::{fmt::Debug, fs::File, pin::pin, time::Duration};
+use std::{fmt::Debug, fs::File, pin::pin, sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use futures::FutureExt;
@@ -12,12 +12,16 @@ use tokio::{
 };
 
 use super::{
-    journal,
+    Order, journal,
     section::{Pauses, increment, increment_by_fence, read_twice, write},
     store::Store,
     watch::Watch,
 };
-use crate::{Result, bed, settings::Settings, support::MS};
+use crate::{
+    Result, bed,
+    settings::{Breakage, Settings},
+    support::MS,
+};
 
 /// Longer than any step of a task. Times in which its process stands still are not counted.
 pub(crate) const STEP_LIMIT: Duration = TICK.saturating_mul(TICKS);
@@ -32,14 +36,7 @@ const MAX_HOLD: Duration = Duration::from_millis(500);
 pub(super) struct Task {
     pub(super) redlock: Redlock,
     pub(super) store: Store,
-    /// Whether the task locks at all.
-    pub(super) locks: bool,
-    pub(super) ttls: [Duration; 3],
-    pub(super) longest_pause: Duration,
-    /// Whether the task leaks memory and files.
-    pub(super) leaks: bool,
-    /// Whether the task hears of the losses of its locks.
-    pub(super) hears: bool,
+    pub(super) order: Arc<Order>,
     pub(super) rng: Rng,
     pub(super) stopped: switch::Receiver<bool>,
 }
@@ -77,10 +74,11 @@ impl Task {
             0 => self.rng.usize(..4),
             _ => self.rng.usize(..bed::KEYS),
         };
-        if !self.locks {
-            return self.pretend(key).await;
+        if self.is_broken(Breakage::NoLock) {
+            journal::saw("acquired");
+            return self.increment_in(&[key], None).await;
         }
-        if self.leaks {
+        if self.is_broken(Breakage::Leak) {
             Box::leak(Box::new((File::open("/dev/null")?, vec![1; 50_000])));
         }
         match self.rng.u8(..100) {
@@ -103,8 +101,8 @@ impl Task {
 
     /// Locks and releases, and sometimes does not wait for the release.
     async fn release(&mut self, key: usize) -> Result<()> {
-        if let Some(guard) = self.acquire(key).await {
-            self.increment(key, Some(&guard)).await?;
+        let outcome = self.lock(key).await;
+        if let Some(guard) = self.increment(&[key], outcome).await? {
             let release = guard.release();
             if self.rng.u8(..4) == 0 {
                 drop(timeout(Duration::ZERO, release).await);
@@ -119,31 +117,24 @@ impl Task {
     /// Makes one attempt, and drops the guard.
     async fn drop_guard(&mut self, key: usize) -> Result<()> {
         let outcome = self.redlock.try_lock(bed::name(key)).await;
-        if let Some(guard) = admitted(outcome) {
-            self.increment(key, Some(&guard)).await?;
-        }
-        Ok(())
+        self.increment(&[key], outcome).await.map(drop)
     }
 
     /// Works within `with`, which drops the work if the lock is lost.
     async fn work_with(&mut self, key: usize) -> Result<()> {
         let lock = self.lock(key);
         let pause = self.pause();
-        let (store, hears) = (&self.store, self.hears);
         let work = async |hold: &Hold| {
             journal::saw("acquired");
-            let watch = Watch::new(&[key], Some(hold), hears);
-            increment(store, &watch, &[key], pause).await?;
+            let watch = self.watch(&[key], Some(hold));
+            increment(&self.store, &watch, &[key], pause).await?;
             watch.end().await;
             Ok(())
         };
-        match lock.with(work).await {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                cut_off(&error);
-                Ok(())
-            }
-        }
+        lock.with(work).await.unwrap_or_else(|error| {
+            cut_off(&error);
+            Ok(())
+        })
     }
 
     /// Gives up during the wait for the lock.
@@ -151,11 +142,7 @@ impl Task {
         let patience = MS(self.rng.u64(..30));
         match timeout(patience, self.lock(key).into_future()).await {
             Err(_) => journal::saw("cancelled"),
-            Ok(outcome) => {
-                if let Some(guard) = admitted(outcome) {
-                    self.increment(key, Some(&guard)).await?;
-                }
-            }
+            Ok(outcome) => drop(self.increment(&[key], outcome).await?),
         }
         Ok(())
     }
@@ -164,14 +151,14 @@ impl Task {
     /// still under way at the release.
     async fn cancel_work(&mut self, key: usize) -> Result<()> {
         let patience = MS(self.rng.u64(..300));
-        let hears = self.hears;
+        let lock = self.lock(key);
         let work = async |hold: &Hold| {
             journal::saw("acquired");
-            let watch = Watch::new(&[key], Some(hold), hears);
+            let watch = self.watch(&[key], Some(hold));
             sleep(MS(200)).await;
             watch.end().await;
         };
-        match timeout(patience, self.lock(key).with(work)).await {
+        match timeout(patience, lock.with(work)).await {
             Err(_) => journal::saw("work cancelled"),
             Ok(Err(error)) => cut_off(&error),
             Ok(Ok(())) => {}
@@ -185,7 +172,7 @@ impl Task {
         let Some(guard) = admitted(lock.await) else {
             return Ok(());
         };
-        let watch = self.watch(&[key], Some(&guard));
+        let watch = self.watch(&[key], Some(guard.hold()));
         for _ in 0..3 {
             let pause = self.pause();
             increment(&self.store, &watch, &[key], pause).await?;
@@ -205,24 +192,25 @@ impl Task {
 
     /// Holds the lock for several ttls.
     async fn hold_long(&mut self, key: usize) -> Result<()> {
-        let lock = self.lock(key).ttl(self.ttls[0]);
-        let Some(guard) = admitted(lock.await) else {
-            return Ok(());
-        };
-        let pause = MS(self.rng.u64(1000..3000));
-        self.increment_in(&[key], Some(&guard), pause).await?;
-        note_loss(&guard);
+        let lock = self.lock(key).ttl(self.ttls()[0]);
+        if let Some(guard) = admitted(lock.await) {
+            let pause = MS(self.rng.u64(1000..3000));
+            let watch = self.watch(&[key], Some(guard.hold()));
+            increment(&self.store, &watch, &[key], pause).await?;
+            watch.end().await;
+            note_loss(&guard);
+        }
         Ok(())
     }
 
     /// Holds the lock until the end of its validity, and only then writes. A lock that is lost earlier may have another
     /// holder before that end.
     async fn hold_too_long(&mut self, key: usize) -> Result<()> {
-        let lock = self.lock(key).ttl(self.ttls[0]).max_hold(MAX_HOLD);
+        let lock = self.lock(key).ttl(self.ttls()[0]).max_hold(MAX_HOLD);
         let Some(guard) = admitted(lock.await) else {
             return Ok(());
         };
-        let watch = self.watch(&[key], Some(&guard));
+        let watch = self.watch(&[key], Some(guard.hold()));
         let value = self.store.read(key).await?;
         let deadline = watch.deadline();
         let hold = guard.hold().clone();
@@ -248,12 +236,10 @@ impl Task {
         keys.dedup();
         let (ttl, wait) = self.times();
         let lock = self.redlock.lock_all(keys.iter().copied().map(bed::name));
-        if let Some(guard) = admitted(lock.ttl(ttl).wait(wait).await) {
-            if keys.len() > 1 {
-                journal::saw("several keys");
-            }
-            let pause = self.pause();
-            self.increment_in(&keys, Some(&guard), pause).await?;
+        let outcome = lock.ttl(ttl).wait(wait).await;
+        let guard = self.increment(&keys, outcome).await?;
+        if guard.is_some() && keys.len() > 1 {
+            journal::saw("several keys");
         }
         Ok(())
     }
@@ -269,8 +255,8 @@ impl Task {
                 0 => "permit of the first slot",
                 _ => "permit of another slot",
             });
-            self.increment(bed::SLOTS.start + slot, Some(&guard))
-                .await?;
+            let keys = [bed::SLOTS.start + slot];
+            self.increment_in(&keys, Some(guard.hold())).await?;
         }
         Ok(())
     }
@@ -292,11 +278,11 @@ impl Task {
     async fn write(&mut self, key: usize) -> Result<()> {
         let (ttl, wait) = self.times();
         let lock = self.redlock.rw_lock(bed::name(key)).write();
-        let Some(guard) = admitted(lock.ttl(ttl).wait(wait).await) else {
+        let outcome = lock.ttl(ttl).wait(wait).await;
+        let Some(guard) = self.increment(&[key], outcome).await? else {
             return Ok(());
         };
         journal::saw("writers");
-        self.increment(key, Some(&guard)).await?;
         if self.rng.bool() && guard.downgrade().await.is_ok() {
             journal::saw("downgrades");
             self.read_twice(key, &guard).await?;
@@ -306,7 +292,7 @@ impl Task {
 
     async fn read_twice(&mut self, key: usize, guard: &LockGuard) -> Result<()> {
         let pause = self.pause();
-        let watch = self.watch(&[key], Some(guard)).shared();
+        let watch = self.watch(&[key], Some(guard.hold())).shared();
         read_twice(&self.store, &watch, key, pause).await?;
         watch.end().await;
         Ok(())
@@ -314,18 +300,18 @@ impl Task {
 
     /// Locks a key with a fence that other tasks lock without one.
     async fn lock_fenced(&mut self, key: usize) -> Result<()> {
-        if let Some(guard) = admitted(self.lock(key).fenced(true).await) {
+        let outcome = self.lock(key).fenced(true).await;
+        if self.increment(&[key], outcome).await?.is_some() {
             journal::saw("fenced");
-            self.increment(key, Some(&guard)).await?;
         }
         Ok(())
     }
 
-    /// Writes to a counter that nothing protects but fences. Some holders pause until the lock is lost, before they show
-    /// their token or before they write.
+    /// Writes to a counter that nothing protects but fences. Some holders pause until the lock is lost, before they
+    /// show their token or before they write.
     async fn rely_on_fence(&mut self) -> Result<()> {
         let key = self.rng.usize(bed::FENCED_KEYS);
-        let long = self.ttls[0] + MAX_HOLD + MS(self.rng.u64(1000..3000));
+        let long = self.ttls()[0] + MAX_HOLD + MS(self.rng.u64(1000..3000));
         let (short, overstays) = (self.pause(), self.rng.bool());
         let (before_claim, before_write) = match (overstays, self.rng.bool()) {
             (false, _) => (Duration::ZERO, short),
@@ -334,12 +320,12 @@ impl Task {
         };
         let mut lock = self.lock(key).fenced(true);
         if overstays {
-            lock = lock.ttl(self.ttls[0]).max_hold(MAX_HOLD);
+            lock = lock.ttl(self.ttls()[0]).max_hold(MAX_HOLD);
         }
         if let Some(guard) = admitted(lock.await) {
             journal::saw("fenced");
             let fence = guard.fencing_token().ok_or("a fenced lock has a token")?;
-            let watch = self.watch(&[key], Some(&guard));
+            let watch = self.watch(&[key], Some(guard.hold()));
             let pauses = Pauses {
                 before_claim,
                 before_write,
@@ -350,16 +336,6 @@ impl Task {
         Ok(())
     }
 
-    /// Works without the lock.
-    async fn pretend(&mut self, key: usize) -> Result<()> {
-        journal::saw("acquired");
-        self.increment(key, None).await
-    }
-
-    async fn acquire(&mut self, key: usize) -> Option<LockGuard> {
-        admitted(self.lock(key).await)
-    }
-
     /// Returns a lock with a random ttl and a random wait.
     fn lock(&mut self, key: usize) -> Lock {
         let (ttl, wait) = self.times();
@@ -368,50 +344,57 @@ impl Task {
 
     /// Returns a random ttl and a random wait.
     fn times(&mut self) -> (Duration, Duration) {
-        let ttl = self.ttls[self.rng.usize(..3)];
+        let ttl = self.ttls()[self.rng.usize(..3)];
         (ttl, MS(self.rng.u64(100..1500)))
     }
 
-    async fn increment(&mut self, key: usize, guard: Option<&LockGuard>) -> Result<()> {
-        let pause = self.pause();
-        self.increment_in(&[key], guard, pause).await
+    fn ttls(&self) -> [Duration; 3] {
+        self.order.topology.ttls()
     }
 
-    async fn increment_in(
-        &self,
+    /// Increments the counters of these keys, if they were locked. Returns the guard.
+    async fn increment(
+        &mut self,
         keys: &[usize],
-        guard: Option<&LockGuard>,
-        pause: Duration,
-    ) -> Result<()> {
-        let watch = self.watch(keys, guard);
+        outcome: Result<LockGuard, LockError>,
+    ) -> Result<Option<LockGuard>> {
+        let guard = admitted(outcome);
+        if let Some(guard) = &guard {
+            self.increment_in(keys, Some(guard.hold())).await?;
+        }
+        Ok(guard)
+    }
+
+    async fn increment_in(&mut self, keys: &[usize], hold: Option<&Hold>) -> Result<()> {
+        let pause = self.pause();
+        let watch = self.watch(keys, hold);
         increment(&self.store, &watch, keys, pause).await?;
         watch.end().await;
         Ok(())
     }
 
-    fn watch(&self, keys: &[usize], guard: Option<&LockGuard>) -> Watch {
-        Watch::new(keys, guard.map(LockGuard::hold), self.hears)
+    fn watch(&self, keys: &[usize], hold: Option<&Hold>) -> Watch {
+        Watch::new(keys, hold, !self.is_broken(Breakage::Deaf))
+    }
+
+    fn is_broken(&self, breakage: Breakage) -> bool {
+        self.order.breakage == Some(breakage)
     }
 
     fn pause(&mut self) -> Duration {
-        self.longest_pause.mul_f64(self.rng.f64())
+        self.order.topology.longest_pause().mul_f64(self.rng.f64())
     }
 }
 
+/// Counts a granted or a failed lock, the latter by the name of its error.
 fn admitted(outcome: Result<LockGuard, LockError>) -> Option<LockGuard> {
-    match outcome {
-        Ok(guard) => {
-            journal::saw("acquired");
-            Some(guard)
-        }
-        Err(error) => {
-            refused(&error);
-            None
-        }
+    match &outcome {
+        Ok(_) => journal::saw("acquired"),
+        Err(error) => refused(error),
     }
+    outcome.ok()
 }
 
-/// Counts a failed lock, by the name of its error.
 fn refused(error: &LockError) {
     if Settings::traces() && !error.is_contended() {
         eprintln!("{error}");
@@ -442,8 +425,6 @@ fn note_loss(guard: &LockGuard) {
 
 fn variant(error: &impl Debug) -> String {
     let text = format!("{error:?}");
-    text.split(|it: char| !it.is_alphanumeric())
-        .next()
-        .unwrap_or_default()
-        .into()
+    let mut words = text.split(|it: char| !it.is_alphanumeric());
+    words.next().unwrap_or_default().into()
 }

@@ -1,20 +1,16 @@
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use redlock_tokio::{Durability, LockGuard, MemoryNode, Redlock};
-use tokio::task::JoinSet;
 
 use super::{
     Order,
     process::{cpu_time, resident_bytes},
 };
-use crate::{Result, nodes, table};
+use crate::{
+    Result,
+    shared::{nodes, table},
+};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -93,42 +89,33 @@ async fn carry_out(order: &Order) -> Result<String> {
     let bytes = full.saturating_sub(empty) as f64;
     let extensions = calls.pexpires / (nodes as f64 * count);
     let mut table = table::new(["what", "redlock-tokio"]);
-    for (what, figure) in [
-        ("lost", losses.len().to_string()),
-        ("not valid at the end", invalid.to_string()),
-        (
-            "processor time, share of one core",
-            table::percent(core_share),
-        ),
-        (
-            "resident memory per guard",
-            format!("{:.0} B", bytes / count),
-        ),
-        ("extensions of each", format!("{extensions:.1}")),
-        (
-            "script calls per second and node",
-            table::whole(calls.scripts / per_node_and_second),
-        ),
-        (
-            "commands per second and node, in scripts too",
-            table::whole(calls.all / per_node_and_second),
-        ),
-        ("acquire all", seconds(acquire)),
-        ("acquire, per second", per_second(count, acquire)),
-        (
-            "release and wait, per second",
-            per_second(count / 2.0, release_half),
-        ),
-        ("drop half of them", seconds(drop_half)),
-        ("until those are delivered", seconds(deliver_half)),
-        ("releases abandoned", report.abandoned.to_string()),
-        (
-            "keys left behind",
-            nodes::keys(&order.urls).await?.to_string(),
-        ),
-    ] {
+    let mut add = |what: &str, figure: String| {
         table.add_row([what, &figure]);
-    }
+    };
+    add("lost", losses.len().to_string());
+    add("not valid at the end", invalid.to_string());
+    add(
+        "processor time, share of one core",
+        table::percent(core_share),
+    );
+    add(
+        "resident memory per guard",
+        format!("{:.0} B", bytes / count),
+    );
+    add("extensions of each", format!("{extensions:.1}"));
+    let scripts = table::whole(calls.scripts / per_node_and_second);
+    add("script calls per second and node", scripts);
+    let commands = table::whole(calls.all / per_node_and_second);
+    add("commands per second and node, in scripts too", commands);
+    add("acquire all", seconds(acquire));
+    add("acquire, per second", per_second(count, acquire));
+    let released = per_second(count / 2.0, release_half);
+    add("release and wait, per second", released);
+    add("drop half of them", seconds(drop_half));
+    add("until those are delivered", seconds(deliver_half));
+    add("releases abandoned", report.abandoned.to_string());
+    let left = nodes::keys(&order.urls).await?;
+    add("keys left behind", left.to_string());
     let mut text = format!(
         "## {count} guards held for {:.0} s, ttl {} s, five nodes\n\n{table}\n",
         held.as_secs_f64(),
@@ -140,43 +127,18 @@ async fn carry_out(order: &Order) -> Result<String> {
     Ok(text)
 }
 
+/// Acquires so many locks, some of them at the same time.
 async fn acquire_all(redlock: &Redlock, count: usize) -> Result<Vec<LockGuard>> {
-    let next = Arc::new(AtomicUsize::new(0));
-    let mut tasks: JoinSet<Result<Vec<LockGuard>>> = JoinSet::new();
-    for _ in 0..TASKS {
-        let (redlock, next) = (redlock.clone(), Arc::clone(&next));
-        tasks.spawn(async move {
-            let mut guards = Vec::new();
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= count {
-                    return Ok(guards);
-                }
-                guards.push(redlock.lock(format!("held:{number}")).await?);
-            }
-        });
-    }
-    let mut guards = Vec::with_capacity(count);
-    while let Some(some) = tasks.join_next().await {
-        guards.append(&mut some??);
-    }
-    Ok(guards)
+    let locks = (0..count).map(|number| redlock.lock(format!("held:{number}")));
+    let guards = stream::iter(locks.map(|it| tokio::spawn(it.into_future())));
+    let guards = guards.buffer_unordered(TASKS).map(|it| Ok(it??));
+    guards.try_collect().await
 }
 
-async fn release_all(mut guards: Vec<LockGuard>) -> Result<()> {
-    let share = guards.len().div_ceil(TASKS).max(1);
-    let mut tasks = JoinSet::new();
-    while !guards.is_empty() {
-        let some = guards.split_off(guards.len().saturating_sub(share));
-        tasks.spawn(async move {
-            for guard in some {
-                // How it ended shows in what is left behind.
-                guard.release().await;
-            }
-        });
-    }
-    while let Some(done) = tasks.join_next().await {
-        done?;
-    }
+/// Releases all. How that ended shows in what is left behind.
+async fn release_all(guards: Vec<LockGuard>) -> Result<()> {
+    let releases = guards.into_iter().map(|it| tokio::spawn(it.release()));
+    let releases = stream::iter(releases).buffer_unordered(TASKS);
+    releases.map_ok(drop).try_collect::<()>().await?;
     Ok(())
 }

@@ -1,10 +1,11 @@
 use std::{fmt, ops::Range, time::Duration};
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::{Result, times::Times};
+use super::times::{Summary, Times};
 
-/// One stay in the critical section, in nanoseconds of the shared clock.
+/// One stay in the critical section, in nanoseconds of the clock that all processes share.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Hold {
     pub(crate) asked: u64,
@@ -12,6 +13,9 @@ pub(crate) struct Hold {
     pub(crate) entered: u64,
     /// Before the holder gave it back.
     pub(crate) left: u64,
+    /// After that. Scripts do not report it.
+    #[serde(default)]
+    pub(crate) released: u64,
 }
 
 /// The events of one task.
@@ -24,19 +28,31 @@ pub(crate) struct TaskHistory {
     pub(crate) first_failure: Option<String>,
 }
 
-impl TaskHistory {
-    pub(crate) fn fail(&mut self, reason: impl fmt::Display) {
-        self.failures += 1;
-        self.first_failure.get_or_insert_with(|| reason.to_string());
-    }
-}
-
 /// The events of all tasks of all processes within a window of time.
 pub(crate) struct History {
     window: Range<u64>,
     processes: Vec<Vec<TaskHistory>>,
     /// All stays, by when they began.
     holds: Vec<Hold>,
+}
+
+/// Returns `CLOCK_MONOTONIC` in nanoseconds: a time that one process reads before another one reads the clock is never
+/// the greater.
+pub(crate) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+/// Nothing if it ends before it begins.
+pub(crate) fn time(range: Range<u64>) -> Duration {
+    Duration::from_nanos(range.end.saturating_sub(range.start))
+}
+
+impl TaskHistory {
+    pub(crate) fn fail(&mut self, reason: impl fmt::Display) {
+        self.failures += 1;
+        self.first_failure.get_or_insert_with(|| reason.to_string());
+    }
 }
 
 impl History {
@@ -52,23 +68,12 @@ impl History {
     }
 
     pub(crate) fn seconds(&self) -> f64 {
-        (self.window.end - self.window.start) as f64 / 1e9
+        time(self.window.clone()).as_secs_f64()
     }
 
-    /// How many holds there were, in or after the window.
-    pub(crate) fn holds(&self) -> usize {
-        self.holds.len()
-    }
-
-    /// How often a task entered before another one had left, in or after the window.
-    pub(crate) fn overlaps(&self) -> usize {
-        let mut all_left = 0;
-        let overlaps = self.holds.iter().filter(|hold| {
-            let overlaps = hold.entered < all_left;
-            all_left = all_left.max(hold.left);
-            overlaps
-        });
-        overlaps.count()
+    /// All stays, by when they began, in or after the window.
+    pub(crate) fn holds(&self) -> &[Hold] {
+        &self.holds
     }
 
     /// How many were in at once, at most.
@@ -82,17 +87,8 @@ impl History {
         inside.max().unwrap_or_default()
     }
 
-    /// The longest time in which nobody entered.
-    pub(crate) fn longest_without_entry(&self) -> Duration {
-        self.longest_gap(&self.holds)
-    }
-
     pub(crate) fn entries(&self) -> usize {
         self.entries_of(&self.holds)
-    }
-
-    pub(crate) fn entries_per_s(&self) -> f64 {
-        self.entries() as f64 / self.seconds()
     }
 
     pub(crate) fn entries_of_tasks(&self) -> Vec<usize> {
@@ -110,8 +106,8 @@ impl History {
 
     /// How long they waited. A task that still waits at the end counts with what it has waited so far:
     /// otherwise the longest waits would be missing.
-    pub(crate) fn waits(&self) -> Result<Times> {
-        let mut waits = Times::new()?;
+    pub(crate) fn waits(&self) -> Summary {
+        let mut waits = Times::default();
         let ended = self.holds.iter().map(|hold| (hold.asked, hold.entered));
         let tasks = self.processes.iter().flatten();
         let unended = tasks.filter_map(|task| Some((task.waiting_since?, u64::MAX)));
@@ -120,18 +116,20 @@ impl History {
                 waits.record(time(asked..entered.min(self.window.end)));
             }
         }
-        Ok(waits)
+        waits.summary()
     }
 
-    /// The times between one hold and the next.
-    pub(crate) fn gaps(&self) -> Result<Times> {
-        let mut gaps = Times::new()?;
-        for pair in self.holds.windows(2) {
-            if self.window.contains(&pair[1].entered) {
-                gaps.record(time(pair[0].left..pair[1].entered));
-            }
-        }
-        Ok(gaps)
+    /// How long each would wait if all were served in the order in which they come: the holds of all others.
+    pub(crate) fn wait_in_order(&self) -> Duration {
+        let count = u32::try_from(self.holds.len()).unwrap_or(u32::MAX).max(1);
+        let holds = self.holds.iter().map(|hold| time(hold.entered..hold.left));
+        let tasks: usize = self.processes.iter().map(Vec::len).sum();
+        (holds.sum::<Duration>() / count).mul_f64(tasks.saturating_sub(1) as f64)
+    }
+
+    /// The longest time in which nobody entered.
+    pub(crate) fn longest_without_entry(&self) -> Duration {
+        self.longest_gap(&self.holds)
     }
 
     /// The longest time in which a process did not get in once, for the one to which that happened.
@@ -141,18 +139,6 @@ impl History {
         self.processes.iter().map(of_one).max().unwrap_or_default()
     }
 
-    /// How long a hold lasted, on average.
-    pub(crate) fn mean_hold(&self) -> Duration {
-        let count = u32::try_from(self.holds.len()).unwrap_or(u32::MAX).max(1);
-        let holds = self.holds.iter().map(|hold| time(hold.entered..hold.left));
-        holds.sum::<Duration>() / count
-    }
-
-    /// How many tasks there are.
-    pub(crate) fn tasks(&self) -> usize {
-        self.processes.iter().map(Vec::len).sum()
-    }
-
     /// The share of the window in which somebody was in.
     pub(crate) fn busy(&self) -> f64 {
         let Range { start, end } = self.window;
@@ -160,11 +146,12 @@ impl History {
         self.holds.iter().map(inside).sum::<f64>() / self.seconds()
     }
 
-    /// The number of failures of all tasks, and one of the first failures.
-    pub(crate) fn failures(&self) -> (u64, Option<String>) {
+    /// How often something failed, and one of the first failures.
+    pub(crate) fn failure(&self) -> Option<String> {
         let tasks = || self.processes.iter().flatten();
-        let first = tasks().find_map(|task| task.first_failure.clone());
-        (tasks().map(|task| task.failures).sum(), first)
+        let first = tasks().find_map(|task| task.first_failure.as_ref())?;
+        let failures: u64 = tasks().map(|task| task.failures).sum();
+        Some(format!("{failures} failures, the first: {first}"))
     }
 
     /// The longest time in which none of these began.
@@ -181,9 +168,4 @@ impl History {
         let entered = holds.iter().map(|hold| hold.entered);
         entered.filter(|it| self.window.contains(it)).count()
     }
-}
-
-/// Nothing if it ends before it begins.
-fn time(range: Range<u64>) -> Duration {
-    Duration::from_nanos(range.end.saturating_sub(range.start))
 }

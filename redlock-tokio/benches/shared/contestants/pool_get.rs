@@ -6,8 +6,11 @@ use deadpool_redis::{
 };
 use futures::future::join_all;
 
-use super::wire::{self, Replies};
-use crate::{Result, contestant::Contestant};
+use super::{
+    Contestant,
+    wire::{self, Replies},
+};
+use crate::Result;
 
 /// What one writes first with deadpool-redis: `Pool::get` for every command, with the default
 /// settings. Waits for all nodes.

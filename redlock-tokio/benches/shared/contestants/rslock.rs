@@ -1,14 +1,16 @@
 use ::rslock::{LockGuard, LockManager};
 
-use super::wire;
-use crate::{Result, contestant::Contestant};
+use super::{Contestant, wire};
+use crate::Result;
 
 /// The [rslock](::rslock) crate, with its own settings, except that Nagle's algorithm is off. Its
-/// `acquire` tries until it succeeds; all that it does waits for all nodes.
+/// `acquire` tries until it succeeds; all that it does waits for all nodes. It opens its connections at the first lock.
 #[derive(Clone)]
 pub(crate) struct Rslock(LockManager);
 
 impl Contestant for Rslock {
+    const NAME: &'static str = "rslock 0.10";
+
     type Held = LockGuard;
 
     async fn connect(urls: &[String]) -> Result<Self> {

@@ -19,8 +19,8 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::wire;
-use crate::{Result, contestant::Contestant};
+use super::{Contestant, wire};
+use crate::Result;
 
 /// The floor: the same commands over bare sockets, pipelined, without any library. One task a node
 /// writes what has queued up in one go, one reads.

@@ -1,9 +1,6 @@
 //! The canonical commands, for all contestants without a lock library of their own.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
 use deadpool_redis::redis::{
     self, Client, Cmd, FromRedisValue, IntoConnectionInfo, RedisResult, Value, aio::ConnectionLike,
@@ -22,10 +19,9 @@ pub(super) const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then 
      return redis.call('DEL', KEYS[1]) \
      else return 0 end";
 
-/// Returns a token that no other client has. A counter is enough, since nothing must be protected.
+/// Returns a token that no other client has.
 pub(super) fn new_token() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(1 << 60);
-    format!("{:016x}", NEXT.fetch_add(1, Ordering::Relaxed))
+    format!("{:032x}", fastrand::u128(..))
 }
 
 pub(super) fn set(key: &str, token: &str, ttl: Duration) -> Cmd {
