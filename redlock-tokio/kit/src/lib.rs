@@ -5,6 +5,9 @@
 //! - A [`Cluster`] has shards, which fail over and give slots to each other.
 //! - A [`Proxy`] puts a faulty network in front of a server.
 //!
+//! Steps that the servers refuse, or do not complete within three minutes, are errors. A number that no server has is a
+//! panic.
+//!
 //! ```
 //! # use redlock_kit::RedisServers;
 //! # #[tokio::main(flavor = "current_thread")]
