@@ -27,7 +27,7 @@ const ORDER_LASTS: Duration = Duration::from_secs(6);
 /// A Redis cluster: shards with a master and replicas each, as processes on free ports of the loopback interface.
 ///
 /// Nodes and shards have numbers, from zero on. At the start node 0 is the master of shard 0, and so on. After
-/// the masters come the replicas, shard by shard: see [`nodes_of`](Self::nodes_of). All processes end when this
+/// the masters come the replicas, shard by shard: see [`shard_of`](Self::shard_of). All processes end when this
 /// is dropped, and even when the test's process ends in any way.
 ///
 /// # Faults
@@ -83,10 +83,6 @@ impl ClusterBuilder {
     /// Starts the processes and makes a cluster of them. Blocks until all nodes know each other and the replicas
     /// have their masters' data, which takes a few seconds.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cluster::spawn`].
-    ///
     /// # Panics
     ///
     /// If the number of shards is zero, or if there would be more than 200 nodes.
@@ -104,11 +100,6 @@ impl Cluster {
     /// seconds.
     ///
     /// The program is `redis-server`, or the one that the environment variable `REDIS_SERVER` names.
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::Spawn`] if a process does not start, [`TopologyError::Command`] if a server refuses a
-    /// step, and [`TopologyError::TimedOut`] if the nodes do not find each other.
     pub fn spawn() -> Result<Self, TopologyError> {
         Self::builder().spawn()
     }
@@ -120,20 +111,12 @@ impl Cluster {
 
     /// Orders a failover of a shard whose master is up: the master hands its shard over, and no write is lost
     /// (`CLUSTER FAILOVER`). Blocks until a majority of the nodes names another master. Returns its number.
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::TimedOut`] if no replica takes over.
     pub fn fail_over(&self, shard: usize) -> Result<usize, TopologyError> {
         self.order_failover(shard, &["CLUSTER", "FAILOVER"])
     }
 
     /// Orders a failover of a shard whose master may be down (`CLUSTER FAILOVER FORCE`). Writes that the replica
     /// has not received are lost. Blocks until a majority of the nodes names another master. Returns its number.
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::TimedOut`] if no replica takes over, for instance since most masters are down.
     pub fn force_fail_over(&self, shard: usize) -> Result<usize, TopologyError> {
         self.order_failover(shard, &["CLUSTER", "FAILOVER", "FORCE"])
     }
@@ -154,14 +137,6 @@ impl Cluster {
 
     /// Blocks until a majority of the nodes names another master of this node's shard, and that node is one.
     /// Returns its number.
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::TimedOut`] if that does not happen.
-    ///
-    /// # Panics
-    ///
-    /// If there is no node with this number.
     pub fn wait_for_other_master(&self, old: usize) -> Result<usize, TopologyError> {
         wait_until("the nodes name another master", || self.other_master(old))
     }
@@ -183,24 +158,12 @@ impl Cluster {
 
     /// Blocks until all nodes are up and agree: every slot has an owner, all nodes name the same owners, and the
     /// replicas have their masters' data.
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::TimedOut`] if that does not happen, for instance since a node is down.
     pub fn settle(&self) -> Result<(), TopologyError> {
         wait_until("all nodes agree", || self.settled())
     }
 
     /// Moves slots with their keys to another shard, while clients go on. Blocks until a majority of the nodes
     /// names the new owner. Slots that the shard has already are left alone, unless they are on their way.
-    ///
-    /// # Errors
-    ///
-    /// As for [`start_move`](Self::start_move) and [`SlotMove::finish`].
-    ///
-    /// # Panics
-    ///
-    /// As for [`start_move`](Self::start_move).
     pub fn move_slots(&self, slots: RangeInclusive<u16>, to: usize) -> Result<(), TopologyError> {
         self.start_move(slots, to)?
             .into_iter()
@@ -209,27 +172,6 @@ impl Cluster {
 
     /// Starts to move slots to another shard: from now on they are on their way. Returns one move for each shard
     /// that the slots come from.
-    ///
-    /// ```
-    /// use redlock_kit::Cluster;
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let cluster = Cluster::builder().replicas(0).spawn()?;
-    /// for slots in cluster.start_move(0..=9, 1)? {
-    ///     slots.move_keys(1)?; // clients may have to ask both owners from now on
-    ///     slots.finish()?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::TimedOut`] if a server goes on to refuse a step, or if a slot or a shard has no owner.
-    ///
-    /// # Panics
-    ///
-    /// If there is no shard with this number, or no such slots.
     pub fn start_move(
         &self,
         slots: RangeInclusive<u16>,
@@ -257,10 +199,6 @@ impl Cluster {
     ///
     /// Unless [`full_coverage`](ClusterBuilder::full_coverage) is off, the cluster then refuses commands on all
     /// slots.
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::TimedOut`] if a node does not answer.
     pub fn leave_uncovered(&self, slot: u16) -> Result<(), TopologyError> {
         let order = ["CLUSTER", "DELSLOTS", &slot.to_string()];
         let owner = self.owner_of(slot);
@@ -279,11 +217,6 @@ impl Cluster {
     }
 
     /// Gives a slot that has no owner to a shard. Blocks until a majority of the nodes names the owner.
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::Command`] if the slot has an owner, and [`TopologyError::TimedOut`] if the shard has no
-    /// master.
     pub fn cover(&self, slot: u16, shard: usize) -> Result<(), TopologyError> {
         let master = self.wait_for_master(shard)?;
         let _: () = self
@@ -340,21 +273,11 @@ impl Cluster {
         })
     }
 
-    /// Returns the numbers of a shard's nodes. The first one was its master at the start.
-    #[must_use]
-    pub fn nodes_of(&self, shard: usize) -> Vec<usize> {
-        self.of_shard(shard).collect()
-    }
-
     fn of_shard(&self, shard: usize) -> impl Iterator<Item = usize> {
         (0..self.node_count()).filter(move |it| self.shard_of(*it) == shard)
     }
 
     /// Returns the number of the shard that a node belongs to.
-    ///
-    /// # Panics
-    ///
-    /// If there is no node with this number.
     #[must_use]
     pub fn shard_of(&self, node: usize) -> usize {
         assert!(
@@ -376,20 +299,12 @@ impl Cluster {
     }
 
     /// Returns one of the nodes.
-    ///
-    /// # Panics
-    ///
-    /// If there is no node with this number.
     #[must_use]
     pub fn node(&self, number: usize) -> &RedisServer {
         &self.peers[number].process
     }
 
     /// Returns the proxy between the clients and one of the nodes.
-    ///
-    /// # Panics
-    ///
-    /// If there is no node with this number.
     #[must_use]
     pub fn proxy(&self, number: usize) -> &Proxy {
         &self.peers[number].proxy

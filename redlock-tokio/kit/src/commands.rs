@@ -6,8 +6,6 @@ use std::{
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Parser, RedisError, RedisResult};
 
-use super::{error::TopologyError, waiting::in_words};
-
 /// How long a server may take to answer on a busy machine. A frozen server never does.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
@@ -27,22 +25,11 @@ pub(super) struct Commands<'a> {
 
 impl Commands<'_> {
     /// Sends a command, and blocks until the server has answered.
-    pub(super) fn ask<T: FromRedisValue>(
-        &self,
-        words: &[impl AsRef<[u8]>],
-    ) -> Result<T, TopologyError> {
+    pub(super) fn ask<T: FromRedisValue>(&self, words: &[impl AsRef<[u8]>]) -> Result<T, String> {
         self.connect()?.ask(words)
     }
 
-    /// Does the same, and returns an error as the state of a server that does not answer.
-    pub(super) fn look_up<T: FromRedisValue>(
-        &self,
-        words: &[impl AsRef<[u8]>],
-    ) -> Result<T, String> {
-        self.ask(words).map_err(|it| in_words(&it))
-    }
-
-    pub(super) fn connect(&self) -> Result<Connection, TopologyError> {
+    pub(super) fn connect(&self) -> Result<Connection, String> {
         let open = || -> RedisResult<BufReader<Uninterrupted>> {
             let stream = TcpStream::connect_timeout(&self.server, ANSWER_LIMIT)?;
             stream.set_read_timeout(Some(ANSWER_LIMIT))?;
@@ -50,7 +37,7 @@ impl Commands<'_> {
             stream.set_nodelay(true)?;
             Ok(BufReader::new(Uninterrupted(stream)))
         };
-        let stream = open().map_err(|it| failed(self.server, &["connect"], it))?;
+        let stream = open().map_err(|it| failed(self.server, &["connect"], &it))?;
         let mut connection = Connection {
             server: self.server,
             stream,
@@ -70,7 +57,7 @@ pub(super) fn order_any<'a>(
 ) -> Result<(), String> {
     let mut refusals = Vec::new();
     for server in servers {
-        match server.look_up::<()>(order) {
+        match server.ask::<()>(order) {
             Ok(()) => return Ok(()),
             Err(refusal) => refusals.push(refusal),
         }
@@ -88,25 +75,22 @@ impl Connection {
     pub(super) fn ask<T: FromRedisValue>(
         &mut self,
         words: &[impl AsRef<[u8]>],
-    ) -> Result<T, TopologyError> {
+    ) -> Result<T, String> {
         let answer = self.send(words).and_then(|()| self.read());
-        answer.map_err(|it| failed(self.server, words, it))
+        answer.map_err(|it| failed(self.server, words, &it))
     }
 
     /// Sends commands in one go, for which a server may need one write to its disk instead of many. Each must
     /// be answered with "OK".
-    pub(super) fn order_all(
-        &mut self,
-        commands: &[Vec<impl AsRef<[u8]>>],
-    ) -> Result<(), TopologyError> {
+    pub(super) fn order_all(&mut self, commands: &[Vec<impl AsRef<[u8]>>]) -> Result<(), String> {
         for commands in commands.chunks(MOST_AT_ONCE) {
             for words in commands {
                 let sent = self.send(words);
-                sent.map_err(|it| failed(self.server, words, it))?;
+                sent.map_err(|it| failed(self.server, words, &it))?;
             }
             for words in commands {
                 let answer = self.read::<()>();
-                answer.map_err(|it| failed(self.server, words, it))?;
+                answer.map_err(|it| failed(self.server, words, &it))?;
             }
         }
         Ok(())
@@ -144,7 +128,7 @@ impl Read for Uninterrupted {
     }
 }
 
-fn failed(server: SocketAddr, words: &[impl AsRef<[u8]>], source: RedisError) -> TopologyError {
+fn failed(server: SocketAddr, words: &[impl AsRef<[u8]>], error: &RedisError) -> String {
     let words: Vec<_> = words
         .iter()
         .map(|it| String::from_utf8_lossy(it.as_ref()))
@@ -154,9 +138,6 @@ fn failed(server: SocketAddr, words: &[impl AsRef<[u8]>], source: RedisError) ->
         Some(name) if name == "AUTH" => 1,
         _ => words.len().min(NAMING_WORDS),
     };
-    TopologyError::Command {
-        server,
-        command: words[..shown].join(" "),
-        source,
-    }
+    let command = words[..shown].join(" ");
+    format!("the server at {server} did not carry out {command}: {error}")
 }

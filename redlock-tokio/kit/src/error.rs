@@ -1,6 +1,5 @@
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, time::Duration};
 
-use deadpool_redis::redis::RedisError;
 use thiserror::Error;
 
 /// How long a server may take to start.
@@ -39,31 +38,20 @@ pub enum SpawnError {
     Io(#[from] io::Error),
 }
 
-/// Why a group of servers could not be set up or changed.
+/// Why a group of servers could not be set up or changed, in words: a process did not start, a server refused a command,
+/// or the servers did not reach a state in time.
 #[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum TopologyError {
-    /// A process could not be started.
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-    /// A server refused a command, or did not answer it.
-    #[error("the server at {server} did not carry out {command}")]
-    Command {
-        /// The server's address.
-        server: SocketAddr,
-        /// The command's name and its first arguments.
-        command: String,
-        /// The server's answer, or why there was none.
-        source: RedisError,
-    },
-    /// The servers did not reach a state in time.
-    #[error("not within {limit:?}: {goal}; at last: {state}")]
-    TimedOut {
-        /// The state that the servers should have reached.
-        goal: String,
-        /// How long the servers had.
-        limit: Duration,
-        /// The state of the servers when the time was up.
-        state: String,
-    },
+#[error("{0}")]
+pub struct TopologyError(String);
+
+impl From<SpawnError> for TopologyError {
+    fn from(error: SpawnError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<String> for TopologyError {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
 }

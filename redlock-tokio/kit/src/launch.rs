@@ -130,17 +130,3 @@ fn major_version(text: &str) -> Option<u32> {
     let version = text.split_whitespace().find_map(|it| it.strip_prefix("v="));
     version?.split('.').next()?.parse().ok()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_version_of_each_maker_is_read() {
-        let redis = "Redis server v=6.2.14 sha=00000000:0 malloc=libc bits=64 build=1";
-        assert_eq!(major_version(redis), Some(6));
-        let valkey = "Valkey server v=9.1.2 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64";
-        assert_eq!(major_version(valkey), Some(9));
-        assert_eq!(major_version("a server of another kind"), None);
-    }
-}

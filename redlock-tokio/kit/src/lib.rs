@@ -6,6 +6,9 @@
 //! - A [`Proxy`] puts a faulty network in front of a server.
 //! - A [`Worker`] is another process of a test or of a benchmark.
 //!
+//! Steps that the servers refuse, or do not complete within three minutes, are errors. A number that no server has is a
+//! panic.
+//!
 //! ```
 //! # use redlock_kit::RedisServers;
 //! # #[tokio::main(flavor = "current_thread")]

@@ -49,52 +49,32 @@ struct Bus {
 }
 
 impl Peer {
-    /// Starts a process as the peer with this number, given the port that it announces.
+    /// Starts a process as the peer with this number, given the ports that it announces: the one for commands, and in a
+    /// cluster the one of its bus.
     pub(super) fn spawn(
         number: usize,
         sources: &[IpAddr],
-        mode: impl Fn(u16) -> Mode,
+        has_bus: bool,
+        mode: impl Fn(u16, Option<u16>) -> Mode,
     ) -> Result<Self, SpawnError> {
         on_a_free_port(|| {
-            let port = Port::reserve()?;
-            let proxy = Proxy::spawn_between(sources, port.address())?;
-            let mode = mode(proxy.address().port());
-            Self::start(port, proxy, None, mode, sources.get(number))
-        })
-    }
-
-    /// Starts a node of a cluster, given the two ports that it announces: the one for commands, and the one of
-    /// its bus.
-    pub(super) fn spawn_node(
-        number: usize,
-        sources: &[IpAddr],
-        mode: impl Fn(u16, u16) -> Mode,
-    ) -> Result<Self, SpawnError> {
-        on_a_free_port(|| {
-            let (port, bus) = reserve_with_bus()?;
-            let proxy = Proxy::spawn_between(sources, port.address())?;
-            let bus = Bus {
-                proxy: Proxy::spawn_between(sources, bus.address())?,
-                _port: bus,
+            let (port, bus) = if has_bus {
+                let (port, bus) = reserve_with_bus()?;
+                let proxy = Proxy::spawn_between(sources, bus.address())?;
+                (port, Some(Bus { proxy, _port: bus }))
+            } else {
+                (Port::reserve()?, None)
             };
-            let mode = mode(proxy.address().port(), bus.proxy.address().port());
-            Self::start(port, proxy, Some(bus), mode, sources.get(number))
-        })
-    }
-
-    fn start(
-        port: Port,
-        proxy: Proxy,
-        bus: Option<Bus>,
-        mode: Mode,
-        source: Option<&IpAddr>,
-    ) -> Result<Self, SpawnError> {
-        let source = source.copied();
-        Ok(Self {
-            process: RedisServer::start(port, Launch { mode, source })?,
-            proxy,
-            bus,
-            source,
+            let proxy = Proxy::spawn_between(sources, port.address())?;
+            let announced = bus.as_ref().map(|it| it.proxy.address().port());
+            let mode = mode(proxy.address().port(), announced);
+            let source = sources.get(number).copied();
+            Ok(Self {
+                process: RedisServer::start(port, Launch { mode, source })?,
+                proxy,
+                bus,
+                source,
+            })
         })
     }
 

@@ -12,6 +12,12 @@ use super::{
 
 pub use self::builder::SentinelsBuilder;
 
+/// The name by which the sentinels know the master.
+const NAME: &str = "group";
+
+/// How many sentinels a group has. Two of them must find the master down before one of them starts a failover.
+const SENTINELS: usize = 3;
+
 /// A master, its replicas, and the sentinels that watch them, as processes on free ports of the loopback
 /// interface.
 ///
@@ -50,7 +56,6 @@ pub use self::builder::SentinelsBuilder;
 /// ```
 #[derive(Debug)]
 pub struct Sentinels {
-    name: String,
     servers: Vec<Peer>,
     sentinels: Vec<Peer>,
     password: Option<String>,
@@ -60,10 +65,6 @@ pub struct Sentinels {
 impl SentinelsBuilder {
     /// Starts the processes. Blocks until the replicas have the master's data and the sentinels know each other,
     /// which takes a few seconds.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Sentinels::spawn`].
     pub fn spawn(self) -> Result<Sentinels, TopologyError> {
         let mut group = Sentinels::spawn_servers(&self)?;
         // The sentinels look at a master's replicas when they start, and then only once in ten seconds.
@@ -82,11 +83,6 @@ impl Sentinels {
     /// the sentinels know each other, which takes a few seconds.
     ///
     /// The program is `redis-server`, or the one that the environment variable `REDIS_SERVER` names.
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::Spawn`] if a process does not start, and [`TopologyError::TimedOut`] if the processes do
-    /// not find each other.
     pub fn spawn() -> Result<Self, TopologyError> {
         Self::builder().spawn()
     }
@@ -100,10 +96,6 @@ impl Sentinels {
     /// another master and that server is one. Returns its number.
     ///
     /// The old master becomes a replica a moment later, see [`settle`](Self::settle).
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::TimedOut`] if no replica can be promoted, or if there is no majority of sentinels.
     pub fn fail_over(&self) -> Result<usize, TopologyError> {
         let old = wait_until("the sentinels name a master", || {
             self.master().ok_or_else(|| self.opinions())
@@ -112,17 +104,13 @@ impl Sentinels {
             // Another failover may be under way, or the sentinel may not know yet that a replica is fit.
             let password = self.sentinel_password.as_deref();
             let sentinels = self.sentinels.iter().map(|it| it.commands(password));
-            order_any(sentinels, &["SENTINEL", "FAILOVER", &self.name])
+            order_any(sentinels, &["SENTINEL", "FAILOVER", NAME])
         })?;
         self.wait_for_other_master(old)
     }
 
     /// Blocks until the sentinels name another master than this server, and that server is one. Returns its
     /// number.
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::TimedOut`] if that does not happen.
     pub fn wait_for_other_master(&self, old: usize) -> Result<usize, TopologyError> {
         wait_until("the sentinels name another master", || {
             let new = self.master().filter(|new| *new != old);
@@ -133,10 +121,6 @@ impl Sentinels {
 
     /// Blocks until all servers and sentinels are up and agree: the sentinels know each other, name the same
     /// master and see its replicas, and the replicas have the master's data. Returns the master's number.
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::TimedOut`] if that does not happen, for instance since a process is down.
     pub fn settle(&self) -> Result<usize, TopologyError> {
         wait_until("all servers and sentinels agree", || self.settled())
     }
@@ -174,8 +158,9 @@ impl Sentinels {
 
     /// Returns the name by which the sentinels know the master.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
+    #[allow(clippy::unused_self, reason = "tests ask the group")]
+    pub fn name(&self) -> &'static str {
+        NAME
     }
 
     /// Returns the addresses of all sentinels, such as `127.0.0.1:26379`.
@@ -199,46 +184,30 @@ impl Sentinels {
         format!(
             "redis+sentinel://{}{addresses}/{}{}",
             user.unwrap_or_default(),
-            encoded(&self.name),
+            NAME,
             query.unwrap_or_default()
         )
     }
 
     /// Returns one of the servers.
-    ///
-    /// # Panics
-    ///
-    /// If there is no server with this number.
     #[must_use]
     pub fn server(&self, number: usize) -> &RedisServer {
         &self.servers[number].process
     }
 
     /// Returns one of the sentinels, which is a process like a server.
-    ///
-    /// # Panics
-    ///
-    /// If there is no sentinel with this number.
     #[must_use]
     pub fn sentinel(&self, number: usize) -> &RedisServer {
         &self.sentinels[number].process
     }
 
     /// Returns the proxy between the clients and one of the servers.
-    ///
-    /// # Panics
-    ///
-    /// If there is no server with this number.
     #[must_use]
     pub fn server_proxy(&self, number: usize) -> &Proxy {
         &self.servers[number].proxy
     }
 
     /// Returns the proxy between the clients and one of the sentinels.
-    ///
-    /// # Panics
-    ///
-    /// If there is no sentinel with this number.
     #[must_use]
     pub fn sentinel_proxy(&self, number: usize) -> &Proxy {
         &self.sentinels[number].proxy

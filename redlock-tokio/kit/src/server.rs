@@ -92,10 +92,6 @@ impl RedisServer {
     ///
     /// The server has forgotten all keys, unless its arguments make it persistent, such as
     /// `["--appendonly", "yes", "--appendfsync", "always"]`.
-    ///
-    /// # Errors
-    ///
-    /// As for [`RedisServers::spawn`](super::RedisServers::spawn). The server is then down.
     pub fn restart(&self) -> Result<(), SpawnError> {
         let mut process = self.process();
         process.end();

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{ops::Deref, time::Duration};
 
 use super::{RedisServer, SpawnError};
 use redlock_tokio::{Durability, Redlock, RedlockBuilder};
@@ -10,21 +10,6 @@ const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// They store nothing on disk, unless their arguments say so. They end when this is dropped, and even when the
 /// process ends in any way.
-///
-/// ```
-/// use redlock_kit::RedisServers;
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let servers = RedisServers::spawn(3)?;
-/// let redlock = servers.builder().build().await?;
-///
-/// servers.get(2).freeze(); // two of three are a majority
-/// let guard = redlock.lock("order:42").await?;
-/// assert!(guard.is_valid());
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug)]
 pub struct RedisServers {
     servers: Vec<RedisServer>,
@@ -34,21 +19,12 @@ impl RedisServers {
     /// Starts `count` servers, and blocks until all of them answer.
     ///
     /// The program is `redis-server`, or the one that the environment variable `REDIS_SERVER` names.
-    ///
-    /// # Errors
-    ///
-    /// [`SpawnError::NotInstalled`] if the program is missing. Its message contains the command that installs
-    /// the program. Other errors if a server does not start.
     pub fn spawn(count: usize) -> Result<Self, SpawnError> {
         Self::spawn_with(count, &[])
     }
 
     /// Starts `count` servers with more arguments, such as `["--requirepass", "secret"]`. In an argument,
     /// `{port}` stands for the server's port.
-    ///
-    /// # Errors
-    ///
-    /// As for [`RedisServers::spawn`].
     pub fn spawn_with(count: usize, arguments: &[&str]) -> Result<Self, SpawnError> {
         let servers = (0..count)
             .map(|_| RedisServer::spawn(arguments))
@@ -57,10 +33,6 @@ impl RedisServers {
     }
 
     /// Kills all servers, and then starts them again, like a power cut. See [`RedisServer::restart`].
-    ///
-    /// # Errors
-    ///
-    /// As for [`RedisServers::spawn`]. The server that failed to start and those after it stay down.
     pub fn restart(&self) -> Result<(), SpawnError> {
         self.servers.iter().for_each(RedisServer::kill);
         self.servers.iter().try_for_each(RedisServer::restart)
@@ -84,29 +56,16 @@ impl RedisServers {
     }
 
     /// Returns one of the servers.
-    ///
-    /// # Panics
-    ///
-    /// If there is no server at this position.
     #[must_use]
     pub fn get(&self, index: usize) -> &RedisServer {
         &self.servers[index]
     }
+}
 
-    /// Returns all servers.
-    pub fn iter(&self) -> impl Iterator<Item = &RedisServer> {
-        self.servers.iter()
-    }
+impl Deref for RedisServers {
+    type Target = [RedisServer];
 
-    /// Returns the number of servers.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.servers.len()
-    }
-
-    /// Returns whether there are no servers.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.servers.is_empty()
+    fn deref(&self) -> &[RedisServer] {
+        &self.servers
     }
 }

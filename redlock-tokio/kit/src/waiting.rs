@@ -1,5 +1,4 @@
 use std::{
-    error::Error,
     thread,
     time::{Duration, Instant},
 };
@@ -24,19 +23,9 @@ pub(super) fn wait_until<T>(
         match look() {
             Ok(reached) => return Ok(reached),
             Err(state) if Instant::now() > deadline => {
-                return Err(TopologyError::TimedOut {
-                    goal: goal.into(),
-                    limit: LIMIT,
-                    state,
-                });
+                return Err(format!("not within {LIMIT:?}: {goal}; at last: {state}").into());
             }
             Err(_) => thread::sleep(PAUSE),
         }
     }
-}
-
-/// Returns an error with its causes, as the state of a server that does not answer.
-pub(super) fn in_words(error: &TopologyError) -> String {
-    let source = error.source().map(|it| format!(": {it}"));
-    format!("{error}{}", source.unwrap_or_default())
 }

@@ -3,4 +3,3 @@
 mod cluster;
 mod proxy;
 mod sentinels;
-mod servers;

@@ -1,8 +1,4 @@
-use std::{
-    collections::HashMap,
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, sync::Mutex, time::Instant};
 
 /// A record of all holds of each key, by one clock.
 ///
@@ -29,15 +25,5 @@ impl History {
             let overlaps = holds.windows(2).any(|pair| pair[1].0 < pair[0].1);
             overlaps.then(|| key.clone())
         })
-    }
-
-    /// Returns the longest time without a hold that began before the last hold, and ended after `since`.
-    pub(crate) fn longest_gap(&self, key: &str, since: Instant) -> Duration {
-        let mut holds = self.0.lock().unwrap();
-        let holds = holds.get_mut(key).expect("the key was held");
-        holds.sort_unstable();
-        let gaps = holds.windows(2).filter(|pair| pair[1].0 > since);
-        let gap = |pair: &[(Instant, Instant)]| pair[1].0.saturating_duration_since(pair[0].1);
-        gaps.map(gap).max().unwrap_or_default()
     }
 }

@@ -31,6 +31,8 @@ struct Shared {
     times: Mutex<Vec<Duration>>,
     /// How many locks were lost before their release.
     lost: AtomicUsize,
+    /// How many requests got no lock.
+    refused: AtomicUsize,
     is_over: AtomicBool,
 }
 
@@ -70,6 +72,19 @@ impl Load {
         }
     }
 
+    /// Returns how many locks were held until their release so far.
+    pub(crate) fn holds(&self) -> usize {
+        self.shared.history.len()
+    }
+
+    pub(crate) fn refused(&self) -> usize {
+        self.shared.refused.load(SeqCst)
+    }
+
+    pub(crate) fn has_two_holders(&self) -> bool {
+        self.shared.history.overlap().is_some()
+    }
+
     /// Ends the tasks. Returns the number of holds and of lost locks. Panics if two holds of a key overlap.
     pub(crate) async fn judge(self) -> (usize, usize) {
         self.shared.is_over.store(true, SeqCst);
@@ -86,6 +101,7 @@ impl Shared {
         while !self.is_over.load(SeqCst) {
             let start = Instant::now();
             let Ok(guard) = client.lock(key).await else {
+                self.refused.fetch_add(1, SeqCst);
                 continue;
             };
             self.times.lock().unwrap().push(start.elapsed());

@@ -1,19 +1,17 @@
 //! Completions and the manual pages.
 
-use crate::process::{code, program, text};
+use crate::process::program;
 
 #[test]
 fn shells_and_man_can_read_what_is_printed() {
     for shell in ["bash", "zsh", "fish"] {
-        let output = program(["completions", shell]).output().unwrap();
-        let script = text(&output.stdout);
-        assert!(script.contains("conflict-exit-code"), "{shell}");
-        assert!(!script.contains("guardian"), "{shell}");
+        let script = program(["completions", shell]).ends(0);
+        script
+            .says("conflict-exit-code")
+            .says_nothing_of("guardian");
     }
     let page_of = |arguments: &[&str]| {
-        let output = program(arguments).output().unwrap();
-        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-        let page = text(&output.stdout);
+        let page = program(arguments).ends(0).out;
         assert!(page.starts_with(".ie") && page.contains(".SH"), "{page}");
         page
     };
@@ -27,5 +25,9 @@ fn shells_and_man_can_read_what_is_printed() {
         let title = format!(".TH redlock-{command} 1 ");
         assert!(page_of(&["man", command]).contains(&title), "{command}");
     }
-    assert_eq!(code(&program(["man", "no-such"]).output().unwrap()), 64);
+    program(["man", "no-such"]).ends(64);
+    let to_a_full_disk = ["sh", "-c", "exec \"$@\" > /dev/full", "sh"];
+    for arguments in [&["man"][..], &["completions", "bash"]] {
+        program(arguments).by(&to_a_full_disk).ends(70);
+    }
 }

@@ -6,7 +6,7 @@ use redlock_kit::{Cluster, Sentinels};
 use redlock_tokio::{Durability, Redlock};
 use serde_json::Value;
 
-use crate::process::{Bed, PROGRAM, code, program, text, wait_for};
+use crate::process::{Bed, PROGRAM, program, wait_for};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_and_a_service_with_one_list_exclude_each_other_over_a_cluster() {
@@ -22,30 +22,25 @@ async fn the_program_and_a_service_with_one_list_exclude_each_other_over_a_clust
         let key = format!("k{parameters}");
         let guard = service.lock(&key).wait(Duration::from_secs(20)).await;
         let guard = guard.unwrap();
-        let redlock = |arguments: &[&str]| {
-            let mut command = program(arguments);
-            command.env("REDLOCK_DURABILITY", "lossless-failovers");
-            command.env("REDLOCK_NODES", &list).output().unwrap()
+        let redlock = |arguments: &str| {
+            let program = program(arguments.replace("KEY", &key).split_whitespace());
+            let program = program.env("REDLOCK_DURABILITY", "lossless-failovers");
+            program.env("REDLOCK_NODES", &list)
         };
         // A busy machine may need several looks to confirm the owners of the slots.
-        wait_for("the holder", || {
-            let output = redlock(&["inspect", &key, "--json"]);
-            let seen: Value = serde_json::from_slice(&output.stdout).ok()?;
-            (seen["holders"][0]["client_name"] == "web-3").then_some(())
-        });
-        let refusal = wait_for("the refusal", || {
-            let output = redlock(&["run", "-w", "500ms", &key, "--", "true"]);
-            (code(&output) == 75).then(|| text(&output.stderr))
-        });
-        assert!(refusal.contains("held by web-3"), "{refusal}");
+        let says = |arguments: &str, words: &str| {
+            wait_for(format_args!("{words:?}"), || {
+                let mut looking = redlock(arguments).start();
+                looking.status();
+                looking.said().contains(words).then_some(())
+            });
+        };
+        says("inspect KEY", "held by web-3");
+        says("run -w 500ms KEY -- true", "held by web-3");
         guard.release().await;
-        let output = redlock(&["run", "-w", "20s", &key, "--", "echo", "locked"]);
-        assert_eq!(text(&output.stdout), "locked\n", "{}", text(&output.stderr));
-        wait_for("what a free lock depends on", || {
-            let output = redlock(&["inspect", &key]);
-            let said = text(&output.stderr);
-            said.contains("other voters or tags").then_some(())
-        });
+        let locked = redlock("run -w 20s KEY -- echo locked").ends(0);
+        assert_eq!(locked.out, "locked\n");
+        says("inspect KEY", "other voters or tags");
     }
 }
 
@@ -53,35 +48,28 @@ async fn the_program_and_a_service_with_one_list_exclude_each_other_over_a_clust
 fn the_window_of_a_sentinel_group_is_that_of_the_services() {
     let group = Sentinels::spawn().unwrap();
     let run = |window: &str| {
-        let mut command = program([
-            "run", "-w", "20s", "--ttl", "3s", "k", "--", "echo", "locked",
-        ]);
-        command.env("REDLOCK_DURABILITY", "lossless-failovers");
-        command.env("REDLOCK_CONFIRMATION_WINDOW", window);
-        command.env("REDLOCK_NODES", group.url()).output().unwrap()
+        let run = "run -w 20s --ttl 3s k -- echo locked";
+        let program = program(run.split_whitespace()).env("REDLOCK_NODES", group.url());
+        let program = program.env("REDLOCK_DURABILITY", "lossless-failovers");
+        program.env("REDLOCK_CONFIRMATION_WINDOW", window)
     };
-    let output = run("3s");
-    let refusal = text(&output.stderr);
-    assert_eq!(code(&output), 64, "{refusal}");
-    assert!(refusal.contains("--confirmation-window"), "{refusal}");
-    assert!(!refusal.contains("Redlock::builder"), "{refusal}");
-    let output = run("1s");
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout), "locked\n");
+    let refused = run("3s").ends(64).says("--confirmation-window");
+    refused.says_nothing_of("Redlock::builder");
+    assert_eq!(run("1s").ends(0).out, "locked\n");
 }
 
 #[test]
 fn a_server_that_says_less_votes_only_if_that_is_allowed() {
     let bed = Bed::new();
     bed.command("ACL SETUSER default -info");
-    let run = |options: &str, variable: &str| {
-        let mut command = bed.run(options, "true");
-        command.env("REDLOCK_ALLOW_UNVETTED_NODES", variable);
-        code(&command.output().unwrap())
-    };
-    assert_eq!(run("-n", "no"), 69);
-    assert_eq!(run("-n", "yes"), 0);
-    assert_eq!(run("-n --allow-unvetted-nodes", "no"), 0);
+    for (options, variable, code) in [
+        ("-n", "no", 69),
+        ("-n", "yes", 0),
+        ("-n --allow-unvetted-nodes", "no", 0),
+    ] {
+        let run = bed.run(options, "true");
+        run.env("REDLOCK_ALLOW_UNVETTED_NODES", variable).ends(code);
+    }
 }
 
 #[test]
@@ -97,17 +85,15 @@ fn a_file_has_the_whole_configuration_and_options_and_variables_count_more() {
     bed.command("ACL SETUSER default -info");
     let run = |options: &[&str], variable: Option<(&str, &str)>| {
         let show = "echo $REDLOCK_KEY ${OTHER-none}; redlock=$0; exec $redlock --json inspect k";
-        let mut command = program([&["--config", path.to_str().unwrap()], options].concat());
-        command.args(["run", "k", "--", "sh", "-c", show, PROGRAM]);
-        let command = command.envs(variable).env("REDLOCK_CONFIG", &path);
-        let output = command.output().unwrap();
-        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-        let shown = text(&output.stdout);
+        let config = ["--config", path.to_str().unwrap()];
+        let run = ["run", "k", "--", "sh", "-c", show, PROGRAM];
+        let program = program([&config, options, &run].concat());
+        let mut program = program.env("REDLOCK_CONFIG", &path);
+        program.0.envs(variable);
+        let shown = program.ends(0).out;
         let (line, seen) = shown.split_once('\n').unwrap();
-        (
-            line.to_owned(),
-            serde_json::from_str::<Value>(seen).unwrap(),
-        )
+        let seen: Value = serde_json::from_str(seen).unwrap();
+        (line.to_owned(), seen)
     };
     let (line, seen) = run(&[], None);
     assert_eq!(line, "file:k none");
@@ -118,9 +104,8 @@ fn a_file_has_the_whole_configuration_and_options_and_variables_count_more() {
     assert_eq!(run(&[], Some(variable)).0, "variable:k none");
     let option = ["--prefix", "option:"];
     assert_eq!(run(&option, None).0, "option:k none");
-    let mut help = program(["run", "--help"]);
-    let help = help.env("REDLOCK_CONFIG", &path).output().unwrap();
-    assert!(!text(&help.stdout).contains(bed.servers.urls()[0].as_str()));
+    let help = program(["run", "--help"]).env("REDLOCK_CONFIG", &path);
+    help.ends(0).says_nothing_of(&bed.servers.urls()[0]);
 }
 
 #[test]
@@ -150,14 +135,9 @@ fn a_file_that_cannot_be_used_is_refused_and_its_passwords_are_not_shown() {
         (b"REDLOCK_CLIENT_NAME=a\n", "use --nodes or --config"),
     ] {
         fs::write(&path, bad).unwrap();
-        let mut command = program(["nodes"]);
-        let output = command.env("REDLOCK_CONFIG", &path).output().unwrap();
-        let refusal = text(&output.stderr);
-        assert_eq!(code(&output), 64, "{refusal}");
-        assert!(refusal.contains(expected), "{refusal}");
-        assert!(!refusal.contains("hunter2"), "{refusal}");
+        let refused = program(["nodes"]).env("REDLOCK_CONFIG", &path).ends(64);
+        refused.says(expected).says_nothing_of("hunter2");
     }
-    let output = program(["--config", "/no/such/file", "nodes"]).output();
-    let refusal = text(&output.unwrap().stderr);
-    assert!(refusal.contains("/no/such/file: No such file"), "{refusal}");
+    let refused = program(["--config", "/no/such/file", "nodes"]).ends(64);
+    refused.says("/no/such/file: No such file");
 }

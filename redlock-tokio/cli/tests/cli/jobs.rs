@@ -2,78 +2,47 @@
 
 use std::{
     fs,
-    io::{Read, Write},
-    process::{Child, Stdio},
-    sync::{Arc, Mutex},
-    thread,
+    io::Write,
+    process::{ChildStdin, Stdio},
 };
 
-use crate::process::{Bed, PROGRAM, Pid, code, end_of, text, wait_for};
+use crate::process::{Bed, Pid, Running, typed, wait_for};
 
-/// A shell on a terminal of its own, with a keyboard.
+/// A shell on a terminal of its own, with a keyboard. The terminal is gone with it, and its jobs with the terminal.
 struct Shell {
-    process: Child,
-    shown: Arc<Mutex<String>>,
+    process: Running,
+    keyboard: ChildStdin,
 }
 
 impl Shell {
     fn start(bed: &Bed) -> Self {
-        let mut command = bed.on_terminal("bash --norc --noprofile --noediting -i");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("apt-get install bsdutils");
-        let mut output = process.stdout.take().unwrap();
-        let shown = Arc::new(Mutex::new(String::new()));
-        let all = Arc::clone(&shown);
-        thread::spawn(move || {
-            let mut bytes = [0; 1024];
-            while let Ok(count @ 1..) = output.read(&mut bytes) {
-                *all.lock().unwrap() += &String::from_utf8_lossy(&bytes[..count]);
-            }
-        });
-        Self { process, shown }
+        let mut shell = bed.on_terminal("bash --norc --noprofile --noediting -i");
+        shell.0.stdin(Stdio::piped());
+        let mut process = shell.start();
+        let keyboard = process.child.stdin.take().unwrap();
+        Self { process, keyboard }
     }
 
     /// Presses keys: Ctrl-C is `\x03`, and Ctrl-Z is `\x1a`.
     fn press(&mut self, keys: &str) {
-        let keyboard = self.process.stdin.as_mut().unwrap();
-        keyboard.write_all(keys.as_bytes()).unwrap();
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Types a line, in which `redlock` is the program.
     fn line(&mut self, line: &str) {
-        let line = line.replace("redlock", &format!("{PROGRAM} --node-timeout 500ms"));
-        self.press(&format!("{line}\n"));
-    }
-
-    fn wait_for(&self, expected: &str) {
-        let shown = &self.shown;
-        wait_for(format_args!("{expected:?} in {shown:?}"), || {
-            self.shows(expected).then_some(())
-        });
-    }
-
-    fn shows(&self, text: &str) -> bool {
-        self.shown.lock().unwrap().contains(text)
+        self.press(&(typed(line) + "\n"));
     }
 
     /// Ends once the shell says that its last command has ended with this code.
     fn ends_after(mut self, code: u8) {
         self.line("echo code=$?");
-        self.wait_for(&format!("code={code}"));
+        self.process.says(&format!("code={code}"));
         self.end();
     }
 
     fn end(mut self) {
         self.press("exit\n");
-        end_of(&mut self.process);
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        // The terminal is gone with it, and its jobs with the terminal.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.process.status();
     }
 }
 
@@ -84,10 +53,10 @@ fn a_background_job_that_reads_goes_on_in_the_foreground() {
     // It has no terminal to read from, and the shell must know that it has stopped, which it says at once with -b.
     shell.line("set -b");
     shell.line("redlock run k -- sh -c 'read line; echo got $line' &");
-    shell.wait_for("Stopped");
+    shell.process.says("Stopped");
     shell.line("fg");
     shell.line("a word");
-    shell.wait_for("got a word");
+    shell.process.says("got a word");
     shell.ends_after(0);
 }
 
@@ -98,12 +67,12 @@ fn a_job_that_was_stopped_goes_on_if_its_lock_is_valid() {
     shell.line("redlock run k -- sh -c 'echo $$ > pid; read line; echo got $line'");
     bed.pid("pid");
     shell.press("\x1a");
-    shell.wait_for("Stopped");
+    shell.process.says("Stopped");
     // Of the program, for the person at the terminal.
-    shell.wait_for("redlock: the command is stopped");
+    shell.process.says("redlock: the command is stopped");
     shell.line("fg");
     shell.line("a word");
-    shell.wait_for("got a word");
+    shell.process.says("got a word");
     shell.ends_after(0);
 }
 
@@ -114,8 +83,8 @@ fn a_job_that_stays_stopped_ends_with_its_lock() {
     shell.line("redlock run --ttl 2s --grace 500ms k -- sh -c 'echo $$ > pid; sleep 60; echo no'");
     let command = bed.pid("pid");
     shell.press("\x1a");
-    shell.wait_for("Stopped");
-    bed.get_lock();
+    shell.process.says("Stopped");
+    bed.run("", "true").ends(0);
     assert!(!command.runs());
     shell.line("fg");
     shell.ends_after(76);
@@ -124,26 +93,22 @@ fn a_job_that_stays_stopped_ends_with_its_lock() {
 #[test]
 fn a_command_that_stays_stopped_ends_with_its_lock() {
     let bed = Bed::new();
-    let mut program = bed.run("--ttl 2s --grace 500ms", "echo $$ > pid; kill -STOP $$");
-    let mut program = program.stderr(Stdio::piped()).spawn().unwrap();
+    let stops = "echo $$ > pid; kill -STOP $$";
+    let program = bed.run("--ttl 2s --grace 500ms", stops).start();
     bed.pid("pid");
-    let next = bed.run("--wait 20s", "true").output().unwrap();
-    assert_eq!(code(&next), 0, "{}", text(&next.stderr));
-    assert_eq!(end_of(&mut program), Some(76));
-    let output = program.wait_with_output().unwrap();
-    let shown = text(&output.stderr);
-    assert!(shown.contains("stopped"), "{shown}");
+    bed.run("--wait 20s", "true").ends(0);
+    program.ends(76).says("stopped");
 }
 
 #[test]
 fn a_stopped_command_ends_when_the_program_is_told_to() {
     let bed = Bed::new();
-    let mut program = bed.run("", "echo $$ > pid; exec sleep 60").spawn().unwrap();
+    let program = bed.run("", "echo $$ > pid; exec sleep 60").start();
     let command = bed.pid("pid");
     command.signal("STOP");
     wait_for("the stop", || command.state().filter(|it| it.0 == 'T'));
-    Pid::of(&program).signal("TERM");
-    assert_eq!(end_of(&mut program), Some(143));
+    program.pid().signal("TERM");
+    program.ends(143);
 }
 
 #[test]
@@ -159,17 +124,15 @@ fn ignored_signals_stay_ignored() {
     ] {
         let inner = bed.run("", script);
         let shell = format!("{start} \"$@\"");
-        let mut command = bed.by(&["sh", "-c", &shell, "sh"], &inner);
-        command.stdout(Stdio::null());
-        let mut program = command.spawn().unwrap();
+        let program = inner.by(&["sh", "-c", &shell, "sh"]).start();
         let command = bed.pid("pid");
-        Pid::of(&program).guardian().signal(signal);
-        Pid::of(&program).signal(signal);
-        command.signal(signal);
+        for process in [program.pid().guardian(), program.pid(), command] {
+            process.signal(signal);
+        }
         fs::write(bed.path("go"), "").unwrap();
-        assert_eq!(end_of(&mut program), Some(5), "{signal}");
-        fs::remove_file(bed.path("go")).unwrap();
-        fs::remove_file(bed.path("pid")).unwrap();
+        program.ends(5);
+        bed.remove("go");
+        bed.remove("pid");
     }
 }
 
@@ -211,8 +174,8 @@ fn a_key_that_ends_the_command_ends_the_script_around_it() {
     bed.trace("started");
     shell.press("\x03");
     shell.line("echo code=$?");
-    shell.wait_for("code=130");
-    assert!(!shell.shows("went 2 on"));
+    shell.process.says("code=130");
+    assert!(!shell.process.out().contains("went 2 on"));
     shell.end();
 }
 
@@ -224,9 +187,11 @@ fn a_script_can_read_after_a_shell_under_the_lock_was_killed() {
     shell.line(&format!("sh -c '{inner}; read line; echo got $line'"));
     shell.line("echo > inner");
     bed.trace("inner");
-    assert_eq!(bed.code_of("unlock k --yes"), 0);
-    shell.wait_for("the lock was lost before the command was done: its keys were deleted");
+    bed.redlock("unlock k --yes").ends(0);
+    shell
+        .process
+        .says("the lock was lost before the command was done: its keys were deleted");
     shell.line("a word");
-    shell.wait_for("got a word");
+    shell.process.says("got a word");
     shell.end();
 }

@@ -1,30 +1,23 @@
 //! The program tells a person on call what matters, without being asked.
 
 use std::{
-    fs::OpenOptions,
     io::{BufRead, BufReader},
-    process::{Output, Stdio},
+    process::Stdio,
 };
 
 use serde_json::Value;
 
-use crate::process::{Bed, code, program, text, wait_for};
-
-fn value(output: &Output) -> Value {
-    let both = [&output.stdout[..], &output.stderr].concat();
-    let text = text(&both);
-    serde_json::from_str(text.lines().last().unwrap()).unwrap()
-}
+use crate::process::{Bed, wait_for};
 
 #[test]
 fn a_refusal_names_the_key_and_the_holder() {
     let bed = Bed::new();
     let holder = "--client-name web-3 --prefix app:";
     for keep in ["order:42", "--permits 1 jobs"] {
-        let output = bed.output(&format!("{holder} run --keep-for 9s {keep} -- true"));
-        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        let take = format!("{holder} run --keep-for 9s {keep} -- true");
+        bed.redlock(&take).ends(0);
     }
-    let refusals = [
+    for (arguments, expected) in [
         (
             "run -n order:42 -- true",
             "app:order:42 is taken: held by web-3 for",
@@ -37,13 +30,11 @@ fn a_refusal_names_the_key_and_the_holder() {
             "run -n --permits 1 jobs -- true",
             "app:jobs is taken: permit #0 held by web-3",
         ),
-    ];
-    for (arguments, expected) in refusals {
-        let output = bed.output(&format!("--prefix app: {arguments}"));
-        let shown = text(&output.stderr);
-        assert_eq!(code(&output), 75, "{shown}");
-        assert!(shown.contains(expected), "{arguments}: {shown}");
-        let value = value(&bed.output(&format!("--json --prefix app: {arguments}")));
+    ] {
+        let refused = bed.redlock(&format!("--prefix app: {arguments}")).ends(75);
+        refused.says(expected);
+        let refused = bed.redlock(&format!("--json --prefix app: {arguments}"));
+        let value = refused.ends(75).value();
         assert_eq!(value["error"], "contended", "{value}");
         let permit = &value["permits"][0];
         let holder = if permit.is_null() { &value } else { permit };
@@ -53,48 +44,30 @@ fn a_refusal_names_the_key_and_the_holder() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_a_failure() {
-    for arguments in [&["man"][..], &["completions", "bash"]] {
-        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let output = program(arguments).stdout(full).output().unwrap();
-        assert_eq!(code(&output), 70, "{}", text(&output.stderr));
-    }
-}
-
-#[test]
 fn what_is_not_a_lock_is_deleted_only_if_its_value_is_named() {
     let bed = Bed::new();
     bed.command("RPUSH list a");
     bed.command("SET word theirs");
     for (key, reason) in [("list", "of another type"), ("word", "--holder")] {
-        let output = bed.output(&format!("unlock {key} --yes"));
-        let shown = text(&output.stderr);
-        assert_eq!(code(&output), 65, "{shown}");
-        assert!(
-            shown.contains("not a lock") && shown.contains(reason),
-            "{shown}"
-        );
-        let value = value(&bed.output(&format!("unlock {key} --yes --json")));
+        let unlock = || bed.redlock(&format!("unlock {key} --yes"));
+        unlock().ends(65).says("not a lock").says(reason);
+        let value = unlock().arg("--json").ends(65).value();
         assert_eq!(value["error"], "not_a_lock");
-        assert_eq!(bed.code_of(&format!("run -n {key} -- true")), 75);
+        bed.redlock(&format!("run -n {key} -- true")).ends(75);
     }
-    assert_eq!(bed.code_of("unlock word --yes --holder theirs"), 0);
-    assert_eq!(bed.code_of("run -n word -- true"), 0);
+    bed.redlock("unlock word --yes --holder theirs").ends(0);
+    bed.redlock("run -n word -- true").ends(0);
 }
 
 #[test]
 fn a_word_without_an_end_on_one_node_stays_when_the_lock_is_freed() {
     let bed = Bed::new();
     bed.servers.get(2).kill();
-    assert_eq!(
-        bed.code_of("--client-name web-3 run --keep-for 9s k -- true"),
-        0
-    );
+    bed.run("--keep-for 9s", "true").ends(0);
     bed.servers.get(2).restart().unwrap();
     bed.command_at(2, "SET k theirs");
-    let output = bed.output("unlock k --yes");
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    let inspection = value(&bed.output("inspect k --json"));
+    bed.redlock("unlock k --yes").ends(0);
+    let inspection = bed.redlock("inspect k --json").ends(0).value();
     assert_eq!(inspection["nodes"][2]["holder"]["value"], "theirs");
     assert_eq!(inspection["nodes"][0]["holder"], Value::Null);
 }
@@ -102,21 +75,16 @@ fn a_word_without_an_end_on_one_node_stays_when_the_lock_is_freed() {
 #[test]
 fn a_lock_that_restarted_nodes_may_have_forgotten_is_not_called_free() {
     let bed = Bed::new();
-    assert_eq!(bed.code_of("run --keep-for 9s k -- true"), 0);
+    bed.run("--keep-for 9s", "true").ends(0);
     for restarted in 0..2 {
         bed.servers.get(restarted).kill();
         bed.servers.get(restarted).restart().unwrap();
     }
     for arguments in ["inspect k", "unlock other --yes", "inspect k --json"] {
-        let mut command = bed.redlock(&format!("--max-ttl 10m {arguments}"));
-        command.env("REDLOCK_DURABILITY", "volatile");
-        let output = command.output().unwrap();
-        let shown = text(&output.stdout);
-        assert_eq!(code(&output), 69, "{arguments}: {shown}");
-        assert!(
-            shown.contains("unknown") && shown.contains("up as the master for long enough"),
-            "{shown}"
-        );
+        let look = bed.redlock(&format!("--max-ttl 10m {arguments}"));
+        let seen = look.env("REDLOCK_DURABILITY", "volatile").ends(69);
+        seen.says("unknown")
+            .says("up as the master for long enough");
     }
 }
 
@@ -126,18 +94,17 @@ fn a_look_shows_the_database_and_how_many_permits_are_taken() {
     let urls = bed.servers.iter().map(|it| format!("{}/1", it.url()));
     let urls: Vec<_> = urls.collect();
     for arguments in ["nodes", "inspect k"] {
-        let mut command = bed.redlock(arguments);
-        let output = command.env("REDLOCK_NODES", urls.join(",")).output();
-        let shown = text(&output.unwrap().stdout);
+        let look = bed.redlock(arguments);
+        let mut seen = look.env("REDLOCK_NODES", urls.join(",")).ends(0);
         for url in &urls {
-            let url = url.trim_start_matches("redis://");
-            assert!(shown.contains(url), "{shown}");
+            seen = seen.says(url.trim_start_matches("redis://"));
         }
     }
-    assert_eq!(bed.code_of("run --permits 1 --keep-for 9s jobs -- true"), 0);
-    let shown = text(&bed.output("inspect jobs").stdout);
+    let take = "run --permits 1 --keep-for 9s jobs -- true";
+    bed.redlock(take).ends(0);
+    let shown = bed.redlock("inspect jobs").ends(0).out;
     assert!(shown.starts_with("jobs: 1 permit is taken\n"), "{shown}");
-    let inspection = value(&bed.output("inspect jobs --json"));
+    let inspection = bed.redlock("inspect jobs --json").ends(0).value();
     assert_eq!(inspection["state"], "permits");
     let permit = &inspection["nodes"][0]["permits"][0];
     let verdict = &inspection["permits"][0];
@@ -152,23 +119,19 @@ fn a_look_shows_the_database_and_how_many_permits_are_taken() {
 #[test]
 fn nodes_say_when_the_reserve_is_gone() {
     let bed = Bed::new();
-    let look = || {
-        let (plain, json) = (bed.output("nodes"), bed.output("nodes --json"));
-        assert_eq!(code(&plain), code(&json));
-        (
-            code(&plain),
-            text(&plain.stderr),
-            value(&json)["reserve"].as_i64(),
-        )
+    let look = |code| {
+        let reserve = bed.redlock("nodes --json").ends(code).values();
+        let reserve = reserve.iter().find_map(|it| it["reserve"].as_i64());
+        (bed.redlock("nodes").ends(code).err, reserve)
     };
-    assert_eq!(look(), (0, String::new(), Some(1)));
+    assert_eq!(look(0), (String::new(), Some(1)));
     bed.servers.get(0).kill();
-    let (code, shown, reserve) = look();
-    assert_eq!((code, reserve), (0, Some(0)));
+    let (shown, reserve) = look(0);
+    assert_eq!(reserve, Some(0));
     assert!(shown.contains("no reserve: 2 of 3 nodes vote"), "{shown}");
     bed.servers.get(1).kill();
-    let (code, shown, reserve) = look();
-    assert_eq!((code, reserve), (69, Some(-1)));
+    let (shown, reserve) = look(69);
+    assert_eq!(reserve, Some(-1));
     assert!(shown.contains("an outage: 1 of 3 nodes votes"), "{shown}");
 }
 
@@ -185,8 +148,8 @@ fn two_nodes_have_no_reserve() {
 fn what_repeats_ends_when_nobody_reads_it() {
     let bed = Bed::new();
     for arguments in ["watch k --every 1h", "nodes --watch 1h"] {
-        let mut command = bed.redlock(arguments);
-        let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut program = bed.redlock(arguments).0;
+        let mut watch = program.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let mut lines = BufReader::new(watch.stdout.take().unwrap());
         lines.read_line(&mut line).unwrap();
@@ -201,37 +164,34 @@ fn what_repeats_ends_when_nobody_reads_it() {
 fn unlock_says_who_has_freed_what() {
     let bed = Bed::new();
     let take = || {
-        let mut take = bed.run("--client-name web-3 --keep-for 9s", "echo $REDLOCK_TOKEN");
-        text(&take.output().unwrap().stdout).trim().to_owned()
+        let take = bed.run("--client-name web-3 --keep-for 9s", "echo $REDLOCK_TOKEN");
+        take.ends(0).out
     };
     let token = take();
-    let output = bed.output("--client-name bastion unlock k --yes");
-    let shown = text(&output.stdout);
+    let unlock = bed.redlock("--client-name bastion unlock k --yes");
+    let shown = unlock.ends(0).says("@bastion: ").out;
     let mut lines = shown.lines();
     let freed = lines.find(|it| it.starts_with("k: released by force by "));
     let freed = freed.unwrap_or_else(|| panic!("{shown}"));
-    assert!(freed.contains("@bastion: "), "{freed}");
-    let held = format!("held by web-3 with token {token}");
+    let held = format!("held by web-3 with token {}", token.trim());
     assert!(freed.ends_with(&held), "{freed}");
-    take();
-    let freed = value(&bed.output("--client-name bastion unlock k --yes --json"));
-    let by = freed["by"].as_str().unwrap();
-    assert!(by.ends_with("@bastion"), "{freed}");
-    take();
-    let mut unnamed = bed.redlock("unlock k --yes --json");
-    let freed = value(&unnamed.env("REDLOCK_CLIENT_NAME", "").output().unwrap());
-    assert!(!freed["by"].as_str().unwrap().ends_with('@'), "{freed}");
+    let freed_by = |name: &str| {
+        take();
+        let unlock = bed.redlock("unlock k --yes --json");
+        let freed = unlock.env("REDLOCK_CLIENT_NAME", name).ends(0).value();
+        freed["by"].as_str().unwrap().to_owned()
+    };
+    assert!(freed_by("bastion").ends_with("@bastion"));
+    assert!(!freed_by("").ends_with('@'));
 }
 
 #[test]
 fn keys_are_shown_as_people_write_them() {
     let bed = Bed::new();
     for (key, shown) in [("заказ:42", "заказ:42"), ("a\tb", r"a\tb")] {
-        let mut command = bed.redlock("inspect");
-        let output = command.arg(key).output().unwrap();
-        let first = format!("{shown}: free\n");
-        assert!(text(&output.stdout).starts_with(&first), "{output:?}");
-        let output = command.arg("--json").output().unwrap();
-        assert_eq!(value(&output)["key"], shown);
+        let inspect = || bed.redlock("inspect").arg(key);
+        let text = inspect().ends(0).out;
+        assert!(text.starts_with(&format!("{shown}: free\n")), "{text}");
+        assert_eq!(inspect().arg("--json").ends(0).value()["key"], shown);
     }
 }

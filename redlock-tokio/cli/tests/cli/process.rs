@@ -1,4 +1,4 @@
-//! How the tests start the program.
+//! How the tests start the program, and what they see of it.
 
 use std::{
     env,
@@ -8,20 +8,21 @@ use std::{
     io::{BufRead, BufReader, Write},
     net::TcpStream,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Once, atomic::AtomicBool},
     thread,
     time::{Duration, Instant},
 };
 
 use redlock_kit::RedisServers;
+use serde_json::Value;
 use signal_hook::{consts::SIGINT, flag};
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_redlock");
 
 /// How long to wait for what must happen.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Three servers, and a folder in which commands leave their traces.
 pub(crate) struct Bed {
@@ -39,62 +40,34 @@ impl Bed {
     }
 
     /// Returns the program with these words as its arguments, over the servers.
-    pub(crate) fn redlock(&self, arguments: &str) -> Command {
-        let mut command = program(arguments.split_whitespace());
-        command.env("REDLOCK_NODES", self.servers.urls().join(","));
-        command
+    pub(crate) fn redlock(&self, arguments: &str) -> Program {
+        self.over_servers(program(arguments.split_whitespace()))
     }
 
     /// Returns the program, which runs a script of the shell under the lock `k`.
-    pub(crate) fn run(&self, options: &str, script: &str) -> Command {
-        let mut command = self.redlock(&format!("run {options} k -- sh -c"));
-        command.arg(script).current_dir(&self.folder);
-        command
+    pub(crate) fn run(&self, options: &str, script: &str) -> Program {
+        self.redlock(&format!("run {options} k -- sh -c"))
+            .arg(script)
     }
 
     /// Starts the program with a command that does not end, and waits until it has the lock `k`.
-    pub(crate) fn holder(&self, options: &str) -> Child {
-        let mut holder = self.run(options, "echo > held; exec sleep 60");
-        let holder = holder.spawn().unwrap();
+    pub(crate) fn holder(&self, options: &str) -> Running {
+        let holder = self.run(options, "echo > held; exec sleep 60").start();
         self.trace("held");
         holder
     }
 
-    /// Runs the program to its end.
-    pub(crate) fn output(&self, arguments: &str) -> Output {
-        self.redlock(arguments).output().unwrap()
-    }
-
-    /// Runs the program to its end, and returns its code.
-    pub(crate) fn code_of(&self, arguments: &str) -> i32 {
-        code(&self.output(arguments))
-    }
-
-    /// Waits for the lock `k`, which must come.
-    pub(crate) fn get_lock(&self) {
-        let output = self.run("", "true").output().unwrap();
-        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    }
-
-    /// Returns a command that starts the program in another way: by these words in front of it.
-    pub(crate) fn by(&self, starter: &[&str], inner: &Command) -> Command {
-        let variables = inner.get_envs();
-        let variables = variables.filter_map(|(name, value)| Some((name, value?)));
-        let mut command = Command::new(starter[0]);
-        command.args(&starter[1..]).arg(PROGRAM);
-        command.args(inner.get_args()).envs(variables);
-        command.current_dir(&self.folder).stdin(Stdio::null());
-        command
-    }
-
     /// Returns a line of the shell on a terminal of its own, by `script` of util-linux.
-    pub(crate) fn on_terminal(&self, line: &str) -> Command {
+    pub(crate) fn on_terminal(&self, line: &str) -> Program {
         let mut command = Command::new("script");
-        command.args(["--quiet", "--return", "--echo", "never", "--command", line]);
-        command.arg("/dev/null").current_dir(&self.folder);
-        command.env("REDLOCK_NODES", self.servers.urls().join(","));
-        command.env("REDLOCK_DURABILITY", "fsync-always");
-        command
+        command.args(["--quiet", "--return", "--echo", "never", "--command"]);
+        command.args([&typed(line), "/dev/null"]);
+        self.over_servers(Program::new(command))
+    }
+
+    fn over_servers(&self, mut program: Program) -> Program {
+        program.0.current_dir(&self.folder);
+        program.env("REDLOCK_NODES", self.servers.urls().join(","))
     }
 
     /// Has each server carry out a command.
@@ -104,8 +77,7 @@ impl Bed {
 
     /// Has this server carry out a command, and returns the line that it answers.
     pub(crate) fn command_at(&self, server: usize, command: &str) -> String {
-        let url = &self.servers.urls()[server];
-        let mut server = TcpStream::connect(url.trim_start_matches("redis://")).unwrap();
+        let mut server = TcpStream::connect(self.servers.get(server).address()).unwrap();
         write!(server, "{command}\r\n").unwrap();
         let mut lines = BufReader::new(server).lines();
         lines.next().expect("an answer").unwrap()
@@ -125,6 +97,16 @@ impl Bed {
     pub(crate) fn pid(&self, name: &str) -> Pid {
         Pid(self.trace(name).trim().parse().unwrap())
     }
+
+    /// Removes what a command has written.
+    pub(crate) fn remove(&self, name: &str) {
+        fs::remove_file(self.path(name)).unwrap();
+    }
+}
+
+/// Returns a line of a shell with the program in place of the word `redlock`.
+pub(crate) fn typed(line: &str) -> String {
+    line.replace("redlock", &format!("{PROGRAM} --node-timeout 500ms"))
 }
 
 /// Makes SIGINT end the commands of this process, even where a shell runs the tests in the background and has them ignore
@@ -137,19 +119,171 @@ fn take_sigint() {
     });
 }
 
+/// A program that is to be started.
+pub(crate) struct Program(pub(crate) Command);
+
 /// Returns the program with these arguments.
-pub(crate) fn program<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(PROGRAM);
-    for (variable, _) in env::vars_os() {
-        if variable.to_string_lossy().starts_with("REDLOCK_") {
-            command.env_remove(variable);
-        }
+pub(crate) fn program<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Program {
+    Program::at(PROGRAM, arguments)
+}
+
+impl Program {
+    /// Returns the program at another path.
+    pub(crate) fn at<S: AsRef<OsStr>>(
+        path: impl AsRef<OsStr>,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let mut command = Command::new(path);
+        command.args(["--node-timeout", "500ms"]).args(arguments);
+        Self::new(command)
     }
-    // The servers have just started, and have forgotten nothing.
-    command.env("REDLOCK_DURABILITY", "fsync-always");
-    command.args(["--node-timeout", "500ms"]).args(arguments);
-    command.stdin(Stdio::null());
-    command
+
+    fn new(mut command: Command) -> Self {
+        for (variable, _) in env::vars_os() {
+            if variable.to_string_lossy().starts_with("REDLOCK_") {
+                command.env_remove(variable);
+            }
+        }
+        // The servers have just started, and have forgotten nothing.
+        command.env("REDLOCK_DURABILITY", "fsync-always");
+        command.env_remove("NO_COLOR");
+        command.stdin(Stdio::null());
+        Self(command)
+    }
+
+    pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.0.arg(argument);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.0.env(name, value);
+        self
+    }
+
+    /// Has it started in another way: by these words in front of it.
+    pub(crate) fn by(self, starter: &[&str]) -> Self {
+        let inner = self.0;
+        let variables = inner.get_envs();
+        let variables = variables.filter_map(|(name, value)| Some((name, value?)));
+        let mut command = Command::new(starter[0]);
+        command.args(&starter[1..]).arg(inner.get_program());
+        command.args(inner.get_args()).envs(variables);
+        command.current_dir(inner.get_current_dir().unwrap_or(Path::new(".")));
+        command.stdin(Stdio::null());
+        Self(command)
+    }
+
+    /// Starts it, with its output in files: what it leaves behind may keep them open.
+    pub(crate) fn start(mut self) -> Running {
+        let [out, err] = [(); 2].map(|()| NamedTempFile::new().unwrap());
+        self.0.stdout(out.reopen().unwrap());
+        self.0.stderr(err.reopen().unwrap());
+        let child = self.0.spawn();
+        let child = child.expect("`script` comes with util-linux, or with bsdutils");
+        Running { child, out, err }
+    }
+
+    /// Runs it to its end, with this code.
+    #[track_caller]
+    pub(crate) fn ends(self, code: i32) -> Ended {
+        self.start().ends(code)
+    }
+}
+
+/// A program that runs. It is killed when this is dropped.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    out: NamedTempFile,
+    err: NamedTempFile,
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> Pid {
+        Pid(i32::try_from(self.child.id()).unwrap())
+    }
+
+    /// Returns what it has written to standard output so far.
+    pub(crate) fn out(&self) -> String {
+        fs::read_to_string(&self.out).unwrap()
+    }
+
+    /// Returns what it has written to both of its outputs so far.
+    pub(crate) fn said(&self) -> String {
+        self.out() + &fs::read_to_string(&self.err).unwrap()
+    }
+
+    /// Waits until it has written this to one of them. Returns all that it has written.
+    pub(crate) fn says(&self, words: &str) -> String {
+        wait_for(format_args!("{words:?}"), || {
+            Some(self.said()).filter(|it| it.contains(words))
+        })
+    }
+
+    /// Waits for its end.
+    pub(crate) fn status(&mut self) -> ExitStatus {
+        wait_for("the end of the program", || self.child.try_wait().unwrap())
+    }
+
+    /// Waits for its end, which must have this code.
+    #[track_caller]
+    pub(crate) fn ends(mut self, code: i32) -> Ended {
+        let status = self.status();
+        let ended = Ended {
+            out: self.out(),
+            err: fs::read_to_string(&self.err).unwrap(),
+        };
+        assert_eq!(status.code(), Some(code), "{ended:?}");
+        ended
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What a program has written until its end.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    /// Asserts that it has written this to one of its outputs.
+    #[track_caller]
+    pub(crate) fn says(self, words: &str) -> Self {
+        let has_said = self.out.contains(words) || self.err.contains(words);
+        assert!(has_said, "{words:?}: {self:?}");
+        self
+    }
+
+    /// Asserts that it has not.
+    #[track_caller]
+    pub(crate) fn says_nothing_of(self, words: &str) -> Self {
+        let has_said = self.out.contains(words) || self.err.contains(words);
+        assert!(!has_said, "{words:?}: {self:?}");
+        self
+    }
+
+    /// Returns each line as the value that it is for scripts.
+    pub(crate) fn values(&self) -> Vec<Value> {
+        let lines = self.out.lines().chain(self.err.lines());
+        let values = lines.map(serde_json::from_str);
+        values.map(|it| it.expect("JSON")).collect()
+    }
+
+    /// Returns the last of them.
+    pub(crate) fn value(&self) -> Value {
+        self.values().pop().expect("a line")
+    }
 }
 
 fn written(path: &Path) -> Option<String> {
@@ -177,10 +311,6 @@ pub(crate) fn wait_for<T>(what: impl Display, mut look: impl FnMut() -> Option<T
 pub(crate) struct Pid(pub(crate) i32);
 
 impl Pid {
-    pub(crate) fn of(child: &Child) -> Self {
-        Self(i32::try_from(child.id()).unwrap())
-    }
-
     pub(crate) fn signal(self, signal: &str) {
         let id = self.0.to_string();
         let sent = Command::new("kill").args(["-s", signal, &id]).status();
@@ -232,19 +362,4 @@ pub(crate) fn is_in_any_command(text: &str) -> bool {
     let names = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let mut ids = names.filter_map(|it| it.file_name().to_str()?.parse().ok());
     ids.any(|it| Pid(it).arguments().contains(text))
-}
-
-/// Waits for a program that may hang, and returns its code. `None` if a signal has ended it.
-pub(crate) fn end_of(program: &mut Child) -> Option<i32> {
-    wait_for("the end of the program", || program.try_wait().unwrap()).code()
-}
-
-/// The end of the program, for assertions.
-pub(crate) fn code(output: &Output) -> i32 {
-    let code = output.status.code();
-    code.expect("no signal has ended the program")
-}
-
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }

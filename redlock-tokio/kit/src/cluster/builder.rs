@@ -1,21 +1,6 @@
 use std::time::Duration;
 
 /// Collects the settings of a [`Cluster`](super::Cluster), and starts it.
-///
-/// ```
-/// use redlock_kit::Cluster;
-/// use std::time::Duration;
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let cluster = Cluster::builder()
-///     .shards(3)
-///     .replicas(0)
-///     .node_timeout(Duration::from_secs(1))
-///     .spawn()?;
-/// assert_eq!(cluster.node_count(), 3);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it starts the processes"]
 pub struct ClusterBuilder {

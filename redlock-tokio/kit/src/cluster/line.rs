@@ -62,36 +62,3 @@ fn range(word: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = word.split_once('-').unwrap_or((word, word));
     Some(first.parse().ok()?..=last.parse().ok()?)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ANSWER: &str = "\
-07c37d 127.0.0.1:30004@31004,host slave e7d1ee 0 1426238317239 4 connected
-67ed2d 127.0.0.1:30002@31002,,shard-id=69bc master - 0 1426238316232 2 connected 5461-10922
-292f8b 127.0.0.1:30003@31003 master,fail - 0 1426238318243 3 disconnected
-e7d1ee 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-10 12 [93-<-292f8b] [77->-67ed2d]
-";
-
-    #[test]
-    fn the_lines_of_all_versions_are_read() {
-        let lines = Line::read_all(ANSWER).unwrap();
-        let ports: Vec<_> = lines.iter().map(|it| it.port).collect();
-        assert_eq!(ports, [30004, 30002, 30003, 30001]);
-        let epochs: Vec<_> = lines.iter().map(|it| it.config_epoch).collect();
-        assert_eq!(epochs, [4, 2, 3, 1]);
-        let masters: Vec<_> = lines.iter().map(Line::is_master).collect();
-        assert_eq!(masters, [false, true, true, true]);
-        let trouble: Vec<_> = lines.iter().map(Line::trouble).collect();
-        assert_eq!(trouble, [None, None, Some("fail"), None]);
-        assert_eq!(lines[3].slots, [0..=10, 12..=12]);
-        assert!(lines[1].has_slot(5461) && !lines[1].has_slot(93));
-    }
-
-    #[test]
-    fn a_line_that_is_cut_off_is_refused() {
-        let error = Line::read_all("07c37d 127.0.0.1:30004@31004 slave\n").unwrap_err();
-        assert!(error.contains("07c37d"), "{error}");
-    }
-}

@@ -24,7 +24,7 @@ impl Cluster {
         let sources = sources(count);
         let spawn = |number| {
             let mode = |port, bus| mode(builder, port, bus);
-            Peer::spawn_node(number, &sources, mode)
+            Peer::spawn(number, &sources, true, mode)
         };
         Ok(Self {
             peers: (0..count).map(spawn).collect::<Result<_, _>>()?,
@@ -36,7 +36,7 @@ impl Cluster {
 
     /// Sets how long a node must be silent before another one finds it down. A node that restarts has the timeout of
     /// its arguments again.
-    fn set_timeout(&self, timeout: Duration) -> Result<(), TopologyError> {
+    fn set_timeout(&self, timeout: Duration) -> Result<(), String> {
         let timeout = timeout.as_millis().to_string();
         let order = ["CONFIG", "SET", "cluster-node-timeout", &timeout];
         (0..self.peers.len()).try_for_each(|it| self.commands(it).ask(&order))
@@ -97,7 +97,7 @@ impl Cluster {
         let peer = &self.peers[other];
         let [port, bus] = [peer.address(), peer.bus_address()].map(|it| it.port().to_string());
         let order = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus];
-        self.commands(one).look_up(&order)
+        self.commands(one).ask(&order)
     }
 
     /// Returns the slots that a shard has at the start.
@@ -108,7 +108,7 @@ impl Cluster {
     }
 
     fn ids(&self) -> Result<Vec<String>, String> {
-        let id = |number| self.commands(number).look_up(&["CLUSTER", "MYID"]);
+        let id = |number| self.commands(number).ask(&["CLUSTER", "MYID"]);
         (0..self.peers.len()).map(id).collect()
     }
 
@@ -116,7 +116,7 @@ impl Cluster {
     pub(super) fn settled(&self) -> Result<(), String> {
         let mut owners = None;
         for number in 0..self.peers.len() {
-            let info: String = self.commands(number).look_up(&["CLUSTER", "INFO"])?;
+            let info: String = self.commands(number).ask(&["CLUSTER", "INFO"])?;
             if !info.contains("cluster_state:ok") {
                 return Err(format!("node {number} has not the state \"ok\""));
             }
@@ -159,7 +159,7 @@ impl Cluster {
 
     /// Checks that a node is a master, or a replica with its master's data.
     pub(super) fn check_role(&self, number: usize, is_master: bool) -> Result<(), String> {
-        let info: String = self.commands(number).look_up(&["INFO", "replication"])?;
+        let info: String = self.commands(number).ask(&["INFO", "replication"])?;
         let expected = if is_master {
             "role:master"
         } else {
@@ -199,7 +199,7 @@ impl Cluster {
 
     /// Returns what a node says about all nodes.
     pub(super) fn lines(&self, number: usize) -> Result<Vec<Line>, String> {
-        let answer: String = self.commands(number).look_up(&["CLUSTER", "NODES"])?;
+        let answer: String = self.commands(number).ask(&["CLUSTER", "NODES"])?;
         Line::read_all(&answer)
     }
 
@@ -215,7 +215,8 @@ impl Cluster {
 }
 
 /// Returns the arguments of a node that announces these ports.
-fn mode(builder: &ClusterBuilder, port: u16, bus: u16) -> Mode {
+fn mode(builder: &ClusterBuilder, port: u16, bus: Option<u16>) -> Mode {
+    let bus = bus.expect("a node of a cluster has a bus");
     let timeout = builder.node_timeout.as_millis();
     let coverage = if builder.full_coverage { "yes" } else { "no" };
     // Replicas must not move to another shard, and must not find their data too old for a promotion.

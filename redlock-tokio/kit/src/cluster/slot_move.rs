@@ -1,10 +1,5 @@
-use std::fmt;
-
 use super::Cluster;
-use crate::{
-    error::TopologyError,
-    waiting::{in_words, wait_until},
-};
+use crate::{error::TopologyError, waiting::wait_until};
 
 /// How long a server may take to move keys to another one, in milliseconds.
 const MIGRATION_LIMIT: &str = "5000";
@@ -19,6 +14,7 @@ const BATCH: usize = 100;
 /// when this is dropped; [`Cluster::move_slots`](super::Cluster::move_slots) takes the move up again.
 ///
 /// See [`Cluster::start_move`](super::Cluster::start_move).
+#[derive(Debug)]
 #[must_use = "the slots stay on their way until the move is finished"]
 pub struct SlotMove<'a> {
     cluster: &'a Cluster,
@@ -59,7 +55,7 @@ impl<'a> SlotMove<'a> {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::TimedOut`] if a server goes on to refuse a step, or if a shard has no master.
+    /// If a server goes on to refuse a step, or if a shard has no master.
     pub fn move_keys(&self, at_most: usize) -> Result<usize, TopologyError> {
         let mut moved = 0;
         wait_until("the keys have moved", || {
@@ -70,8 +66,7 @@ impl<'a> SlotMove<'a> {
 
     fn try_to_move_keys(&self, at_most: usize, moved: &mut usize) -> Result<(), String> {
         let ends = self.mark()?;
-        let outcome = self.carry(&ends, at_most, moved);
-        outcome.map_err(|it| in_words(&it))
+        self.carry(&ends, at_most, moved)
     }
 
     /// Moves the keys that are left, and makes the new shard the owner of the slots. Blocks until a majority of the
@@ -79,8 +74,7 @@ impl<'a> SlotMove<'a> {
     ///
     /// # Errors
     ///
-    /// As for [`move_keys`](Self::move_keys). The slots are then still on their way, and
-    /// [`Cluster::move_slots`](super::Cluster::move_slots) can finish the move.
+    /// As for [`move_keys`](Self::move_keys). The slots are then still on their way.
     pub fn finish(self) -> Result<(), TopologyError> {
         wait_until("the new owner has the slots", || {
             let owner = self.try_to_finish()?;
@@ -158,13 +152,12 @@ impl<'a> SlotMove<'a> {
             words.map(str::to_owned).collect()
         };
         let commands: Vec<Vec<String>> = slots.iter().map(command).collect();
-        let connection = self.cluster.commands(number).connect();
-        let outcome = connection.and_then(|mut it| it.order_all(&commands));
-        outcome.map_err(|it| in_words(&it))
+        let mut connection = self.cluster.commands(number).connect()?;
+        connection.order_all(&commands)
     }
 
     /// Moves keys until so many have moved in all.
-    fn carry(&self, ends: &Ends, at_most: usize, moved: &mut usize) -> Result<(), TopologyError> {
+    fn carry(&self, ends: &Ends, at_most: usize, moved: &mut usize) -> Result<(), String> {
         let mut connection = self.cluster.commands(ends.from).connect()?;
         let port = self.cluster.peers[ends.to].address().port().to_string();
         for slot in &self.slots {
@@ -212,16 +205,6 @@ impl<'a> SlotMove<'a> {
     }
 
     fn id_of(&self, number: usize) -> Result<String, String> {
-        self.cluster.commands(number).look_up(&["CLUSTER", "MYID"])
-    }
-}
-
-impl fmt::Debug for SlotMove<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SlotMove")
-            .field("slots", &self.slots.len())
-            .field("from", &self.from)
-            .field("to", &self.to)
-            .finish_non_exhaustive()
+        self.cluster.commands(number).ask(&["CLUSTER", "MYID"])
     }
 }

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     net::SocketAddr,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -17,7 +16,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(24 * 3600);
 ///
 /// A fault applies to bytes when they are due to leave the proxy. So delayed bytes can still be held, and held
 /// bytes can still be lost.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Link {
     faults: watch::Sender<Faults>,
     connections: AtomicU64,
@@ -159,17 +158,6 @@ impl Link {
 
     pub(super) fn count_left(&self, bytes: usize) {
         self.waiting.fetch_sub(bytes as u64, Ordering::SeqCst);
-    }
-}
-
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link")
-            .field("faults", &*self.faults.borrow())
-            .field("passed", &self.passed())
-            .field("lost", &self.lost())
-            .field("waiting", &self.waiting())
-            .finish()
     }
 }
 

@@ -1,29 +1,10 @@
 use std::time::Duration;
 
 /// Collects the settings of [`Sentinels`](super::Sentinels), and starts them.
-///
-/// ```
-/// use redlock_kit::Sentinels;
-/// use std::time::Duration;
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let group = Sentinels::builder()
-///     .replicas(1)
-///     .down_after(Duration::from_secs(1))
-///     .password("secret")
-///     .arguments(["--min-replicas-to-write", "1"])
-///     .spawn()?;
-/// assert_eq!(group.server_count(), 2);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it starts the processes"]
 pub struct SentinelsBuilder {
-    pub(super) name: String,
     pub(super) replicas: usize,
-    pub(super) sentinels: usize,
-    pub(super) quorum: Option<usize>,
     pub(super) down_after: Duration,
     pub(super) failover_timeout: Duration,
     pub(super) password: Option<String>,
@@ -32,28 +13,9 @@ pub struct SentinelsBuilder {
 }
 
 impl SentinelsBuilder {
-    /// Sets the name by which the sentinels know the master, `group` by default.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-
     /// Sets the number of replicas, 2 by default.
     pub fn replicas(mut self, count: usize) -> Self {
         self.replicas = count;
-        self
-    }
-
-    /// Sets the number of sentinels, 3 by default.
-    pub fn sentinels(mut self, count: usize) -> Self {
-        self.sentinels = count;
-        self
-    }
-
-    /// Sets how many sentinels must find the master down before one of them starts a failover. By default they
-    /// are a majority. Whatever this is, only a majority can carry out the failover.
-    pub fn quorum(mut self, sentinels: usize) -> Self {
-        self.quorum = Some(sentinels);
         self
     }
 
@@ -94,10 +56,7 @@ impl SentinelsBuilder {
 impl Default for SentinelsBuilder {
     fn default() -> Self {
         Self {
-            name: "group".into(),
             replicas: 2,
-            sentinels: 3,
-            quorum: None,
             down_after: Duration::from_secs(2),
             failover_timeout: Duration::from_secs(10),
             password: None,

@@ -1,11 +1,10 @@
 use std::collections::HashMap;
 
-use super::{Sentinels, builder::SentinelsBuilder};
+use super::{NAME, SENTINELS, Sentinels, builder::SentinelsBuilder};
 use crate::{
-    error::{SpawnError, TopologyError},
+    error::SpawnError,
     launch::Mode,
     peer::{Peer, sources},
-    waiting::in_words,
 };
 
 /// The fields of a record in a server's answer.
@@ -16,26 +15,25 @@ impl Sentinels {
     /// Starts the servers. The first one is the master.
     pub(super) fn spawn_servers(builder: &SentinelsBuilder) -> Result<Self, SpawnError> {
         let mut group = Self {
-            name: builder.name.clone(),
             servers: Vec::new(),
             sentinels: Vec::new(),
             password: builder.password.clone(),
             sentinel_password: builder.sentinel_password.clone(),
         };
-        let sources = sources(1 + builder.replicas + builder.sentinels);
+        let sources = sources(1 + builder.replicas + SENTINELS);
         for number in 0..=builder.replicas {
-            let mode = |announced| group.server_mode(announced, builder);
-            let server = Peer::spawn(number, &sources, mode)?;
+            let mode = |announced, _| group.server_mode(announced, builder);
+            let server = Peer::spawn(number, &sources, false, mode)?;
             group.servers.push(server);
         }
         Ok(group)
     }
 
     pub(super) fn spawn_sentinels(&mut self, builder: &SentinelsBuilder) -> Result<(), SpawnError> {
-        let sources = sources(self.servers.len() + builder.sentinels);
-        for number in 0..builder.sentinels {
-            let mode = |announced| self.sentinel_mode(announced, builder);
-            let sentinel = Peer::spawn(self.servers.len() + number, &sources, mode)?;
+        let sources = sources(self.servers.len() + SENTINELS);
+        for number in 0..SENTINELS {
+            let mode = |announced, _| self.sentinel_mode(announced, builder);
+            let sentinel = Peer::spawn(self.servers.len() + number, &sources, false, mode)?;
             self.sentinels.push(sentinel);
         }
         Ok(())
@@ -52,9 +50,9 @@ impl Sentinels {
     }
 
     fn sentinel_mode(&self, announced: u16, builder: &SentinelsBuilder) -> Mode {
-        let name = &self.name;
+        let name = NAME;
         let master = self.servers[0].address().port();
-        let quorum = builder.quorum.unwrap_or(builder.sentinels / 2 + 1);
+        let quorum = SENTINELS / 2 + 1;
         let down_after = builder.down_after.as_millis();
         let failover_timeout = builder.failover_timeout.as_millis();
         let replicas = builder.replicas.max(1);
@@ -80,7 +78,7 @@ impl Sentinels {
     pub(super) fn opinions(&self) -> String {
         let opinion = |sentinel: &Peer| match self.port_named_by(sentinel) {
             Ok(port) => format!("{:?}", self.server_at(port)),
-            Err(error) => in_words(&error),
+            Err(error) => error,
         };
         let opinions: Vec<_> = self.sentinels.iter().map(opinion).collect();
         format!("the sentinels name {}", opinions.join(", "))
@@ -102,7 +100,7 @@ impl Sentinels {
     /// Checks that a server is a master, or a replica of this master with its data.
     pub(super) fn check_server(&self, number: usize, master: usize) -> Result<(), String> {
         let server = self.servers[number].commands(self.password.as_deref());
-        let text: String = server.look_up(&["INFO", "replication"])?;
+        let text: String = server.ask(&["INFO", "replication"])?;
         let port = self.servers[master].address().port().to_string();
         let expected: &[_] = if number == master {
             &[("role", "master")]
@@ -124,12 +122,12 @@ impl Sentinels {
 
     fn check_sentinel(&self, sentinel: &Peer, master: usize) -> Result<(), String> {
         let commands = sentinel.commands(self.sentinel_password.as_deref());
-        let own: Fields = commands.look_up(&["SENTINEL", "MASTER", &self.name])?;
+        let own: Fields = commands.ask(&["SENTINEL", "MASTER", NAME])?;
         let port = self.servers[master].address().port().to_string();
         check_is_up(&own)?;
         check(&own, "port", &port)?;
-        let replicas: Vec<Fields> = commands.look_up(&["SENTINEL", "SLAVES", &self.name])?;
-        let others: Vec<Fields> = commands.look_up(&["SENTINEL", "SENTINELS", &self.name])?;
+        let replicas: Vec<Fields> = commands.ask(&["SENTINEL", "SLAVES", NAME])?;
+        let others: Vec<Fields> = commands.ask(&["SENTINEL", "SENTINELS", NAME])?;
         check_count("replicas", replicas.len(), self.servers.len() - 1)?;
         check_count("sentinels", others.len(), self.sentinels.len() - 1)?;
         for replica in &replicas {
@@ -140,9 +138,9 @@ impl Sentinels {
         others.iter().try_for_each(check_is_up)
     }
 
-    pub(super) fn port_named_by(&self, sentinel: &Peer) -> Result<u16, TopologyError> {
+    pub(super) fn port_named_by(&self, sentinel: &Peer) -> Result<u16, String> {
         let commands = sentinel.commands(self.sentinel_password.as_deref());
-        let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.name];
+        let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME];
         let (_, port): (String, u16) = commands.ask(&question)?;
         Ok(port)
     }

@@ -7,6 +7,7 @@ use redlock_tokio::{
     BuildError, LockGuard, LockOptions, LossReason, NodeState, Redlock, RedlockBuilder,
 };
 
+use super::ready;
 use crate::support::{
     Cli, MS,
     shards::{cluster, slot, strict, trusting, url},
@@ -35,8 +36,7 @@ impl Fleet {
     async fn new(shards: usize) -> Self {
         let cluster = cluster().shards(shards).replicas(0).full_coverage(false);
         let cluster = cluster.spawn().unwrap();
-        let redlock = builder(&cluster).build().await.unwrap();
-        redlock.ready(PATIENCE).await.unwrap();
+        let redlock = ready(builder(&cluster)).await;
         all_vote(&redlock).await;
         let mut guards = Vec::new();
         for number in 0..8 {
@@ -123,8 +123,7 @@ async fn row_45_slots_move_to_a_shard_with_a_voter_while_locks_are_held() {
     fleet.assert_all_are_held();
 
     // A process that starts now needs an option, and no other keys.
-    let newcomer = builder(&fleet.cluster).build().await.unwrap();
-    newcomer.ready(PATIENCE).await.unwrap();
+    let newcomer = ready(builder(&fleet.cluster)).await;
     assert!(newcomer.try_lock("long:0").await.is_err(), "it is held");
     let error = strict(&url(&fleet.cluster)).build().await.unwrap_err();
     assert!(matches!(error, BuildError::SharedServer(_)), "{error}");

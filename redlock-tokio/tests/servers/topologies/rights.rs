@@ -1,30 +1,21 @@
 //! The lines of `DEPLOYMENTS.md` that create users are enough for all features, and no server notes in `ACL LOG` that
 //! it refused something.
 
-use std::time::Duration;
-
 use redlock_kit::{RedisServer, Sentinels};
 use redlock_tokio::{Redlock, RedlockBuilder};
 
+use super::ready;
 use crate::support::{
     Cli, MS,
     acl::{PREFIX, USER, assert_quiet, create_user, use_everything},
     shards::{cluster, slot, strict, url},
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Makes two clients that keep all rules.
 async fn clients(builder: impl Fn() -> RedlockBuilder) -> [Redlock; 2] {
-    let build = || {
-        let builder = builder().prefix(PREFIX).ttl(Duration::from_secs(3));
-        builder.confirmation_window(MS(1000)).build()
-    };
-    let clients = [build().await.unwrap(), build().await.unwrap()];
-    for client in &clients {
-        client.ready(PATIENCE).await.unwrap();
-    }
-    clients
+    let builder = || builder().prefix(PREFIX).ttl(MS(3000));
+    let build = || ready(builder().confirmation_window(MS(1000)));
+    [build().await, build().await]
 }
 
 fn clis<'a>(servers: impl Iterator<Item = &'a RedisServer>) -> Vec<Cli> {

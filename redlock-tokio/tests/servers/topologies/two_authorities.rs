@@ -7,12 +7,13 @@ use std::{
 
 use futures::future::join_all;
 use redlock_kit::{Cluster, Proxy, RedisServers, Sentinels};
-use redlock_tokio::{BuildError, Durability, LockOptions, Redlock, RedlockBuilder};
+use redlock_tokio::{BuildError, LockOptions, RedlockBuilder};
 
+use super::{ready, sentinels_url};
 use crate::support::{
-    Cli, MS, eventually,
+    Cli, MS, built, eventually,
     log::Log,
-    shards::{cluster, trusting, url, url_of},
+    shards::{cluster, strict, trusting, url, url_of},
     states::{all_vote, votes},
 };
 
@@ -26,19 +27,6 @@ const TTL: Duration = Duration::from_secs(6);
 
 fn three_sentinels() -> Sentinels {
     Sentinels::builder().replicas(0).spawn().unwrap()
-}
-
-fn group_url(name: &str, sentinels: &[String]) -> String {
-    format!("redis+sentinel://{}/{name}", sentinels.join(","))
-}
-
-fn over_group(name: &str, sentinels: &[String]) -> RedlockBuilder {
-    Redlock::builder()
-        .nodes(group_url(name, sentinels))
-        .ttl(TTL)
-        .confirmation_window(SECOND)
-        .node_timeout(SECOND)
-        .connect_timeout(10 * SECOND)
 }
 
 #[tokio::test]
@@ -62,7 +50,7 @@ async fn a_client_never_moves_to_another_cluster() {
     let other = cluster().spawn().unwrap();
     let seed = Proxy::spawn(own.node(0).address()).unwrap();
     let seeds = [own.urls()[1].clone(), seed.url()];
-    let redlock = trusting(&url_of(&seeds)).build().await.unwrap();
+    let redlock = built(trusting(&url_of(&seeds))).await;
     all_vote(&redlock).await;
 
     own.node(0).kill();
@@ -81,7 +69,7 @@ async fn a_client_never_moves_to_another_cluster() {
     tokio::time::sleep(5 * SECOND).await;
     let error = redlock.try_lock("k").await;
     assert!(error.is_err(), "its own cluster is down");
-    let theirs = trusting(&url(&other)).build().await.unwrap();
+    let theirs = built(trusting(&url(&other))).await;
     all_vote(&theirs).await;
     drop(theirs.lock("k").await.unwrap());
 }
@@ -94,8 +82,7 @@ async fn sentinels_of_two_groups_with_one_name_are_refused_by_name() {
     let mixed = [&ours[..2], &theirs[..]].concat();
     let deadline = Instant::now() + PATIENCE;
     let error = loop {
-        let builder = over_group(one.name(), &mixed).durability(Durability::AssumedForTests);
-        match builder.build().await {
+        match trusting(&sentinels_url(one.name(), &mixed)).build().await {
             Err(error) => break error,
             // On a busy machine two of the sentinels may answer too late. The others are a majority of all.
             Ok(_) => assert!(Instant::now() < deadline, "nobody was refused"),
@@ -159,8 +146,7 @@ async fn groups_are_not_taken_for_one_another_in_whatever_order_their_sentinels_
     let [one, other] = [(); 2].map(|()| three_sentinels());
     assert_refused(&mixed(&one.addresses(), &other.addresses()), |list| {
         let list: Vec<_> = list.iter().map(|it| it.address().to_string()).collect();
-        let builder = Redlock::builder().nodes(group_url(one.name(), &list));
-        builder.durability(Durability::AssumedForTests)
+        trusting(&sentinels_url(one.name(), &list))
     })
     .await;
 }
@@ -182,12 +168,11 @@ async fn a_server_that_is_watched_again_in_the_same_epoch_waits() {
     // The sentinels connect from loopback addresses of their own.
     let second = RedisServers::spawn_with(1, &["--protected-mode", "no"]).unwrap();
     let first = group.server_proxy(0).address();
-    let build = || over_group(group.name(), &group.addresses()).build();
-    let holder = build().await.unwrap();
-    let connected = build().await.unwrap();
-    for client in [&holder, &connected] {
-        client.ready(PATIENCE).await.unwrap();
-    }
+    let builder = || {
+        let builder = strict(&group.url()).ttl(TTL);
+        builder.confirmation_window(SECOND)
+    };
+    let (holder, connected) = (ready(builder()).await, ready(builder()).await);
 
     let second = second.get(0).address();
     monitor(&group, &second.ip().to_string(), second.port());
@@ -205,7 +190,7 @@ async fn a_server_that_is_watched_again_in_the_same_epoch_waits() {
     };
     monitor(&group, &first.ip().to_string(), first.port());
 
-    let newcomer = build().await.unwrap();
+    let newcomer = built(builder()).await;
     for (name, client) in [("connected", connected), ("newcomer", newcomer)] {
         let theirs = client.lock("k").wait(PATIENCE).await.unwrap();
         assert!(!guard.is_valid(), "{name}: two clients hold the lock");
