@@ -37,15 +37,15 @@ nightly: redis python
 
 # The tests need this.
 redis:
-	@command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || sh .ci/install-redis
+	@command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || sh .ci/install redis
 
 # The tests of the pages need this. chromedriver knows where the browser is, unless CHROMIUM says so.
 browser:
-	@command -v "$${CHROMEDRIVER:-chromedriver}" >/dev/null || sh .ci/install-browser
+	@command -v "$${CHROMEDRIVER:-chromedriver}" >/dev/null || sh .ci/install browser
 
 # The checks of the sources need this.
 python:
-	@command -v python3 >/dev/null || sh .ci/install-python
+	@command -v python3 >/dev/null || sh .ci/install python
 
 # The driver's tests on each of these servers, and a table of the results. `make test` runs them on the system's
 # Redis. One server alone: `make servers SERVERS=redis-8.2`.

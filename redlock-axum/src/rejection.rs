@@ -190,3 +190,25 @@ impl Default for RejectionPolicy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use redlock_tokio::{LockError, test_util::TestNodes};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_retry_after_says_when_the_nodes_will_vote() {
+        let nodes = TestNodes::new();
+        nodes.go_down();
+        let refused = nodes.connect().await.unwrap().try_lock("k").await;
+        let error = LockError::Quarantined {
+            remaining: Duration::from_secs(10),
+            attempts: refused.unwrap_err().attempts().unwrap().clone(),
+        };
+        let problem = RejectionPolicy::default().problem(CallError::Unavailable(error));
+        // Up to a second is added, so that clients do not all come back at once.
+        let retry_after = problem.retry_after_ms().unwrap();
+        assert!((10_000..=11_000).contains(&retry_after), "{retry_after}");
+    }
+}

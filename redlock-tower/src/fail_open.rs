@@ -45,3 +45,20 @@ impl FailOpen {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_services_of_a_layer_warn_once_in_ten_seconds_and_count_the_rest() {
+        let one = FailOpen::default();
+        let clone = one.clone();
+        assert_eq!(one.withheld_if_due(), Some(0));
+        for it in [&clone, &one, &clone] {
+            assert_eq!(it.withheld_if_due(), None);
+        }
+        tokio::time::advance(PAUSE).await;
+        assert_eq!(one.withheld_if_due(), Some(3));
+    }
+}

@@ -12,6 +12,48 @@ use redlock_kit::RedisServers;
 
 use crate::support::SOON;
 
+#[test]
+fn another_process_leads_after_a_leader_that_was_killed_or_stopped() {
+    let nodes = RedisServers::spawn(5).unwrap();
+    let (sender, lines) = channel();
+    let start = || Process::start(&nodes, sender.clone());
+    let mut processes = [start(), start(), start()].into_iter().collect::<Vec<_>>();
+    let (first, _) = wait_for("leads", &lines);
+    wait_for("report 3", &lines);
+    processes.retain(|it| it.0.id() != first); // kill -9
+
+    // The two tasks of a leader may print in either order.
+    let (second, reporters) = wait_for("leads", &lines);
+    assert!(second != first && reporters.iter().all(|it| [first, second].contains(it)));
+    wait_for("report 3", &lines);
+    let stopped = processes.iter().find(|it| it.0.id() == second).unwrap();
+    stopped.signal("-STOP");
+
+    let (third, reporters) = wait_for("leads", &lines);
+    assert!(third != second && reporters.iter().all(|it| [second, third].contains(it)));
+    stopped.signal("-CONT");
+    let (late, reporters) = wait_for("leads no more", &lines);
+    assert_eq!(late, second);
+    let is_third = reporters.iter().all(|it| *it == third);
+    assert!(is_third, "{second} in {reporters:?}");
+    thread::sleep(Duration::from_millis(500)); // several reports
+    stopped.signal("-TERM");
+    let (ended, reporters) = wait_for("ends", &lines);
+    assert!(ended == second && reporters.iter().all(|it| *it == third));
+}
+
+#[test]
+fn a_leader_resigns_after_its_last_report() {
+    let mut leader = Command::new(env!("CARGO_BIN_EXE_leader"));
+    let leader = leader.args(["--every", "10ms", "--reports", "3"]);
+    let output = leader.env_remove("REDLOCK_NODES").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    for wanted in [": leads\n", ": report 3\n", ": ends\n"] {
+        assert!(text.contains(wanted), "{text}");
+    }
+}
+
 /// A candidate, killed when dropped.
 struct Process(Child);
 
@@ -63,51 +105,5 @@ fn wait_for(text: &str, lines: &Receiver<String>) -> (u32, Vec<u32>) {
         } else if said.starts_with("report") {
             reporters.push(id);
         }
-    }
-}
-
-#[test]
-fn another_process_leads_after_a_leader_that_was_killed_or_stopped() {
-    let nodes = RedisServers::spawn(5).unwrap();
-    let (sender, lines) = channel();
-    let mut processes: Vec<_> = (0..3)
-        .map(|_| Process::start(&nodes, sender.clone()))
-        .collect();
-    let (first, _) = wait_for("leads", &lines);
-    wait_for("report 3", &lines);
-    processes.retain(|it| it.0.id() != first); // kill -9
-
-    // The two tasks of a leader may print in either order.
-    let (second, reporters) = wait_for("leads", &lines);
-    assert!(second != first && reporters.iter().all(|it| [first, second].contains(it)));
-    wait_for("report 3", &lines);
-    let stopped = processes.iter().find(|it| it.0.id() == second).unwrap();
-    stopped.signal("-STOP");
-
-    let (third, reporters) = wait_for("leads", &lines);
-    assert!(third != second && reporters.iter().all(|it| [second, third].contains(it)));
-    stopped.signal("-CONT");
-    let (late, reporters) = wait_for("leads no more", &lines);
-    assert_eq!(late, second);
-    let is_third = reporters.iter().all(|it| *it == third);
-    assert!(is_third, "{second} in {reporters:?}");
-    thread::sleep(Duration::from_millis(500)); // several reports
-    stopped.signal("-TERM");
-    let (ended, reporters) = wait_for("ends", &lines);
-    assert!(ended == second && reporters.iter().all(|it| *it == third));
-    let leader = processes.iter().find(|it| it.0.id() == third).unwrap();
-    leader.signal("-TERM");
-    wait_for("ends", &lines);
-}
-
-#[test]
-fn a_leader_resigns_after_its_last_report() {
-    let mut leader = Command::new(env!("CARGO_BIN_EXE_leader"));
-    let leader = leader.args(["--every", "10ms", "--reports", "3"]);
-    let output = leader.env_remove("REDLOCK_NODES").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}");
-    for wanted in [": leads\n", ": report 3\n", ": ends\n"] {
-        assert!(text.contains(wanted), "{text}");
     }
 }

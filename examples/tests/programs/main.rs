@@ -2,7 +2,6 @@
 
 mod five_nodes;
 mod leader;
-mod rediss;
 mod servers;
 #[path = "../support/mod.rs"]
 mod support;

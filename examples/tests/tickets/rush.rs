@@ -18,70 +18,28 @@ const TICKETS: &str = env!("CARGO_BIN_EXE_tickets");
 const WITH_LOCK: &str = "demo:with-lock";
 const WITHOUT_LOCK: &str = "demo:without-lock";
 
-/// Sends twenty buyers, with the lock or without.
-async fn send(url: &str, hall: &str) -> Response {
-    let request = Client::new().post(format!("{url}/rushes/{hall}"));
-    let answer = request.header("buyer", "Eve").send().await;
-    answer.expect("an answer")
-}
-
-/// Sends them, and returns the outcome and the number of buyers with each answer.
-async fn rush(url: &str, hall: &str) -> (Value, BTreeMap<u64, usize>) {
-    let response = send(url, hall).await;
-    assert_eq!(response.status(), StatusCode::OK);
-    let outcome: Value = response.json().await.expect("JSON");
-    let buyers = outcome["buyers"].as_array().expect("buyers");
-    assert_eq!(buyers.len(), 20, "{outcome}");
-    let mut answers = BTreeMap::new();
-    for buyer in buyers {
-        let status = buyer["status"].as_u64().expect("a status");
-        *answers.entry(status).or_default() += 1;
-    }
-    (outcome, answers)
-}
-
-/// Sends them twice with the lock, and then without it.
-async fn compare(url: &str) {
-    for _ in 0..2 {
+#[tokio::test]
+async fn the_lock_sells_the_seat_once_and_its_absence_more_than_once() {
+    let fleet = Fleet::start(TICKETS, &[]);
+    // In one embedded process, too, even if the real sales have no lock.
+    let alone = Server::start(TICKETS, &["--no-lock"], None);
+    for url in [fleet.url(0), &alone.url] {
         let (outcome, answers) = rush(url, "with-lock").await;
         assert_eq!(outcome["sold"], 1, "{outcome}");
         assert_eq!(answers, BTreeMap::from([(201, 1), (409, 19)]), "{outcome}");
         let buyers = outcome["buyers"].as_array().unwrap();
         let bought = buyers.iter().find(|it| it["status"] == 201).unwrap();
         assert_eq!(outcome["owner"], bought["name"], "{outcome}");
-    }
-    let (outcome, answers) = rush(url, "without-lock").await;
-    let sold = answers.get(&201).copied().unwrap_or_default();
-    assert!(sold > 1, "{outcome}");
-    assert_eq!(outcome["sold"], sold, "{outcome}");
 
-    // The real hall is not affected.
-    let state = state(url).await;
-    assert_eq!(state["taken"], json!({}), "{state}");
-    assert_eq!(state["sold_twice"], 0, "{state}");
-}
+        let (outcome, answers) = rush(url, "without-lock").await;
+        let sold = answers.get(&201).copied().unwrap_or_default();
+        assert!(sold > 1, "{outcome}");
+        assert_eq!(outcome["sold"], sold, "{outcome}");
 
-#[tokio::test]
-async fn the_lock_sells_the_seat_once_and_its_absence_more_than_once() {
-    let fleet = Fleet::start(TICKETS, &[]);
-    compare(fleet.url(0)).await;
-    // The other process shows the counts of the store, too.
-    let mut live = Live::of_hall(fleet.url(1), WITH_LOCK).await;
-    live.shows("one payment", |state| state["taken"]["1"]["payments"] == 1)
-        .await;
-    let mut live = Live::of_hall(fleet.url(1), WITHOUT_LOCK).await;
-    live.shows("several payments", |state| {
-        state["taken"]["1"]["payments"].as_u64() > Some(1)
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn the_demonstration_runs_without_redis() {
-    // Not even if the real sales have no lock.
-    for arguments in [&[][..], &["--no-lock"]] {
-        let server = Server::start(TICKETS, arguments, None);
-        compare(&server.url).await;
+        // The real hall is not affected.
+        let state = state(url).await;
+        assert_eq!(state["taken"], json!({}), "{state}");
+        assert_eq!(state["sold_twice"], 0, "{state}");
     }
 }
 
@@ -137,15 +95,6 @@ async fn the_demonstration_cannot_sell_real_seats() {
     assert_eq!(get.unwrap().status(), StatusCode::METHOD_NOT_ALLOWED);
 }
 
-/// Returns how many lock nodes are in each state.
-fn lights(state: &Value) -> BTreeMap<&str, usize> {
-    let mut lights = BTreeMap::new();
-    for node in state["nodes"].as_array().expect("nodes") {
-        *lights.entry(node["state"].as_str().unwrap()).or_default() += 1;
-    }
-    lights
-}
-
 #[tokio::test]
 async fn lights_show_the_states_of_the_lock_nodes() {
     let fleet = Fleet::start(TICKETS, &[]);
@@ -183,4 +132,35 @@ async fn lights_show_the_states_of_the_lock_nodes() {
         .await;
     let (outcome, _) = rush(url, "with-lock").await;
     assert_eq!(outcome["sold"], 1, "{outcome}");
+}
+
+/// Sends twenty buyers, with the lock or without.
+async fn send(url: &str, hall: &str) -> Response {
+    let request = Client::new().post(format!("{url}/rushes/{hall}"));
+    let answer = request.header("buyer", "Eve").send().await;
+    answer.expect("an answer")
+}
+
+/// Sends them, and returns the outcome and the number of buyers with each answer.
+async fn rush(url: &str, hall: &str) -> (Value, BTreeMap<u64, usize>) {
+    let response = send(url, hall).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let outcome: Value = response.json().await.expect("JSON");
+    let buyers = outcome["buyers"].as_array().expect("buyers");
+    assert_eq!(buyers.len(), 20, "{outcome}");
+    let mut answers = BTreeMap::new();
+    for buyer in buyers {
+        let status = buyer["status"].as_u64().expect("a status");
+        *answers.entry(status).or_default() += 1;
+    }
+    (outcome, answers)
+}
+
+/// Returns how many lock nodes are in each state.
+fn lights(state: &Value) -> BTreeMap<&str, usize> {
+    let mut lights = BTreeMap::new();
+    for node in state["nodes"].as_array().expect("nodes") {
+        *lights.entry(node["state"].as_str().unwrap()).or_default() += 1;
+    }
+    lights
 }

@@ -52,9 +52,8 @@ async fn without_a_free_permit_a_request_is_a_429() {
     let second = event.acquire().await.unwrap();
     let body = problem(post(&app, "/events/rock").await, 429, "no-permit").await;
     assert!(may_retry(&body), "{body}");
-    drop(first);
+    drop((first, second));
     text(post(&app, "/events/rock").await).await;
-    drop(second);
     let conflict = it.layer().contended_status(StatusCode::CONFLICT);
     let of_its_own = it.app(conflict.permits(1).wait(MS(0)));
     let _only = it.redlock.try_lock("event:rock:slot:0").await.unwrap();

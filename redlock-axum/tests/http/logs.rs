@@ -82,34 +82,6 @@ async fn losses_misconfigurations_and_outages_are_logged_as_warnings_or_errors()
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_without_a_lock_are_one_warning_in_ten_seconds_for_each_layer() {
-    let (log, _listening) = Log::listen();
-    let it = Bed::new().await;
-    it.nodes.go_down();
-    let open = layer(&it).wait(Duration::ZERO).fail_open();
-    let [one, clone] = [it.app(open.clone()), it.app(open)];
-    let warnings = || {
-        let loud = log.louder_than(Level::INFO);
-        let of_layer = loud.into_iter().filter(|it| it.contains("without a lock"));
-        of_layer.collect::<Vec<_>>()
-    };
-    for _ in 0..3 {
-        text(post(&one, "/events/secret").await).await;
-        text(post(&clone, "/events/secret").await).await;
-    }
-    assert_eq!(warnings().len(), 1, "{:#?}", warnings());
-    sleep(MS(10_000)).await;
-    text(post(&one, "/events/secret").await).await;
-    let [_, second] = &warnings()[..] else {
-        panic!("not two warnings: {:#?}", warnings());
-    };
-    assert!(second.contains("withheld=5"), "{second}");
-    let other = it.app(layer(&it).wait(Duration::ZERO).fail_open());
-    text(post(&other, "/events/secret").await).await;
-    assert_eq!(warnings().len(), 3, "another layer warns by itself");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_request_that_matches_no_route_is_a_warning_once() {
     let (log, _listening) = Log::listen();
     let it = Bed::new().await;

@@ -5,7 +5,7 @@ use std::{future::pending, sync::Arc};
 use axum::{
     Router,
     extract::Request,
-    http::StatusCode,
+    http::{Method, StatusCode},
     middleware::{Next, from_fn},
     response::IntoResponse,
     routing::post as routed_post,
@@ -15,7 +15,7 @@ use redlock_axum::{
 };
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Bed, MS, When, keys_of, post, problem, text};
+use crate::support::{Bed, MS, When, event_route, keys_of, post, problem, rock, send, text};
 
 fn account(it: &Bed, name: &str) -> LockLayer<CompositeKey> {
     let key = key("account", path(name));
@@ -152,4 +152,33 @@ async fn a_handler_detects_the_loss_of_any_of_its_locks() {
             .route_layer(account(&it, "to"));
         problem(post(&app, "/3/7").await, 500, "lost").await;
     }
+}
+
+/// A route with two layers for one key. Its handler says which slot the innermost lock has, and whether it reads.
+fn nested(inner: LockLayer<impl RequestKey>, outer: LockLayer<impl RequestKey>) -> Router {
+    let handler = async |locked: Locked| format!("{:?}, {}", locked.slot(), locked.is_reader());
+    event_route(handler, inner).route_layer(outer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inner_layer_relies_on_a_lock_of_the_same_kind_only() {
+    let it = Bed::new().await;
+    let layer = || it.layer().all_methods().wait(MS(50));
+    let get = async |inner, outer| send(&nested(inner, outer), rock(Method::GET)).await;
+    for (inner, outer, said) in [
+        (layer().read_write(), layer(), "None, false"),
+        (layer().read_write(), layer().read_write(), "None, true"),
+        (layer().permits(2), layer().permits(2), "Some(0), false"),
+        // A permit is no lock of its key, and the other way round.
+        (layer(), layer().permits(1), "None, false"),
+        (layer().permits(1), layer(), "Some(0), false"),
+    ] {
+        let said_here = text(get(inner, outer).await).await;
+        // It may be either of the two permits.
+        assert_eq!(said_here.replace('1', "0"), said);
+    }
+    // The inner one would wait for the reader of the outer one, and nobody else has to wait for that.
+    let both = get(layer(), layer().read_write()).await;
+    problem(both, 500, "misconfigured").await;
+    let _writer = it.redlock.rw_lock("event:rock").try_write().await.unwrap();
 }

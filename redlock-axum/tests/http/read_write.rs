@@ -150,32 +150,3 @@ async fn permits_of_readers_are_a_500() {
         problem(response, 500, "misconfigured").await;
     }
 }
-
-/// A route with two layers for one key. Its handler says which slot the innermost lock has, and whether it reads.
-fn nested(inner: LockLayer<impl RequestKey>, outer: LockLayer<impl RequestKey>) -> Router {
-    let handler = async |locked: Locked| format!("{:?}, {}", locked.slot(), locked.is_reader());
-    event_route(handler, inner).route_layer(outer)
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_inner_layer_relies_on_a_lock_of_the_same_kind_only() {
-    let it = Bed::new().await;
-    let layer = || it.layer().all_methods().wait(MS(50));
-    let get = async |inner, outer| send(&nested(inner, outer), rock(Method::GET)).await;
-    for (inner, outer, said) in [
-        (layer().read_write(), layer(), "None, false"),
-        (layer().read_write(), layer().read_write(), "None, true"),
-        (layer().permits(2), layer().permits(2), "Some(0), false"),
-        // A permit is no lock of its key, and the other way round.
-        (layer(), layer().permits(1), "None, false"),
-        (layer().permits(1), layer(), "Some(0), false"),
-    ] {
-        let said_here = text(get(inner, outer).await).await;
-        // It may be either of the two permits.
-        assert_eq!(said_here.replace('1', "0"), said);
-    }
-    // The inner one would wait for the reader of the outer one, and nobody else has to wait for that.
-    let both = get(layer(), layer().read_write()).await;
-    problem(both, 500, "misconfigured").await;
-    let _writer = it.redlock.rw_lock("event:rock").try_write().await.unwrap();
-}

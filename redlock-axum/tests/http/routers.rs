@@ -15,23 +15,6 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::support::{Bed, MS, log::Log, misconfigured, post, problem, request, rock, text};
 
 #[tokio::test(start_paused = true)]
-async fn path_values_are_decoded_once() {
-    let it = Bed::new().await;
-    let app = it.app(it.layer());
-    for (uri, key) in [
-        ("/events/rock%20am%20see", "event:rock am see"),
-        ("/events/a%2Fb", "event:a/b"),
-        ("/events/a%2fb", "event:a/b"),
-        ("/events/100%2525", "event:100%25"),
-        ("/events/%C3%BC", "event:ü"),
-    ] {
-        let shown = text(post(&app, uri).await).await;
-        let expected = format!("under Some({key:?})");
-        assert!(shown.ends_with(&expected), "{uri}: {shown}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn nested_services_and_fallbacks_have_the_parameters_of_their_path() {
     let it = Bed::new().await;
     let _guard = it.nodes.contend("event:rock").await.unwrap();

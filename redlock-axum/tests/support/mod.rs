@@ -99,11 +99,6 @@ where
     route.route_layer(layer)
 }
 
-/// A handler that responds with its key.
-pub(crate) async fn say_key(locked: Locked) -> String {
-    key_of(&locked)
-}
-
 pub(crate) fn key_of(locked: &Locked) -> String {
     String::from_utf8_lossy(locked.key().as_bytes()).into_owned()
 }
@@ -194,12 +189,14 @@ pub(crate) async fn refused(app: &Router, request: Request, status: u16, reason:
     assert_detail(&body, reason);
 }
 
-/// Asserts that a request gets a 500 because of its layer, and that the log has the reason, but not the response.
-pub(crate) async fn misconfigured(app: &Router, request: Request, reason: &str) {
+/// Asserts that a request gets a 500 because of its layer, and that the log has the reason, but not the response. Returns
+/// the body of the response.
+pub(crate) async fn misconfigured(app: &Router, request: Request, reason: &str) -> Value {
     let (log, _listening) = Log::listen();
     let body = problem(send(app, request).await, 500, "misconfigured").await;
     assert_eq!(terms(&body), (false, None));
     assert!(!body.to_string().contains(reason), "{body}");
     let errors = log.louder_than(Level::WARN);
     assert!(errors.iter().any(|it| it.contains(reason)), "{errors:#?}");
+    body
 }

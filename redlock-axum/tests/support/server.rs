@@ -2,10 +2,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -14,10 +11,9 @@ use axum::{
     extract::{Request, State},
     middleware::{Next, from_fn_with_state},
     response::Response,
-    routing::post,
 };
 use redlock_axum::{CompositeKey, LockLayer, Locked, key, path};
-use redlock_tokio::{Hold, Redlock, RedlockBuilder, test_util::TestNodes};
+use redlock_tokio::{Redlock, test_util::TestNodes};
 use reqwest::{Client, ClientBuilder};
 use tokio::{
     net::TcpListener,
@@ -26,7 +22,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub(crate) use super::MS;
+use super::{MS, event_route};
 
 /// A limit that no step of a test reaches, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -42,15 +38,14 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) async fn new() -> Self {
-        Self::with(|builder| builder).await
-    }
-
-    pub(crate) async fn with(configure: impl FnOnce(RedlockBuilder) -> RedlockBuilder) -> Self {
         let nodes = TestNodes::new();
         Self {
-            redlock: configure(nodes.builder()).build().await.unwrap(),
+            redlock: nodes.connect().await.unwrap(),
             nodes,
-            work: Work::default(),
+            work: Work {
+                happened: Arc::default(),
+                may_end: Arc::new(Semaphore::new(0)),
+            },
         }
     }
 
@@ -59,22 +54,11 @@ impl Fixture {
         LockLayer::new(self.redlock.clone(), key("event", path("event"))).wait(3 * LIMIT)
     }
 
-    /// Serves `/events/{event}` with handlers that work.
-    pub(crate) async fn serve(&self, layer: LockLayer<CompositeKey>) -> SocketAddr {
-        serve(self.app(layer)).await
-    }
-
+    /// Returns the route `/events/{event}` with handlers that work.
     pub(crate) fn app(&self, layer: LockLayer<CompositeKey>) -> Router {
-        let handler = async |State(work): State<Work>, locked: Locked| work.run(locked).await;
-        Router::new()
-            .route("/events/{event}", post(handler))
-            .route_layer(layer)
-            .layer(from_fn_with_state(self.work.clone(), count_the_left))
-            .with_state(self.work.clone())
-    }
-
-    pub(crate) fn is_locked(&self, key: &str) -> bool {
-        self.nodes.is_locked(key)
+        let work = self.work.clone();
+        let app = event_route(async move |_: Locked| work.run().await, layer);
+        app.layer(from_fn_with_state(self.work.clone(), note_the_left))
     }
 
     pub(crate) async fn until_free(&self, key: &str) {
@@ -84,88 +68,65 @@ impl Fixture {
     }
 }
 
-/// The work of handlers: each reports its start, and goes on when the test allows it.
-#[derive(Clone, Default)]
-pub(crate) struct Work(Arc<Counts>);
-
-struct Counts {
-    entered: AtomicUsize,
-    ended: AtomicUsize,
-    dropped: AtomicUsize,
-    /// Responses that the server has dropped before they were complete.
-    left: AtomicUsize,
-    may_end: Semaphore,
-    holds: Mutex<Vec<Hold>>,
+/// The work of handlers: each reports that it has begun, and goes on when the test allows it.
+#[derive(Clone)]
+pub(crate) struct Work {
+    happened: Arc<Mutex<Vec<Happened>>>,
+    may_end: Arc<Semaphore>,
 }
 
-impl Default for Counts {
-    fn default() -> Self {
-        Self {
-            entered: AtomicUsize::default(),
-            ended: AtomicUsize::default(),
-            dropped: AtomicUsize::default(),
-            left: AtomicUsize::default(),
-            may_end: Semaphore::new(0),
-            holds: Mutex::default(),
-        }
-    }
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Happened {
+    Begun,
+    Ended,
+    /// A handler was dropped before its end.
+    Dropped,
+    /// The server has dropped a response before it was complete.
+    Left,
 }
 
 impl Work {
-    pub(crate) async fn run(&self, locked: Locked) {
-        self.0.holds.lock().unwrap().push((*locked).clone());
-        self.0.entered.fetch_add(1, SeqCst);
-        let mut end = CountDrop(Some(&self.0.dropped));
-        self.0.may_end.acquire().await.unwrap().forget();
-        end.0 = None;
-        self.0.ended.fetch_add(1, SeqCst);
+    async fn run(&self) {
+        self.note(Happened::Begun);
+        let mut dropped = OnDrop(Some(self), Happened::Dropped);
+        self.may_end.acquire().await.unwrap().forget();
+        dropped.0 = None;
+        self.note(Happened::Ended);
     }
 
     /// Allows one handler to go on.
     pub(crate) fn let_end(&self) {
-        self.0.may_end.add_permits(1);
+        self.may_end.add_permits(1);
     }
 
-    pub(crate) async fn until_entered(&self, times: usize) {
-        until("handlers run", || self.entered() == times).await;
+    /// Returns what has happened to handlers and responses, in this order.
+    pub(crate) fn happened(&self) -> Vec<Happened> {
+        self.happened.lock().unwrap().clone()
     }
 
-    pub(crate) async fn until_left(&self, times: usize) {
-        let has_seen = || self.0.left.load(SeqCst) == times;
-        until("the server sees that the client is gone", has_seen).await;
+    pub(crate) async fn until(&self, what: Happened) {
+        let name = format!("{what:?}");
+        until(&name, || self.happened().contains(&what)).await;
     }
 
-    pub(crate) fn entered(&self) -> usize {
-        self.0.entered.load(SeqCst)
-    }
-
-    pub(crate) fn ended(&self) -> usize {
-        self.0.ended.load(SeqCst)
-    }
-
-    pub(crate) fn dropped(&self) -> usize {
-        self.0.dropped.load(SeqCst)
-    }
-
-    /// The lock that the last handler ran under.
-    pub(crate) fn hold(&self) -> Hold {
-        self.0.holds.lock().unwrap().last().unwrap().clone()
+    fn note(&self, what: Happened) {
+        self.happened.lock().unwrap().push(what);
     }
 }
 
-/// Counts its own drop, unless it was disarmed before.
-struct CountDrop<'a>(Option<&'a AtomicUsize>);
+/// Notes its own drop, unless it was disarmed before.
+struct OnDrop<'a>(Option<&'a Work>, Happened);
 
-impl Drop for CountDrop<'_> {
+impl Drop for OnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(count) = self.0 {
-            count.fetch_add(1, SeqCst);
+        if let Some(work) = self.0 {
+            work.note(self.1);
         }
     }
 }
 
-async fn count_the_left(State(work): State<Work>, request: Request, next: Next) -> Response {
-    let mut left = CountDrop(Some(&work.0.left));
+async fn note_the_left(State(work): State<Work>, request: Request, next: Next) -> Response {
+    let mut left = OnDrop(Some(&work), Happened::Left);
     let response = next.run(request).await;
     left.0 = None;
     response

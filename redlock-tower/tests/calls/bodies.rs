@@ -108,6 +108,21 @@ async fn a_body_that_is_dropped_early_has_not_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_body_that_nobody_reads_keeps_its_lock_up_to_the_limit_and_is_whole() {
+    let nodes = TestNodes::new();
+    let layer = LockLayer::new(nodes.connect().await.unwrap(), |(): &()| "k");
+    let inner = service_fn(async |()| Ok::<_, Infallible>(Response::new(rows(None))));
+    let service = layer.hold_until_body_end(SECS(20)).layer(inner);
+    let response = service.oneshot(()).await.unwrap();
+    sleep(SECS(19)).await;
+    assert!(nodes.is_locked("k"));
+    sleep(SECS(2)).await;
+    assert!(!nodes.is_locked("k"));
+    let body = response.into_body().collect().await.unwrap();
+    assert_eq!(body.to_bytes(), "abc");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_error_of_the_body_is_an_inner_error() {
     let redlock = Redlock::embedded().await.unwrap();
     let response = respond(&redlock, rows(Some(Err("no more"))), None).await;

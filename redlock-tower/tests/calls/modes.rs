@@ -146,7 +146,7 @@ async fn the_inner_future_is_dropped_under_its_lock() {
     for panics in [false, true] {
         let (_, redlock) = paused().await;
         let was_held = Arc::new(AtomicUsize::new(0));
-        let layer = LockLayer::new(redlock, |_: &Option<Locked>| "k").share_hold(share);
+        let layer = LockLayer::new(redlock.clone(), |_: &Option<Locked>| "k").share_hold(share);
         let inner = service_fn({
             let was_held = was_held.clone();
             move |lock: Option<Locked>| Transaction {
@@ -155,11 +155,42 @@ async fn the_inner_future_is_dropped_under_its_lock() {
                 was_held: was_held.clone(),
             }
         });
-        let inline = tokio::spawn(layer.clone().layer(inner.clone()).oneshot(None));
-        assert_eq!(inline.await.is_err(), panics);
-        let detached = tokio::spawn(layer.detached().layer(inner).oneshot(None));
-        assert_eq!(detached.await.is_err(), panics);
+        for layer in [layer.clone(), layer.detached()] {
+            let call = tokio::spawn(layer.layer(inner.clone()).oneshot(None));
+            // A panic of a detached call reaches its caller, too.
+            let panicked = call.await.is_err_and(|error| error.is_panic());
+            assert_eq!(panicked, panics);
+            assert!(redlock.try_lock("k").await.is_ok(), "it is released");
+        }
         assert_eq!(was_held.load(SeqCst), 2, "panics: {panics}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_panics_does_not_hand_its_lock_over() {
+    for panics in [true, false] {
+        let nodes = TestNodes::new();
+        // The limit for handovers does not end here, so only the panic prevents one.
+        let builder = nodes.builder().handover_for(MS(60_000));
+        let layer = LockLayer::new(builder.build().await.unwrap(), |_: &Option<Locked>| "k");
+        let layer = layer.share_hold(share);
+        for layer in [layer.clone(), layer.detached()] {
+            let (tokens, mut seen) = tokio::sync::mpsc::unbounded_channel();
+            let service = layer.layer(service_fn(move |lock: Option<Locked>| {
+                tokens.send(lock.unwrap().token()).unwrap();
+                async move {
+                    sleep(MS(100)).await;
+                    assert!(!panics, "this call panics on purpose");
+                    Ok::<_, Infallible>(())
+                }
+            }));
+            let calls = [(); 2].map(|()| tokio::spawn(service.clone().oneshot(None)));
+            for call in calls {
+                assert_eq!(call.await.is_err(), panics);
+            }
+            let is_handed_over = seen.recv().await == seen.recv().await;
+            assert_eq!(is_handed_over, !panics);
+        }
     }
 }
 
@@ -179,18 +210,6 @@ async fn a_lock_that_was_taken_over_is_not_lost_for_the_layer() {
         }));
         assert_eq!(service.oneshot(None).await.unwrap(), "done", "{on_lost:?}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_panic_of_a_detached_call_reaches_its_caller() {
-    let (_, redlock) = paused().await;
-    let layer = LockLayer::new(redlock.clone(), |(): &()| "k").detached();
-    let service = layer.layer(service_fn(async |()| -> Result<(), Infallible> {
-        panic!("this call panics on purpose")
-    }));
-    let outcome = tokio::spawn(service.oneshot(())).await;
-    assert!(outcome.unwrap_err().is_panic());
-    assert!(redlock.lock("k").await.is_ok());
 }
 
 /// Calls a service that is busy for six seconds, and takes its lock away after one. Returns the outcome, and whether
@@ -293,6 +312,37 @@ async fn without_a_quorum_calls_fail_or_run_without_a_lock() {
     assert!(failed_open.lock().unwrap().is_empty());
     assert!(layer.fail_open().layer(idle()).oneshot(()).await.is_ok());
     assert_eq!(*failed_open.lock().unwrap(), ["orders"]);
+}
+
+/// Just after an outage, this process has not connected again, but another one holds the lock.
+#[tokio::test(start_paused = true)]
+async fn with_fail_open_a_call_connects_again_before_it_runs_without_a_lock() {
+    let (nodes, redlock) = paused().await;
+    let layer = LockLayer::new(redlock, |(): &()| "k").wait(MS(100));
+    let service = layer.fail_open().layer(idle());
+    for age in 0..100 {
+        nodes.go_down();
+        service.clone().oneshot(()).await.unwrap();
+        sleep(MS(2000 + 10 * age)).await;
+        nodes.come_up();
+        let _guard = nodes.contend("k").await.unwrap();
+        assert_refused!(service.clone().oneshot(()), CallError::Contended(_));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_fail_open_a_call_tries_for_its_whole_wait_even_with_fail_fast() {
+    let (nodes, redlock) = paused().await;
+    nodes.go_down();
+    let fast = LockOptions::new().fail_fast(true).wait(MS(5000));
+    let layer = LockLayer::new(redlock, |(): &()| "k").options(fast);
+    let service = layer.fail_open().layer(idle());
+    // The second call knows of the outage.
+    for _ in 0..2 {
+        let asked = Instant::now();
+        service.clone().oneshot(()).await.unwrap();
+        assert!(asked.elapsed() >= MS(4800), "{:?}", asked.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]
