@@ -1,4 +1,4 @@
-//! Lanes to nodes that are slow, or whose connections break at the worst moment. In paused time.
+//! Lanes to nodes that are slow. In paused time.
 
 use std::{
     future::pending,
@@ -9,20 +9,16 @@ use std::{
     time::Duration,
 };
 
-use futures::{
-    FutureExt,
-    future::{join_all, ready},
-    join,
-};
+use futures::{FutureExt, future::join_all, join};
 use redlock_tokio::{
-    LockError, MemoryNode, NodeState, NodeStatus, RedlockBuilder,
+    LockError, MemoryNode, RedlockBuilder,
     node::{Command, Node, Session},
 };
 use tokio::time::Instant;
 
 use crate::support::{
     MS, built,
-    scripted::{Answers, Scripted, over_custom},
+    scripted::{Scripted, over_custom},
 };
 
 fn over(nodes: impl IntoIterator<Item = impl Node>) -> RedlockBuilder {
@@ -92,57 +88,6 @@ async fn a_lock_of_many_keys_gets_through_beside_single_keys_that_fill_the_nodes
     assert!(several < MS(200), "{several:?}");
 }
 
-/// A command for a thousand keys is as much work as a thousand commands. So 64 such commands fill the nodes, and none
-/// of the nodes counts as silent. A lock of one key does not wait behind all of them.
-#[tokio::test(start_paused = true)]
-async fn locks_of_a_thousand_keys_neither_silence_the_nodes_nor_delay_single_ones() {
-    const TASKS: usize = 64;
-    const KEYS: usize = 1000;
-    // Each node carries out 200 keys in a millisecond.
-    let nodes = [(); 5].map(|()| slow(Duration::from_micros(5)));
-    let redlock = built(over(nodes)).await;
-    let end = Instant::now() + MS(2000);
-    let several = async |task: usize| {
-        let mut entries = 0;
-        while Instant::now() < end {
-            let keys = (0..KEYS).map(|key| format!("{task}:{key}"));
-            let guard = redlock.lock_all(keys).await;
-            let guard = guard.unwrap_or_else(|error| panic!("after {entries} entries: {error}"));
-            guard.release().await;
-            entries += 1;
-        }
-        entries
-    };
-    let single = async {
-        let mut longest = Duration::ZERO;
-        while Instant::now() < end {
-            let asked = Instant::now();
-            let guard = redlock.lock("single").await.unwrap();
-            longest = longest.max(asked.elapsed());
-            guard.release().await;
-        }
-        longest
-    };
-    let silence = async {
-        let mut silent = 0;
-        while Instant::now() < end {
-            let nodes = redlock.nodes();
-            let is_silent = |it: &&NodeStatus| it.state == NodeState::Silent;
-            silent += nodes.iter().filter(is_silent).count();
-            tokio::time::sleep(MS(1)).await;
-        }
-        silent
-    };
-    let (entries, longest, silent) = join!(join_all((0..TASKS).map(several)), single, silence);
-    assert_eq!(silent, 0);
-    // To set and to release the keys of one task takes 10 ms.
-    let total: u32 = entries.iter().sum();
-    println!("{total} locks of {KEYS} keys, a single key waits {longest:?} at most");
-    assert!(total >= 190, "{total} of about 200 possible ones");
-    assert!(entries.iter().all(|it| *it > 0), "{entries:?}");
-    assert!(longest <= MS(25), "{longest:?}");
-}
-
 /// More is asked for than the nodes can do in time. What they can do is done, and the rest is refused with an error that
 /// does not blame the nodes.
 #[tokio::test(start_paused = true)]
@@ -196,71 +141,4 @@ async fn requests_wait_while_a_node_has_more_than_512_keys_to_answer_for() {
     assert_eq!(first, 511);
     // No large requests come after the small ones.
     assert_eq!(second, 511 + 511 + 16);
-}
-
-/// The state of a node that answers the first batch late, strands the second one on its way, and loses all later ones with the
-/// connection.
-#[derive(Default)]
-struct Stranded {
-    connections: u32,
-    batches: u32,
-    commands: Vec<Command>,
-}
-
-impl Stranded {
-    fn execute(&mut self, node: &mut MemoryNode, batch: &[Command]) -> Answers {
-        self.batches += 1;
-        match (self.connections, self.batches) {
-            (1, 1) => {
-                let answers = node.execute(batch);
-                async move {
-                    tokio::time::sleep(MS(80)).await;
-                    answers.await
-                }
-                .boxed()
-            }
-            (1, 2) => {
-                self.commands.extend_from_slice(batch);
-                pending().boxed()
-            }
-            (1, _) => pending().boxed(),
-            _ => node.execute(batch),
-        }
-    }
-}
-
-/// An owed release that is lost with its connection is owed again, because the request to set the key may
-/// still arrive.
-#[tokio::test(start_paused = true)]
-async fn an_owed_release_that_was_in_flight_is_still_owed() {
-    let [mut inner, second, third] = [(); 3].map(|()| MemoryNode::new());
-    let stranded = Arc::new(Mutex::new(Stranded::default()));
-    let (opened, asked) = (Arc::clone(&stranded), Arc::clone(&stranded));
-    let stranding = Scripted::new(&inner, move |node, batch| {
-        asked.lock().unwrap().execute(node, batch)
-    });
-    let stranding = stranding.connect(move || {
-        opened.lock().unwrap().connections += 1;
-        ready(Ok(())).boxed()
-    });
-    let builder = over([second, third]).custom_nodes([stranding]);
-    let redlock = built(builder.ttl(MS(60_000))).await;
-    let first = redlock.lock("first").await.expect("two of three");
-    tokio::time::sleep(MS(40)).await;
-    let guard = redlock.lock("k").await.expect("two of three");
-    tokio::time::sleep(MS(20)).await;
-    // The node counts as silent by now, so this release is owed. It is in flight when the connection
-    // breaks.
-    drop(guard);
-    tokio::time::sleep(MS(3000)).await;
-    let connections = stranded.lock().unwrap().connections;
-    assert!(connections > 1, "the first connection broke");
-
-    let commands = std::mem::take(&mut stranded.lock().unwrap().commands);
-    assert_eq!(commands.len(), 1, "the request to set k");
-    drop(inner.execute(&commands));
-    assert!(inner.contains("k"), "it arrived late");
-    tokio::time::sleep(MS(1000)).await;
-    assert!(!inner.contains("k"), "and was released");
-    drop(first);
 }

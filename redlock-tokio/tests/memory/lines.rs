@@ -7,12 +7,9 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Clock, Key, Lock, LockError, LockGuard, LockOptions, MemoryNode, NodeError, Redlock,
-    node::{
-        Answer, Command, FreedNotifier, LineAction, LineAnswer, LineRequest, Member, Node, Session,
-    },
+    Key, Lock, LockError, LockGuard, LockOptions, MemoryNode, Redlock,
+    node::{LineAction, LineAnswer, LineRequest, Member, Node},
 };
 use tokio::{
     task::{JoinHandle, JoinSet},
@@ -20,72 +17,10 @@ use tokio::{
 };
 
 use crate::support::{
-    MS, assert_says,
-    in_memory::{Opens, blocked, fleet, keep_busy, over, set_down, settle, three_nodes},
+    MS, assert_says, built,
+    in_memory::{blocked, fleet, keep_busy, over, set_down, settle, three_nodes},
+    scripted::{Scripted, over_custom},
 };
-
-fn patient() -> LockOptions {
-    LockOptions::new().wait(Duration::MAX)
-}
-
-/// Lets a process wait for `k`.
-fn wait(process: &Redlock) -> JoinHandle<Result<LockGuard, LockError>> {
-    let lock = process.lock("k").options(patient());
-    tokio::spawn(lock.into_future())
-}
-
-/// Returns the lock of a request that must have it by then.
-async fn served(request: JoinHandle<Result<LockGuard, LockError>>, within: Duration) -> LockGuard {
-    let served = timeout(within, request).await;
-    served.expect("in time").unwrap().unwrap()
-}
-
-/// Has eight tasks of a process want `k` all the time.
-fn busy(process: &Redlock) -> JoinSet<()> {
-    let task = |_| {
-        let process = process.clone();
-        async move { keep_busy(|| process.lock("k"), MS(1)).await }
-    };
-    (0..8).map(task).collect()
-}
-
-/// Asks a node about the line of `k`.
-async fn ask(node: &MemoryNode, action: LineAction) -> LineAnswer {
-    let key = Key::new("k").unwrap();
-    let request = LineRequest {
-        key,
-        action,
-        client_name: None,
-    };
-    let mut session = node.connect().await.unwrap();
-    let answers = session.line(slice::from_ref(&request)).await.unwrap();
-    answers[0]
-}
-
-/// Takes a place at the end of the line of `k` for a process that will never move, on each of the nodes.
-async fn ghost(nodes: &[MemoryNode], number: u64) {
-    for node in nodes {
-        let action = LineAction::Join {
-            member: Member(number),
-            active: 1,
-            evicts: None,
-            only_behind_others: false,
-        };
-        ask(node, action).await;
-    }
-}
-
-/// Returns how many processes stand in the line of `k` at each node.
-async fn standing(nodes: &[MemoryNode]) -> Vec<u32> {
-    let mut standing = Vec::new();
-    for node in nodes {
-        match ask(node, LineAction::Count).await {
-            LineAnswer::Waiting(count) => standing.push(count),
-            other => panic!("{other:?}"),
-        }
-    }
-    standing
-}
 
 #[tokio::test(start_paused = true)]
 async fn processes_get_a_lock_in_the_order_in_which_they_came() {
@@ -163,66 +98,15 @@ async fn the_next_request_of_a_process_takes_its_place_over() {
     drop(served(other, MS(1)).await);
 }
 
-/// A node whose lines are far away, and what it was asked about them.
-#[derive(Clone)]
-struct Distant(MemoryNode, Arc<Mutex<Vec<LineAction>>>);
-
-impl Session for Distant {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        self.0.execute(batch)
-    }
-
-    fn watch(&mut self, freed: FreedNotifier) -> bool {
-        self.0.watch(freed)
-    }
-
-    fn line(
-        &mut self,
-        requests: &[LineRequest],
-    ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
-        let answers = self.0.line(requests);
-        let actions = requests.iter().map(|it| it.action);
-        self.1.lock().unwrap().extend(actions);
-        async {
-            sleep(MS(5)).await;
-            answers.await
-        }
-        .boxed()
-    }
-}
-
-async fn distant(nodes: &[MemoryNode], actions: &Arc<Mutex<Vec<LineAction>>>) -> Redlock {
-    let distant = |node: &MemoryNode| Opens::new(Distant(node.clone(), Arc::clone(actions)));
-    let builder = Redlock::builder().custom_nodes(nodes.iter().map(distant));
-    builder.clock(Clock::tokio()).build().await.unwrap()
-}
-
-/// One that comes back after its streak asks whether others wait, and takes a place behind them only.
-#[tokio::test(start_paused = true)]
-async fn a_process_alone_takes_no_place() {
-    let nodes = three_nodes();
-    let actions = Arc::default();
-    let alone = distant(&nodes, &actions).await;
-    for _ in 0..20 {
-        drop(alone.lock("k").await.unwrap());
-    }
-    let asked = std::mem::take(&mut *actions.lock().unwrap());
-    assert!(!asked.is_empty());
-    let only_asks =
-        |it: &_| matches!(it, LineAction::Join { only_behind_others, .. } if *only_behind_others);
-    assert!(asked.iter().all(only_asks), "{asked:?}");
-    ghost(&nodes, 1).await;
-    let _back = wait(&alone);
-    sleep(MS(10)).await;
-    assert!(standing(&nodes).await.contains(&2));
-}
-
 /// The request is gone whose place the node is about to tell.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_was_asked_for_by_another_request_is_asked_for_again() {
     let (nodes, [holder]) = fleet().await;
     let held = holder.lock("k").await.unwrap();
-    let distant = distant(&nodes, &Arc::default()).await;
+    let distant = nodes
+        .iter()
+        .map(|it| Scripted::obeying(it).lines_after(MS(5)));
+    let distant = built(over_custom(distant)).await;
     let first = wait(&distant);
     let second = wait(&distant);
     sleep(MS(2)).await;
@@ -281,19 +165,6 @@ async fn a_process_that_is_shut_down_leaves_the_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_may_not_wait_is_refused_at_once() {
-    let (_, processes) = fleet::<4>().await;
-    let held = [0, 1].map(|it| processes[it].semaphore("k", 2).acquire().into_future());
-    let _held = futures::future::try_join_all(held).await.unwrap();
-    for process in &processes[..3] {
-        blocked(process.semaphore("k", 2).acquire().options(patient())).await;
-    }
-    let begin = Instant::now();
-    let refused = processes[3].semaphore("k", 2).try_acquire().await;
-    assert!(refused.is_err() && begin.elapsed() < MS(1));
-}
-
-#[tokio::test(start_paused = true)]
 async fn processes_that_are_dead_lose_their_places() {
     let (nodes, processes) = fleet::<3>().await;
     let held = processes[0].lock("k").await.unwrap();
@@ -316,34 +187,6 @@ async fn processes_that_are_dead_lose_their_places() {
         // The key is free for two looks.
         assert!(after > MS(1000) && after < MS(6000), "{after:?}");
     }
-}
-
-/// Returns the longest time for which the key never lay free beside a process whose tasks want it all the time. A client that
-/// polls gets it when it lies free.
-async fn longest_without_a_free_key(poller_share: u8) -> Duration {
-    let nodes = three_nodes();
-    let builder = over(&nodes).poller_share(poller_share);
-    let redlock = builder.build().await.unwrap();
-    let _busy = busy(&redlock);
-    let mut last_free = Instant::now();
-    let mut longest = Duration::ZERO;
-    for _ in 0..3000 {
-        sleep(MS(1)).await;
-        if !nodes.iter().any(|it| it.contains("k")) {
-            last_free = Instant::now();
-        }
-        longest = longest.max(last_free.elapsed());
-    }
-    longest
-}
-
-#[tokio::test(start_paused = true)]
-async fn row_47_a_busy_process_leaves_the_key_free_for_clients_that_poll() {
-    let longest = longest_without_a_free_key(40).await;
-    assert!(longest < MS(100), "{longest:?}");
-    // The control: a process that keeps the lock to itself.
-    let longest = longest_without_a_free_key(0).await;
-    assert!(longest > MS(2900), "{longest:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -405,23 +248,6 @@ async fn a_lock_and_a_writer_of_one_process_wait_in_one_queue() {
     drop(served(lock, MS(50)).await);
 }
 
-/// A node that loses its keys loses its lines too, and then it calls nobody.
-#[tokio::test(start_paused = true)]
-async fn processes_take_new_places_when_a_node_has_lost_its_keys() {
-    let (nodes, processes) = fleet::<3>().await;
-    let held = processes[0].lock("k").await.unwrap();
-    let [first, second] = [1, 2].map(|it| blocked(processes[it].lock("k").options(patient())));
-    let (first, second) = (first.await, second.await);
-    // The next look by itself comes after 15 s.
-    sleep(Duration::from_secs(8)).await;
-    nodes.iter().for_each(MemoryNode::clear);
-    drop(held);
-    let first = served(first, MS(50)).await;
-    settle().await;
-    first.release().await;
-    drop(served(second, MS(50)).await);
-}
-
 /// Nobody sees a held key lie free, so nobody finds out by looking that the first of the line is dead.
 #[tokio::test(start_paused = true)]
 async fn places_for_which_nobody_asks_are_forgotten() {
@@ -435,43 +261,73 @@ async fn places_for_which_nobody_asks_are_forgotten() {
     assert_eq!(processes[1].processes_ahead("k"), Some(0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_may_not_wait_leaves_no_place_behind() {
+    let (_, processes) = fleet::<3>().await;
+    let held = processes[0].lock("k").await.unwrap();
+    assert!(processes[1].try_lock("k").await.is_err());
+    let short = processes[1].lock("k").wait(MS(20)).into_future();
+    assert!(short.await.is_err());
+    let dropped = blocked(processes[1].lock("k").options(patient())).await;
+    dropped.abort();
+    settle().await;
+    let waiting = blocked(processes[2].lock("k").options(patient())).await;
+    held.release().await;
+    drop(served(waiting, MS(1)).await);
+}
+
+/// Beside tasks that want the key all the time, it lies free for clients that poll. The control keeps the lock to itself.
+#[tokio::test(start_paused = true)]
+async fn row_47_a_busy_process_leaves_the_key_free_for_clients_that_poll() {
+    for (poller_share, expected) in [(40, MS(0)..MS(100)), (0, MS(2900)..Duration::MAX)] {
+        let nodes = three_nodes();
+        let redlock = built(over(&nodes).poller_share(poller_share)).await;
+        let _busy = busy(&redlock);
+        let (mut last_free, mut longest) = (Instant::now(), Duration::ZERO);
+        for _ in 0..3000 {
+            sleep(MS(1)).await;
+            if !nodes.iter().any(|it| it.contains("k")) {
+                last_free = Instant::now();
+            }
+            longest = longest.max(last_free.elapsed());
+        }
+        assert!(expected.contains(&longest), "{longest:?}");
+    }
+}
+
 /// A process that came while the node of the line was away waits at another node. With its next look it returns to the first.
 #[tokio::test(start_paused = true)]
 async fn there_is_one_line_again_soon_after_the_return_of_its_node() {
     // The process that waits is the first, or stands behind another.
     for ahead in 0..=1 {
-        assert_one_line_again(ahead).await;
+        let (nodes, [holder, process]) = fleet().await;
+        let _held = holder.lock("k").await.unwrap();
+        if ahead > 0 {
+            ghost(&nodes, 1).await;
+        }
+        let first = wait(&process);
+        settle().await;
+        let usual = standing(&nodes).await;
+        let node = usual.iter().position(|it| *it == ahead + 1).unwrap();
+        first.abort();
+        settle().await;
+
+        nodes[node].set_down(true);
+        // It finds out with the next request.
+        drop(process.lock("other").await.unwrap());
+        settle().await;
+        let _second = wait(&process);
+        settle().await;
+        nodes[node].set_down(false);
+        let elsewhere = standing(&nodes).await;
+        assert_eq!(elsewhere[node], ahead);
+        assert_eq!(elsewhere.iter().sum::<u32>(), 3 * ahead + 1);
+        sleep(Duration::from_secs(15)).await;
+        assert_eq!(standing(&nodes).await, usual);
     }
 }
 
-async fn assert_one_line_again(ahead: u32) {
-    let (nodes, processes) = fleet::<2>().await;
-    let _held = processes[0].lock("k").await.unwrap();
-    if ahead > 0 {
-        ghost(&nodes, 1).await;
-    }
-    let first = wait(&processes[1]);
-    settle().await;
-    let usual = standing(&nodes).await;
-    let node = usual.iter().position(|it| *it == ahead + 1).unwrap();
-    first.abort();
-    settle().await;
-
-    nodes[node].set_down(true);
-    // It finds out with the next request.
-    drop(processes[1].lock("other").await.unwrap());
-    settle().await;
-    let _second = wait(&processes[1]);
-    settle().await;
-    nodes[node].set_down(false);
-    let elsewhere = standing(&nodes).await;
-    assert_eq!(elsewhere[node], ahead);
-    assert_eq!(elsewhere.iter().sum::<u32>(), 3 * ahead + 1);
-    sleep(Duration::from_secs(15)).await;
-    assert_eq!(standing(&nodes).await, usual);
-}
-
-/// The line is lost, and another first than the one that knows of it stands in the new one.
+/// A node that loses its keys loses its lines, too. Then another first than the one that knows of it stands in the new line.
 #[tokio::test(start_paused = true)]
 async fn a_line_that_is_lost_costs_time_only() {
     let (nodes, processes) = fleet::<4>().await;
@@ -488,17 +344,65 @@ async fn a_line_that_is_lost_costs_time_only() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_request_that_may_not_wait_leaves_no_place_behind() {
-    let (_, processes) = fleet::<3>().await;
-    let held = processes[0].lock("k").await.unwrap();
-    assert!(processes[1].try_lock("k").await.is_err());
-    let short = processes[1].lock("k").wait(MS(20)).into_future();
-    assert!(short.await.is_err());
-    let dropped = blocked(processes[1].lock("k").options(patient())).await;
-    dropped.abort();
-    settle().await;
-    let waiting = blocked(processes[2].lock("k").options(patient())).await;
-    held.release().await;
-    drop(served(waiting, MS(1)).await);
+fn patient() -> LockOptions {
+    LockOptions::new().wait(Duration::MAX)
+}
+
+/// Lets a process wait for `k`.
+fn wait(process: &Redlock) -> JoinHandle<Result<LockGuard, LockError>> {
+    let lock = process.lock("k").options(patient());
+    tokio::spawn(lock.into_future())
+}
+
+/// Returns the lock of a request that must have it by then.
+async fn served(request: JoinHandle<Result<LockGuard, LockError>>, within: Duration) -> LockGuard {
+    let served = timeout(within, request).await;
+    served.expect("in time").unwrap().unwrap()
+}
+
+/// Has eight tasks of a process want `k` all the time.
+fn busy(process: &Redlock) -> JoinSet<()> {
+    let task = |_| {
+        let process = process.clone();
+        async move { keep_busy(|| process.lock("k"), MS(1)).await }
+    };
+    (0..8).map(task).collect()
+}
+
+/// Asks a node about the line of `k`.
+async fn ask(node: &MemoryNode, action: LineAction) -> LineAnswer {
+    let key = Key::new("k").unwrap();
+    let request = LineRequest {
+        key,
+        action,
+        client_name: None,
+    };
+    let mut session = node.connect().await.unwrap();
+    let answers = session.line(slice::from_ref(&request)).await.unwrap();
+    answers[0]
+}
+
+/// Takes a place at the end of the line of `k` for a process that will never move, on each of the nodes.
+async fn ghost(nodes: &[MemoryNode], number: u64) {
+    for node in nodes {
+        let action = LineAction::Join {
+            member: Member(number),
+            active: 1,
+            evicts: None,
+            only_behind_others: false,
+        };
+        ask(node, action).await;
+    }
+}
+
+/// Returns how many processes stand in the line of `k` at each node.
+async fn standing(nodes: &[MemoryNode]) -> Vec<u32> {
+    let mut standing = Vec::new();
+    for node in nodes {
+        match ask(node, LineAction::Count).await {
+            LineAnswer::Waiting(count) => standing.push(count),
+            other => panic!("{other:?}"),
+        }
+    }
+    standing
 }

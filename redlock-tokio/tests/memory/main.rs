@@ -9,14 +9,12 @@ mod costs;
 mod election;
 mod embedded;
 mod events;
-mod first_refusals;
 mod foreign_code;
 mod handover;
 #[path = "../judge/judge.rs"]
 mod judge;
 mod judging;
 
-mod kept_keys;
 mod lanes;
 mod later_release;
 mod lines;

@@ -1,7 +1,7 @@
 //! A node in memory that misbehaves as a test wants.
 
 use std::{
-    future::pending,
+    future::{pending, ready},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -9,19 +9,22 @@ use std::{
     time::Duration,
 };
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
     Clock, Key, MemoryNode, NodeError, Redlock,
-    node::{Answer, Command, KeyState, Node, Operation, Session},
+    node::{Command, KeyState, Node, Operation, Session},
 };
+use tokio::time::sleep;
+
+use crate::support::scripted::{Answers, out_of_memory};
 
 /// How a node treats its commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
     Obeys,
     /// Breaks the connection at each command.
     HangsUp,
-    /// Answers releases with an error.
+    RefusesLocks,
     RefusesReleases,
     /// Answers after this time.
     Dawdles(Duration),
@@ -56,11 +59,28 @@ impl Odd {
         *self.manner.lock().unwrap() = manner;
     }
 
-    /// Carries out the swallowed commands, like a stopped server that goes on with its buffer.
-    pub(crate) fn digest(&self) -> usize {
-        let commands: Vec<_> = self.swallowed.lock().unwrap().drain(..).collect();
+    /// Sets the keys of the swallowed commands, like a network that delivers them late. Returns how many.
+    pub(crate) fn set_late(&self) -> usize {
+        let mut commands = std::mem::take(&mut *self.swallowed.lock().unwrap());
+        commands.retain(is_lock);
         drop(self.inner.clone().execute(&commands));
         commands.len()
+    }
+
+    /// Carries out all commands but these.
+    fn refuse(&mut self, batch: &[Command], is_refused: fn(&Command) -> bool) -> Answers {
+        let refused: Vec<_> = batch.iter().map(is_refused).collect();
+        let others: Vec<_> = batch.iter().filter(|it| !is_refused(it)).cloned().collect();
+        let answers = self.inner.execute(&others);
+        async move {
+            let mut answers = answers.await?.into_iter();
+            let answer = |is_refused| match is_refused {
+                true => Some(Err(out_of_memory())),
+                false => answers.next(),
+            };
+            Ok(refused.into_iter().map_while(answer).collect())
+        }
+        .boxed()
     }
 }
 
@@ -71,66 +91,58 @@ impl Node for Odd {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         self.connections.fetch_add(1, SeqCst);
-        Box::pin(async { Ok(Box::new(self.clone()) as Box<dyn Session>) })
+        ready(Ok(Box::new(self.clone()) as Box<dyn Session>)).boxed()
     }
 }
 
+fn is_lock(command: &Command) -> bool {
+    matches!(command.operation(), Operation::Acquire { .. })
+}
+
+fn is_release(command: &Command) -> bool {
+    matches!(command.operation(), Operation::Release { .. })
+}
+
 impl Session for Odd {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        let is_release =
-            |command: &&Command| matches!(command.operation(), Operation::Release { .. });
+    fn execute(&mut self, batch: &[Command]) -> Answers {
         self.batches.fetch_add(1, SeqCst);
-        let releases = batch.iter().filter(is_release).count();
+        let releases = batch.iter().filter(|it| is_release(it)).count();
         self.releases.fetch_add(releases, SeqCst);
         let manner = *self.manner.lock().unwrap();
         match manner {
             Manner::Obeys => self.inner.execute(batch),
-            Manner::HangsUp => {
-                let error = NodeError::Disconnected("hung up".into());
-                Box::pin(async { Err(error) })
-            }
-            Manner::RefusesReleases => {
-                let refusal = NodeError::Refused {
-                    code: "NOPERM".into(),
-                    message: "no releases".into(),
-                };
-                let refused: Vec<_> = batch.iter().map(|it| is_release(&it)).collect();
-                let answers = self.inner.execute(batch);
-                Box::pin(async move {
-                    let answers = answers.await?.into_iter().zip(refused);
-                    let answer = |(answer, refused)| match refused {
-                        true => Err(refusal.clone()),
-                        false => answer,
-                    };
-                    Ok(answers.map(answer).collect())
-                })
-            }
+            Manner::HangsUp => ready(Err(NodeError::Disconnected("hung up".into()))).boxed(),
+            Manner::RefusesLocks => self.refuse(batch, is_lock),
+            Manner::RefusesReleases => self.refuse(batch, is_release),
             Manner::Dawdles(delay) => {
                 let answers = self.inner.execute(batch);
-                Box::pin(async move {
-                    tokio::time::sleep(delay).await;
-                    answers.await
-                })
+                sleep(delay).then(|()| answers).boxed()
             }
             Manner::Swallows => {
                 self.swallowed.lock().unwrap().extend_from_slice(batch);
-                Box::pin(pending())
+                pending().boxed()
             }
         }
     }
 
     fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
         match *self.manner.lock().unwrap() {
-            Manner::Swallows => Box::pin(pending()),
+            Manner::Swallows => pending().boxed(),
             _ => self.inner.look_up(key),
         }
     }
 }
 
+/// Connects to three nodes with these manners.
+pub(crate) async fn with_three(manners: [Manner; 3], clock: Clock) -> ([Odd; 3], Redlock) {
+    let nodes = manners.map(|it| Odd::new(it, clock.clone()));
+    let builder = Redlock::builder().custom_nodes(nodes.clone());
+    (nodes, builder.clock(clock).build().await.unwrap())
+}
+
 /// Connects to two nodes that obey and one with this manner.
-pub(crate) async fn with_one(manner: Manner, clock: Clock) -> (Odd, Redlock) {
-    let nodes = [Manner::Obeys, Manner::Obeys, manner].map(|it| Odd::new(it, clock.clone()));
-    let odd = nodes[2].clone();
-    let builder = Redlock::builder().custom_nodes(nodes).clock(clock);
-    (odd, builder.build().await.unwrap())
+pub(crate) async fn with_one(manner: Manner) -> (Odd, Redlock) {
+    let manners = [Manner::Obeys, Manner::Obeys, manner];
+    let ([.., odd], redlock) = with_three(manners, Clock::tokio()).await;
+    (odd, redlock)
 }

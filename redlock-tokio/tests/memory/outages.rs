@@ -1,4 +1,5 @@
-//! Requests in a known outage that fail at once. In paused time.
+//! Outages: the first requests, which do not know of it when they begin, and those that fail at once because it is known. In
+//! paused time.
 
 use std::{
     sync::{
@@ -13,12 +14,13 @@ use futures::{
     future::{join_all, pending, ready},
 };
 use redlock_tokio::{LockError, LockOptions, MemoryNode, NodeError, Redlock, node::Session};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::support::{
     MS, built,
-    in_memory::{blocked, fleet, paused_runtime, set_down, three_nodes},
-    scripted::{Scripted, over_custom},
+    in_memory::{blocked, fleet, over, paused_runtime, set_down, three_nodes},
+    kinds::{KINDS, Kind},
+    scripted::{Scripted, out_of_memory, over_custom},
 };
 
 fn fail_fast() -> LockOptions {
@@ -42,13 +44,13 @@ async fn a_request_fails_at_once_only_while_it_is_known_that_no_majority_can_vot
     // One of three may fail.
     nodes[2].set_down(true);
     drop(redlock.lock("k").await.unwrap());
-    tokio::time::sleep(MS(3000)).await;
+    sleep(MS(3000)).await;
     drop(redlock.lock("k").options(fail_fast()).await.unwrap());
 
     // Nobody knows of the outage before the first request.
     set_down(&nodes[1..], true);
     assert!(refused_after(&redlock, fail_fast().or(short)).await <= MS(51));
-    tokio::time::sleep(MS(1000)).await;
+    sleep(MS(1000)).await;
     for _ in 0..10 {
         let waited = refused_after(&redlock, fail_fast()).await;
         assert!(waited <= MS(51), "{waited:?}");
@@ -58,9 +60,9 @@ async fn a_request_fails_at_once_only_while_it_is_known_that_no_majority_can_vot
     // A request tries to connect before it is refused.
     for age in 0..100 {
         set_down(&nodes[1..], true);
-        tokio::time::sleep(MS(3000)).await;
+        sleep(MS(3000)).await;
         refused_after(&redlock, fail_fast()).await;
-        tokio::time::sleep(MS(age)).await;
+        sleep(MS(age)).await;
         set_down(&nodes[1..], false);
         let asked = Instant::now();
         drop(redlock.lock("k").options(fail_fast()).await.unwrap());
@@ -77,7 +79,7 @@ async fn a_request_with_a_short_wait_notices_that_an_outage_is_over() {
     for pause in 0..200 {
         set_down(&nodes[1..], true);
         redlock.try_lock("k").await.unwrap_err();
-        tokio::time::sleep(MS(3000 + pause)).await;
+        sleep(MS(3000 + pause)).await;
         refused_after(&redlock, short).await;
         set_down(&nodes[1..], false);
         drop(redlock.lock("k").options(short).await.unwrap());
@@ -104,7 +106,7 @@ async fn an_attempt_to_connect_that_hangs_delays_a_request_no_longer_than_the_no
     assert!((MS(80)..=MS(92)).contains(&waited), "{waited:?}");
     for _ in 0..10 {
         assert_eq!(refused_after(&redlock, fail_fast()).await, Duration::ZERO);
-        tokio::time::sleep(MS(1000)).await;
+        sleep(MS(1000)).await;
     }
     assert_eq!(attempts.load(SeqCst), 2);
 }
@@ -124,7 +126,7 @@ async fn attempts_to_connect_are_no_storm() {
     let requests = (0..10_000).map(|number| {
         let (redlock, attempts) = (redlock.clone(), Arc::clone(&attempts));
         async move {
-            tokio::time::sleep(Duration::from_micros(number * 100)).await;
+            sleep(Duration::from_micros(number * 100)).await;
             redlock.lock("k").options(fail_fast()).await.unwrap_err();
             attempts.load(SeqCst)
         }
@@ -159,10 +161,10 @@ async fn connections_that_were_just_lost_are_no_known_outage() {
             true => ready(Err(NodeError::Disconnected("cut".into()))).boxed(),
             false => node.execute(batch),
         });
-        node.connect(|| tokio::time::sleep(MS(10)).map(Ok).boxed())
+        node.connect(|| sleep(MS(10)).map(Ok).boxed())
     });
     let redlock = built(over_custom(nodes)).await;
-    tokio::time::sleep(MS(5000)).await;
+    sleep(MS(5000)).await;
     cuts.store(true, SeqCst);
     let first = blocked(redlock.lock("a").options(fail_fast())).await;
     cuts.store(false, SeqCst);
@@ -172,32 +174,98 @@ async fn connections_that_were_just_lost_are_no_known_outage() {
     drop(first.await.unwrap().expect("it tried again"));
 }
 
-/// Two hundred requests a second during an outage of three seconds, and how many wait at once.
-#[tokio::test(start_paused = true)]
-async fn requests_do_not_pile_up_in_a_known_outage() {
-    let (nodes, [redlock]) = fleet().await;
-    set_down(&nodes[1..], true);
-    redlock.try_lock("k").await.unwrap_err();
-    tokio::time::sleep(MS(2000)).await;
-    let mut most = Vec::new();
-    for options in [LockOptions::new(), fail_fast()] {
-        let waiting = Arc::new(());
-        let mut tasks = Vec::new();
-        let mut peak = 0;
-        for number in 0..600 {
-            let (place, redlock) = (Arc::clone(&waiting), redlock.clone());
-            tasks.push(tokio::spawn(async move {
-                let lock = redlock.lock(number.to_string()).options(options);
-                assert!(lock.await.is_err());
-                drop(place);
-            }));
-            tokio::time::sleep(MS(5)).await;
-            peak = peak.max(Arc::strong_count(&waiting) - 1);
+/// The holder of the lock when the outage begins.
+#[derive(Clone, Copy, Debug)]
+enum Holder {
+    Nobody,
+    AnotherProcess,
+    AnotherTask,
+}
+
+async fn seeded(nodes: &[MemoryNode], seed: u64) -> Redlock {
+    built(over(nodes).random_seed(seed).options(fail_fast())).await
+}
+
+/// Returns how long after the beginning of the outage the request is refused.
+async fn first_refused_after(kind: &Kind, holder: Holder, seed: u64) -> Duration {
+    let nodes = three_nodes();
+    let redlock = seeded(&nodes, seed).await;
+    let another = seeded(&nodes, seed + 1).await;
+    let often = Duration::from_millis(600);
+    let held = match holder {
+        Holder::Nobody => None,
+        Holder::AnotherProcess => Some((kind.holder)(&another).await.unwrap()),
+        Holder::AnotherTask => Some((kind.holder)(&redlock).ttl(often).await.unwrap()),
+    };
+    let request = (kind.lock)(&redlock).into_future();
+    let request = match holder {
+        Holder::Nobody => {
+            sleep(MS(7 * seed)).await;
+            request.boxed()
         }
-        join_all(tasks).await;
-        most.push(peak);
+        _ => {
+            let waiting = tokio::spawn(request);
+            sleep(MS(7 * seed)).await;
+            waiting.map(Result::unwrap).boxed()
+        }
+    };
+    set_down(&nodes[1..], true);
+    let begin = Instant::now();
+    assert_refused!(request.await, LockError::NoQuorum(_));
+    drop(held);
+    begin.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_request_of_an_outage_is_refused_once_connecting_has_failed() {
+    for (holder, limit) in [
+        (Holder::Nobody, MS(100)),
+        // The next look at the key shows the outage.
+        (Holder::AnotherProcess, MS(10_100)),
+        // The next extension does.
+        (Holder::AnotherTask, MS(300)),
+    ] {
+        for kind in &KINDS {
+            let mut longest = Duration::ZERO;
+            for seed in 0..20 {
+                longest = longest.max(first_refused_after(kind, holder, seed).await);
+            }
+            assert!(longest <= limit, "{}, {holder:?}: {longest:?}", kind.name);
+        }
     }
-    println!("most requests that waited at once, without and with fail_fast: {most:?}");
-    // Each waits for up to 50 ms.
-    assert!(most[0] >= 500 && most[1] <= 11, "{most:?}");
+}
+
+/// Nodes that break their connections in their first second are connected to more and more rarely, unless a request
+/// wants that.
+#[tokio::test(start_paused = true)]
+async fn the_first_request_of_an_outage_just_after_another_is_refused_as_fast() {
+    let nodes = three_nodes();
+    let redlock = seeded(&nodes, 7).await;
+    let patient = LockOptions::new().fail_fast(false);
+    for _ in 0..20 {
+        set_down(&nodes[1..], true);
+        let begin = Instant::now();
+        redlock.lock("k").await.unwrap_err();
+        assert!(begin.elapsed() <= MS(110), "{:?}", begin.elapsed());
+        set_down(&nodes[1..], false);
+        drop(redlock.lock("k").options(patient).await.unwrap());
+    }
+}
+
+/// So it does each time, and not only when a node begins to refuse.
+#[tokio::test(start_paused = true)]
+async fn a_request_ends_once_a_majority_has_refused_it() {
+    let full = [(); 2].map(|()| {
+        Scripted::new(&MemoryNode::new(), |_, batch| {
+            ready(Ok(vec![Err(out_of_memory()); batch.len()])).boxed()
+        })
+    });
+    let redlock = built(over_custom(full).options(fail_fast())).await;
+    for _ in 0..10 {
+        let asked = Instant::now();
+        let error = redlock.lock("k").await.unwrap_err();
+        assert!(error.to_string().contains("OOM"), "{error}");
+        assert!(asked.elapsed() <= MS(100), "{:?}", asked.elapsed());
+        sleep(MS(1500)).await;
+    }
 }

@@ -1,24 +1,15 @@
 //! Permits of a semaphore, over nodes in memory, by tokio's clock.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-};
+use std::collections::BTreeSet;
 
-use futures::FutureExt;
 use redlock_tokio::{
-    Acquisition, LockError, LossReason, MemoryNode, Redlock, ReleaseOutcome,
+    Acquisition, LockError, MemoryNode, Redlock, ReleaseOutcome,
     errors::{KeyError, OptionsError},
-    node::Session,
 };
-use tokio::task::JoinSet;
 
 use crate::support::{
     MS, acquired, assert_says, built,
-    in_memory::{all_empty, blocked, client, fleet, hold, over, three_nodes},
+    in_memory::{blocked, client, fleet, hold, over, three_nodes},
     scripted::{Reports, Scripted, over_custom},
 };
 
@@ -49,49 +40,6 @@ async fn each_holder_has_a_slot_of_its_own_and_no_more_hold_than_there_are_permi
     let exports = clients[0].semaphore("exports", 4);
     let again = exports.try_acquire().await.expect("a look shows it");
     assert_eq!(again.slot(), slot);
-}
-
-/// Returns the largest number of holders at once.
-async fn most_at_once(clients: &[Redlock], permits: usize) -> usize {
-    let [now, most] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
-    let mut all = JoinSet::new();
-    for task in 0..24 {
-        let semaphore = clients[task % clients.len()].semaphore("k", permits);
-        let (now, most) = (now.clone(), most.clone());
-        all.spawn(async move {
-            for _ in 0..5 {
-                let permit = semaphore.acquire().wait(MS(60_000)).await.unwrap();
-                most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
-                tokio::time::sleep(MS(3)).await;
-                now.fetch_sub(1, SeqCst);
-                drop(permit);
-            }
-        });
-    }
-    all.join_all().await;
-    most.load(SeqCst)
-}
-
-#[tokio::test(start_paused = true)]
-async fn many_tasks_of_several_processes_share_the_permits() {
-    for permits in [1, 3, 16] {
-        let (nodes, clients) = fleet::<3>().await;
-        assert_eq!(most_at_once(&clients, permits).await, permits);
-        for client in &clients {
-            client.shutdown(None).await;
-        }
-        assert!(all_empty(&nodes), "nothing is left behind");
-    }
-}
-
-/// The control of the test before: clients that disagree on the number of permits have as many holders as the largest.
-#[tokio::test(start_paused = true)]
-async fn the_largest_number_of_permits_counts() {
-    let (_, [few, many]) = fleet().await;
-    let first = few.semaphore("k", 1).try_acquire().await.unwrap();
-    let second = many.semaphore("k", 2).try_acquire().await.unwrap();
-    assert_eq!((first.slot(), second.slot()), (Some(0), Some(1)));
-    assert!(few.semaphore("k", 1).try_acquire().await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,65 +76,6 @@ async fn a_permit_beyond_the_number_of_the_next_in_line_is_not_handed_over() {
     assert!(!waiting.is_finished());
     drop(held);
     assert!(waiting.await.unwrap().unwrap().slot() < Some(2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_waiter_of_another_process_gets_a_permit_as_soon_as_one_is_free() {
-    let (_, [holder, waiter]) = fleet().await;
-    let exports = holder.semaphore("exports", 2);
-    let [first, _second] = acquired([exports.acquire(), exports.acquire()]).await;
-    let waiting = tokio::spawn(waiter.semaphore("exports", 2).acquire().into_future());
-    tokio::time::sleep(MS(500)).await;
-    assert!(!waiting.is_finished());
-    let slot = first.slot();
-    drop(first);
-    let third = tokio::time::timeout(MS(10), waiting).await;
-    let third = third.expect("it is notified").unwrap().unwrap();
-    assert_eq!(third.slot(), slot);
-}
-
-/// A client of nodes whose answers take 5 ms.
-async fn distant_client(nodes: &[MemoryNode]) -> Redlock {
-    let distant = |node| {
-        let node = Scripted::new(node, |node, batch| {
-            let answers = node.execute(batch);
-            async {
-                tokio::time::sleep(MS(5)).await;
-                answers.await
-            }
-            .boxed()
-        });
-        node.reports(Reports::ArriveLikeCalls)
-    };
-    built(over_custom(nodes.iter().map(distant))).await
-}
-
-/// Each process wants half of the permits, so they are never enough. Those that come first hand theirs over and take them
-/// again as long as they may.
-#[tokio::test(start_paused = true)]
-async fn processes_that_come_late_get_as_many_permits_as_others() {
-    let nodes = three_nodes();
-    let entries = [(); 4].map(|()| Arc::new(AtomicUsize::new(0)));
-    let mut tasks = JoinSet::new();
-    for entries in &entries {
-        let exports = distant_client(&nodes).await.semaphore("exports", 40);
-        for _ in 0..20 {
-            let (exports, entries) = (exports.clone(), entries.clone());
-            tasks.spawn(async move {
-                loop {
-                    let _permit = exports.acquire().wait(MS(60_000)).await.unwrap();
-                    entries.fetch_add(1, SeqCst);
-                    tokio::time::sleep(MS(10)).await;
-                }
-            });
-        }
-        tokio::time::sleep(MS(50)).await;
-    }
-    tokio::time::sleep(MS(4000)).await;
-    let mut entries = entries.map(|it| it.load(SeqCst));
-    entries.sort_unstable();
-    let [least, .., most] = entries;
-    assert!(2 * least > most && least > 500, "{entries:?}");
 }
 
 /// The process that has one is nearer, and would be faster.
@@ -298,55 +187,6 @@ async fn a_process_returns_to_the_slot_that_it_had_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plain_lock_of_a_slot_takes_its_permit() {
-    let (nodes, [redlock]) = fleet().await;
-    let exports = redlock.semaphore("exports", 2);
-    let _lock = redlock.try_lock("exports:slot:1").await.unwrap();
-    let permit = exports.try_acquire().await.expect("the other one");
-    assert_eq!(permit.slot(), Some(0));
-    assert!(exports.try_acquire().await.is_err());
-    hold(&nodes, "jobs:slot:0", MS(1000));
-    let only = redlock.semaphore("jobs", 1);
-    assert!(only.try_acquire().await.is_err());
-    let after = only.acquire().wait(MS(5000)).await.expect("it has expired");
-    assert_eq!(after.slot(), Some(0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn permits_are_renewed_lost_and_fenced_as_locks_are() {
-    let (nodes, [redlock]) = fleet().await;
-    let exports = redlock.semaphore("exports", 2);
-    let first = exports.acquire().ttl(MS(3000)).fenced(true).await.unwrap();
-    let second = exports.acquire().ttl(MS(3000)).fenced(true).await.unwrap();
-    assert!(first.fencing_token().is_some() && second.fencing_token().is_some());
-    tokio::time::sleep(MS(10_000)).await;
-    assert!(first.is_valid() && second.is_valid());
-    let key = format!("exports:slot:{}", first.slot().unwrap());
-    nodes.iter().for_each(|node| assert!(node.remove(&key)));
-    assert_eq!(first.lost().await, LossReason::KeysLost);
-    assert!(second.is_valid(), "it has another slot");
-    let third = exports.acquire().fenced(true).await.unwrap();
-    assert_eq!(third.slot(), first.slot());
-    assert!(third.fencing_token() > first.fencing_token());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_leaves_nothing_behind() {
-    let (nodes, [redlock]) = fleet().await;
-    let exports = redlock.semaphore("exports", 2);
-    let held = acquired([exports.acquire(), exports.acquire()]).await;
-    for _ in 0..3 {
-        let waiting = exports.acquire().into_future();
-        assert!(tokio::time::timeout(MS(20), waiting).await.is_err());
-    }
-    assert_eq!(redlock.queue().waiting, 0);
-    drop(held);
-    drop(acquired([exports.acquire(), exports.acquire()]).await);
-    redlock.shutdown(None).await;
-    assert!(all_empty(&nodes));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_wrong_number_of_permits_and_a_wrong_key_are_refused_by_name() {
     let (_, [redlock]) = fleet().await;
     for permits in [0, 129] {
@@ -357,4 +197,10 @@ async fn a_wrong_number_of_permits_and_a_wrong_key_are_refused_by_name() {
     assert_says(&error, "the semaphore has no permits");
     let outcome = redlock.semaphore("", 2).try_acquire().await;
     assert_refused!(outcome, LockError::InvalidKey(KeyError::Empty));
+}
+
+/// A client of nodes whose answers take 5 ms.
+async fn distant_client(nodes: &[MemoryNode]) -> Redlock {
+    let distant = |it| Scripted::late(it, MS(5)).reports(Reports::ArriveLikeCalls);
+    built(over_custom(nodes.iter().map(distant))).await
 }

@@ -1,17 +1,445 @@
 //! Readers and writers, over nodes in memory, by tokio's clock.
 
-mod downgrade;
-mod errors;
-mod exclusion;
-mod joining;
-mod loss;
-mod marks;
+use std::time::Duration;
 
-use redlock_tokio::{MemoryNode, Redlock};
+use futures::future::try_join_all;
+use redlock_tokio::{
+    Acquisition, Lock, LockError, LockOptions, LossReason, MemoryNode, Redlock, ReleaseOutcome,
+    errors::{DowngradeError, KeyError, OptionsError},
+    node::{Command, Session},
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, advance, sleep, timeout},
+};
 
-use crate::support::{MS, built, in_memory::over};
+use crate::support::{
+    MS, acquired, built,
+    in_memory::{
+        all_empty, blocked, client, fleet, hold, keep_busy, over, set_down, settle, three_nodes,
+    },
+    scripted::{Reports, Scripted, over_custom},
+    unrenewed,
+};
 
-/// A client whose readers do not share leases: each of them asks the nodes.
-async fn client_of_lone_readers(nodes: &[MemoryNode]) -> Redlock {
-    built(over(nodes).handover_for(MS(0))).await
+#[tokio::test(start_paused = true)]
+async fn only_readers_share_a_key() {
+    let kinds: [fn(&Redlock) -> Lock; 3] = [
+        |it| it.rw_lock("k").read(),
+        |it| it.rw_lock("k").write(),
+        |it| it.lock("k"),
+    ];
+    let wait = LockOptions::new().wait(Duration::ZERO);
+    for held in 0..3 {
+        for wanted in 0..3 {
+            let (nodes, clients) = fleet::<2>().await;
+            let guard = kinds[held](&clients[0]).await.unwrap();
+            for client in &clients {
+                let outcome = kinds[wanted](client).options(wait).await;
+                assert_eq!(
+                    outcome.is_ok(),
+                    held + wanted == 0,
+                    "{wanted} beside {held}"
+                );
+                assert!(outcome.err().is_none_or(|it| it.is_contended()));
+            }
+            settle().await;
+            assert!(guard.is_valid());
+            guard.release().await;
+            assert!(all_empty(&nodes), "the last one deletes the key");
+        }
+    }
+    let (nodes, [redlock]) = fleet().await;
+    hold(&nodes, "k", MS(1000));
+    assert!(redlock.rw_lock("k").try_read().await.is_err());
+    let after = redlock.rw_lock("k").read().await;
+    drop(after.expect("it has expired"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_comes_soon_after_another_asks_no_node() {
+    let (nodes, [redlock]) = fleet().await;
+    let catalogue = redlock.rw_lock("catalogue");
+    let first = catalogue.read().await.unwrap();
+    assert!(matches!(first.acquisition(), Acquisition::Granted { .. }));
+    set_down(&nodes, true);
+    let mut joined = Vec::new();
+    for _ in 0..3 {
+        joined.push(catalogue.try_read().await.expect("no node is asked"));
+    }
+    set_down(&nodes, false);
+    let last = joined.last().unwrap();
+    let text = last.acquisition().to_string();
+    assert!(text.starts_with("shared within this process"), "{text}");
+    assert_eq!(last.token(), first.token());
+    let old = first.hold().clone();
+    assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
+    assert!(!old.is_valid(), "it has left");
+    assert!(old.extend().await.is_err(), "and can do nothing more");
+    sleep(MS(20_000)).await;
+    assert!(joined.iter().all(|it| it.is_valid()), "renewal goes on");
+    let last = joined.pop().unwrap();
+    drop(joined);
+    settle().await;
+    assert!(last.is_valid() && !all_empty(&nodes));
+    assert_eq!(last.release().await.outcome, ReleaseOutcome::Released);
+    assert!(all_empty(&nodes));
+}
+
+/// A lease is open for new readers for the time of a handover. After that they ask the nodes.
+#[tokio::test(start_paused = true)]
+async fn later_readers_ask_the_nodes_beside_those_that_hold() {
+    let nodes = three_nodes();
+    let redlock = built(over(&nodes).handover_for(MS(30))).await;
+    let catalogue = redlock.rw_lock("catalogue");
+    let first = catalogue.read().await.unwrap();
+    sleep(MS(29)).await;
+    let second = catalogue.read().await.unwrap();
+    assert_eq!(second.token(), first.token());
+    sleep(MS(1)).await;
+    let third = catalogue.read().await.unwrap();
+    assert_ne!(third.token(), first.token());
+    let no_handover = LockOptions::new().handover(false);
+    let alone = catalogue.read().options(no_handover).await.unwrap();
+    let other_ttl = catalogue.read().ttl(MS(3000)).await.unwrap();
+    assert_ne!(alone.token(), third.token());
+    assert_ne!(other_ttl.token(), third.token());
+    drop((first, second));
+    settle().await;
+    assert!(third.is_valid() && alone.is_valid() && other_ttl.is_valid());
+}
+
+/// In one process, a writer waits for the readers before it, and later readers wait for the writer.
+#[tokio::test(start_paused = true)]
+async fn the_line_of_a_process_keeps_the_order() {
+    let (_, [redlock]) = fleet().await;
+    let catalogue = redlock.rw_lock("catalogue");
+    let first = catalogue.read().await.unwrap();
+    let writer = blocked(catalogue.write()).await;
+    let later = tokio::spawn(catalogue.read().into_future());
+    let last = blocked(catalogue.read()).await;
+    assert_eq!(redlock.queue().waiting, 2, "the writer asks already");
+    assert!(catalogue.try_read().await.unwrap_err().is_contended());
+    drop(first);
+    let writer = writer.await.unwrap().unwrap();
+    assert!(!later.is_finished() && !last.is_finished());
+    drop(writer);
+    let (later, last) = (later.await.unwrap().unwrap(), last.await.unwrap().unwrap());
+    assert_eq!(later.token(), last.token(), "one of them asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_hands_over_to_the_next_writer_but_not_to_a_reader() {
+    let (_, [redlock]) = fleet().await;
+    let catalogue = redlock.rw_lock("catalogue");
+    let first = catalogue.write().await.unwrap();
+    let second = blocked(catalogue.write()).await;
+    let reader = blocked(catalogue.read()).await;
+    assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
+    let second = second.await.unwrap().unwrap();
+    assert_eq!(second.release().await.outcome, ReleaseOutcome::Released);
+    let reader = reader.await.unwrap().unwrap();
+    assert!(matches!(reader.acquisition(), Acquisition::Granted { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_may_not_wait_passes_readers_that_do() {
+    let (_, [redlock]) = fleet().await;
+    let catalogue = redlock.rw_lock("catalogue");
+    let readers = (0..20).map(async |index| match index % 2 {
+        0 => catalogue.read().await,
+        _ => catalogue.try_read().await,
+    });
+    let _all = try_join_all(readers).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_dies_keeps_writers_out_for_its_own_ttl() {
+    let (nodes, [dead, alive]) = fleet().await;
+    // It renews nothing, and releases nothing while the test runs.
+    let _forgotten = unrenewed(dead.rw_lock("catalogue").read().ttl(MS(2000))).await;
+    let other = alive.rw_lock("catalogue").read().await.unwrap();
+    sleep(MS(1000)).await;
+    other.extend().await.unwrap();
+    let writer = client(&nodes).await;
+    let begin = Instant::now();
+    drop(other);
+    let guard = writer.rw_lock("catalogue").write().await.unwrap();
+    let waited = begin.elapsed();
+    assert!(waited > MS(900) && waited < MS(1100), "{waited:?}");
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_leaves_a_lost_lock_learns_of_the_loss() {
+    for notices_first in [false, true] {
+        let (nodes, [redlock]) = fleet().await;
+        let catalogue = redlock.rw_lock("catalogue");
+        let [one, _other] = acquired([catalogue.read(), catalogue.read()]).await;
+        set_down(&nodes, true);
+        let left = one.remaining();
+        let clone = one.hold().clone();
+        match notices_first {
+            true => sleep(left + MS(1)).await,
+            // No timer runs before the guard is dropped.
+            false => advance(left + MS(1)).await,
+        }
+        drop(one);
+        let told = timeout(MS(60_000), clone.lost()).await;
+        assert_eq!(told, Ok(LossReason::Expired));
+    }
+}
+
+/// Readers of another process come every millisecond and hold for 20 ms. A plain lock, the control, does not mark the key, and
+/// starves.
+#[tokio::test(start_paused = true)]
+async fn a_writer_gets_in_beside_busy_readers() {
+    for is_writer in [true, false] {
+        let nodes = three_nodes();
+        // Its readers do not share leases: each of them asks the nodes.
+        let readers = built(over(&nodes).handover_for(MS(0))).await;
+        let other = client(&nodes).await;
+        let mut crowd = JoinSet::new();
+        for task in 0..20 {
+            let lock = readers.rw_lock("catalogue");
+            crowd.spawn(async move {
+                sleep(MS(task)).await;
+                keep_busy(|| lock.read(), MS(20)).await;
+            });
+        }
+        sleep(MS(100)).await;
+        let lock = match is_writer {
+            true => other.rw_lock("catalogue").write().wait(MS(500)),
+            false => other.lock("catalogue").wait(MS(4000)),
+        };
+        assert_eq!(lock.await.is_ok(), is_writer);
+    }
+}
+
+/// A reader waits for one writer, and not for those that come after it.
+#[tokio::test(start_paused = true)]
+async fn a_reader_gets_in_beside_busy_writers() {
+    let nodes = three_nodes();
+    let mut crowd = JoinSet::new();
+    for _ in 0..4 {
+        let lock = client(&nodes).await.rw_lock("catalogue");
+        crowd.spawn(async move { keep_busy(|| lock.write(), MS(20)).await });
+    }
+    let lock = client(&nodes).await.rw_lock("catalogue");
+    for _ in 0..10 {
+        let read = lock.read().wait(MS(2000)).await;
+        drop(read.expect("it insists"));
+        sleep(MS(50)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_gives_up_leaves_no_mark() {
+    for end in ["dropped", "timed out", "shut down"] {
+        let (_, [reader, writer, others]) = fleet().await;
+        let lock = reader.rw_lock("catalogue").read().max_hold(MS(600_000));
+        let _held = lock.await.unwrap();
+        let wait = if end == "timed out" { 5000 } else { 60_000 };
+        let waiting = blocked(writer.rw_lock("catalogue").write().wait(MS(wait))).await;
+        let try_read = async || others.rw_lock("catalogue").try_read().await.is_ok();
+        // While it waits, it keeps new readers out.
+        for _ in 0..49 {
+            sleep(MS(100)).await;
+            assert!(!try_read().await);
+        }
+        match end {
+            "dropped" => waiting.abort(),
+            "timed out" => sleep(MS(100)).await,
+            _ => drop(writer.shutdown(None).await),
+        }
+        settle().await;
+        assert!(try_read().await, "{end}");
+    }
+}
+
+/// The readers of both processes hold the lock when the writer comes.
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_waits_for_readers_of_its_own_process_keeps_out_those_of_others() {
+    let (_, clients) = fleet::<2>().await;
+    let [own, other] = clients.map(|it| it.rw_lock("catalogue"));
+    let held = acquired([own.read(), other.read()]).await;
+    let waiting = tokio::spawn(own.write().into_future());
+    sleep(MS(100)).await;
+    assert!(other.try_read().await.is_err());
+    drop(held);
+    drop(waiting.await.unwrap().unwrap());
+    settle().await;
+    assert!(other.try_read().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_downgraded_writer_lets_readers_in_and_keeps_writers_out() {
+    let (nodes, [redlock, other]) = fleet().await;
+    let catalogue = redlock.rw_lock("catalogue");
+    let guard = catalogue.write().fenced(true).await.unwrap();
+    let waiting = tokio::spawn(catalogue.read().into_future());
+    let elsewhere = tokio::spawn(other.rw_lock("catalogue").read().into_future());
+    // Long enough that the next look without a notification is a second away.
+    sleep(MS(3200)).await;
+    assert!(guard.fencing_token().is_some() && !elsewhere.is_finished());
+    guard.downgrade().await.expect("all nodes are up");
+    let begin = Instant::now();
+    assert_eq!(guard.fencing_token(), None);
+    guard.downgrade().await.expect("it stays as it is");
+    let reader = waiting.await.unwrap().unwrap();
+    assert_eq!(reader.token(), guard.token(), "it has joined");
+    drop(elsewhere.await.unwrap().expect("readers may come"));
+    assert!(begin.elapsed() < MS(50), "{:?}", begin.elapsed());
+    let next = blocked(other.rw_lock("catalogue").write().wait(MS(60_000))).await;
+    sleep(MS(20_000)).await;
+    assert!(guard.is_valid() && reader.is_valid() && !next.is_finished());
+    drop(guard);
+    settle().await;
+    assert!(reader.is_valid());
+    assert_eq!(reader.release().await.outcome, ReleaseOutcome::Released);
+    next.await.unwrap().unwrap().release().await;
+    assert!(all_empty(&nodes));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_writer_can_be_downgraded() {
+    let (nodes, [redlock]) = fleet().await;
+    for lock in [
+        redlock.lock("a"),
+        redlock.lock_all(["b", "c"]),
+        redlock.semaphore("d", 2).acquire(),
+        redlock.rw_lock("e").read(),
+    ] {
+        let guard = lock.await.unwrap();
+        let error = guard.downgrade().await.unwrap_err();
+        assert_eq!(error, DowngradeError::NotAWriter);
+        assert!(guard.is_valid());
+    }
+    let guard = redlock.rw_lock("f").write().await.unwrap();
+    set_down(&nodes, true);
+    let error = guard.downgrade().await.unwrap_err();
+    assert!(error.to_string().starts_with("no majority"), "{error}");
+    set_down(&nodes, false);
+    sleep(MS(5000)).await;
+    assert!(guard.is_valid());
+    let reader = client(&nodes).await.rw_lock("f").try_read().await;
+    assert!(reader.is_ok(), "renewal has downgraded it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_keeps_what_a_longer_extension_beside_it_has_asked_for() {
+    let redlock = built(over(&three_nodes()).max_ttl(MS(90_000))).await;
+    redlock.ready(MS(100_000)).await.unwrap();
+    let guard = redlock.rw_lock("catalogue").write().await.unwrap();
+    let (extended, downgraded) = tokio::join!(guard.extend_for(MS(60_000)), guard.downgrade());
+    extended.unwrap();
+    downgraded.unwrap();
+    assert!(guard.remaining() > MS(59_000), "{:?}", guard.remaining());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_was_downgraded_still_says_that_it_was_handed_its_lock() {
+    let (_, [redlock]) = fleet().await;
+    let catalogue = redlock.rw_lock("catalogue");
+    let first = catalogue.write().await.unwrap();
+    let second = blocked(catalogue.write()).await;
+    drop(first);
+    let second = second.await.unwrap().unwrap();
+    second.downgrade().await.unwrap();
+    let acquisition = second.acquisition();
+    assert!(matches!(acquisition, Acquisition::HandedOver { .. }));
+    let reader = catalogue.read().await.unwrap();
+    let acquisition = reader.acquisition();
+    assert!(matches!(acquisition, Acquisition::Joined { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_know_no_readers_let_one_in_at_a_time() {
+    let nodes = three_nodes();
+    let client = || built(over_custom(nodes.iter().map(old)));
+    let (one, other) = (client().await, client().await);
+    let (ours, theirs) = (one.rw_lock("k"), other.rw_lock("k"));
+    let reader = ours.read().await.unwrap();
+    assert!(ours.try_read().await.is_ok(), "it joins");
+    assert!(theirs.try_read().await.is_err() && theirs.try_write().await.is_err());
+    sleep(MS(20_000)).await;
+    assert!(reader.is_valid());
+    let waiting = blocked(theirs.write()).await;
+    reader.release().await;
+    let writer = waiting.await.unwrap().unwrap();
+    writer.downgrade().await.unwrap();
+    writer.release().await;
+    assert!(all_empty(&nodes));
+}
+
+/// A node that somebody has written before there were readers.
+fn old(node: &MemoryNode) -> Scripted {
+    let old = Scripted::new(node, |node, batch| {
+        let as_a_lock = |it: &Command| Command::new(it.key().clone(), it.operation());
+        node.execute(&batch.iter().map(as_a_lock).collect::<Vec<_>>())
+    });
+    old.reports(Reports::Arrive)
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_requests_are_refused_by_name() {
+    let redlock = client(&three_nodes()).await;
+    let outcome = redlock.rw_lock("").try_read().await;
+    assert_refused!(outcome, LockError::InvalidKey(KeyError::Empty));
+    for name in ["redlock:readers:{a}", "redlock:wait:{a}"] {
+        let outcome = redlock.try_lock(name).await;
+        assert_refused!(outcome, LockError::InvalidKey(KeyError::Reserved { .. }));
+    }
+    let outcome = redlock.rw_lock("k").read().fenced(true).await;
+    assert_refused!(
+        outcome,
+        LockError::InvalidOptions(OptionsError::FencedReader)
+    );
+    // A default for all locks is no request of this one.
+    let fenced = built(over(&three_nodes()).fenced(true)).await;
+    let reader = fenced.rw_lock("k").read().await.unwrap();
+    assert_eq!(reader.fencing_token(), None);
+    drop(reader);
+    let writer = fenced.rw_lock("k").write().await.unwrap();
+    assert!(writer.fencing_token().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_says_who_keeps_whom_out() {
+    let (_, [one, other]) = fleet().await;
+    let (ours, theirs) = (one.rw_lock("k"), other.rw_lock("k"));
+    let assert_says = |error: LockError, words: &str| {
+        let text = error.to_string();
+        let expected = format!("the lock is taken: {words}");
+        assert!(text.starts_with(&expected), "{text}");
+    };
+    let reader = ours.read().await.unwrap();
+    let error = theirs.try_write().await.unwrap_err();
+    assert_says(error, "readers or another client hold it");
+    drop(reader);
+    let _writer = ours.write().await.unwrap();
+    let error = theirs.try_read().await.unwrap_err();
+    assert_says(error, "a writer or another client holds it");
+    let error = ours.try_read().await.unwrap_err();
+    assert_says(error, "a writer of this process holds it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_reported_of_what_was_asked_for() {
+    let (nodes, [redlock]) = fleet().await;
+    set_down(&nodes, true);
+    let catalogue = redlock.rw_lock("catalogue");
+    assert!(catalogue.read().wait(MS(300)).await.is_err());
+    let exports = redlock.semaphore("exports", 2);
+    let fail_fast = LockOptions::new().fail_fast(true);
+    for (lock, reads, writes, permits) in [
+        (catalogue.read(), true, false, None),
+        (catalogue.write(), false, true, None),
+        (exports.acquire(), false, false, Some(2)),
+    ] {
+        let outcome = lock.options(fail_fast).await;
+        let attempts = assert_refused!(outcome, LockError::NoQuorum(it) => it);
+        let told = (attempts.by_reader(), attempts.by_writer(), attempts.permits);
+        assert_eq!((told, attempts.count), ((reads, writes, permits), 0));
+    }
 }

@@ -1,5 +1,5 @@
-//! Several keys under one lock: all of them or none, and no deadlock. Over nodes in memory, by tokio's
-//! clock.
+//! Several keys under one lock: all of them or none, and no deadlock. A waiter for several keys neither starves nor keeps free
+//! keys from others for long. Over nodes in memory, by tokio's clock.
 
 use std::{
     sync::{
@@ -9,16 +9,21 @@ use std::{
     time::Duration,
 };
 
-use fastrand::Rng;
-use redlock_tokio::{ExtendError, LockError, LockOptions, LossReason, MemoryNode, Redlock};
-use tokio::{task::JoinSet, time::Instant};
+use redlock_tokio::{ExtendError, Lock, LockError, LockOptions, LossReason, MemoryNode};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
 
 use crate::support::{
-    MS, assert_says,
+    MS, assert_says, built,
     in_memory::{
         all_empty, blocked, client, embedded, fleet, keep_busy, over, settle, three_nodes,
     },
 };
+
+/// A key is kept for 200 ms at a time at most.
+const LONGEST: Duration = Duration::from_millis(200 + 20);
 
 #[tokio::test(start_paused = true)]
 async fn several_keys_are_locked_together_or_not_at_all() {
@@ -31,14 +36,14 @@ async fn several_keys_are_locked_together_or_not_at_all() {
     settle().await;
     assert!(nodes.iter().all(|node| node.len() == 1), "nothing but b");
     let waiting = tokio::spawn(theirs.lock_all(["c", "b", "c"]).into_future());
-    tokio::time::sleep(MS(1000)).await;
+    sleep(MS(1000)).await;
     drop(b);
     let guard = waiting.await.unwrap().unwrap();
     let keys: Vec<_> = guard.keys().map(|key| key.as_bytes().to_vec()).collect();
     assert_eq!(keys, [b"b", b"c"]);
     let has_both = |node: &MemoryNode| node.contains("b") && node.contains("c");
     assert!(nodes.iter().all(has_both));
-    tokio::time::sleep(MS(30_000)).await;
+    sleep(MS(30_000)).await;
     guard.extend().await.expect("it is renewed");
     for node in &nodes {
         assert!(node.remove("c"));
@@ -61,29 +66,6 @@ async fn several_keys_are_locked_together_or_not_at_all() {
     assert!(both.is_some() && guard.fencing_token() > both);
 }
 
-/// A waiter for two keys does not keep the holder of one of them from the other.
-#[tokio::test(start_paused = true)]
-async fn a_waiter_for_several_keys_keeps_no_key_from_others() {
-    let (nodes, [redlock]) = fleet().await;
-    let b = redlock.lock("b").await.unwrap();
-    let both = blocked(redlock.lock_all(["a", "b"]).wait(Duration::MAX)).await;
-    let a = redlock.lock("a").wait(Duration::MAX);
-    let a = tokio::time::timeout(MS(100), a.into_future()).await;
-    let a = a.expect("it is free").unwrap();
-    drop(b);
-    settle().await;
-    drop(a);
-    let both = tokio::time::timeout(MS(100), both).await;
-    let both = both.expect("it has its turn").unwrap().unwrap();
-    // A key that a minority lost is set again.
-    assert!(nodes[0].remove("a"));
-    for _ in 0..2 {
-        both.extend().await.unwrap();
-        settle().await;
-    }
-    assert!(nodes[0].contains("a"));
-}
-
 /// Other processes keep each of two keys busy, so that both are rarely free at the same moment.
 #[tokio::test(start_paused = true)]
 async fn row_49_several_keys_are_served_beside_other_processes() {
@@ -97,7 +79,7 @@ async fn row_49_several_keys_are_served_beside_other_processes() {
     for _ in 0..5 {
         let start = Instant::now();
         let lock = redlock.lock_all(["a", "b"]).wait(Duration::MAX);
-        let guard = tokio::time::timeout(MS(3000), lock.into_future()).await;
+        let guard = timeout(MS(3000), lock.into_future()).await;
         assert!(guard.is_ok(), "after {:?}", start.elapsed());
     }
 }
@@ -117,7 +99,7 @@ async fn a_holder_gets_a_kept_key_after_a_while() {
             let both: Vec<_> = (0..others).map(|_| wait(&["a", "b"])).collect();
             while let Ok(a) = redlock.try_lock("a").await {
                 drop(a);
-                tokio::time::sleep(MS(10)).await;
+                sleep(MS(10)).await;
             }
             let start = Instant::now();
             let nested = wait(wanted).await.unwrap().unwrap();
@@ -131,100 +113,108 @@ async fn a_holder_gets_a_kept_key_after_a_while() {
     }
 }
 
-/// Tasks lock random sets of four keys two thousand times, together or one after the other, and no task waits
-/// for ever.
-#[tokio::test(start_paused = true)]
-async fn locking_several_keys_never_deadlocks() {
-    let redlock = embedded().await;
-    let mut tasks = JoinSet::new();
-    let inside = Arc::new([const { AtomicUsize::new(0) }; 4]);
-    for task in 0..40u64 {
-        let (redlock, inside) = (redlock.clone(), Arc::clone(&inside));
-        tasks.spawn(async move {
-            let mut rng = Rng::with_seed(task);
-            for _ in 0..50 {
-                let mut keys = [0, 1, 2, 3];
-                rng.shuffle(&mut keys);
-                let keys = &keys[..rng.usize(1..=3)];
-                let lock_all = |keys: &[usize]| {
-                    let names = keys.iter().map(|key| format!("account:{key}"));
-                    redlock.lock_all(names).wait(Duration::MAX)
-                };
-                // Some tasks lock one key after the other. A common order avoids their deadlock.
-                let mut one_by_one = Vec::new();
-                if rng.u8(..) < 60 {
-                    let mut keys = keys.to_vec();
-                    keys.sort_unstable_by_key(|key| std::cmp::Reverse(*key));
-                    for key in keys {
-                        one_by_one.push(lock_all(&[key]).await.unwrap());
-                    }
-                    tokio::time::sleep(MS(rng.u64(0..4))).await;
-                    continue;
-                }
-                let lock = lock_all(keys);
-                let guard = if rng.u8(..) < 40 {
-                    let limit = MS(rng.u64(0..30));
-                    match tokio::time::timeout(limit, lock.into_future()).await {
-                        Ok(guard) => guard.unwrap(),
-                        Err(_) => continue,
-                    }
-                } else {
-                    lock.await.unwrap()
-                };
-                for key in keys {
-                    assert_eq!(inside[*key].fetch_add(1, SeqCst), 0, "two tasks are inside");
-                }
-                tokio::time::sleep(MS(rng.u64(0..4))).await;
-                for key in keys {
-                    inside[*key].fetch_sub(1, SeqCst);
-                }
-                drop(guard);
-            }
-        });
-    }
-    let all = tokio::time::timeout(Duration::from_secs(3600), tasks.join_all());
-    all.await.expect("no task waits for ever");
-    redlock.shutdown(None).await;
-    assert_eq!(redlock.queue().keys, 0);
-}
-
-/// Locks one key again and again until the service shuts down, and holds it for 2 ms. Returns how often.
-async fn keep_counting(redlock: Redlock, key: &'static str) -> usize {
-    for entries in 0.. {
-        match redlock.lock(key).await {
-            Ok(_guard) => tokio::time::sleep(MS(2)).await,
-            Err(_) => return entries,
-        }
-    }
-    unreachable!()
-}
-
 /// Three tasks keep each of two keys busy. A task that wants both keys gets them in one of two slices of 100 ms, with
 /// handover and without.
 #[tokio::test(start_paused = true)]
 async fn row_48_several_keys_are_served_beside_busy_single_ones() {
     for options in [LockOptions::new(), LockOptions::new().handover(false)] {
-        let redlock = over(&three_nodes()).options(options).build().await.unwrap();
+        let redlock = built(over(&three_nodes()).options(options)).await;
+        let singles = Arc::new(AtomicUsize::new(0));
         let mut busy = JoinSet::new();
         for key in ["a", "a", "a", "b", "b", "b"] {
-            busy.spawn(keep_counting(redlock.clone(), key));
+            let (redlock, singles) = (redlock.clone(), Arc::clone(&singles));
+            busy.spawn(async move {
+                while let Ok(_guard) = redlock.lock(key).await {
+                    singles.fetch_add(1, SeqCst);
+                    sleep(MS(2)).await;
+                }
+            });
         }
         let start = Instant::now();
-        let (mut entries, mut longest) = (0, Duration::ZERO);
+        let mut entries = 0;
         while start.elapsed() < MS(8000) {
-            let asked = Instant::now();
-            let guard = redlock.lock_all(["a", "b"]).await;
-            let guard = guard.unwrap_or_else(|error| panic!("after {entries} entries: {error}"));
-            longest = longest.max(asked.elapsed());
+            let guard = redlock.lock_all(["a", "b"]).wait(MS(240)).await;
+            let _guard = guard.unwrap_or_else(|error| panic!("after {entries} entries: {error}"));
             entries += 1;
-            tokio::time::sleep(MS(2)).await;
-            drop(guard);
+            sleep(MS(2)).await;
         }
-        redlock.shutdown(None).await;
-        let singles: usize = busy.join_all().await.into_iter().sum();
-        println!("{options:?}: {singles} single, {entries} both, longest wait {longest:?}");
-        assert!(longest <= MS(240), "{longest:?}");
+        let singles = singles.load(SeqCst);
         // Three tasks and this one want each key, so this one gets a quarter of the turns if all are equal.
         assert!(entries * 24 > singles, "{entries} to {singles}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_free_key_stays_usable_beside_a_waiter_for_several() {
+    for wait in [MS(300_000), MS(130)] {
+        let redlock = embedded().await;
+        let b = redlock.lock("b").await.unwrap();
+        let theirs = redlock.clone();
+        let both = tokio::spawn(async move {
+            let both = || theirs.lock_all(["a", "b"]).wait(wait);
+            while both().await.is_err() {}
+        });
+        let waits = waits((0..500).map(|_| redlock.lock("a")), MS(30)).await;
+        assert!(waits[250] <= MS(50) && waits[499] <= LONGEST, "{waits:?}");
+        drop(b);
+        both.await.unwrap();
+    }
+}
+
+/// A caller that does not wait is refused while the key is kept.
+#[tokio::test(start_paused = true)]
+async fn a_free_key_stays_usable_for_callers_that_do_not_wait() {
+    let redlock = embedded().await;
+    let b = redlock.lock("b").await.unwrap();
+    let both = blocked(redlock.lock_all(["a", "b"]).wait(MS(300_000))).await;
+    let mut served = 0;
+    for _ in 0..500 {
+        sleep(MS(10)).await;
+        served += u32::from(redlock.try_lock("a").await.is_ok());
+    }
+    assert!((200..=300).contains(&served), "{served} of 500");
+    drop(b);
+    assert!(both.await.unwrap().is_ok());
+}
+
+/// Many waiters for `a` and the held key `b` do not block a waiter for `a` and a free key, whether they
+/// want a third key or not.
+#[tokio::test(start_paused = true)]
+async fn free_keys_are_locked_behind_many_waiters_for_a_held_one() {
+    for stuck_want_a_third in [false, true] {
+        let redlock = embedded().await;
+        let b = redlock.lock("b").await.unwrap();
+        let mut stuck = JoinSet::new();
+        for index in 0..40 {
+            let third = format!("x{index}");
+            let keys = ["a", "b", if stuck_want_a_third { &third } else { "a" }];
+            stuck.spawn(redlock.lock_all(keys).wait(MS(30_000)).into_future());
+        }
+        sleep(MS(200)).await;
+        let free = (0..12).map(|index| redlock.lock_all(["a", &format!("c{index}")]));
+        let waits = waits(free, MS(0)).await;
+        assert!(waits[11] <= LONGEST, "{waits:?}");
+        drop(b);
+        while let Some(stuck) = stuck.join_next().await {
+            drop(stuck.unwrap().unwrap());
+        }
+    }
+}
+
+/// Makes these requests, one in each interval, and holds each lock for 1 ms. Returns how long they waited, the shortest first.
+async fn waits(locks: impl Iterator<Item = Lock>, every: Duration) -> Vec<Duration> {
+    let mut tasks = JoinSet::new();
+    for lock in locks {
+        let asked = Instant::now();
+        tasks.spawn(async move {
+            let _guard = lock.await.unwrap();
+            let waited = asked.elapsed();
+            sleep(MS(1)).await;
+            waited
+        });
+        sleep(every).await;
+    }
+    let mut waits = tasks.join_all().await;
+    waits.sort_unstable();
+    waits
 }

@@ -1,4 +1,4 @@
-use std::{future::ready, sync::Arc};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
@@ -7,6 +7,7 @@ use redlock_tokio::{
         Answer, Command, FreedNotifier, KeyState, LineAnswer, LineRequest, Node, Server, Session,
     },
 };
+use tokio::time::sleep;
 
 pub(crate) type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
 
@@ -24,6 +25,7 @@ pub(crate) struct Scripted {
     execute: Arc<Execute>,
     server: Arc<dyn Fn() -> Server + Send + Sync>,
     reports: Reports,
+    line_delay: Option<Duration>,
 }
 
 /// What becomes of the reports that a probed key is gone.
@@ -51,12 +53,21 @@ impl Scripted {
             execute: Arc::new(execute),
             server: Arc::new(|| Server::None),
             reports: Reports::None,
+            line_delay: None,
         }
     }
 
     /// Returns a node that carries out commands as a node in memory does.
     pub(crate) fn obeying(inner: &MemoryNode) -> Self {
         Self::new(inner, |node, batch| node.execute(batch))
+    }
+
+    /// Returns a node that answers after this time.
+    pub(crate) fn late(inner: &MemoryNode, delay: Duration) -> Self {
+        Self::new(inner, move |node, batch| {
+            let answers = node.execute(batch);
+            sleep(delay).then(|()| answers).boxed()
+        })
     }
 
     pub(crate) fn address(mut self, address: &str) -> Self {
@@ -79,6 +90,12 @@ impl Scripted {
     pub(crate) fn reports(mut self, reports: Reports) -> Self {
         self.reports = reports;
         self
+    }
+
+    /// Has lines, and answers about them after this time.
+    pub(crate) fn lines_after(mut self, delay: Duration) -> Self {
+        self.line_delay = Some(delay);
+        self.reports(Reports::ArriveLikeCalls)
     }
 }
 
@@ -124,7 +141,11 @@ impl Session for Scripted {
         requests: &[LineRequest],
     ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
         if self.reports == Reports::ArriveLikeCalls {
-            return self.inner.line(requests);
+            let answers = self.inner.line(requests);
+            return match self.line_delay {
+                Some(delay) => sleep(delay).then(|()| answers).boxed(),
+                None => answers,
+            };
         }
         ready(Err(out_of_memory())).boxed()
     }
