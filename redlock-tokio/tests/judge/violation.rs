@@ -2,7 +2,7 @@ use std::fmt;
 
 use redlock_tokio::FencingToken;
 
-use super::grant::HoldId;
+use super::HoldId;
 
 /// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::said::grant;
+use super::grant;
 use crate::judge::{Judge, Violation};
 
 #[allow(dead_code, reason = "only reports of losses are judged here")]

@@ -7,10 +7,9 @@ use redlock_tokio::{LockError, ShutdownReport};
 use tokio::time::sleep;
 
 use super::{
-    calls::Counter,
     cancel::Cancel,
     environment::{Environment, Records},
-    outliving::Forgotten,
+    outliving::{Fate, Forgotten},
     service::Service,
     terms::around,
     user::User,
@@ -48,8 +47,12 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// Lets users work with a `Redlock` until the process ends, or somebody shuts the `Redlock` down.
 pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut Rng) -> Next {
     let services = &environment.records.services;
-    let name = environment.host.name();
-    services.watch(service.id, name, service.house, &service.redlock);
+    services.watch(
+        service.id,
+        &environment.host,
+        service.house,
+        &service.redlock,
+    );
     let mut tasks = Vec::new();
     for user in 0..environment.scale.users {
         let id = UserId {
@@ -66,14 +69,6 @@ pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut R
         };
         tasks.push(tokio::spawn(user.run()));
     }
-    let counter = rng
-        .chance(500_000)
-        .then(|| Counter::draw(environment, &service, rng));
-    if let Some(counter) = &counter {
-        for _ in 0..rng.u8(1..=2) {
-            tasks.push(tokio::spawn(counter.clone().run(rng.fork())));
-        }
-    }
     let next = wait_for_end(environment, rng).await;
     if next != Next::End {
         environment.note(Seen::ShutDownInTheMiddle);
@@ -83,15 +78,8 @@ pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut R
         // The hook has noted a panic.
         let _ = task.await;
     }
-    if let Some(counter) = counter {
-        counter.finish().await;
-    }
-    drop(
-        environment
-            .records
-            .outliving
-            .take_moved_out(&environment.host),
-    );
+    let outliving = &environment.records.outliving;
+    drop(outliving.take(&environment.host, |fate, _| fate == Fate::MovedOut));
     service.close(environment.now());
     let may_release_more = may_release_more(environment);
     let mut report = shut_down_promptly(environment, &service, may_release_more).await;
@@ -210,7 +198,7 @@ async fn outwait_forgotten(
     environment.tell(("forgotten", held, all));
     while outliving.forgotten(host).all + to_release() > 0 {
         sleep(GLANCE).await;
-        for guard in outliving.take_ended(host) {
+        for guard in outliving.take(host, |_, it| it.view().has_ended_by_itself()) {
             environment.note(Seen::ForgottenEnded);
             drop(guard);
         }
