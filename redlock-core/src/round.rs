@@ -5,8 +5,6 @@
 
 mod acquire;
 mod extend;
-#[cfg(test)]
-mod properties;
 mod release;
 
 pub use acquire::AcquireFailure;

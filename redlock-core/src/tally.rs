@@ -140,57 +140,6 @@ mod tests {
     }
 
     #[test]
-    fn each_node_counts_once_and_first() {
-        let mut tally = tally(3);
-        assert!(tally.record(NOW, node(0), Reply::Unknown, ALWAYS));
-        assert!(!tally.record(NOW, node(0), Reply::Granted, ALWAYS));
-        let stranger = node(3);
-        assert!(!tally.record(NOW, stranger, Reply::Granted, ALWAYS));
-        assert_eq!(tally.failed.len(), 1);
-        assert!(tally.granted.is_empty());
-        assert_eq!(tally.undecided().len(), 2);
-    }
-
-    #[test]
-    fn replies_are_kept_apart() {
-        let mut tally = tally(6);
-        let counter = FencingToken::new(9);
-        let replies = [
-            (Reply::Granted, ALWAYS),
-            (Reply::Denied, ALWAYS),
-            (Reply::Refused, ALWAYS),
-            (Reply::Unknown, ALWAYS),
-            (Reply::Outbid { counter }, ALWAYS),
-            (Reply::Granted, later_than_start()),
-        ];
-        for (index, (reply, eligibility)) in replies.into_iter().enumerate() {
-            assert!(tally.record(NOW, node(index), reply, eligibility));
-        }
-        let sets = [
-            tally.granted,
-            tally.denied,
-            tally.failed,
-            tally.failed,
-            tally.outbid,
-            tally.quarantined,
-        ];
-        for (index, set) in sets.into_iter().enumerate() {
-            assert!(set.contains(node(index)), "{index}");
-        }
-        assert_eq!(sets.map(NodeSet::len), [1, 1, 2, 2, 1, 1]);
-        assert!(tally.undecided().is_empty());
-    }
-
-    #[test]
-    fn a_counter_that_is_ahead_is_no_agreement_where_the_node_has_no_vote() {
-        let mut tally = tally(3);
-        let counter = FencingToken::new(9);
-        tally.record(NOW, node(0), Reply::Outbid { counter }, later_than_start());
-        assert!(tally.outbid.is_empty() && tally.granted.is_empty());
-        assert_eq!(tally.quarantined, NodeSet::first(1));
-    }
-
-    #[test]
     fn a_withdrawn_vote_is_held_back() {
         let mut tally = tally(5);
         let counter = FencingToken::new(9);
@@ -209,17 +158,6 @@ mod tests {
     }
 
     #[test]
-    fn a_quarantine_that_ended_before_the_start_does_not_matter() {
-        let mut tally = tally(3);
-        for (index, until) in [99, 100, 101].into_iter().enumerate() {
-            let eligibility = Eligibility::since(Timestamp::from_nanos(until));
-            tally.record(NOW, node(index), Reply::Granted, eligibility);
-        }
-        assert_eq!(tally.granted, NodeSet::first(2));
-        assert_eq!(tally.quarantined.len(), 1);
-    }
-
-    #[test]
     fn the_latest_time_is_that_of_a_vote() {
         let mut tally = tally(6);
         let at = Timestamp::from_nanos;
@@ -232,13 +170,5 @@ mod tests {
         assert_eq!(tally.latest_vote, at(152));
         tally.record(at(154), node(5), Reply::Outbid { counter }, ALWAYS);
         assert_eq!(tally.latest_vote, at(154));
-    }
-
-    #[test]
-    fn quorum_and_blocking_minority() {
-        // Of 4 nodes 3 decide, so 2 block.
-        let tally = tally(4);
-        assert!(tally.is_quorum(NodeSet::first(3)) && !tally.is_quorum(NodeSet::first(2)));
-        assert!(tally.is_blocking(NodeSet::first(2)) && !tally.is_blocking(NodeSet::first(1)));
     }
 }

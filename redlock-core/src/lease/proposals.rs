@@ -74,23 +74,4 @@ mod tests {
         assert_eq!(proposals.draw(at(503)).get(), 3008);
         assert_eq!(proposals.draw(at(0)).get(), 3009);
     }
-
-    #[test]
-    fn proposals_exceed_all_counters_that_are_known() {
-        let mut proposals = proposals(7);
-        proposals.draw(at(500));
-        assert_eq!(proposals.surpass(FencingToken::new(9)).unwrap().get(), 10);
-        assert_eq!(proposals.surpass(FencingToken::new(2)).unwrap().get(), 11);
-        proposals.note(FencingToken::new(5_000));
-        assert_eq!(proposals.draw(at(501)).get(), 5_001);
-        assert_eq!(proposals.draw(at(600)).get(), 100_007);
-    }
-
-    #[test]
-    fn proposals_end_at_the_last_token() {
-        let mut proposals = proposals(7);
-        assert_eq!(proposals.draw(Timestamp::MAX), FencingToken::MAX);
-        assert_eq!(proposals.surpass(FencingToken::new(1)), None);
-        assert_eq!(proposals.draw(at(500)), FencingToken::MAX);
-    }
 }

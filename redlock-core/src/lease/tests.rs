@@ -3,7 +3,6 @@ mod fencing;
 mod holding;
 mod in_line;
 mod permits;
-mod quarantine;
 mod readers;
 mod transferring;
 mod watching;
@@ -249,25 +248,6 @@ fn acquires_with_the_third_vote() {
 }
 
 #[test]
-fn commands_that_do_not_fit_change_nothing() {
-    let mut driven = Driven::held();
-    let before = driven.lease.clone();
-    driven.acquire(at(2));
-    driven.timeout(at(2));
-    assert_eq!(driven.lease, before);
-    driven.run(|lease| lease.release(at(3)));
-    driven.reply(at(3), &[Granted; 5]);
-    let closed = driven.lease.clone();
-    driven.run(|lease| {
-        lease.acquire(at(4), at(1004));
-        assert!(!lease.extend(at(4)));
-        lease.release(at(4));
-        lease.handle_timeout(at(4));
-    });
-    assert_eq!(driven.lease, closed);
-}
-
-#[test]
 fn a_failed_attempt_is_released_everywhere_and_retried_with_a_fresh_token() {
     let mut driven = Driven::begun();
     let first = driven.lease.token();
@@ -284,59 +264,6 @@ fn a_failed_attempt_is_released_everywhere_and_retried_with_a_fresh_token() {
 }
 
 #[test]
-fn gives_up_when_the_budget_is_spent() {
-    let mut driven = Driven::begun();
-    let mut now = at(0);
-    while driven.end().is_none() {
-        driven.reply(now, &[Denied; 3]);
-        if let Some(due) = driven.lease.poll_timeout() {
-            assert!(due > now);
-            now = due;
-            driven.timeout(now);
-        }
-    }
-    let attempts = driven.lease.attempts();
-    assert!((6..50).contains(&attempts), "{attempts} in 1 s");
-    assert!(now <= at(1000));
-    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, attempts));
-    assert!(matches!(driven.last().operation, Operation::Release { .. }));
-}
-
-#[test]
-fn abandoned_leases_tell_their_holders_and_waiters() {
-    let mut new = Driven::new(config());
-    new.run(Lease::abandon);
-    assert_eq!(new.end(), exhausted(AcquireFailure::Abandoned, 0));
-
-    let mut acquiring = Driven::begun();
-    acquiring.run(Lease::abandon);
-    assert_eq!(acquiring.end(), exhausted(AcquireFailure::Abandoned, 1));
-    let token = acquiring.lease.token();
-    assert_eq!(acquiring.operations()[1..], [release_of(token)]);
-
-    let mut waiting = Driven::begun();
-    waiting.reply(at(1), &[Denied; 3]);
-    waiting.run(Lease::abandon);
-    assert!(matches!(waiting.end(), Some(End::Exhausted { .. })));
-
-    let mut held = Driven::held();
-    held.run(Lease::abandon);
-    assert_eq!(held.end(), lost(LossReason::Abandoned));
-    assert!(!held.is_held(at(2)));
-
-    let mut releasing = Driven::held();
-    releasing.run(|lease| lease.release(at(2)));
-    releasing.run(Lease::abandon);
-    assert_eq!(releasing.end(), released(ReleaseVerdict::Unconfirmed));
-
-    for mut driven in [new, acquiring, waiting, held, releasing] {
-        let (end, sent) = (driven.late_end(), driven.sent.len());
-        driven.run(Lease::abandon);
-        assert_eq!((driven.end(), driven.sent.len()), (end, sent), "once");
-    }
-}
-
-#[test]
 fn released_at_the_quorum() {
     let mut driven = Driven::held();
     let token = driven.lease.token();
@@ -346,22 +273,6 @@ fn released_at_the_quorum() {
     assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
     driven.reply(at(11), &[Granted; 3]);
     assert_eq!(driven.end(), released(ReleaseVerdict::Released));
-}
-
-#[test]
-fn giving_up_while_acquiring_releases_what_may_have_been_set() {
-    let mut driven = Driven::begun();
-    driven.run(|lease| lease.release(at(1)));
-    assert_eq!(driven.operations()[1..], [release_of(driven.lease.token())]);
-    driven.reply(at(2), &[Granted; 5]);
-    assert_eq!(driven.end(), Some(End::GivenUp));
-}
-
-#[test]
-fn a_release_after_the_end_of_validity_reports_the_loss() {
-    let mut driven = Driven::held();
-    driven.run(|lease| lease.release(at(900)));
-    assert_eq!(driven.end(), lost(LossReason::Expired));
 }
 
 #[test]

@@ -99,61 +99,6 @@ fn an_owner_votes_when_a_majority_has_named_it_for_long_enough() {
 }
 
 #[test]
-fn an_interruption_does_not_restart_the_watch_and_another_tenure_does() {
-    let mut watch = watch();
-    let first = tenure("m", 1);
-    hear_all(&mut watch, b"ab", b"abc", 0, &first);
-    hear(&mut watch, at(60), report(b'a', at(60), &first));
-    assert!(!watch.eligibility(&first).covers(at(60)));
-    hear(&mut watch, at(61), report(b'b', at(61), &first));
-    assert!(watch.eligibility(&first).covers(at(61)));
-    let second = tenure("r", 2);
-    hear(&mut watch, at(62), report(b'a', at(62), &second));
-    assert!(watch.eligibility(&first).covers(at(62)));
-    assert!(hear(&mut watch, at(62), report(b'b', at(62), &second)));
-    assert_eq!(watch.eligibility(&first), Eligibility::NEVER);
-    assert_eq!(watch.eligibility(&second).starts_at(), at(62 + 13));
-}
-
-#[test]
-fn a_time_that_is_earlier_than_the_last_one_makes_no_owner_older() {
-    let mut watch = watch();
-    let first = tenure("m", 1);
-    hear(&mut watch, at(9), report(b'a', at(8), &first));
-    hear(&mut watch, at(8), report(b'b', at(7), &first));
-    assert_eq!(watch.eligibility(&first).starts_at(), at(9 + 13));
-}
-
-#[test]
-fn a_member_that_has_forgotten_the_others_is_no_majority_of_itself() {
-    let alone = |rule| {
-        let mut watch = OwnerWatch::new(rule);
-        let report = MemberReport {
-            members: MemberList::default(),
-            ..report(b'z', at(0), &tenure("m", 0))
-        };
-        hear(&mut watch, at(0), report)
-    };
-    let rule = watch().rule;
-    assert!(alone(rule));
-    assert!(!alone(rule.with_fewest_members(3)));
-}
-
-#[test]
-fn a_marker_makes_no_owner_younger() {
-    let mut watch = watch();
-    let first = tenure("m", 1);
-    watch.handle_marker(at(0), &first, 90 * SECOND);
-    assert_eq!(watch.tenure(), None, "a marker confirms nothing");
-    all_report(&mut watch, 10, &first);
-    watch.handle_marker(at(11), &first, Duration::ZERO);
-    assert_eq!(watch.eligibility(&first).starts_at(), at(10 + 13));
-    watch.handle_marker(at(11), &first, Duration::MAX);
-    let earliest = Timestamp::ZERO.saturating_add(13 * SECOND);
-    assert_eq!(watch.eligibility(&first).starts_at(), earliest);
-}
-
-#[test]
 fn an_address_that_leads_to_a_larger_authority_is_not_followed() {
     let [own, theirs] = [tenure("m", 1), tenure("n", 9)];
     let mut watch = watch_of(&own);
@@ -235,48 +180,6 @@ fn a_client_that_starts_judges_the_reports_of_a_roll_call_together_in_whatever_o
     }
 }
 
-/// The client stood still for so long that the old reports count no more.
-#[test]
-fn a_client_without_an_owner_waits_for_the_next_roll_call_after_an_interruption() {
-    let [one, other] = [tenure("m", 1), tenure("n", 1)];
-    let mut watch = watch();
-    let mut ask = |letter, second| {
-        let report = match letter {
-            b'a' => foreign(letter, b"abc", second, &one),
-            _ => foreign(letter, b"xyz", second, &other),
-        };
-        watch.handle_report(at(second), report);
-        watch.handle_roll_call(at(second), at(0))
-    };
-    for letter in *b"axy" {
-        ask(letter, 0);
-    }
-    assert!(!ask(b'x', 10) && !ask(b'y', 10), "a may answer next");
-    assert!(!ask(b'a', 10));
-    assert!(!watch.handle_roll_call(at(10), at(10)));
-    assert!(watch.rivals().is_some());
-}
-
-#[test]
-fn a_rival_takes_away_an_owner_that_was_first_confirmed_at_most_one_window_ago() {
-    let [own, later, theirs] = [tenure("m", 1), tenure("r", 2), tenure("n", 1)];
-    for (second, is_taken) in [(3, true), (4, false)] {
-        let mut watch = watch();
-        all_report(&mut watch, 0, &own);
-        // A failover does not make the authority a new one.
-        all_report(&mut watch, 2, &later);
-        let rival = foreign(b'x', b"xyz", second, &theirs);
-        assert_eq!(watch.handle_report(at(second), rival), is_taken);
-        assert_eq!(watch.tenure().is_none(), is_taken);
-        assert_eq!(watch.eligibility(&later) == Eligibility::NEVER, is_taken);
-        assert!(watch.rivals().is_some());
-        // The address leads to its own authority again.
-        all_report(&mut watch, 9, &later);
-        assert_eq!(watch.tenure(), Some(&later));
-        assert_eq!(watch.eligibility(&later).ends_at(), at(9 + 3));
-    }
-}
-
 /// It keeps its id, and the others of its old authority still list it.
 #[test]
 fn a_member_that_has_moved_does_not_join_two_authorities() {
@@ -353,27 +256,6 @@ fn markers_are_of_no_use_where_epochs_begin_anew() {
     all_report(&mut watch, 0, &first);
     watch.handle_marker(at(1), &first, 90 * SECOND);
     assert_eq!(watch.eligibility(&first).starts_at(), at(13));
-}
-
-#[test]
-fn markers_are_ignored_after_another_owner_with_the_same_epoch() {
-    let mut watch = watch();
-    for (second, owner) in [(0, "m"), (20, "n"), (40, "m")] {
-        all_report(&mut watch, second, &tenure(owner, 0));
-    }
-    let again = tenure("m", 0);
-    watch.handle_marker(at(41), &again, 90 * SECOND);
-    assert_eq!(watch.eligibility(&again).starts_at(), at(40 + 13));
-}
-
-#[test]
-fn members_that_have_not_turned_yet_are_no_rivals() {
-    let mut watch = watch();
-    all_report(&mut watch, 0, &tenure("m", 1));
-    let second = tenure("r", 2);
-    hear_all(&mut watch, b"ab", b"abc", 1, &second);
-    assert_eq!(watch.rivals(), None);
-    assert_eq!(watch.tenure(), Some(&second));
 }
 
 #[test]

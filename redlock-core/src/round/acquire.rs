@@ -90,12 +90,6 @@ impl Acquire {
         self.end_with(AcquireVerdict::Failed(failure))
     }
 
-    /// Returns the end of validity, if the attempt succeeds.
-    #[cfg(test)]
-    pub(crate) const fn valid_until(&self) -> Timestamp {
-        self.rules.valid_until
-    }
-
     /// Returns when the attempt cannot succeed any more: at the end of its validity, or before.
     pub(crate) const fn until(&self) -> Timestamp {
         self.rules.until

@@ -18,23 +18,25 @@ use crate::{
 
 /// Returns all configurations: what must hold, then what must not.
 pub(crate) fn all() -> Vec<Setup> {
-    let mut all = worlds();
-    all.extend(fences::worlds());
-    all.extend(repairs::worlds());
-    all.extend(several_keys::worlds());
-    all.extend(permits::worlds());
-    all.extend(readers::worlds());
-    all.extend(transfers::worlds());
-    all.extend(later_releases::worlds());
-    all.extend(controls::negative_controls());
-    all.extend(fences::negative_controls());
-    all.extend(repairs::negative_controls());
-    all.extend(several_keys::negative_controls());
-    all.extend(permits::negative_controls());
-    all.extend(readers::negative_controls());
-    all.extend(transfers::negative_controls());
-    all.extend(later_releases::negative_controls());
-    all
+    [
+        worlds(),
+        fences::worlds(),
+        repairs::worlds(),
+        several_keys::worlds(),
+        permits::worlds(),
+        readers::worlds(),
+        transfers::worlds(),
+        later_releases::worlds(),
+        controls::negative_controls(),
+        fences::negative_controls(),
+        repairs::negative_controls(),
+        several_keys::negative_controls(),
+        permits::negative_controls(),
+        readers::negative_controls(),
+        transfers::negative_controls(),
+        later_releases::negative_controls(),
+    ]
+    .concat()
 }
 
 fn worlds() -> Vec<Setup> {

@@ -188,7 +188,7 @@ fn kept_of(client: &Client, fence: FencingToken) -> FencingToken {
     client.kept.filter(|_| is_drawn).unwrap_or(fence)
 }
 
-fn prompt(round: Option<RoundId>, operation: Operation, access: Access) -> Message {
+pub(crate) fn prompt(round: Option<RoundId>, operation: Operation, access: Access) -> Message {
     Message {
         round,
         operation,

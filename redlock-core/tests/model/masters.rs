@@ -18,13 +18,23 @@ pub(crate) fn execute(
     Link { client, master }: Link,
     message: &Message,
 ) -> Reply {
-    let (now, operation) = (world.now, &message.operation);
     let mut wanted = world.keys_of(client, message.access);
     if setup.mutation == Some(Mutation::PermitsCounted) {
-        wanted = counted(world, client, master, operation.token());
+        wanted = counted(world, client, master, message.operation.token());
     }
+    let now = world.now;
+    carry_out(setup, now, &mut world.masters[master], wanted, message)
+}
+
+/// Carries out a message that is about these keys of a master.
+pub(crate) fn carry_out(
+    setup: &Setup,
+    now: u8,
+    it: &mut Master,
+    wanted: Range<usize>,
+    message: &Message,
+) -> Reply {
     let has_several = wanted.len() > 1;
-    let it = &mut world.masters[master];
     if it.is_gone {
         return Reply::Unknown;
     }
@@ -41,7 +51,7 @@ pub(crate) fn execute(
             .is_some_and(|key| value(key.token) == value(token))
     };
     let has_all = |keys: &[Option<Key>], token| keys.iter().all(|key| is_ours(key, token));
-    match *operation {
+    match message.operation {
         Operation::Acquire { token, ttl, fence } => {
             let is_taken =
                 |key: &Option<Key>| key.is_some() && !(has_several && is_ours(key, token));
@@ -88,7 +98,8 @@ pub(crate) fn execute(
         Operation::Extend { token, .. } | Operation::Release { token } => {
             let had_all = has_all(keys, token);
             for key in keys.iter_mut().filter(|key| is_ours(key, token)) {
-                let (Operation::Extend { ttl, .. }, Some(key)) = (*operation, &mut *key) else {
+                let (Operation::Extend { ttl, .. }, Some(key)) = (message.operation, &mut *key)
+                else {
                     *key = None;
                     continue;
                 };

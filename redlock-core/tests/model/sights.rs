@@ -6,7 +6,7 @@ use redlock_core::{Origin, Replication, ReplicationId, RunId, Sighting, Timestam
 
 use crate::{
     setup::{Mutation, Setup},
-    world::{Link, MASTERS, Sight, World, node, ticks},
+    world::{Link, MASTERS, Master, Sight, World, node, ticks},
 };
 
 /// Longer than any quarantine.
@@ -70,26 +70,38 @@ impl Setup {
 
     /// What a driver finds out of a master: the truth, unless it is broken.
     fn sighting(&self, world: &World, master: usize, asked_at: Timestamp) -> Sighting {
-        let promoted_at = world.masters[master].promoted_at;
-        let history = |number| ReplicationId::new([b'0' + number; ReplicationId::LEN]);
-        let is_hidden = self.mutation == Some(Mutation::PromotionsIgnored);
-        let origin = match promoted_at {
-            Some(_) if !is_hidden => Origin::Continues(history(0)),
-            _ => Origin::Own,
-        };
-        let age = promoted_at.map(|at| Duration::from_millis((world.now - at).into()));
+        let truth = world.masters[master].sighting(b'a' + master as u8, world.now, asked_at);
+        match self.mutation {
+            Some(Mutation::PromotionsIgnored) => Sighting {
+                replication: truth.replication.map(|it| Replication {
+                    origin: Origin::Own,
+                    ..it
+                }),
+                ..truth
+            },
+            Some(Mutation::MarkerAgeIgnored) => Sighting {
+                history_age: truth.history_age.map(|_| LONG),
+                ..truth
+            },
+            _ => truth,
+        }
+    }
+}
+
+impl Master {
+    /// What it says of itself, with the age of its history by a marker that was written at once.
+    pub(crate) fn sighting(&self, run_id: u8, now: u8, asked_at: Timestamp) -> Sighting {
+        let history = |number| ReplicationId::new([number; ReplicationId::LEN]);
+        let promoted_at = self.promoted_at;
         Sighting {
             asked_at,
-            run_id: Some(RunId::new([b'a' + master as u8; RunId::LEN])),
+            run_id: Some(RunId::new([run_id; RunId::LEN])),
             uptime: Some(LONG),
             replication: Some(Replication {
                 id: history(promoted_at.map_or(0, |at| at + 1)),
-                origin,
+                origin: promoted_at.map_or(Origin::Own, |_| Origin::Continues(history(0))),
             }),
-            history_age: age.map(|age| match self.mutation {
-                Some(Mutation::MarkerAgeIgnored) => LONG,
-                _ => age,
-            }),
+            history_age: promoted_at.map(|at| Duration::from_millis((now - at).into())),
         }
     }
 }

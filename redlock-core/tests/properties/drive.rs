@@ -45,7 +45,6 @@ pub(crate) enum Input {
 pub(crate) struct Entry {
     pub(crate) now: Timestamp,
     pub(crate) input: Input,
-    pub(crate) before: Lease,
     pub(crate) after: Lease,
     pub(crate) sent: Vec<Transmit>,
     pub(crate) told: Vec<Event>,
@@ -54,15 +53,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn valid_until(&self) -> Option<Timestamp> {
-        self.after.valid_until(self.now)
-    }
-
-    /// How the lease has ended by this call, if it has.
+    /// How the lease has ended, if it has.
     pub(crate) fn end(&self) -> Option<End> {
-        match (self.before.status(), self.after.status()) {
-            (Status::Ended(_), _) => None,
-            (_, Status::Ended(end)) => Some(end),
+        match self.after.status() {
+            Status::Ended(end) => Some(end),
             _ => None,
         }
     }
@@ -71,17 +65,16 @@ impl Entry {
 /// A lease and the log of its life.
 #[derive(Clone, Debug)]
 pub(crate) struct Driven {
-    pub(crate) config: LeaseConfig,
-    pub(crate) budget: Duration,
-    pub(crate) lease: Lease,
-    pub(crate) now: Timestamp,
+    nodes: usize,
+    budget: Duration,
+    lease: Lease,
+    now: Timestamp,
     pub(crate) log: Vec<Entry>,
     pub(crate) sent: Vec<Transmit>,
-    stranger: RoundId,
 }
 
 impl Driven {
-    /// Lives through the steps.
+    /// Lives through the steps, and to the end.
     pub(crate) fn through(life: &Life) -> Self {
         let mut lease = Lease::new(life.config.clone(), Nonce::new(life.nonce));
         match life.semaphore {
@@ -89,26 +82,21 @@ impl Driven {
             None => lease.set_share(life.share),
         }
         let mut driven = Self {
-            config: life.config.clone(),
+            nodes: life.config.quorum.nodes(),
             budget: life.budget,
             lease,
             now: life.start,
             log: Vec::new(),
             sent: Vec::new(),
-            stranger: *STRANGER,
         };
         for step in &life.steps {
             driven.step(step);
         }
+        driven.finish();
         driven
     }
 
-    pub(crate) fn nodes(&self) -> usize {
-        self.config.quorum.nodes()
-    }
-
-    pub(crate) fn input(&mut self, input: Input) {
-        let before = self.lease.clone();
+    fn input(&mut self, input: Input) {
         let extending = self.apply(input);
         let sent: Vec<_> = iter::from_fn(|| self.lease.poll_transmit()).collect();
         let told = iter::from_fn(|| self.lease.poll_event()).collect();
@@ -116,7 +104,6 @@ impl Driven {
         self.log.push(Entry {
             now: self.now,
             input,
-            before,
             after: self.lease.clone(),
             sent,
             told,
@@ -147,7 +134,7 @@ impl Driven {
             Input::Abandon => lease.abandon(),
             Input::Timeout => lease.handle_timeout(*now),
             Input::Reply { to, node, said } => {
-                let round = to.map_or(self.stranger, |to| self.sent[to].round);
+                let round = to.map_or(*STRANGER, |to| self.sent[to].round);
                 lease.handle_reply(*now, round, node, said.reply, said.eligibility());
             }
         }
@@ -156,7 +143,6 @@ impl Driven {
 
     fn step(&mut self, step: &Step) {
         self.now = self.now.max(match step.pause {
-            Pause::None => self.now,
             Pause::For(pause) => self.now.saturating_add(pause),
             Pause::ToTimeout(offset) => {
                 let due = self.lease.poll_timeout().unwrap_or(self.now);
@@ -179,10 +165,9 @@ impl Driven {
                 replies,
             } => {
                 let to = self.sent.len().checked_sub(1);
-                let nodes = self.nodes();
                 let [few, most] = replies.map(|reply| reply.at(self.now));
-                for count in 0..nodes {
-                    let node = NodeId::new((first + count) % nodes).expect("below 64");
+                for count in 0..self.nodes {
+                    let node = NodeId::new((first + count) % self.nodes).expect("below 64");
                     let said = if count < *minority { few } else { most };
                     self.input(Input::Reply { to, node, said });
                 }
@@ -192,7 +177,7 @@ impl Driven {
 
     /// Leaves the lease alone until it has ended: no reply comes any more. What still waits for
     /// the lock after many timeouts, on an endless budget, is released.
-    pub(crate) fn finish(&mut self) {
+    fn finish(&mut self) {
         for _ in 0..30 {
             let Some(due) = self.lease.poll_timeout() else {
                 break;
@@ -287,11 +272,12 @@ pub(crate) struct Step {
 
 #[derive(Clone, Copy, Debug)]
 enum Pause {
-    None,
     For(Duration),
     /// To the next timeout, and a little before or after it.
     ToTimeout(i64),
 }
+
+const NO_PAUSE: Pause = Pause::For(Duration::ZERO);
 
 #[derive(Clone, Debug)]
 enum Action {
@@ -309,21 +295,19 @@ enum Action {
     },
 }
 
-/// A reply, perhaps of a node whose quarantine ends some time from now.
+/// A reply, perhaps of a node whose quarantine ends so many nanoseconds from now.
 #[derive(Clone, Copy, Debug)]
-enum RelativeReply {
-    Plain(Reply),
-    Quarantined(Reply, i64),
+struct RelativeReply {
+    reply: Reply,
+    votes_in: Option<i64>,
 }
 
 impl RelativeReply {
     fn at(self, now: Timestamp) -> Said {
-        match self {
-            Self::Plain(reply) => reply.into(),
-            Self::Quarantined(reply, offset) => Said {
-                reply,
-                votes_from: Timestamp::from_nanos(now.as_nanos().saturating_add_signed(offset)),
-            },
+        let votes_from = |offset| now.as_nanos().saturating_add_signed(offset);
+        Said {
+            reply: self.reply,
+            votes_from: Timestamp::from_nanos(self.votes_in.map_or(0, votes_from)),
         }
     }
 }
@@ -361,25 +345,20 @@ fn configs() -> impl Strategy<Value = LeaseConfig> {
 }
 
 fn replies() -> impl Strategy<Value = RelativeReply> {
-    let around = -2_000_000_000..2_000_000_000i64;
-    let outbid = (0..40u64).prop_map(|counter| Reply::Outbid {
+    let counter = prop_oneof![3 => 0..40u64, 1 => Just(FencingToken::MAX.get())];
+    let outbid = counter.prop_map(|counter| Reply::Outbid {
         counter: FencingToken::new(counter),
     });
-    let last = Reply::Outbid {
-        counter: FencingToken::MAX,
-    };
-    prop_oneof![
-        16 => Just(RelativeReply::Plain(Reply::Granted)),
-        4 => Just(RelativeReply::Plain(Reply::Denied)),
-        1 => Just(RelativeReply::Plain(Reply::Refused)),
-        2 => Just(RelativeReply::Plain(Reply::Unknown)),
-        2 => around.clone().prop_map(|offset| RelativeReply::Quarantined(Reply::Granted, offset)),
-        1 => (outbid.clone(), around)
-            .prop_map(|(reply, offset)| RelativeReply::Quarantined(reply, offset)),
-        2 => outbid.prop_map(RelativeReply::Plain),
-        1 => Just(RelativeReply::Plain(Reply::Free)),
-        1 => Just(RelativeReply::Plain(last)),
-    ]
+    let reply = prop_oneof![
+        18 => Just(Reply::Granted),
+        4 => Just(Reply::Denied),
+        1 => Just(Reply::Refused),
+        2 => Just(Reply::Unknown),
+        4 => outbid,
+        1 => Just(Reply::Free),
+    ];
+    let votes_in = option::weighted(0.1, -2_000_000_000..2_000_000_000i64);
+    (reply, votes_in).prop_map(|(reply, votes_in)| RelativeReply { reply, votes_in })
 }
 
 fn volleys() -> impl Strategy<Value = Action> {
@@ -395,7 +374,7 @@ fn volleys() -> impl Strategy<Value = Action> {
 
 fn steps(downgrades: u32, gives: u32) -> impl Strategy<Value = Step> {
     let pause = prop_oneof![
-        24 => Just(Pause::None),
+        24 => Just(NO_PAUSE),
         16 => up_to(SECOND / 1000).prop_map(Pause::For),
         8 => up_to(SECOND / 20).prop_map(Pause::For),
         2 => up_to(SECOND).prop_map(Pause::For),
@@ -490,7 +469,7 @@ fn lives_of(sharing: u32, transfers: u32) -> impl Strategy<Value = Life> {
         1 => Just(Input::Timeout),
     ];
     let first = first.prop_map(|input| Step {
-        pause: Pause::None,
+        pause: NO_PAUSE,
         action: Action::Call(input),
     });
     // Most attempts are answered at once, or few would succeed.
@@ -503,7 +482,7 @@ fn lives_of(sharing: u32, transfers: u32) -> impl Strategy<Value = Life> {
     // Most holders run as soon as they have the lock.
     let claim = option::weighted(0.9, Just(Input::Claim)).prop_map(|input| {
         input.map(|input| Step {
-            pause: Pause::None,
+            pause: NO_PAUSE,
             action: Action::Call(input),
         })
     });

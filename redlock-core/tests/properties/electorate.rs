@@ -4,8 +4,8 @@ use std::{cell::Cell, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use redlock_core::{
-    Admission, Check, Drift, Electorate, Exclusion, Identity, NodeId, Origin, Quarantine,
-    Replication, ReplicationId, RunId, ServerRole, Sighting, Timestamp, Ttl, Voter, Withdrawal,
+    Admission, Drift, Electorate, Exclusion, Identity, NodeId, Origin, Quarantine, Replication,
+    ReplicationId, RunId, ServerRole, Sighting, Timestamp, Ttl, Voter, Withdrawal,
 };
 
 use crate::{check, finds};
@@ -97,19 +97,6 @@ impl Server {
             !hides(&[Hidden::RunId, Hidden::RunIdAndReplication]),
             !hides(&[Hidden::Replication, Hidden::RunIdAndReplication]),
         )
-    }
-
-    fn leaves_unmet(self, check: Check) -> bool {
-        use Hidden::{Replication, RunIdAndReplication, SecondHistory};
-        match check {
-            Check::Server => self.hides == RunIdAndReplication,
-            Check::Role => self.role == ServerRole::Withheld,
-            Check::Promotion => {
-                [Replication, RunIdAndReplication, SecondHistory].contains(&self.hides)
-            }
-            // No server here hides its run id and its uptime.
-            _ => false,
-        }
     }
 
     /// Returns whether both are one server, and say an id in common.
@@ -229,46 +216,6 @@ fn servers_that_nothing_tells_apart_vote_twice_only_if_the_client_allows_that() 
         Ok(())
     });
     assert!(finds(2000, &steps(), |steps| vote_twice(&lenient, &steps)));
-}
-
-#[test]
-fn each_exclusion_has_its_reason() {
-    check(2000, &(voters(), steps()), |(voter, steps)| {
-        let mut electorate = Electorate::new(voter.clone());
-        let mut seen: [Option<u8>; NODES] = [None; NODES];
-        for (second, step) in steps.into_iter().enumerate() {
-            let admission = step.tell(second, &mut electorate);
-            let says = step.server;
-            let has_role = |role| says.is_some_and(|server| server.role == role);
-            match admission.outcome {
-                Ok(_) => prop_assert!(
-                    says.is_none()
-                        || has_role(ServerRole::Master)
-                        || has_role(ServerRole::Withheld) && admission.unmet.contains(Check::Role)
-                ),
-                Err(Exclusion::SameServer { other }) => {
-                    prop_assert_ne!(other.index(), step.node);
-                    prop_assert_eq!(seen[other.index()], says.map(|server| server.letter));
-                }
-                Err(Exclusion::Replica) => prop_assert!(has_role(ServerRole::Replica)),
-                Err(Exclusion::ClusterMaster) => prop_assert!(has_role(ServerRole::ClusterMaster)),
-                Err(Exclusion::IdentityWithheld) => prop_assert!(says.is_none()),
-                Err(Exclusion::Unvetted { unmet }) => {
-                    prop_assert!(!unmet.is_empty());
-                    prop_assert_eq!(unmet, admission.unmet);
-                    for check in unmet.iter() {
-                        let is_true = says.is_some_and(|it| it.leaves_unmet(check));
-                        prop_assert!(is_true, "{check:?} of {says:?}");
-                    }
-                }
-                Err(_) => prop_assert!(false, "an exclusion that this test does not know"),
-            }
-            let is_duplicate = matches!(admission.outcome, Err(Exclusion::SameServer { .. }));
-            let server = says.map(|server| server.letter);
-            seen[step.node] = server.filter(|_| !is_duplicate);
-        }
-        Ok(())
-    });
 }
 
 #[test]

@@ -17,11 +17,10 @@ use proptest::{
 mod arithmetic;
 mod drive;
 mod electorate;
-mod lease;
 mod node_sets;
 mod owed_release;
 mod owner_watch;
-
+mod permits;
 mod reference;
 mod retry;
 mod said;

@@ -19,12 +19,16 @@ mod holding;
 mod purse;
 mod votes;
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
-use proptest::{prelude::*, test_runner::TestCaseResult};
+use proptest::{
+    prelude::*,
+    strategy::ValueTree,
+    test_runner::{TestCaseResult, TestRunner},
+};
 use redlock_core::{
-    Access, AcquireFailure, Drift, End, Event, KeepAlive, LeaseConfig, NodeSet, Nonce, Operation,
-    Quorum, Share, Status, Timestamp, Token, Validity,
+    Access, AcquireFailure, Drift, End, Event, KeepAlive, LeaseConfig, LossReason, NodeSet, Nonce,
+    Operation, Quorum, ReleaseVerdict, Share, Status, Timestamp, Token, Ttl, Validity,
 };
 
 use self::purse::Purse;
@@ -37,25 +41,43 @@ use crate::{
 /// What the lease must have done and said after one input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Expected {
-    sent: Vec<(NodeSet, Operation, Access)>,
+    sent: Vec<Request>,
     told: Vec<Event>,
     status: Status,
     valid_until: Option<Timestamp>,
     timeout: Option<Timestamp>,
     extending: Option<bool>,
+    attempts: u32,
+    longest_ttl: Ttl,
+}
+
+/// A request without its id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Request {
+    nodes: NodeSet,
+    operation: Operation,
+    access: Access,
+    asks_for_votes: bool,
 }
 
 impl Expected {
     fn observed(entry: &Entry) -> Self {
-        let sent = entry.sent.iter();
-        let sent = sent.map(|sent| (sent.nodes, sent.operation, sent.access));
+        let lease = &entry.after;
+        let sent = entry.sent.iter().map(|sent| Request {
+            nodes: sent.nodes,
+            operation: sent.operation,
+            access: sent.access,
+            asks_for_votes: sent.asks_for_votes,
+        });
         Self {
             sent: sent.collect(),
             told: entry.told.clone(),
-            status: entry.after.status(),
-            valid_until: entry.valid_until(),
-            timeout: entry.after.poll_timeout(),
+            status: lease.status(),
+            valid_until: lease.valid_until(entry.now),
+            timeout: lease.poll_timeout(),
             extending: entry.extending,
+            attempts: lease.attempts(),
+            longest_ttl: lease.longest_ttl(),
         }
     }
 }
@@ -84,6 +106,8 @@ struct Story<'a> {
     timeout: Option<Timestamp>,
     /// The keys of the requests.
     access: Access,
+    attempts: u32,
+    longest_ttl: Ttl,
 }
 
 impl<'a> Story<'a> {
@@ -104,6 +128,8 @@ impl<'a> Story<'a> {
                 Share::Reader => READER,
                 _ => Access::Exclusive,
             },
+            attempts: 0,
+            longest_ttl: config.validity.ttl(),
         };
         let Err(LogEnds) = story.tell_all();
         story.expected
@@ -163,6 +189,8 @@ impl<'a> Story<'a> {
                 Input::Extend | Input::ExtendFor(_) | Input::Downgrade | Input::ReleaseAfter(_)
             )
             .then_some(false),
+            attempts: self.attempts,
+            longest_ttl: self.longest_ttl,
         });
         self.now = entry.now;
         Ok(entry)
@@ -176,6 +204,8 @@ impl<'a> Story<'a> {
         expected.status = self.status;
         expected.timeout = self.timeout;
         expected.valid_until = self.held_until.filter(|until| self.now < *until);
+        expected.attempts = self.attempts;
+        expected.longest_ttl = self.longest_ttl;
     }
 
     fn expect(&mut self) -> &mut Expected {
@@ -205,19 +235,35 @@ impl<'a> Story<'a> {
         }
     }
 
-    fn release(&mut self, token: Token) -> usize {
-        self.send(Operation::Release { token })
-    }
-
-    fn send(&mut self, operation: Operation) -> usize {
-        self.send_to(self.config.quorum.all(), operation)
-    }
-
-    fn send_to(&mut self, nodes: NodeSet, operation: Operation) -> usize {
-        let access = self.access;
-        self.expect().sent.push((nodes, operation, access));
-        self.requests += 1;
+    /// Asks for votes on which it depends how the story goes on.
+    fn ask(&mut self, operation: Operation) -> usize {
+        self.send(self.config.quorum.all(), operation, true);
         self.requests - 1
+    }
+
+    fn release_in_passing(&mut self, token: Token) {
+        self.tell_nodes(self.config.quorum.all(), Operation::Release { token });
+    }
+
+    fn tell_nodes(&mut self, nodes: NodeSet, operation: Operation) {
+        self.send(nodes, operation, false);
+    }
+
+    fn send(&mut self, nodes: NodeSet, operation: Operation, asks_for_votes: bool) {
+        if let Operation::Acquire { ttl, .. }
+        | Operation::Adopt { ttl, .. }
+        | Operation::Extend { ttl, .. } = operation
+        {
+            self.longest_ttl = self.longest_ttl.max(ttl);
+        }
+        let access = self.access;
+        self.expect().sent.push(Request {
+            nodes,
+            operation,
+            access,
+            asks_for_votes,
+        });
+        self.requests += 1;
     }
 }
 
@@ -233,16 +279,14 @@ fn compare(driven: &Driven, life: &Life, config: &LeaseConfig) -> TestCaseResult
         let input = (index, entry.now, entry.input);
         prop_assert_eq!(&observed, expected, "after {:?}", input);
     }
+    let ids: HashSet<_> = driven.sent.iter().map(|sent| sent.round).collect();
+    prop_assert_eq!(ids.len(), driven.sent.len(), "each request has its own");
     Ok(())
 }
 
 #[test]
 fn a_lease_does_what_the_reference_says() {
-    let property = |life: Life| {
-        let mut driven = Driven::through(&life);
-        driven.finish();
-        compare(&driven, &life, &life.config)
-    };
+    let property = |life: Life| compare(&Driven::through(&life), &life, &life.config);
     check(1500, &lives(), property);
     check(1500, &shared_lives(), property);
     check(1500, &transferred_lives(), property);
@@ -282,4 +326,54 @@ fn a_lease_does_not_do_what_another_reference_says() {
         compare(&driven, &exclusive, &life.config).is_err()
     });
     assert!(found, "no reader: no life shows it");
+}
+
+/// The random lives reach what they are meant to test.
+#[test]
+fn lives_reach_every_kind_of_event() {
+    use End::{Exhausted, Lost, Released};
+    use Event::{Acquired, ExtendFailed, Extended};
+    type Kind = fn(&Entry) -> bool;
+    let kinds: [(&str, Kind); 11] = [
+        ("fenced", |it| {
+            matches!(it.told[..], [Acquired { fence: Some(_), .. }, ..])
+        }),
+        ("outbid", |it| {
+            let is_raise = |operation| matches!(operation, Operation::Fence { .. });
+            it.sent.iter().any(|sent| is_raise(sent.operation))
+        }),
+        ("extended", |it| {
+            matches!(it.told[..], [Extended { .. }, ..])
+        }),
+        ("extend failed", |it| {
+            matches!(it.told[..], [ExtendFailed { .. }, ..])
+        }),
+        ("repaired", |it| {
+            let sets = |operation| matches!(operation, Operation::Acquire { .. });
+            let mut sent = it.sent.iter();
+            sent.any(|sent| !sent.asks_for_votes && sets(sent.operation))
+        }),
+        ("expired", |it| it.end() == Some(Lost(LossReason::Expired))),
+        ("max hold", |it| it.end() == Some(Lost(LossReason::MaxHold))),
+        ("keys lost", |it| {
+            it.end() == Some(Lost(LossReason::KeysLost))
+        }),
+        ("released", |it| {
+            it.end() == Some(Released(ReleaseVerdict::Released))
+        }),
+        ("retried", |it| {
+            matches!(it.end(), Some(Exhausted { tries: 2.., .. }))
+        }),
+        ("quarantined", |it| {
+            let is_quarantined = |it| matches!(it, AcquireFailure::Quarantined { .. });
+            matches!(it.end(), Some(Exhausted { failure, .. }) if is_quarantined(failure))
+        }),
+    ];
+    let mut runner = TestRunner::deterministic();
+    let mut live = || lives().new_tree(&mut runner).expect("no filters").current();
+    let all: Vec<_> = (0..1000).map(|_| Driven::through(&live())).collect();
+    for (name, is_kind) in kinds {
+        let count = all.iter().filter(|it| it.log.iter().any(is_kind)).count();
+        assert!(count >= 5, "{name}: {count} of 1000 lives");
+    }
 }

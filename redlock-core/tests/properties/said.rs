@@ -14,16 +14,6 @@ impl Said {
         Eligibility::since(self.votes_from)
     }
 
-    /// Whether the node has a vote in a round that starts then.
-    pub(crate) fn votes_at(self, start: Timestamp) -> bool {
-        self.votes_from <= start
-    }
-
-    /// Whether the node did what was asked, and has a vote in a round that starts then.
-    pub(crate) fn grants_at(self, start: Timestamp) -> bool {
-        self.reply == Reply::Granted && self.votes_at(start)
-    }
-
     /// The counter that is ahead, if the node says so.
     pub(crate) fn counter(self) -> Option<FencingToken> {
         match self.reply {
@@ -35,15 +25,6 @@ impl Said {
     /// Whether the node agrees, but has no vote in a round that starts then.
     pub(crate) fn is_held_back_at(self, start: Timestamp) -> bool {
         let agrees = self.reply == Reply::Granted || self.counter().is_some();
-        agrees && !self.votes_at(start)
-    }
-}
-
-impl From<Reply> for Said {
-    fn from(reply: Reply) -> Self {
-        Self {
-            reply,
-            votes_from: Timestamp::ZERO,
-        }
+        agrees && start < self.votes_from
     }
 }

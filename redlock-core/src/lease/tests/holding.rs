@@ -2,29 +2,6 @@
 
 use super::*;
 
-impl Driven {
-    /// Returns the nodes of each repair so far.
-    fn nodes_repaired(&self) -> Vec<NodeSet> {
-        let repairs = self
-            .sent
-            .iter()
-            .filter(|it| matches!(it.operation, Operation::Acquire { .. }) && !it.asks_for_votes);
-        repairs.map(|it| it.nodes).collect()
-    }
-}
-
-#[test]
-fn extends_at_the_interval_and_is_valid_from_the_start_of_the_round() {
-    let mut driven = Driven::held();
-    assert_eq!(driven.due(), at(300));
-    driven.timeout(at(300));
-    assert_sent!(driven, .., Extend);
-    assert_eq!(driven.lease.valid_until(at(310)), Some(at(900)), "not yet");
-    driven.reply(at(310), &[Granted; 3]);
-    assert_eq!(driven.told, extended(at(1200)));
-    assert_eq!(driven.due(), at(600));
-}
-
 #[test]
 fn a_failed_extension_keeps_the_validity_releases_nothing_and_is_tried_again() {
     let mut driven = Driven::held();
@@ -37,28 +14,6 @@ fn a_failed_extension_keeps_the_validity_releases_nothing_and_is_tried_again() {
     driven.timeout(retry);
     driven.reply(retry, &[Granted; 3]);
     assert!(driven.lease.valid_until(at(1000)).is_some());
-}
-
-#[test]
-fn lost_when_no_extension_succeeds_in_time() {
-    let mut driven = Driven::held();
-    driven.timeout(at(300));
-    assert_eq!(driven.due(), at(900), "it hangs");
-    // The replies come, but at the very end of the old validity.
-    driven.reply(at(900), &[Granted; 5]);
-    assert_eq!(driven.end(), lost(LossReason::Expired));
-    assert!(!driven.is_held(at(900)));
-    let token = driven.lease.token();
-    assert_eq!(driven.operations()[1..], [release_of(token)]);
-}
-
-#[test]
-fn lost_at_once_when_a_majority_has_not_our_key() {
-    let mut driven = Driven::held();
-    driven.timeout(at(300));
-    driven.reply(at(301), &[Denied; 3]);
-    assert_eq!(driven.end(), lost(LossReason::KeysLost));
-    assert!(!driven.is_held(at(301)));
 }
 
 #[test]
@@ -80,104 +35,6 @@ fn a_missing_key_is_put_back_after_an_extension() {
     let before = driven.lease.clone();
     driven.reply_to(repair.round, at(303), 0, &[Granted]);
     assert_eq!(driven.lease, before);
-}
-
-#[test]
-fn renewal_ends_at_max_hold() {
-    let mut driven = Driven::held();
-    while driven.late_end() != lost(LossReason::MaxHold) {
-        let due = driven.lease.poll_timeout().expect("lost in the end");
-        driven.timeout(due);
-        if driven.is_held(due) {
-            driven.reply(due, &[Granted; 5]);
-        }
-    }
-    let extensions = driven.count(|it| matches!(it, Operation::Extend { .. }));
-    assert_eq!(extensions, 6, "at 300, 600 .. 1800 ms; 2100 is too late");
-    assert!(!driven.is_held(at(2700)), "1800 + 900");
-}
-
-#[test]
-fn denials_that_come_after_a_failed_extension_can_still_show_the_loss() {
-    let mut driven = Driven::held();
-    driven.timeout(at(300));
-    let round = driven.sent[0].round;
-    driven.reply(at(301), &[Denied, Unknown, Denied]);
-    assert!(matches!(driven.told[..], [Event::ExtendFailed { .. }]));
-    assert!(driven.is_held(at(302)));
-    driven.reply_to(round, at(302), 3, &[Denied]);
-    assert_eq!(driven.late_end(), lost(LossReason::KeysLost));
-    assert!(!driven.is_held(at(302)));
-}
-
-#[test]
-fn a_missing_key_is_put_back_after_an_extension_that_failed() {
-    let mut driven = Driven::held();
-    driven.timeout(at(300));
-    let round = driven.sent[0].round;
-    driven.reply(at(301), &[Granted, Unknown, Unknown, Denied, Unknown]);
-    assert!(matches!(driven.told[..], [Event::ExtendFailed { .. }]));
-    assert_eq!(driven.nodes_repaired(), [only(&[3])]);
-    // A denial that comes after the verdict.
-    let mut driven = Driven::held();
-    driven.timeout(at(300));
-    assert_eq!(driven.sent[0].round, round);
-    driven.reply(at(301), &[Unknown; 3]);
-    driven.reply_to(round, at(302), 3, &[Denied]);
-    assert_eq!(driven.nodes_repaired(), [only(&[3])]);
-}
-
-/// Another client has the key on nodes 3 and 4. It is known of one of them only after the lock is held.
-#[test]
-fn a_lock_that_began_without_some_nodes_is_extended_soon_and_sets_their_keys_first() {
-    let mut driven = Driven::begun();
-    let attempt = driven.sent[0].round;
-    driven.reply_to(attempt, at(1), 4, &[Denied]);
-    driven.reply(at(2), &[Granted; 3]);
-    driven.run(|lease| lease.claim(at(2)));
-    // An eighth of the interval.
-    assert_eq!(driven.due(), at(37).saturating_add(MS(1) / 2));
-    driven.reply_to(attempt, at(3), 3, &[Denied]);
-    driven.sent.clear();
-    driven.timeout(at(40));
-    assert_sent!(driven, .., Acquire, Extend);
-    assert_eq!(driven.nodes_repaired(), [only(&[3, 4])]);
-    assert!(!driven.sent[0].asks_for_votes);
-    assert_eq!(driven.sent[1].nodes, NodeSet::first(5));
-    driven.reply(at(41), &[Granted; 5]);
-    assert_eq!(driven.due(), at(340), "the interval");
-    // Votes of all nodes: the loss of two costs nothing.
-    let withdrawal = Withdrawal {
-        since: at(41),
-        eligibility: Eligibility::since(at(5000)),
-    };
-    driven.withdraw(at(42), &[0, 1], withdrawal);
-    assert!(driven.is_held(at(43)));
-}
-
-#[test]
-fn an_extension_beyond_max_hold_leaves_late_losses_to_be_repaired() {
-    let mut driven = Driven::held();
-    driven.config().keep_alive = KeepAlive::every(MS(300), MS(500), config().validity).unwrap();
-    driven.timeout(at(300));
-    let round = driven.sent[0].round;
-    driven.reply(at(301), &[Granted; 3]);
-    assert!(!driven.run(|lease| lease.extend(at(600))));
-    driven.reply_to(round, at(601), 4, &[Denied]);
-    assert!(matches!(driven.last().operation, Operation::Acquire { .. }));
-}
-
-#[test]
-fn a_lock_is_renewed_only_once_it_is_claimed() {
-    let mut driven = Driven::granted();
-    driven.sent.clear();
-    assert_eq!(driven.due(), at(900), "the end of validity");
-    driven.timeout(at(500));
-    assert_eq!(driven.sent, []);
-    driven.run(|lease| lease.claim(at(501)));
-    assert_eq!(driven.due(), at(300), "overdue");
-    driven.timeout(at(501));
-    assert_sent!(driven, .., Extend);
 }
 
 #[test]
@@ -221,27 +78,6 @@ fn a_later_release_comes_at_its_time_and_the_lock_is_not_renewed() {
     assert_eq!(driven.operations(), [release_of(token)]);
     driven.reply(at(701), &[Granted; 3]);
     assert_eq!(driven.end(), released(ReleaseVerdict::Released));
-}
-
-#[test]
-fn a_lock_can_be_left_for_as_long_as_it_is_valid() {
-    let mut driven = Driven::held();
-    let before = driven.lease.clone();
-    assert!(!driven.run(|lease| lease.release_at(at(100), at(901))));
-    assert_eq!(driven.lease, before, "nothing has changed");
-    // An extension that is under way when the holder goes keeps the lock, and is the first check.
-    driven.timeout(at(300));
-    assert!(driven.run(|lease| lease.release_at(at(300), at(900))));
-    driven.reply(at(301), &[Granted; 3]);
-    assert_eq!(driven.sent.len(), 1);
-    assert_eq!(driven.due(), at(600));
-    // The process was stopped for longer than the lock was valid.
-    driven.timeout(at(5000));
-    assert!(matches!(driven.last().operation, Operation::Release { .. }));
-    // If it is time already, it is a release.
-    let mut driven = Driven::held();
-    assert!(driven.run(|lease| lease.release_at(at(100), at(50))));
-    assert_eq!(driven.operations(), [release_of(driven.lease.token())]);
 }
 
 #[test]

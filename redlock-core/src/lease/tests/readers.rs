@@ -38,21 +38,6 @@ fn held(share: Share) -> Driven {
 }
 
 #[test]
-fn a_reader_that_is_in_is_let_in_again_even_if_a_writer_waits() {
-    let mut driven = begun(Share::Reader);
-    driven.reply(at(1), &[Granted, Granted, Granted, Denied]);
-    driven.run(|lease| lease.claim(at(1)));
-    driven.timeout(at(300));
-    driven.reply(at(301), &[Granted, Granted, Denied, Granted]);
-    driven.run(|lease| lease.release(at(302)));
-    assert_eq!(
-        driven.accesses(),
-        [[READER, INSISTENT], [INSISTENT; 2], [INSISTENT; 2]].concat()[..5]
-    );
-    assert_sent!(driven, .., Acquire, Acquire, Extend, Acquire, Release);
-}
-
-#[test]
 fn a_reader_waits_until_a_mark_has_expired() {
     let mut driven = denied(Share::Reader);
     let replies = [marked(15), marked(16), marked(17), Reply::Free, Unknown];
@@ -199,18 +184,6 @@ fn a_downgrade_is_an_extension_as_a_reader() {
 }
 
 #[test]
-fn a_downgrade_that_fails_keeps_the_validity_and_is_tried_again() {
-    let mut driven = held(Share::Writer);
-    driven.run(|lease| lease.downgrade(at(100)));
-    driven.reply(at(101), &[Unknown; 3]);
-    assert_eq!(driven.told, extend_failed(at(900)));
-    let due = driven.wait();
-    assert_eq!(driven.last().access, INSISTENT);
-    driven.reply(due, &[Granted; 3]);
-    assert!(driven.lease.valid_until(due) > Some(at(900)));
-}
-
-#[test]
 fn a_downgrade_takes_the_place_of_an_extension_that_is_under_way() {
     let mut driven = held(Share::Writer);
     let longer = Ttl::new(MS(5000)).unwrap();
@@ -224,23 +197,6 @@ fn a_downgrade_takes_the_place_of_an_extension_that_is_under_way() {
     driven.reply(at(102), &[Granted; 3]);
     let valid_until = driven.lease.valid_until(at(102));
     assert_eq!(valid_until, Some(at(5000)), "as long as asked for");
-}
-
-#[test]
-fn a_downgrade_gives_up_the_fencing_token() {
-    let mut driven = probing(config().retry);
-    driven.lease.set_share(Share::Writer);
-    let proposal = FencingToken::new(7);
-    driven.run(|lease| lease.acquire_fenced(at(0), at(500), proposal));
-    driven.reply(at(1), &[Granted; 3]);
-    driven.run(|lease| lease.downgrade(at(100)));
-    driven.reply(at(101), &[Granted, Granted, Granted, Denied]);
-    let repair = driven.last();
-    assert!(matches!(
-        repair.operation,
-        Operation::Acquire { fence: None, .. }
-    ));
-    assert_eq!((repair.nodes, repair.access), (only(&[3]), INSISTENT));
 }
 
 /// A lock that one client holds alone has no room for others, and neither has one that has ended.
@@ -289,18 +245,6 @@ fn the_longest_hold_counts_from_the_last_reader_that_joined() {
     // Renewal had ended, and goes on.
     let late = end_of_hold(&[2100]);
     assert!(late > at(4100) && late < at(5100), "{late:?}");
-}
-
-#[test]
-fn a_reader_gets_no_fencing_token() {
-    let mut driven = probing(config().retry);
-    driven.lease.set_share(Share::Reader);
-    driven.run(|lease| lease.acquire_fenced(at(0), at(500), FencingToken::new(7)));
-    driven.reply(at(1), &[Granted; 3]);
-    assert!(matches!(
-        driven.told[..],
-        [Event::Acquired { fence: None, .. }]
-    ));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::{
 };
 use core::time::Duration;
 
-use Reply::{Denied, Granted, Refused, Unknown};
+use Reply::{Denied, Granted, Refused};
 
 fn round(nodes: usize) -> Acquire {
     let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
@@ -14,56 +14,17 @@ fn round(nodes: usize) -> Acquire {
     Acquire::new(quorum, validity, None, Timestamp::ZERO)
 }
 
-/// Feeds the replies of nodes 0, 1, 2 ... at one time; returns the verdict and after how many
-/// replies it came.
-fn verdict<R: Into<Said> + Copy>(
-    round: &mut Acquire,
-    now: Timestamp,
-    replies: &[R],
-) -> (AcquireVerdict, usize) {
-    for (index, reply) in replies.iter().enumerate() {
-        let node = node(index);
-        let Said { reply, eligibility } = (*reply).into();
-        if let Some(verdict) = round.handle_reply(now, node, reply, eligibility) {
-            return (verdict, index + 1);
+/// Feeds the replies of nodes 0, 1, 2 ... to an attempt; returns why it failed and after how many replies.
+fn failure(replies: &[Said]) -> (AcquireFailure, usize) {
+    let mut round = round(5);
+    for (index, Said { reply, eligibility }) in replies.iter().copied().enumerate() {
+        match round.handle_reply(Timestamp::ZERO, node(index), reply, eligibility) {
+            Some(AcquireVerdict::Failed(failure)) => return (failure, index + 1),
+            Some(other) => panic!("{other:?}"),
+            None => {}
         }
     }
     panic!("no verdict after {} replies", replies.len());
-}
-
-fn failure<R: Into<Said> + Copy>(replies: &[R]) -> (AcquireFailure, usize) {
-    match verdict(&mut round(5), Timestamp::ZERO, replies) {
-        (AcquireVerdict::Failed(failure), after) => (failure, after),
-        (other, _) => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_quorum_at_the_end_of_validity_is_too_slow() {
-    let end = round(5).valid_until();
-    let just_before = Timestamp::from_nanos(end.as_nanos() - 1);
-    let (in_time, _) = verdict(&mut round(5), just_before, &[Granted; 3]);
-    assert!(matches!(in_time, AcquireVerdict::Acquired { .. }));
-    let (late, _) = verdict(&mut round(5), end, &[Granted; 3]);
-    assert_eq!(late, AcquireVerdict::Failed(AcquireFailure::TooSlow));
-}
-
-#[test]
-fn giving_up_says_what_is_known_or_suspected() {
-    use AcquireFailure::{Contended, NoQuorum, TooSlow};
-    let give_up = |reply: Option<Reply>, now, suspicion| {
-        let mut round = round(5);
-        if let Some(reply) = reply {
-            round.handle_reply(now, node(0), reply, Eligibility::ALWAYS);
-        }
-        round.give_up(now, suspicion)
-    };
-    let failed = |failure| Some(AcquireVerdict::Failed(failure));
-    let (now, late) = (Timestamp::ZERO, Timestamp::MAX);
-    assert_eq!(give_up(None, now, None), failed(NoQuorum));
-    assert_eq!(give_up(None, now, Some(Contended)), failed(Contended));
-    assert_eq!(give_up(Some(Denied), now, None), failed(Contended));
-    assert_eq!(give_up(None, late, Some(Contended)), failed(TooSlow));
 }
 
 #[test]
@@ -87,75 +48,6 @@ fn a_foreign_key_that_prevents_a_majority_is_named_before_a_quarantine() {
     let held_back = quarantined(Granted, Timestamp::from_nanos(9));
     let replies = [Refused.into(), held_back, Denied.into()];
     assert_eq!(failure(&replies), (AcquireFailure::Contended, 3));
-}
-
-fn fenced(replies: &[Reply]) -> (AcquireVerdict, usize) {
-    let mut round = round(5);
-    round.rules.fence = Some(FencingToken::new(7));
-    verdict(&mut round, Timestamp::ZERO, replies)
-}
-
-#[test]
-fn a_fence_needs_a_majority_of_its_own() {
-    let counter = FencingToken::new(40);
-    let outbid = Reply::Outbid { counter };
-    let fence = Some(FencingToken::new(7));
-    let valid_until = round(5).valid_until();
-    let acquired = AcquireVerdict::Acquired { valid_until, fence };
-    assert_eq!(fenced(&[Granted; 3]), (acquired, 3));
-    let divided = [Denied, Granted, Granted, Denied, Granted];
-    assert_eq!(fenced(&divided), (acquired, 5));
-    let second_round = AcquireVerdict::Outbid { counter };
-    assert_eq!(fenced(&[Granted, outbid, Granted]), (second_round, 3));
-    assert_eq!(fenced(&[outbid, Denied, outbid, outbid]), (second_round, 4));
-}
-
-/// The replies to a further proposal.
-fn proposed<R: Into<Said> + Copy>(now: Timestamp, replies: &[R]) -> (AcquireVerdict, usize) {
-    let mut round = round(5).propose(FencingToken::new(7), Timestamp::ZERO);
-    verdict(&mut round, now, replies)
-}
-
-#[test]
-fn a_proposal_is_accepted_by_a_majority_in_time() {
-    let valid_until = round(5).valid_until();
-    let fence = Some(FencingToken::new(7));
-    let acquired = AcquireVerdict::Acquired { valid_until, fence };
-    assert_eq!(proposed(Timestamp::ZERO, &[Granted; 5]), (acquired, 3));
-    let too_slow = AcquireVerdict::Failed(AcquireFailure::TooSlow);
-    assert_eq!(proposed(valid_until, &[Granted; 5]), (too_slow, 3));
-}
-
-#[test]
-fn a_larger_proposal_may_win_while_the_keys_are_there() {
-    let counter = FencingToken::new(40);
-    let outbid = Reply::Outbid { counter };
-    let another_round = (AcquireVerdict::Outbid { counter }, 4);
-    // The first three decide nothing.
-    let replies = [outbid, Granted, outbid, Denied];
-    assert_eq!(proposed(Timestamp::ZERO, &replies), another_round);
-}
-
-#[test]
-fn a_proposal_fails_with_its_keys_or_its_nodes() {
-    let failed = |failure, after| (AcquireVerdict::Failed(failure), after);
-    let lost = proposed(Timestamp::ZERO, &[Denied, Granted, Denied, Denied]);
-    assert_eq!(lost, failed(AcquireFailure::Contended, 4));
-    let held_back = quarantined(Granted, Timestamp::from_nanos(9));
-    let down = proposed(
-        Timestamp::ZERO,
-        &[Unknown.into(), Refused.into(), held_back],
-    );
-    assert_eq!(down, failed(AcquireFailure::NoQuorum, 3));
-}
-
-#[test]
-fn without_a_fence_a_counter_does_not_matter() {
-    let counter = FencingToken::new(40);
-    let replies = [Reply::Outbid { counter }; 2];
-    let (verdict, _) = verdict(&mut round(3), Timestamp::ZERO, &replies);
-    let is_acquired = matches!(verdict, AcquireVerdict::Acquired { fence: None, .. });
-    assert!(is_acquired, "{verdict:?}");
 }
 
 #[test]

@@ -7,8 +7,9 @@ use redlock_core::Lease;
 use super::{
     setup::{Failovers, Mutation, OwnerSetup},
     steps::OwnerStep,
-    world::{Member, Members, OwnerWorld, Phase, Reign, RollCall, node},
+    world::{Member, Members, OwnerWorld, Reign, RollCall, node},
 };
+use crate::world::Phase;
 
 impl OwnerSetup {
     pub(super) fn apply(&self, world: &mut OwnerWorld, step: OwnerStep) {
@@ -61,8 +62,8 @@ impl OwnerSetup {
                 });
             }
             OwnerStep::Arrive(client) => {
-                if let Some((server, round, operation)) = world.clients[client].late_set.take() {
-                    self.carry_out(world, client, server, round, operation);
+                if let Some((server, message)) = world.clients[client].late_set.take() {
+                    self.carry_out(world, client, server, &message);
                     self.drive(world, client, false, |_, _| {});
                 }
             }
@@ -82,26 +83,25 @@ impl OwnerSetup {
             }
         }
         // States that differ only in what no longer matters are one.
-        let now = world.now;
         for server in &mut world.servers {
-            server.key.take_if(|key| key.expires_at <= now);
+            server.master.forget_expired(world.now);
         }
     }
 
     /// A server becomes the owner. A connected client sees that.
     fn promote(&self, world: &mut OwnerWorld, owner: usize) {
         if self.failovers == Failovers::LoseKeys {
-            world.servers[owner].key = None;
+            world.servers[owner].master.forget_all();
         } else {
             let old = world.servers.iter().find(|it| !it.is_deposed);
-            let key = old.and_then(|it| it.key.clone());
+            let keys = old.expect("one is the owner").master.keys.clone();
             for server in &mut world.servers {
                 server.is_deposed = true;
             }
-            world.servers[owner].key = key;
+            world.servers[owner].master.keys = keys;
             world.servers[owner].is_deposed = false;
         }
-        world.servers[owner].promoted_at = Some(world.now);
+        world.servers[owner].master.promoted_at = Some(world.now);
         for client in 0..world.clients.len() {
             if world.clients[client].server == Some(owner) {
                 self.inspect(world, client);

@@ -3,13 +3,19 @@
 use std::time::Duration;
 
 use redlock_core::{
-    AgeMarker, Eligibility, Event, Identity, Lease, MemberReport, Operation, Origin, Replication,
-    ReplicationId, Reply, RoundId, RunId, ServerRole, Sighting, Status, Tenure, Timestamp,
+    AgeMarker, Eligibility, Event, Identity, Lease, MemberReport, Reply, ServerRole, Sighting,
+    Status, Tenure, Timestamp,
 };
 
 use super::{
     setup::{Authority, Failovers, Mutation, OwnerSetup},
-    world::{Key, LONG, OwnerWorld, Phase, Reign, TICK, member_id, node},
+    world::{LONG, OwnerWorld, Reign, TICK, member_id, node},
+};
+use crate::{
+    driver::prompt,
+    masters::carry_out,
+    setup::Setup,
+    world::{Message, Phase},
 };
 
 impl OwnerSetup {
@@ -190,25 +196,17 @@ impl OwnerSetup {
         }
     }
 
-    /// What a server says of itself, with the age of its history by a marker that was written at once.
+    /// What a server says of itself.
     fn identity(&self, world: &OwnerWorld, server: usize, now: Timestamp) -> Identity {
-        let promoted_at = world.servers[server].promoted_at;
-        let history = |number: u8| ReplicationId::new([number; ReplicationId::LEN]);
-        let replication = Replication {
-            id: history(promoted_at.map_or(0, |at| at + 1)),
-            origin: promoted_at.map_or(Origin::Own, |_| Origin::Continues(history(0))),
-        };
+        let master = &world.servers[server].master;
         Identity::Server {
             role: match self.authority {
                 Authority::Sentinels => ServerRole::Master,
                 Authority::Cluster => ServerRole::ClusterMaster,
             },
             sighting: Sighting {
-                asked_at: now,
-                run_id: Some(RunId::new([b'0' + server as u8; RunId::LEN])),
                 uptime: Some(LONG),
-                replication: Some(replication),
-                history_age: promoted_at.map(|at| TICK * (world.now - at).into()),
+                ..master.sighting(b'0' + server as u8, world.now, now)
             },
         }
     }
@@ -224,13 +222,13 @@ impl OwnerSetup {
         let local = world.local(client);
         call(&mut world.clients[client].lease, local);
         while let Some(transmit) = world.clients[client].lease.poll_transmit() {
-            let (round, operation) = (transmit.round, transmit.operation);
+            let message = prompt(Some(transmit.round), transmit.operation, transmit.access);
             match world.clients[client].server {
-                None => self.answer(world, client, round, Reply::Refused),
+                None => self.answer(world, client, &message, Reply::Refused),
                 Some(server) if is_late => {
-                    world.clients[client].late_set = Some((server, round, operation));
+                    world.clients[client].late_set = Some((server, message));
                 }
-                Some(server) => self.carry_out(world, client, server, round, operation),
+                Some(server) => self.carry_out(world, client, server, &message),
             }
         }
         let has_turned = world.members.iter().any(|it| it.reign != Reign::FIRST);
@@ -246,35 +244,32 @@ impl OwnerSetup {
             }
         }
         if let Status::Ended(_) = it.lease.status() {
-            it.phase = Phase::Ended;
+            it.phase = Phase::Released;
         }
     }
 
-    /// A server carries out an operation, and the client hears of it at once.
+    /// A server carries out a message, and the client hears of it at once.
     pub(super) fn carry_out(
         &self,
         world: &mut OwnerWorld,
         client: usize,
         server: usize,
-        round: RoundId,
-        operation: Operation,
+        message: &Message,
     ) {
-        let is_read_only =
-            self.failovers == Failovers::LoseNothing && world.servers[server].is_deposed;
+        let it = &mut world.servers[server];
+        let is_read_only = self.failovers == Failovers::LoseNothing && it.is_deposed;
         let reply = if is_read_only {
             Reply::Refused
         } else {
-            execute(world, server, operation)
+            carry_out(&Setup::CALM, world.now, &mut it.master, 0..1, message)
         };
         // A connection that was closed passes nothing on.
-        if world.clients[client].server == Some(server) {
-            self.answer(world, client, round, reply);
-        } else {
-            self.answer(world, client, round, Reply::Unknown);
-        }
+        let is_connected = world.clients[client].server == Some(server);
+        let reply = if is_connected { reply } else { Reply::Unknown };
+        self.answer(world, client, message, reply);
     }
 
-    fn answer(&self, world: &mut OwnerWorld, client: usize, round: RoundId, reply: Reply) {
+    fn answer(&self, world: &mut OwnerWorld, client: usize, message: &Message, reply: Reply) {
         let local = world.local(client);
         let it = &mut world.clients[client];
         let mut eligibility = it.electorate.eligibility(node());
@@ -285,33 +280,8 @@ impl OwnerSetup {
             it.seen.settling |= eligibility.starts_at() > local;
             it.seen.expired |= eligibility.ends_at() < local;
         }
+        let round = message.round.expect("a lease has asked");
         it.lease
             .handle_reply(local, round, node(), reply, eligibility);
-    }
-}
-
-/// Lets a server carry out an operation. Anything but a release while the key is another's is denied.
-fn execute(world: &mut OwnerWorld, server: usize, operation: Operation) -> Reply {
-    let now = world.now;
-    let key = &mut world.servers[server].key;
-    key.take_if(|it| it.expires_at <= now);
-    let in_ticks = |ttl: redlock_core::Ttl| u8::try_from(ttl.as_millis()).expect("a few ticks");
-    match (operation, key) {
-        (Operation::Acquire { token, ttl, .. }, key @ None) => {
-            let expires_at = now + in_ticks(ttl);
-            *key = Some(Key { token, expires_at });
-            Reply::Granted
-        }
-        (Operation::Extend { token, ttl }, Some(key)) if key.token == token => {
-            key.expires_at = key.expires_at.max(now + in_ticks(ttl));
-            Reply::Granted
-        }
-        (Operation::Release { token }, slot)
-            if slot.as_ref().is_some_and(|it| it.token == token) =>
-        {
-            *slot = None;
-            Reply::Granted
-        }
-        _ => Reply::Denied,
     }
 }

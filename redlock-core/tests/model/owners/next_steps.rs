@@ -5,8 +5,9 @@ use std::{collections::BTreeSet, ops::RangeInclusive};
 use super::{
     setup::{Mutation, OwnerSetup},
     steps::OwnerStep,
-    world::{Member, Members, OwnerWorld, Phase, Reign},
+    world::{Member, Members, OwnerWorld, Reign},
 };
+use crate::world::Phase;
 
 impl OwnerSetup {
     pub(super) fn steps(&self, world: &OwnerWorld) -> Vec<OwnerStep> {

@@ -20,7 +20,7 @@ const SOMETIMES: [(&str, Condition); 11] = [
         is_held(world, |client| client.server == Some(1))
     }),
     ("the new owner has voted at once", |_, world| {
-        let is_new = world.servers[1].promoted_at == Some(world.now);
+        let is_new = world.servers[1].master.promoted_at == Some(world.now);
         is_new && is_held(world, |client| client.server == Some(1))
     }),
     ("the first owner has voted again", |_, world| {

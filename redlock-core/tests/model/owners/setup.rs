@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use redlock_core::{Drift, Electorate, Lease, NodeKind, Nonce, OwnerRule, Quarantine, Ttl, Voter};
 
-use super::world::{Client, Faults, Member, OwnerWorld, Phase, Reign, Seen, Server, TICK, node};
-use crate::setup::lease_config;
+use super::world::{Client, Faults, Member, OwnerWorld, Reign, Seen, Server, TICK, node};
+use crate::{setup::lease_config, world::Phase};
 
 /// One configuration of a world with an authority.
 #[derive(Clone, Debug)]

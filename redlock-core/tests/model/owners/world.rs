@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use redlock_core::{
-    Electorate, Lease, MemberId, MemberReport, NodeId, Operation, Owner, RoundId, Tenure,
-    Timestamp, Token,
-};
+use redlock_core::{Electorate, Lease, MemberId, MemberReport, NodeId, Owner, Tenure, Timestamp};
+
+use crate::world::{Master, Message, Phase};
 
 /// One tick is a millisecond, the smallest unit of a ttl.
 pub(super) const TICK: Duration = Duration::from_millis(1);
@@ -59,19 +58,11 @@ pub(crate) struct Members(u8);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Server {
-    pub(super) key: Option<Key>,
+    pub(super) master: Master,
     /// It is a replica, where failovers keep the keys.
     pub(super) is_deposed: bool,
-    /// When it was promoted last.
-    pub(super) promoted_at: Option<u8>,
     /// When each marker was written.
     pub(super) markers: BTreeMap<String, u8>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) token: Token,
-    pub(super) expires_at: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -99,7 +90,7 @@ pub(super) struct Client {
     /// The roll call of a client without an owner, since it has asked last.
     pub(super) roll_call: Option<RollCall>,
     /// A SET that is late, and the server that it is for.
-    pub(super) late_set: Option<(usize, RoundId, Operation)>,
+    pub(super) late_set: Option<(usize, Message)>,
     pub(super) seen: Seen,
 }
 
@@ -125,14 +116,6 @@ pub(super) struct Seen {
     pub(super) marked: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Phase {
-    Idle,
-    Acquiring,
-    Held,
-    Ended,
-}
-
 impl OwnerWorld {
     /// What a client's clock shows.
     pub(super) fn local(&self, client: usize) -> Timestamp {
@@ -148,12 +131,6 @@ impl OwnerWorld {
     pub(super) fn holders(&self) -> usize {
         let clients = 0..self.clients.len();
         clients.filter(|&client| self.is_valid(client)).count()
-    }
-}
-
-impl Phase {
-    pub(super) fn is_active(self) -> bool {
-        matches!(self, Self::Acquiring | Self::Held)
     }
 }
 

@@ -44,7 +44,7 @@ impl Story<'_> {
                 Attempt::Failed(now, failure) => (now, failure),
             };
             blame = Some(failure);
-            self.release(self.nonce.token(number));
+            self.release_in_passing(self.nonce.token(number));
             let attempts = number;
             let retry = &self.config.retry;
             let next = |random| match failure {
@@ -89,7 +89,7 @@ impl Story<'_> {
 
     fn delete_mark(&mut self, attempts: u32) {
         if self.access == Access::Writer {
-            self.release(self.nonce.token(attempts));
+            self.release_in_passing(self.nonce.token(attempts));
         }
     }
 
@@ -102,6 +102,7 @@ impl Story<'_> {
         adopts_until: Option<Timestamp>,
         blame: Option<AcquireFailure>,
     ) -> Result<Attempt, LogEnds> {
+        self.attempts = number;
         let token = self.nonce.token(number);
         let valid_until = self.config.validity.until(start);
         let mut wins_until = adopts_until.map_or(valid_until, |until| until.min(valid_until));
@@ -114,7 +115,7 @@ impl Story<'_> {
         let ttl = self.config.validity.ttl();
         let mut fence = purse.as_mut().map(|it| it.attempt(start));
         self.choose_slot();
-        let mut request = self.send(match adopts_until {
+        let mut request = self.ask(match adopts_until {
             Some(_) => Operation::Adopt {
                 giver: giver(),
                 token,
@@ -135,12 +136,12 @@ impl Story<'_> {
             }
             match entry.input {
                 Input::Release => {
-                    self.release(token);
+                    self.release_in_passing(token);
                     self.end(End::GivenUp)?;
                     return Ok(Attempt::GivenUp);
                 }
                 Input::Abandon => {
-                    self.release(token);
+                    self.release_in_passing(token);
                     self.exhaust(AcquireFailure::Abandoned, number)?;
                     return Ok(Attempt::GivenUp);
                 }
@@ -185,7 +186,7 @@ impl Story<'_> {
                         if let (Some(purse), Some(next)) = (&mut *purse, next) {
                             purse.known.push(next);
                             fence = Some(next);
-                            request = self.send(Operation::Fence { token, fence: next });
+                            request = self.ask(Operation::Fence { token, fence: next });
                             (asked, fencing) = (now, true);
                             if adopts_until.is_some() {
                                 // The keys are this client's by now.

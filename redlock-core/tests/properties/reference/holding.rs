@@ -58,7 +58,6 @@ impl Story<'_> {
         });
         // Until when keys live at least on a majority.
         let mut keys_until = start.saturating_add(ttl.as_duration());
-        let mut longest = ttl;
         let mut claimed = false;
         let mut due = keep_alive.next_extension(start, start);
         // The extension under way; and the request and the start of the last that ended.
@@ -92,12 +91,12 @@ impl Story<'_> {
                 Input::Abandon => return self.lose(token, LossReason::Abandoned, release_at),
                 // At the end of time, a release is over as soon as it has begun.
                 Input::Timeout if release_at.is_some() && now == Timestamp::MAX => {
-                    self.release(token);
+                    self.ask(Operation::Release { token });
                     return self.end(End::Released(ReleaseVerdict::Unconfirmed));
                 }
                 // Everything else learns first that the time is over.
                 _ if release_at.is_some_and(|at| now >= at) => {
-                    return self.releasing(token, now, longest);
+                    return self.releasing(token, now);
                 }
                 _ if now >= valid_until => {
                     return self.lose(token, self.why_it_ended(start, valid_until), None);
@@ -112,15 +111,14 @@ impl Story<'_> {
                         self.repair_at_first(is_first, denied, token, fence, keys_until, now);
                         (due, last) = (None, None);
                         let ttl = at_least(keys_until, now);
-                        longest = longest.max(ttl);
                         extension = Some(Extension {
-                            request: self.send(Operation::Extend { token, ttl }),
+                            request: self.ask(Operation::Extend { token, ttl }),
                             asked: now,
                             ttl: shortest(),
                         });
                     }
                 }
-                Input::Release => return self.releasing(token, now, longest),
+                Input::Release => return self.releasing(token, now),
                 Input::Give if release_at.is_none() => return self.end(End::GivenAway),
                 Input::Give => {}
                 Input::Claim => claimed = true,
@@ -150,9 +148,8 @@ impl Story<'_> {
                             last = None;
                             self.repair_at_first(is_first, denied, token, fence, keys_until, now);
                             let ttl = at_least(keys_until, now).max(wanted);
-                            longest = longest.max(ttl);
                             extension = Some(Extension {
-                                request: self.send(Operation::Extend { token, ttl }),
+                                request: self.ask(Operation::Extend { token, ttl }),
                                 asked: now,
                                 ttl: wanted,
                             });
@@ -210,16 +207,16 @@ impl Story<'_> {
                         repaired = repaired.union(lost);
                         if !lost.is_empty() {
                             let ttl = at_least(keys_until, now).max(ttl);
-                            self.send_to(lost, Operation::Acquire { token, ttl, fence });
+                            self.tell_nodes(lost, Operation::Acquire { token, ttl, fence });
                         }
                         if let (Some(fence), Some((request, asked))) = (fence, fenced_by)
                             && just_extended
                         {
                             let all = self.config.quorum.all();
-                            let behind = all.difference(self.granted_by(request, asked));
+                            let behind = all.difference(self.agreed_to(request, asked, false));
                             let behind = behind.difference(lost);
                             if !behind.is_empty() {
-                                self.send_to(behind, Operation::Fence { token, fence });
+                                self.tell_nodes(behind, Operation::Fence { token, fence });
                             }
                         }
                     }
@@ -241,7 +238,7 @@ impl Story<'_> {
         if is_first && !denied.is_empty() {
             let ttl = at_least(keys_until, now).max(self.config.validity.ttl());
             let acquire = Operation::Acquire { token, ttl, fence };
-            self.send_to(denied, acquire);
+            self.tell_nodes(denied, acquire);
         }
     }
 
@@ -268,14 +265,14 @@ impl Story<'_> {
             };
             self.end(End::Released(verdict))
         } else {
-            self.release(token);
+            self.release_in_passing(token);
             self.end(End::Lost(reason))
         }
     }
 
-    fn releasing(&mut self, token: Token, now: Timestamp, longest: Ttl) -> Result<(), LogEnds> {
-        let request = self.release(token);
-        let until = now.saturating_add(longest.as_duration());
+    fn releasing(&mut self, token: Token, now: Timestamp) -> Result<(), LogEnds> {
+        let request = self.ask(Operation::Release { token });
+        let until = now.saturating_add(self.longest_ttl.as_duration());
         (self.held_until, self.timeout) = (None, Some(until));
         self.status = Status::Releasing;
         let verdict = loop {

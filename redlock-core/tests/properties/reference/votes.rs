@@ -60,35 +60,20 @@ impl Story<'_> {
 
     /// The nodes whose vote counts for a request. Without a fence, a counter that is ahead is a vote.
     pub(super) fn agreed_to(&self, request: usize, asked: Timestamp, unfenced: bool) -> NodeSet {
-        let agrees = |said: &Said| {
-            let is_ours = said.reply == Reply::Granted
-                || unfenced && matches!(said.reply, Reply::Outbid { .. });
+        self.nodes_that_said(request, |said| {
+            let is_ours = said.reply == Reply::Granted || unfenced && said.counter().is_some();
             is_ours && !said.is_held_back_at(asked)
-        };
-        let ballots = self.ballots(request);
-        let agreed = ballots.iter().filter(|(_, said)| agrees(said));
-        agreed
-            .filter_map(|(index, _)| NodeId::new(*index))
-            .collect()
-    }
-
-    /// The nodes that granted a request that was sent at this time, and could vote.
-    pub(super) fn granted_by(&self, request: usize, asked: Timestamp) -> NodeSet {
-        let ballots = self.ballots(request);
-        let granted = ballots.iter().filter(|(_, said)| said.grants_at(asked));
-        granted
-            .filter_map(|(index, _)| NodeId::new(*index))
-            .collect()
+        })
     }
 
     pub(super) fn denied_by(&self, request: usize) -> NodeSet {
+        self.nodes_that_said(request, |said| said.reply == Reply::Denied)
+    }
+
+    fn nodes_that_said(&self, request: usize, test: impl Fn(&Said) -> bool) -> NodeSet {
         let ballots = self.ballots(request);
-        let denied = ballots
-            .iter()
-            .filter(|(_, said)| said.reply == Reply::Denied);
-        denied
-            .filter_map(|(index, _)| NodeId::new(*index))
-            .collect()
+        let nodes = ballots.iter().filter(|(_, said)| test(said));
+        nodes.filter_map(|(index, _)| NodeId::new(*index)).collect()
     }
 
     /// What each node first replied to a request, up to now.

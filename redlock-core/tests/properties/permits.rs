@@ -8,16 +8,17 @@ use redlock_core::{
     SlotSet, Status, Timestamp,
 };
 
-use super::check;
-use crate::drive::{Driven, Semaphore, attempting, lives, semaphores};
+use crate::{
+    check,
+    drive::{Driven, Semaphore, attempting, lives, semaphores},
+};
 
 const NOW: Timestamp = Timestamp::ZERO;
 
 #[test]
 fn all_requests_of_an_attempt_are_about_one_slot_that_is_not_excluded() {
     check(400, &lives(), |life| {
-        let mut driven = Driven::through(&life);
-        driven.finish();
+        let driven = Driven::through(&life);
         let mut slots = BTreeMap::new();
         for transmit in driven.log.iter().flat_map(|entry| &entry.sent) {
             match (transmit.access, life.semaphore) {
