@@ -1,11 +1,7 @@
 //! A worker process. It does what its order says from the first line that comes in on standard input
 //! until that ends, which it also does when the parent is gone.
 
-use std::{
-    io::{self, Write},
-    process, thread,
-    time::Duration,
-};
+use std::{io, process, thread, time::Duration};
 
 use tokio::{
     sync::{oneshot, watch},
@@ -45,13 +41,14 @@ pub(crate) fn run(order: &str) -> Result<()> {
             name => Err(format!("{name} is not written in Rust").into()),
         }
     })?;
-    say(&serde_json::to_string(&histories)?)
+    println!("{}", serde_json::to_string(&histories)?);
+    Ok(())
 }
 
 async fn work<C: Contestant>(order: &Order) -> Result<Vec<TaskHistory>> {
     let (started, stopped) = listen();
     let contestant = timeout(START_LIMIT, warm_up::<C>(order)).await??;
-    say(READY)?;
+    println!("{READY}");
     started.await.map_err(|_| "the parent is gone")?;
     let load = Load {
         tasks: order.group.tasks,
@@ -91,10 +88,4 @@ fn listen() -> (oneshot::Receiver<()>, watch::Receiver<bool>) {
         process::exit(1);
     });
     (started, stopped)
-}
-
-fn say(line: &str) -> Result<()> {
-    let mut output = io::stdout().lock();
-    writeln!(output, "{line}")?;
-    Ok(output.flush()?)
 }
