@@ -1,10 +1,6 @@
 //! Settings of URLs and pools: credentials, databases, sockets, protocols. Secrets never show.
 
-use std::{
-    io::{Read, Write},
-    net::TcpListener,
-    thread,
-};
+use std::thread;
 
 use redlock_kit::RedisServers;
 use redlock_tokio::{
@@ -13,8 +9,13 @@ use redlock_tokio::{
 };
 
 use crate::{
-    fleet::fleet,
-    support::{Cli, MS, built, eventually, states::votes, trusting},
+    fleet::{clis, each, fleet},
+    support::{
+        Cli, MS, assert_says, built, eventually,
+        fake::{Act, Fake},
+        states::votes,
+        trusting,
+    },
 };
 
 const PASSWORD: &str = "hunter2";
@@ -40,8 +41,8 @@ async fn a_wrong_or_missing_password_names_the_node_and_not_the_password() {
     ] {
         let outcome = trusting([url]).build().await;
         let error = assert_refused!(outcome, BuildError::Refused { .. });
+        assert_says(&error, &format!("127.0.0.1:{port}"));
         let text = format!("{error} {error:?}");
-        assert!(text.contains(&format!("127.0.0.1:{port}")), "{text}");
         assert!(!text.contains("wrong-secret"), "{text}");
     }
 }
@@ -60,21 +61,14 @@ async fn a_database_number_in_the_url_is_selected() {
 async fn a_missing_database_and_a_server_that_is_not_redis_are_misconfigurations() {
     let servers = RedisServers::spawn(1).unwrap();
     let url = format!("{}/99", servers.get(0).url());
-    let error = trusting([url]).build().await.unwrap_err().to_string();
-    assert!(error.contains("misconfigured"), "{error}");
-    assert!(error.contains("database"), "{error}");
+    let error = trusting([url]).build().await.unwrap_err();
+    assert_says(&error, "misconfigured");
+    assert_says(&error, "database");
 
-    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("redis://{}", stranger.local_addr().unwrap());
-    let answer = thread::spawn(move || {
-        let (mut stream, _) = stranger.accept().unwrap();
-        let refusal = b"HTTP/1.1 400 Bad Request\r\n\r\n";
-        stream.write_all(refusal).unwrap();
-        stream.read_to_end(&mut Vec::new())
-    });
-    let error = trusting([url]).build().await.unwrap_err().to_string();
-    assert!(error.contains("misconfigured"), "{error}");
-    answer.join().unwrap().ok();
+    let refusal = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+    let stranger = Fake::at_once(&[Act::Say(refusal.to_vec())]);
+    let error = trusting([stranger.url()]).build().await.unwrap_err();
+    assert_says(&error, "misconfigured");
 }
 
 #[tokio::test]
@@ -82,28 +76,20 @@ async fn busy_servers_do_not_prevent_the_start() {
     // A busy server refuses `SELECT`, and `INFO` if no database is named.
     for (busy, database) in [(1, "/3"), (3, "/3"), (3, "")] {
         let servers = RedisServers::spawn_with(3, &["--lua-time-limit", "10"]).unwrap();
-        let mut scripts = Vec::new();
-        for server in servers.iter().take(busy) {
-            let node = Cli::of(server);
-            scripts.push(thread::spawn(move || {
-                node.run(&["EVAL", "while true do end", "0"])
-            }));
-            let node = Cli::of(server);
+        let nodes = &clis(&servers)[..busy];
+        for (node, server) in nodes.iter().zip(servers.iter()) {
+            let other = Cli::of(server);
+            thread::spawn(move || other.run(&["EVAL", "while true do end", "0"]));
             eventually("it is busy", || node.run(&["PING"]).contains("BUSY")).await;
         }
         let urls = servers.urls().into_iter().map(|url| url + database);
-        let redlock = trusting(urls).build().await.expect("it starts");
+        let redlock = built(trusting(urls)).await;
         let outcome = redlock.try_lock("k").await;
         match busy {
             1 => assert!(outcome.unwrap().is_valid()),
             _ => _ = assert_refused!(outcome, LockError::NoQuorum(_)),
         }
-        for server in servers.iter().take(busy) {
-            assert_eq!(Cli::of(server).run(&["SCRIPT", "KILL"]), "OK");
-        }
-        for script in scripts {
-            script.join().unwrap();
-        }
+        assert!(each(nodes, &["SCRIPT", "KILL"]).iter().all(|it| it == "OK"));
         let other = redlock.lock("other").wait(MS(8000)).await;
         assert!(other.expect("the servers answer").is_valid());
     }
@@ -113,16 +99,11 @@ async fn busy_servers_do_not_prevent_the_start() {
 async fn connections_that_were_closed_while_idle_are_replaced_before_they_are_needed() {
     let (servers, [redlock]) = fleet(3).await;
     let guard = redlock.lock("k").await.unwrap();
-    for server in servers.iter() {
-        Cli::of(server).run(&["CLIENT", "KILL", "TYPE", "normal"]);
-    }
-    eventually("connected again", || {
-        // One line belongs to this `redis-cli`. A connection in the list may not have finished its
-        // handshake.
-        let clients = |it| Cli::of(servers.get(it)).run(&["CLIENT", "LIST"]);
-        (0..3).all(|it| clients(it).lines().count() > 1 && votes(&redlock, it))
-    })
-    .await;
+    let nodes = clis(&servers);
+    each(&nodes, &["CLIENT", "KILL", "TYPE", "normal"]);
+    // A connection that is there may not have finished its handshake.
+    let is_connected = |it: usize| nodes[it].connections() > 1 && votes(&redlock, it);
+    eventually("connected again", || (0..3).all(is_connected)).await;
     guard.extend().await.expect("the first request after it");
     assert!(redlock.try_lock("another").await.is_ok());
 }
@@ -142,11 +123,11 @@ async fn pools_of_the_caller_lend_one_connection_each_and_keep_working() {
     let pool = |url| Config::from_url(url).create_pool(Some(Runtime::Tokio1));
     let pools = servers.urls().into_iter().map(|url| pool(url).unwrap());
     let pools: Vec<_> = pools.collect();
-    let named = pools.iter().enumerate();
-    let builder = named.fold(Redlock::builder(), |builder, (i, pool)| {
-        builder.pool(format!("pool {i}"), pool.clone(), None)
-    });
-    let redlock = built(builder.durability(Durability::AssumedForTests)).await;
+    let mut builder = Redlock::builder().durability(Durability::AssumedForTests);
+    for (number, pool) in pools.iter().enumerate() {
+        builder = builder.pool(format!("pool {number}"), pool.clone(), None);
+    }
+    let redlock = built(builder).await;
     let guard = redlock.lock("k").await.unwrap();
     guard.extend().await.unwrap();
     for pool in &pools {
@@ -159,6 +140,5 @@ async fn pools_of_the_caller_lend_one_connection_each_and_keep_working() {
     }
     servers.get(1).kill();
     servers.get(2).kill();
-    let error = redlock.try_lock("other").await.unwrap_err().to_string();
-    assert!(error.contains("pool 1"), "{error}");
+    assert_says(&redlock.try_lock("other").await.unwrap_err(), "pool 1");
 }

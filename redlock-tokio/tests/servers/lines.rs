@@ -1,23 +1,26 @@
 //! The order among processes that wait for a lock, over real servers.
 
 use std::{
-    slice,
+    cell::Cell,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use redlock_kit::RedisServers;
-use redlock_tokio::{Redlock, RedlockBuilder};
+use redlock_tokio::RedlockBuilder;
 
-use crate::support::{Cli, MS, eventually, trusting, waiting_at};
+use crate::{
+    fleet::{clis, each, fleet},
+    support::{Cli, MS, acl::limited, built, eventually, trusting, waiting_at},
+};
 
 /// How many processes wait.
 const WAITING: usize = 5;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Lets processes ask one after the other for a lock that another one holds, and returns who got it when.
-async fn order_of(build: impl Fn() -> RedlockBuilder, servers: &RedisServers) -> Vec<usize> {
+/// Lets processes ask one after the other for a lock that another one holds. They get it in this order.
+async fn assert_order(build: impl Fn() -> RedlockBuilder, servers: &RedisServers) {
     let holder = build().build().await.unwrap();
     let held = holder.lock("k").await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -52,29 +55,46 @@ async fn order_of(build: impl Fn() -> RedlockBuilder, servers: &RedisServers) ->
     }
     eventually("nobody stands in the line", || standing(servers) == 0).await;
     let order = order.lock().unwrap();
-    order.clone()
+    assert!(order.is_sorted() && order.len() == WAITING, "{order:?}");
 }
 
 /// Returns how many processes stand in the line of `k`, on whichever node has it.
 fn standing(servers: &RedisServers) -> usize {
-    let lengths = servers.iter().map(|server| {
-        let length = Cli::of(server).run(&["ZCARD", "redlock:line:{k}"]);
-        length.parse::<usize>().unwrap()
-    });
+    let lengths = each(&clis(servers), &["ZCARD", "redlock:line:{k}"]);
+    let lengths = lengths.iter().map(|it| it.parse().unwrap());
     lengths.max().unwrap()
 }
 
 #[tokio::test]
 async fn processes_get_a_lock_in_the_order_in_which_they_came() {
     let servers = RedisServers::spawn(3).unwrap();
-    let order = order_of(|| servers.builder(), &servers).await;
-    assert!(order.is_sorted(), "{order:?}");
+    assert_order(|| servers.builder(), &servers).await;
+}
+
+#[tokio::test]
+async fn processes_that_are_not_called_keep_the_order() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let urls = || servers.urls().into_iter();
+    let resp2 = || trusting(urls().map(|url| url + "?protocol=resp2"));
+    assert_order(resp2, &servers).await;
+}
+
+#[tokio::test]
+async fn processes_that_list_the_nodes_in_another_order_stand_in_one_line() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let turned = Cell::new(0);
+    let build = || {
+        let mut urls = servers.urls();
+        turned.set(turned.get() + 1);
+        urls.rotate_left(turned.get() % 5);
+        trusting(urls)
+    };
+    assert_order(build, &servers).await;
 }
 
 #[tokio::test]
 async fn a_process_alone_takes_no_place() {
-    let servers = RedisServers::spawn(1).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(1).await;
     let cli = Cli::of(servers.get(0));
     for _ in 0..1000 {
         drop(redlock.lock("k").await.unwrap());
@@ -84,73 +104,26 @@ async fn a_process_alone_takes_no_place() {
 }
 
 #[tokio::test]
-async fn processes_that_are_not_called_keep_the_order() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let resp2 = || {
-        trusting(
-            servers
-                .urls()
-                .iter()
-                .map(|url| format!("{url}?protocol=resp2")),
-        )
-    };
-    let order = order_of(resp2, &servers).await;
-    assert!(order.is_sorted(), "{order:?}");
-}
-
-#[tokio::test]
-async fn processes_that_list_the_nodes_in_another_order_stand_in_one_line() {
-    let servers = RedisServers::spawn(5).unwrap();
-    let turned = Mutex::new(0);
-    let build = || {
-        let mut urls = servers.urls();
-        let mut turned = turned.lock().unwrap();
-        *turned += 1;
-        urls.rotate_left(*turned % 5);
-        trusting(urls)
-    };
-    let order = order_of(build, &servers).await;
-    assert!(order.is_sorted(), "{order:?}");
-}
-
-/// Rights that a user lacks, what it can do nevertheless, and whether its processes keep the order.
-#[tokio::test]
 async fn without_the_rights_of_a_line_there_is_a_lock_without_an_order() {
-    for (lacks, has_order) in [
-        (&["resetchannels"][..], true),
-        (&["resetkeys", "~k"], false),
-    ] {
-        let servers = RedisServers::spawn(1).unwrap();
-        let cli = Cli::of(servers.get(0));
-        let user = [
-            "ACL", "SETUSER", "locker", "on", ">secret", "+@all", "~*", "&*",
-        ];
-        assert_eq!(cli.run(&[&user[..], lacks].concat()), "OK");
-        let url = servers.urls()[0].replace("redis://", "redis://locker:secret@");
-        let build = || trusting([&url]);
-        if has_order {
-            let order = order_of(build, &servers).await;
-            assert!(order.is_sorted(), "{lacks:?}: {order:?}");
-            continue;
-        }
-        let [one, other] = [build().build(), build().build()];
-        let (one, other): (Redlock, Redlock) = (one.await.unwrap(), other.await.unwrap());
-        let guard = one.lock("k").await.unwrap();
-        let server = slice::from_ref(servers.get(0));
-        let waiting = waiting_at(&[Cli::of(&server[0])], other.lock("k").wait(MINUTE)).await;
-        guard.release().await;
-        let guard = waiting.await.unwrap();
-        assert!(guard.is_ok(), "{lacks:?}: {guard:?}");
-        assert_eq!(standing(&servers), 0, "{lacks:?}");
-    }
+    let servers = RedisServers::spawn(1).unwrap();
+    // A process that cannot be called asks for its place.
+    let url = limited(servers.get(0), "+@all ~* resetchannels");
+    assert_order(|| trusting([&url]), &servers).await;
+
+    let url = limited(servers.get(0), "+@all ~k");
+    let build = async || built(trusting([&url])).await;
+    let (one, other) = (build().await, build().await);
+    let guard = one.lock("k").await.unwrap();
+    let waiting = waiting_at(&clis(&servers), other.lock("k").wait(MINUTE)).await;
+    guard.release().await;
+    drop(waiting.await.unwrap().expect("a lock"));
+    assert_eq!(standing(&servers), 0);
 }
 
 #[tokio::test]
 async fn places_for_which_nobody_asks_are_forgotten() {
-    let servers = RedisServers::spawn(1).unwrap();
+    let (servers, [holder, waiter]) = fleet(1).await;
     let cli = Cli::of(servers.get(0));
-    let [holder, waiter] = [servers.builder().build(), servers.builder().build()];
-    let (holder, waiter) = (holder.await.unwrap(), waiter.await.unwrap());
     let _held = holder.lock("k").await.unwrap();
     let now = cli.run(&["TIME"]);
     let now = now.lines().next().unwrap();
@@ -167,14 +140,12 @@ async fn places_for_which_nobody_asks_are_forgotten() {
 
 #[tokio::test]
 async fn a_line_is_forgotten_when_nobody_waits_in_it_any_more() {
-    let servers = RedisServers::spawn(1).unwrap();
+    let (servers, [holder, waiter]) = fleet(1).await;
     let cli = Cli::of(servers.get(0));
-    let [holder, waiter] = [servers.builder().build(), servers.builder().build()];
-    let (holder, waiter) = (holder.await.unwrap(), waiter.await.unwrap());
     let _held = holder.lock("k").await.unwrap();
     let waiting = tokio::spawn(waiter.lock("k").wait(MINUTE).into_future());
     eventually("it stands in the line", || standing(&servers) == 1).await;
-    let left: u64 = cli.run(&["PTTL", "redlock:line:{k}"]).parse().unwrap();
+    let left = cli.pttl("redlock:line:{k}");
     assert!(left > 20_000 && left <= 25_000, "{left} ms");
     waiting.abort();
     eventually("it has left", || standing(&servers) == 0).await;

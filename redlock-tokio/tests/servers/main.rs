@@ -6,13 +6,13 @@
 mod refused;
 
 mod acquisitions;
+mod conformance;
 mod connecting;
 mod credentials;
 mod election;
 mod extending;
 mod faults;
 mod fencing;
-mod fencing_counters;
 mod fleet;
 mod kit;
 mod learning;
@@ -31,7 +31,6 @@ mod promises;
 mod readers;
 mod refusals;
 mod saying_less;
-mod sharing;
 mod starting;
 #[path = "../support/mod.rs"]
 mod support;

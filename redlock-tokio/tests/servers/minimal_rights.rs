@@ -3,7 +3,11 @@
 use redlock_kit::RedisServers;
 use redlock_tokio::{Lock, LockGuard, Redlock, ReleaseOutcome};
 
-use crate::support::{Cli, MS, acl, eventually, locker, trusting};
+use crate::support::{
+    Cli, MS,
+    acl::{self, limited},
+    assert_says, built, eventually, trusting,
+};
 
 /// The commands of the line without which locks work. Scripts are then sent in full, and waiters ask for free keys.
 const SPARED: [&str; 7] = [
@@ -54,12 +58,8 @@ async fn row_46_each_command_of_the_line_is_named_if_it_is_missing() {
 
 /// Returns a client that may use all commands, and these keys alone.
 async fn with_keys(servers: &RedisServers, keys: &[&str]) -> Redlock {
-    let keys: Vec<_> = keys.iter().map(|it| format!("~{it}")).collect();
-    let keys: Vec<_> = keys.iter().map(|it| &**it).collect();
-    let rules = [&["reset", "on", ">pw", "+@all"], &keys[..]].concat();
-    Cli::of(servers.get(0)).set_locker(&rules);
-    let url = locker(servers.get(0));
-    trusting([url]).build().await.unwrap()
+    let url = limited(servers.get(0), &format!("+@all {}", keys.join(" ")));
+    built(trusting([url])).await
 }
 
 #[tokio::test]
@@ -77,9 +77,12 @@ async fn each_key_of_a_feature_is_needed_and_all_together_are_enough() {
     ];
     let servers = RedisServers::spawn(1).unwrap();
     for (features, keys) in [
-        (&FENCED[..], &["app:*", "redlock:fence:*"][..]),
-        (&READER, &["app:*", "redlock:readers:*", "redlock:wait:*"]),
-        (&OTHERS, &["app:*"]),
+        (&FENCED[..], &["~app:*", "~redlock:fence:*"][..]),
+        (
+            &READER,
+            &["~app:*", "~redlock:readers:*", "~redlock:wait:*"],
+        ),
+        (&OTHERS, &["~app:*"]),
     ] {
         let redlock = with_keys(&servers, keys).await;
         for lock in features {
@@ -92,8 +95,7 @@ async fn each_key_of_a_feature_is_needed_and_all_together_are_enough() {
             let redlock = with_keys(&servers, &rest).await;
             for lock in features {
                 let outcome = lock(&redlock).wait(MS(0)).await;
-                let error = outcome.unwrap_err().to_string();
-                assert!(error.contains("NOPERM"), "without {missing}: {error}");
+                assert_says(&outcome.expect_err(missing), "NOPERM");
             }
         }
     }
@@ -104,10 +106,9 @@ async fn each_key_of_a_feature_is_needed_and_all_together_are_enough() {
 async fn a_downgrade_without_the_rights_of_a_reader_changes_nothing_on_a_server() {
     let servers = RedisServers::spawn(1).unwrap();
     let server = Cli::of(servers.get(0));
-    let redlock = with_keys(&servers, &["app:*"]).await;
+    let redlock = with_keys(&servers, &["~app:*"]).await;
     let guard = redlock.rw_lock("app:k").write().await.unwrap();
-    let error = guard.downgrade().await.unwrap_err().to_string();
-    assert!(error.contains("redlock:readers:*"), "{error}");
+    assert_says(&guard.downgrade().await.unwrap_err(), "redlock:readers:*");
     assert_eq!(server.run(&["KEYS", "*"]), "app:k");
     assert_eq!(server.get("app:k"), Some(guard.value()));
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);

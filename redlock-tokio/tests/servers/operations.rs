@@ -7,12 +7,10 @@ use std::{
 
 use futures::future::join_all;
 use redlock_kit::RedisServers;
-use redlock_tokio::{
-    Hold, Holder, LockError, LockOptions, MemoryNode, Redlock, RedlockBuilder, Ttl, Verdict,
-};
+use redlock_tokio::{Hold, Holder, LockOptions, MemoryNode, Redlock, RedlockBuilder, Ttl, Verdict};
 
 use crate::{
-    fleet::fleet,
+    fleet::{clis, each, fleet},
     support::{Cli, MS, acquired, assert_says, built, eventually},
 };
 
@@ -28,7 +26,9 @@ fn said(verdict: &Verdict) -> String {
             format!("held by {by}")
         }
         Verdict::Shared { readers } => {
-            let names: Vec<_> = readers.iter().map(|(it, _)| it.to_string()).collect();
+            let mut names: Vec<_> = readers.iter().map(|(it, _)| it.to_string()).collect();
+            // The set of readers is in the order of their random tokens.
+            names.sort();
             format!("shared by {}", names.join(", "))
         }
         other => other.to_string(),
@@ -52,13 +52,7 @@ async fn seen_by([one, two, three]: [Redlock; 3]) -> Vec<String> {
     let readers = [one.rw_lock("catalogue"), two.rw_lock("catalogue")];
     let [first, second] = &readers;
     let reading = (first.read().await.unwrap(), second.read().await.unwrap());
-    let Verdict::Shared { readers: mut known } = one.inspect("catalogue").await.unwrap().verdict()
-    else {
-        panic!("two read");
-    };
-    // The set of readers is in the order of their random tokens.
-    known.sort_by_key(|(it, _)| it.to_string());
-    seen.push(said(&Verdict::Shared { readers: known }));
+    seen.push(verdict(&one, "catalogue").await);
     seen.push(format!("a writer waits: {}", waits_for_readers(&one).await));
     let writing = tokio::spawn(three.rw_lock("catalogue").write().into_future());
     let started = Instant::now();
@@ -113,19 +107,15 @@ async fn inspections_show_who_holds_what_alike_on_servers_and_in_memory() {
 async fn an_inspection_tells_what_is_no_lock_and_what_it_cannot_tell() {
     let servers = RedisServers::spawn(5).unwrap();
     let redlock = built(servers.builder().node_timeout(MS(200))).await;
-    let clis: Vec<_> = servers.iter().map(Cli::of).collect();
-    for cli in &clis {
-        cli.run(&["SET", "endless", "another library"]);
-        cli.run(&["LPUSH", "list", "one"]);
-        cli.run(&["SET", "foreign", "another library", "PX", "60000"]);
-    }
+    let clis = clis(&servers);
+    each(&clis, &["SET", "endless", "another library"]);
+    each(&clis, &["LPUSH", "list", "one"]);
+    each(&clis, &["SET", "foreign", "another library", "PX", "60000"]);
     for (number, cli) in clis.iter().enumerate() {
         let client = format!("client {}", number % 3);
         cli.run(&["SET", "split", &client, "PX", "60000"]);
     }
-    for cli in &clis[..2] {
-        cli.run(&["SET", "rest", "late", "PX", "60000"]);
-    }
+    each(&clis[..2], &["SET", "rest", "late", "PX", "60000"]);
     let not_a_lock = Verdict::NotALock.to_string();
     assert_eq!(verdict(&redlock, "endless").await, not_a_lock);
     assert_eq!(verdict(&redlock, "list").await, not_a_lock);
@@ -145,27 +135,6 @@ async fn an_inspection_tells_what_is_no_lock_and_what_it_cannot_tell() {
     let answered = inspection.nodes().iter().filter(|it| it.state.is_ok());
     assert_eq!(answered.count(), 2, "{inspection}");
     assert!(redlock.inspect("").await.is_err());
-}
-
-/// A holder that hangs is as good as gone for the others, while its renewal goes on.
-#[tokio::test]
-async fn force_unlock_frees_what_was_inspected_and_nothing_else() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let [one, two, _] = three(|| servers.builder()).await;
-    let hung = one.lock("order:42").await.unwrap();
-    let other = one.lock("order:43").await.unwrap();
-    let inspection = two.inspect("order:42").await.unwrap();
-    let report = two.force_unlock(&inspection).await;
-    let deleted: Vec<_> = report.nodes.iter().map(|it| it.deleted.clone()).collect();
-    assert_eq!(deleted, [Ok(1), Ok(1), Ok(1)], "{report}");
-    let next = two.lock("order:42").await.unwrap();
-    assert!(hung.extend().await.is_err());
-    assert!(other.extend().await.is_ok(), "another key");
-    // The inspection is out of date now: the lock is another's.
-    let report = two.force_unlock(&inspection).await;
-    let is_left_alone = report.nodes.iter().all(|it| it.deleted == Ok(0));
-    assert!(is_left_alone, "{report}");
-    assert!(next.extend().await.is_ok());
 }
 
 #[tokio::test]
@@ -225,10 +194,9 @@ async fn an_error_names_the_client_that_has_the_lock() {
     ];
     for request in requests {
         let error = request.wait(MS(300)).await.unwrap_err();
-        let LockError::Contended(attempts) = &error else {
-            panic!("{error}");
-        };
-        let taken_by = attempts.taken_by.as_ref().expect("it has looked");
+        assert!(error.is_contended(), "{error}");
+        let taken_by = &error.attempts().unwrap().taken_by;
+        let taken_by = taken_by.as_ref().expect("it has looked");
         assert_eq!(taken_by.holder.client_name(), Some("web-1"));
         assert!(taken_by.remaining > Some(Duration::from_secs(5)));
         assert_says(&error, "held by web-1 for another");
@@ -236,9 +204,7 @@ async fn an_error_names_the_client_that_has_the_lock() {
     let error = two.lock("order:42").wait(Duration::ZERO).await.unwrap_err();
     let taken_by = &error.attempts().unwrap().taken_by;
     assert!(taken_by.is_none(), "it has not looked");
-    for server in servers.iter() {
-        assert_eq!(Cli::of(server).run(&["SET", "job", "nightly"]), "OK");
-    }
+    each(&clis(&servers), &["SET", "job", "nightly"]);
     let error = two.lock("job").wait(MS(300)).await.unwrap_err();
     assert_says(&error, "held by nightly, without an end");
     let taken_by = error.attempts().and_then(|it| it.taken_by.as_ref());

@@ -14,7 +14,7 @@ use rslock::LockManager;
 use tokio::time::sleep;
 
 use crate::{
-    fleet::fleet,
+    fleet::{clis, each, fleet},
     packages,
     support::{Cli, MS, eventually},
 };
@@ -38,8 +38,7 @@ impl Drop for Script {
 
 #[tokio::test]
 async fn rslock_and_this_crate_exclude_each_other() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
     let old = LockManager::new(servers.urls());
     let ttl = Duration::from_secs(10);
 
@@ -75,19 +74,14 @@ fn after_recipe(script: &str, servers: &RedisServers) -> Option<Command> {
 
 /// Returns the values that the servers have for a key.
 fn values(servers: &RedisServers, key: &str) -> Vec<Option<String>> {
-    servers
-        .iter()
-        .map(|server| Cli::of(server).get(key))
-        .collect()
+    clis(servers).iter().map(|cli| cli.get(key)).collect()
 }
 
 #[tokio::test]
 async fn retries_leave_keys_with_which_nobody_gets_a_majority() {
     let (servers, [redlock]) = fleet(5).await;
-    let clis: Vec<_> = servers.iter().map(Cli::of).collect();
-    clis[2..]
-        .iter()
-        .for_each(|cli| cli.set("k", "another client"));
+    let clis = clis(&servers);
+    each(&clis[2..], &["SET", "k", "another client"]);
     let retrying = "const settings = { retryCount: -1, retryDelay: 20, retryJitter: 0 };
         const retrying = new Redlock(clients, settings);
         retrying.on('error', () => {});
@@ -119,10 +113,8 @@ async fn retries_leave_keys_with_which_nobody_gets_a_majority() {
 #[tokio::test]
 async fn the_recipe_leaves_no_keys_between_its_attempts() {
     let servers = RedisServers::spawn(5).unwrap();
-    let clis: Vec<_> = servers.iter().map(Cli::of).collect();
-    clis[2..]
-        .iter()
-        .for_each(|cli| cli.set("k", "another client"));
+    let clis = clis(&servers);
+    each(&clis[2..], &["SET", "k", "another client"]);
     let script = "acquire('k', 600_000, 600_000).then(() => clients[0].set('acquired', 'yes'));";
     let Some(mut script) = after_recipe(script, &servers) else {
         return;

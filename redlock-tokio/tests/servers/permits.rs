@@ -1,12 +1,12 @@
 //! Permits over real servers.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::collections::BTreeMap;
 
 use redlock_tokio::Acquisition;
 
 use crate::{
-    fleet::{fleet, work_while_servers_restart},
-    support::{Cli, MS, acquired, eventually, waiting_at},
+    fleet::{clis, fleet},
+    support::{Cli, acquired, eventually, waiting_at},
 };
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn an_attempt_at_a_taken_slot_is_followed_by_one_at_a_free_slot() {
 async fn a_waiter_is_notified_of_any_slot_that_becomes_free() {
     let (servers, [holder, waiter]) = fleet(5).await;
     let [ours, theirs] = [holder, waiter].map(|it| it.semaphore("exports", 3));
-    let nodes: Vec<_> = servers.iter().map(Cli::of).collect();
+    let nodes = clis(&servers);
     let held = acquired([(); 3].map(|()| ours.acquire())).await;
     let mut held = Vec::from(held);
     for _ in 0..10 {
@@ -64,60 +64,4 @@ async fn a_waiter_is_notified_of_any_slot_that_becomes_free() {
         got.release().await;
         held.push(ours.acquire().await.unwrap());
     }
-}
-
-/// When somebody had a slot.
-type Uses = BTreeMap<usize, Vec<(Instant, Instant)>>;
-
-/// Uses permits while servers restart. Client `i` uses the semaphore with the key `keys[i]`.
-async fn use_while_servers_restart(keys: [&'static str; 3]) -> Uses {
-    let done = work_while_servers_restart(move |task, client| async move {
-        let semaphore = client.semaphore(keys[task % 3], 3);
-        let mut uses = Vec::new();
-        for _ in 0..40 {
-            let Ok(permit) = semaphore.acquire().await else {
-                continue;
-            };
-            let begin = Instant::now();
-            tokio::time::sleep(MS(20)).await;
-            let end = Instant::now();
-            if permit.is_valid() {
-                uses.push((permit.slot().unwrap(), (begin, end)));
-            }
-        }
-        uses
-    });
-    let mut uses = Uses::new();
-    for (slot, time) in done.await {
-        uses.entry(slot).or_default().push(time);
-    }
-    uses
-}
-
-/// Returns how often somebody had a slot while another one had it.
-fn overlaps(uses: Uses) -> usize {
-    let of_slot = uses.into_values().map(|mut times| {
-        times.sort_unstable();
-        let pairs = times.windows(2);
-        pairs.filter(|pair| pair[1].0 < pair[0].1).count()
-    });
-    of_slot.sum()
-}
-
-#[tokio::test]
-async fn there_are_never_more_holders_than_permits_while_servers_restart() {
-    let uses = use_while_servers_restart(["exports"; 3]).await;
-    let count: usize = uses.values().map(Vec::len).sum();
-    assert!(
-        uses.len() == 3 && count > 100,
-        "{count} uses of {} slots",
-        uses.len()
-    );
-    assert_eq!(overlaps(uses), 0);
-}
-
-#[tokio::test]
-async fn the_check_finds_holders_of_other_semaphores() {
-    let uses = use_while_servers_restart(["exports", "exports", "reports"]).await;
-    assert!(overlaps(uses) > 0);
 }

@@ -2,40 +2,30 @@
 
 use std::time::Duration;
 
-use redlock_kit::RedisServers;
-use redlock_tokio::{NodeState, Redlock, errors::NotReady};
+use redlock_tokio::errors::NotReady;
 
-use crate::support::{Cli, eventually};
+use crate::{
+    fleet::{clis, fleet},
+    support::{
+        assert_says, eventually,
+        states::{is_refused, state},
+    },
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Returns whether each node is known to refuse with this code.
-fn refuses(redlock: &Redlock, code: &str) -> bool {
-    let is_refused = |state: &NodeState| match state {
-        NodeState::Refused(error) => error.to_string().contains(code),
-        _ => false,
-    };
-    redlock.nodes().iter().all(|it| is_refused(&it.state))
-}
-
 /// Sets an option on all servers, under which they refuse with this code, and sets it back.
 async fn servers_refuse(code: &str, option: &str, refusing: &str, usual: &str) {
-    let servers = RedisServers::spawn(3).unwrap();
-    let set = |value| {
-        for server in servers.iter() {
-            let answer = Cli::of(server).run(&["CONFIG", "SET", option, value]);
-            assert_eq!(answer, "OK");
-        }
-    };
-    let redlock = servers.builder().build().await.unwrap();
+    let (servers, [redlock]) = fleet(3).await;
+    let nodes = clis(&servers);
+    let set = |value| nodes.iter().for_each(|it| it.configure(option, value));
     set(refusing);
     redlock.ready(MINUTE).await.expect("nobody has asked");
-    let error = redlock.try_lock("k").await.unwrap_err();
-    assert!(error.to_string().contains(code), "{error}");
-    eventually("all are known to refuse", || refuses(&redlock, code)).await;
+    assert_says(&redlock.try_lock("k").await.unwrap_err(), code);
+    let refuses = |it| is_refused(&redlock, it) && state(&redlock, it).to_string().contains(code);
+    eventually("all are known to refuse", || (0..3).all(refuses)).await;
     let outcome = redlock.ready(Duration::ZERO).await;
-    let error = assert_refused!(outcome, NotReady::NoQuorum { .. });
-    assert!(error.to_string().contains(code), "{error}");
+    assert_says(&assert_refused!(outcome, NotReady::NoQuorum { .. }), code);
 
     set(usual);
     drop(redlock.lock("k").wait(MINUTE).await.unwrap());

@@ -9,62 +9,55 @@ use std::{
 use redlock_kit::{RedisServers, Sentinels};
 use redlock_tokio::{BuildError, Check, NodeState, Redlock, RedlockBuilder, ReleaseOutcome};
 
-use crate::support::{
-    Cli, MS, assert_says, built,
-    disguise::{Disguise, Shape},
-    eventually,
-    log::Log,
-    states::{all_vote, is_quarantined, state, votes, voting},
-    unrenewed,
+use crate::{
+    fleet::clis,
+    support::{
+        Cli, MS, assert_says, built,
+        disguise::{Disguise, Shape},
+        eventually,
+        kinds::KINDS,
+        log::Log,
+        states::{all_vote, is_quarantined, is_reconnecting, state, votes},
+        unrenewed,
+    },
 };
 
 /// The longest ttl, which is about the time for which a restarted node has no vote.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
+const AS_REDIS: Shape = Shape {
+    info: str::to_owned,
+    answers: &[],
+    queues_them: false,
+};
+
 /// Dragonfly ("INFO" and "ROLE" in its command reference): no `run_id`, no `master_replid2`, and a role that is
 /// `master` or `replica`.
 const DRAGONFLY: Shape = Shape {
     info: |text| {
-        let fields = [
-            "redis_version",
-            "redis_mode",
-            "arch_bits",
-            "multiplexing_api",
-            "tcp_port",
-            "uptime_in_seconds",
-            "uptime_in_days",
-            "role",
-            "connected_slaves",
-            "master_host",
-            "master_port",
-            "master_link_status",
-            "master_replid",
-        ];
-        keep(text, &fields).replace("role:slave", "role:replica")
+        let fields = "redis_version redis_mode arch_bits multiplexing_api tcp_port uptime_in_seconds uptime_in_days role \
+                      connected_slaves master_host master_port master_link_status master_replid";
+        keep(text, fields).replace("role:slave", "role:replica")
     },
-    answers: &[],
-    queues_them: false,
+    ..AS_REDIS
 };
 
 /// Upstash ("INFO" and "Connection commands" in its command reference): no section on replication, no
 /// `CLIENT TRACKING`.
 const UPSTASH: Shape = Shape {
-    info: |text| keep(text, &UPSTASH_FIELDS),
+    info: |text| {
+        keep(
+            text,
+            "redis_version redis_mode run_id uptime_in_seconds cluster_enabled",
+        )
+    },
     answers: &[("CLIENT TRACKING", "-ERR unknown subcommand\r\n")],
-    queues_them: false,
+    ..AS_REDIS
 };
-
-const UPSTASH_FIELDS: [&str; 5] = [
-    "redis_version",
-    "redis_mode",
-    "run_id",
-    "uptime_in_seconds",
-    "cluster_enabled",
-];
 
 /// Upstash, with a new run id on each connection left out.
 const UPSTASH_WITHOUT_RUN_ID: Shape = Shape {
-    info: |text| keep(text, &UPSTASH_FIELDS).replace("run_id", "walk_id"),
+    info: |text| (UPSTASH.info)(text).replace("run_id", "walk_id"),
     ..UPSTASH
 };
 
@@ -72,21 +65,14 @@ const UPSTASH_WITHOUT_RUN_ID: Shape = Shape {
 /// of histories are zeros. It runs scripts only if it was started with `--lua`.
 const GARNET: Shape = Shape {
     info: |text| {
-        let fields = [
-            "run_id",
-            "uptime_in_seconds",
-            "uptime_in_days",
-            "redis_mode",
-        ];
+        let fields = "run_id uptime_in_seconds uptime_in_days redis_mode role cluster_enabled";
         let ids = ["master_replid", "master_replid2"].map(|name| format!("{name}:{:040}\r\n", 0));
-        let rest = keep(text, &[&fields[..], &["role", "cluster_enabled"]].concat());
         match text.contains("role:") {
-            true => rest + &ids.concat(),
-            false => rest,
+            true => keep(text, fields) + &ids.concat(),
+            false => keep(text, fields),
         }
     },
-    answers: &[],
-    queues_them: false,
+    ..AS_REDIS
 };
 
 const NO_LUA: &str = "-ERR This instance has Lua scripting support disabled\r\n";
@@ -101,22 +87,20 @@ const GARNET_WITHOUT_LUA: Shape = Shape {
 /// No product, but a server that says nothing of its start.
 const WITHOUT_UPTIME: Shape = Shape {
     info: |text| text.replace("uptime_in_seconds", "uptime_in_weeks"),
-    answers: &[],
-    queues_them: false,
+    ..AS_REDIS
 };
 
 /// No product, but a server that only says that it is a master.
 const ONLY_ITS_ROLE: Shape = Shape {
-    info: |text| keep(text, &["role"]),
-    answers: &[],
-    queues_them: false,
+    info: |text| keep(text, "role"),
+    ..AS_REDIS
 };
 
 /// Returns the lines of a text with these fields, and its headings.
-fn keep(text: &str, fields: &[&str]) -> String {
+fn keep(text: &str, fields: &str) -> String {
     let is_kept = |line: &&str| {
-        let name = line.split(':').next().unwrap_or_default();
-        line.starts_with('#') || fields.contains(&name)
+        let name = line.split(':').next();
+        line.starts_with('#') || fields.split(' ').any(|it| Some(it) == name)
     };
     let lines = text.split("\r\n").filter(is_kept);
     lines.map(|line| format!("{line}\r\n")).collect()
@@ -146,10 +130,8 @@ impl Bed {
 
     /// Returns why a client that allows nothing is refused.
     async fn refusal(&self) -> String {
-        match self.builder().build().await {
-            Err(error @ BuildError::Refused { .. }) => error.to_string(),
-            other => panic!("{other:?}"),
-        }
+        let outcome = self.builder().build().await;
+        assert_refused!(outcome, BuildError::Refused { .. }).to_string()
     }
 }
 
@@ -166,25 +148,15 @@ fn unmet(redlock: &Redlock) -> Vec<Check> {
     nodes[0].unmet.iter().collect()
 }
 
-/// Locks one key and several, with a fence and without, extends and releases.
+/// Uses each kind of lock, and waits for one that another client has.
 async fn assert_all_features_work(bed: &Bed, redlock: &Redlock) {
-    let guard = unrenewed(redlock.lock("one")).await;
-    guard.extend().await.expect("extended");
-    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
-    let fence = |guard: &redlock_tokio::LockGuard| guard.fencing_token().expect("fenced").get();
-    let first = redlock.lock("fenced").fenced(true).await.expect("fenced");
-    let token = fence(&first);
-    first.extend().await.expect("extended");
-    drop(first);
-    let second = redlock.lock("fenced").fenced(true).await.expect("fenced");
-    assert!(fence(&second) > token);
-    drop(second);
-    let several = redlock.lock_all(["a", "b"]).await.expect("several keys");
-    several.extend().await.expect("extended");
-    drop(several);
+    for kind in KINDS {
+        let guard = unrenewed((kind.lock)(redlock)).await;
+        guard.extend().await.expect(kind.name);
+        assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    }
     // A waiter gets the lock, whether or not the server reports that the key is free.
-    let other = builder(&bed.urls()).allow_unvetted_nodes();
-    let other = other.build().await.unwrap();
+    let other = built(builder(&bed.urls()).allow_unvetted_nodes()).await;
     let held = other.lock("contended").await.expect("free");
     let waiter = redlock.lock("contended").wait(MS(10_000)).into_future();
     let (taken, ()) = tokio::join!(waiter, async {
@@ -194,8 +166,8 @@ async fn assert_all_features_work(bed: &Bed, redlock: &Redlock) {
     drop(taken.expect("the lock is free"));
     redlock.shutdown(None).await;
     other.shutdown(None).await;
-    for server in bed.servers.iter() {
-        assert!(Cli::of(server).locks().is_empty(), "no key is left");
+    for cli in clis(&bed.servers) {
+        assert!(cli.locks().is_empty(), "no key is left");
     }
 }
 
@@ -230,8 +202,7 @@ async fn a_server_that_tells_its_name_later_is_known_by_it() {
             true => text.to_owned(),
             false => text.replace("run_id", "walk_id"),
         },
-        answers: &[],
-        queues_them: false,
+        ..AS_REDIS
     });
     let redlock = built(bed.builder()).await;
     let named = || {
@@ -244,29 +215,6 @@ async fn a_server_that_tells_its_name_later_is_known_by_it() {
     eventually("all names are known", || named() == 3).await;
 }
 
-#[tokio::test]
-async fn dragonfly_under_two_addresses_has_one_vote() {
-    let servers = RedisServers::spawn(2).unwrap();
-    let doors = [0, 1, 0].map(|index| Disguise::of(servers.get(index), DRAGONFLY));
-    let urls = doors.each_ref().map(Disguise::url);
-    let error = builder(&urls).allow_unvetted_nodes().build().await;
-    let error = error.expect_err("one server would vote twice");
-    assert!(matches!(error, BuildError::SameServer { .. }), "{error}");
-}
-
-#[tokio::test]
-async fn dragonflys_replicas_have_no_vote() {
-    let bed = Bed::new(DRAGONFLY);
-    let master = bed.servers.get(1).port().to_string();
-    let cli = Cli::of(bed.servers.get(0));
-    assert_eq!(cli.run(&["REPLICAOF", "127.0.0.1", &master]), "OK");
-    let redlock = built(bed.builder().allow_unvetted_nodes()).await;
-    let replica = format!("a replica of 127.0.0.1:{master}");
-    assert_says(&state(&redlock, 0), &replica);
-    // Its history is the one of its master, which votes all the same.
-    voting(&redlock, 1).await;
-}
-
 /// Another server takes the place of a node, as a failover behind one address does.
 async fn state_after_a_change_of_server(shape: Shape) -> NodeState {
     let bed = Bed::new(shape);
@@ -276,7 +224,7 @@ async fn state_after_a_change_of_server(shape: Shape) -> NodeState {
     bed.disguises[0].hide(successor);
     let cli = Cli::of(successor);
     eventually("the node is connected again", || {
-        cli.connections() > 1 && !matches!(redlock.nodes()[0].state, NodeState::Reconnecting(_))
+        cli.connections() > 1 && !is_reconnecting(&redlock, 0)
     })
     .await;
     state(&redlock, 0)
@@ -296,40 +244,24 @@ async fn another_server_that_says_nothing_of_its_identity_votes_at_once() {
 }
 
 #[tokio::test]
-async fn a_restarted_dragonfly_has_no_vote_at_first() {
-    let bed = Bed::new(DRAGONFLY);
-    let redlock = built(bed.builder().allow_unvetted_nodes()).await;
-    all_vote(&redlock).await;
-    bed.servers.get(0).restart().unwrap();
-    let has_no_vote = || is_quarantined(&redlock, 0);
-    eventually("it has no vote at first", has_no_vote).await;
-    all_vote(&redlock).await;
-}
-
-#[tokio::test]
 async fn upstash_is_refused_until_its_unknown_role_is_allowed() {
-    for (shape, fields, checks) in [
-        (
-            UPSTASH,
-            "INFO lacks role, master_replid2, so a replica would vote, ",
-            2,
-        ),
+    let a_replica = "role, master_replid2, so a replica would vote, ";
+    let twice = "run_id and master_replid, role, master_replid2, so one server under two addresses would vote \
+                 twice, a replica would vote, ";
+    for (shape, lacks, unmet_checks) in [
+        (UPSTASH, a_replica, &[Check::Role, Check::Promotion][..]),
         (
             UPSTASH_WITHOUT_RUN_ID,
-            "INFO lacks run_id and master_replid, role, master_replid2, so one server under two addresses \
-             would vote twice, a replica would vote, ",
-            3,
+            twice,
+            &[Check::Server, Check::Role, Check::Promotion],
         ),
     ] {
         let bed = Bed::new(shape);
         let text = bed.refusal().await;
-        assert!(text.contains(fields), "{text}");
-        assert!(text.contains("allow_unvetted_nodes"), "{text}");
+        assert_says(&text, &format!("INFO lacks {lacks}"));
+        assert_says(&text, "allow_unvetted_nodes");
         let redlock = built(bed.builder().allow_unvetted_nodes()).await;
-        let unmet = unmet(&redlock);
-        let are_named = unmet.ends_with(&[Check::Role, Check::Promotion]);
-        assert!(are_named, "{unmet:?}");
-        assert_eq!(unmet.len(), checks);
+        assert_eq!(unmet(&redlock), unmet_checks);
         all_vote(&redlock).await;
         assert_all_features_work(&bed, &redlock).await;
     }
@@ -349,9 +281,11 @@ async fn garnet_without_lua_is_refused_by_the_name_of_the_missing_command() {
     let bed = Bed::new(GARNET_WITHOUT_LUA);
     for builder in [bed.builder(), bed.builder().allow_unvetted_nodes()] {
         let error = builder.build().await.expect_err("it cannot release locks");
-        let text = error.to_string();
-        let expected = "locks need commands that this client may not use here";
-        assert!(text.contains(expected) && text.contains("EVAL"), "{text}");
+        assert_says(
+            &error,
+            "locks need commands that this client may not use here",
+        );
+        assert_says(&error, "EVAL");
     }
 }
 
@@ -379,8 +313,7 @@ async fn the_address_of_a_sentinel_is_refused_with_the_way_out() {
     let urls = [group.sentinel(0).url()];
     for builder in [builder(&urls), builder(&urls).allow_unvetted_nodes()] {
         let error = builder.build().await.expect_err("it stores no locks");
-        let text = error.to_string();
-        assert_says(&text, "a sentinel");
-        assert_says(&text, "redis+sentinel://");
+        assert_says(&error, "a sentinel");
+        assert_says(&error, "redis+sentinel://");
     }
 }

@@ -14,41 +14,45 @@ use redlock_tokio::{
 };
 
 use crate::support::{
-    Cli, MS, assert_says, eventually,
+    Cli, MS,
+    acl::limited,
+    assert_says, built,
     scripted::{Scripted, over_custom},
+    states::{all_vote, is_refused, state, voting},
     trusting,
 };
 
 /// A way in which a server refuses a client, and its repair.
 struct Fault {
-    name: &'static str,
     break_it: fn(&RedisServer),
     mend: fn(&RedisServer),
     says: &'static str,
 }
 
-fn admin(server: &RedisServer, command: &[&str]) {
-    let answer = Cli::of(server).with(&["-a", "hunter2"]).run(command);
-    assert_eq!(answer, "OK", "{command:?}");
+fn admin(server: &RedisServer, command: &str) {
+    let words: Vec<_> = command.split(' ').collect();
+    let answer = Cli::of(server).with(&["-a", "hunter2"]).run(&words);
+    assert_eq!(answer, "OK", "{command}");
 }
 
 const FAULTS: [Fault; 3] = [
+    // A replica.
     Fault {
-        name: "a replica",
-        break_it: |server| admin(server, &["REPLICAOF", "127.0.0.1", "1"]),
-        mend: |server| admin(server, &["REPLICAOF", "NO", "ONE"]),
+        break_it: |server| admin(server, "REPLICAOF 127.0.0.1 1"),
+        mend: |server| admin(server, "REPLICAOF NO ONE"),
         says: "a replica of 127.0.0.1:1",
     },
+    // A wrong password.
     Fault {
-        name: "a wrong password",
-        break_it: |server| admin(server, &["CONFIG", "SET", "requirepass", "hunter2"]),
-        mend: |server| admin(server, &["CONFIG", "SET", "requirepass", ""]),
+        break_it: |server| admin(server, "CONFIG SET requirepass hunter2"),
+        // No word behind the space is an empty one.
+        mend: |server| admin(server, "CONFIG SET requirepass "),
         says: "the server asks for a password",
     },
+    // Missing rights.
     Fault {
-        name: "missing rights",
-        break_it: |server| admin(server, &["ACL", "SETUSER", "default", "-set", "-pttl"]),
-        mend: |server| admin(server, &["ACL", "SETUSER", "default", "+@all"]),
+        break_it: |server| admin(server, "ACL SETUSER default -set -pttl"),
+        mend: |server| admin(server, "ACL SETUSER default +@all"),
         says: "SET, PTTL",
     },
 ];
@@ -60,22 +64,15 @@ async fn a_service_starts_while_a_minority_refuses_it() {
         for index in [1, 3] {
             (fault.break_it)(servers.get(index));
         }
-        let redlock = trusting(servers.urls()).build().await;
-        let redlock = redlock.unwrap_or_else(|error| panic!("{}: {error}", fault.name));
+        let redlock = built(trusting(servers.urls())).await;
         for (index, node) in redlock.nodes().into_iter().enumerate() {
             let is_refused = matches!(&node.state, NodeState::Refused(error) if error.to_string().contains(fault.says));
-            assert_eq!(
-                is_refused,
-                [1, 3].contains(&index),
-                "{}: {node:?}",
-                fault.name
-            );
+            assert_eq!(is_refused, [1, 3].contains(&index), "{node:?}");
         }
         let guard = redlock.lock("k").await.expect("three of five vote");
         // The lane asks the node again until it agrees.
         (fault.mend)(servers.get(1));
-        let votes = || redlock.nodes()[1].state == NodeState::Voting;
-        eventually("the mended node votes", votes).await;
+        voting(&redlock, 1).await;
         drop(guard);
     }
 }
@@ -140,10 +137,7 @@ async fn one_server_under_two_addresses_fails_the_build_in_the_same_words_each_t
 /// Returns the URL of a user who may use all commands except this one. It has the server's Unix socket, so its
 /// address differs from [`RedisServer::url`].
 fn all_rights_except(server: &RedisServer, denied: &str) -> String {
-    let denied = format!("-{denied}");
-    let rules = ["ACL", "SETUSER", "locker", "on", ">pw", "~*", "&*", "+@all"];
-    let rules: Vec<_> = rules.into_iter().chain([&*denied]).collect();
-    admin(server, &rules);
+    limited(server, &format!("~* &* +@all -{denied}"));
     format!("{}?user=locker&pass=pw", server.unix_url())
 }
 
@@ -156,11 +150,7 @@ async fn one_server_under_two_addresses_fails_the_build_even_if_one_user_lacks_a
         for [first, second] in [[twice.url(), limited.clone()], [limited, twice.url()]] {
             let urls = [first, second, servers.get(1).url()];
             let outcome = trusting(urls).build().await;
-            assert!(
-                matches!(outcome, Err(BuildError::SameServer { .. })),
-                "{denied}: {:?}",
-                outcome.map(|it| it.nodes())
-            );
+            assert_refused!(outcome, BuildError::SameServer { .. });
         }
     }
 }
@@ -169,65 +159,35 @@ async fn one_server_under_two_addresses_fails_the_build_even_if_one_user_lacks_a
 async fn a_replica_on_which_rights_are_missing_is_named_as_a_replica() {
     let servers = RedisServers::spawn(3).unwrap();
     let limited = all_rights_except(servers.get(0), "set");
-    admin(servers.get(0), &["REPLICAOF", "127.0.0.1", "1"]);
+    admin(servers.get(0), "REPLICAOF 127.0.0.1 1");
     let urls = [limited, servers.get(1).url(), servers.get(2).url()];
-    let redlock = trusting(urls).build().await.expect("two of three vote");
-    let state = redlock.nodes()[0].state.clone();
-    let NodeState::Refused(error) = &state else {
-        panic!("{state:?}");
-    };
-    assert_says(&error, "a replica of 127.0.0.1:1");
+    let redlock = built(trusting(urls)).await;
+    assert!(is_refused(&redlock, 0), "{:?}", redlock.nodes());
+    assert_says(&state(&redlock, 0), "a replica of 127.0.0.1:1");
 }
 
-/// Returns the command line of the nodes in the compose file of `DEPLOYMENTS.md`.
-fn documented_arguments() -> Vec<String> {
-    let page = include_str!("../../DEPLOYMENTS.md");
-    let line = page
-        .lines()
-        .find_map(|it| it.trim().strip_prefix("command: "));
-    let command: Vec<String> = serde_json::from_str(line.expect("a command")).unwrap();
-    assert_eq!(command[0], "redis-server");
-    command[1..].to_vec()
-}
-
-/// A service with default settings, over five servers that were started as the page shows. With
-/// `--nocapture` the test prints a log.
+/// A service with default settings, over five servers that were started as the compose file of `DEPLOYMENTS.md` shows.
 #[tokio::test]
 async fn five_fresh_servers_give_locks_after_the_longest_ttl() {
-    let arguments = documented_arguments();
-    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let servers = RedisServers::spawn_with(5, &arguments).unwrap();
+    let page = include_str!("../../DEPLOYMENTS.md");
+    let mut commands = page
+        .lines()
+        .filter_map(|it| it.trim().strip_prefix("command: "));
+    let command: Vec<&str> = serde_json::from_str(commands.next().expect("a command")).unwrap();
+    assert_eq!(command[0], "redis-server");
+    let servers = RedisServers::spawn_with(5, &command[1..]).unwrap();
     let start = Instant::now();
-    let say = |text: &str| println!("{:5.1} s  {text}", start.elapsed().as_secs_f64());
     let redlock = Redlock::connect(servers.urls()).await.unwrap();
-    say("built");
-    say(&format!(
-        "try_lock: {}",
-        redlock.try_lock("k").await.unwrap_err()
-    ));
-    say(&format!(
-        "ready(0): {}",
-        redlock.ready(Duration::ZERO).await.unwrap_err()
-    ));
-    let (mut refused, mut first) = (0, None);
-    while start.elapsed() < Duration::from_secs(15) {
-        match redlock.lock("k").await {
-            Ok(guard) => {
-                say("lock: held");
-                first.get_or_insert(start.elapsed());
-                guard.release().await;
-                tokio::time::sleep(MS(1000)).await;
-            }
-            Err(error) => {
-                say(&format!("lock: {error}"));
-                refused += 1;
-            }
-        }
+    redlock.try_lock("k").await.unwrap_err();
+    redlock.ready(Duration::ZERO).await.unwrap_err();
+    let mut refused = 0;
+    while let Err(error) = redlock.lock("k").await {
+        println!("{:?}: {error}", start.elapsed());
+        refused += 1;
     }
-    let asked = Cli::of(servers.get(0)).calls("set");
-    say(&format!("a node got {asked} SET commands"));
-    let first = first.expect("a lock").as_secs_f64();
+    let first = start.elapsed().as_secs_f64();
     assert!((9.0..12.5).contains(&first), "{first}");
     assert!(refused <= 2, "each waits for 5 s");
+    all_vote(&redlock).await;
     redlock.ready(Duration::ZERO).await.expect("all vote");
 }

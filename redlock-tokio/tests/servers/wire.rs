@@ -6,7 +6,7 @@ use redlock_tokio::ReleaseOutcome;
 
 use crate::{
     fleet::fleet,
-    support::{Cli, MS, eventually, trusting},
+    support::{Cli, MS, acl::limited, assert_says, built, eventually, trusting},
 };
 
 #[tokio::test]
@@ -24,21 +24,6 @@ async fn a_lock_is_one_set_and_a_release_or_an_extension_one_script() {
     .await;
     assert_eq!(server.calls("set"), 10);
     assert_eq!(server.calls("evalsha"), 20);
-}
-
-#[tokio::test]
-async fn releases_that_are_due_together_share_a_script() {
-    const LOCKS: u64 = 100;
-    let (servers, [redlock]) = fleet(1).await;
-    let guards = join_all((0..LOCKS).map(|number| redlock.try_lock(format!("k{number}")))).await;
-    let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
-    join_all(guards.iter().map(|guard| guard.extend())).await;
-    let server = Cli::of(servers.get(0));
-    assert_eq!(server.run(&["DBSIZE"]), LOCKS.to_string());
-    join_all(guards.into_iter().map(|guard| guard.release())).await;
-    assert_eq!(server.run(&["DBSIZE"]), "0");
-    let scripts = server.calls("evalsha");
-    assert!((2..=LOCKS / 5).contains(&scripts), "{scripts} scripts");
 }
 
 #[tokio::test]
@@ -64,12 +49,8 @@ async fn a_key_of_another_type_is_not_ours_and_does_not_disturb_others() {
 #[tokio::test]
 async fn a_forbidden_key_does_not_disturb_others() {
     let servers = RedisServers::spawn(1).unwrap();
-    let admin = Cli::of(servers.get(0));
-    let rights = ["ACL", "SETUSER", "u", "on", ">p", "~app:*", "+@all"];
-    assert_eq!(admin.run(&rights), "OK");
-    let url = format!("redis://u:p@127.0.0.1:{}", servers.get(0).port());
-    let patient = trusting([url]).node_timeout(MS(2000));
-    let redlock = patient.build().await.unwrap();
+    let url = limited(servers.get(0), "~app:* +@all");
+    let redlock = built(trusting([url]).node_timeout(MS(2000))).await;
     for round in 0..20 {
         let allowed = join_all((0..5).map(|it| redlock.try_lock(format!("app:{round}:{it}"))));
         let forbidden = join_all((0..5).map(|it| redlock.try_lock(format!("other:{round}:{it}"))));
@@ -82,7 +63,7 @@ async fn a_forbidden_key_does_not_disturb_others() {
             assert_eq!(report.outcome, ReleaseOutcome::Released, "{}", report.nodes);
         }
     }
-    assert_eq!(admin.run(&["DBSIZE"]), "0");
+    assert_eq!(Cli::of(servers.get(0)).run(&["DBSIZE"]), "0");
 }
 
 #[tokio::test]
@@ -90,9 +71,8 @@ async fn row_21_a_held_lock_is_kept_and_released_where_memory_is_full() {
     let (servers, [redlock]) = fleet(1).await;
     let guard = redlock.lock("k").await.unwrap();
     let server = Cli::of(servers.get(0));
-    assert_eq!(server.run(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
-    let error = redlock.try_lock("other").await.unwrap_err();
-    assert!(error.to_string().contains("OOM"), "{error}");
+    server.configure("maxmemory", "1");
+    assert_says(&redlock.try_lock("other").await.unwrap_err(), "OOM");
     guard.extend().await.expect("an extension needs no memory");
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
 }

@@ -1,12 +1,21 @@
-//! The lines of `DEPLOYMENTS.md` that create users, and what such a user does.
+//! Users with few rights. The lines of `DEPLOYMENTS.md` that create users, and what such a user does.
 
 use std::{slice, time::Duration};
 
+use redlock_kit::RedisServer;
 use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome};
 
-use super::{Cli, waiting_at};
+use super::{Cli, locker, waiting_at};
 
 const PAGE: &str = include_str!("../../DEPLOYMENTS.md");
+
+/// Gives the user `locker` these rights and no others, such as `~* +@all -set`. Returns the URL of this user.
+pub(crate) fn limited(server: &RedisServer, rights: &str) -> String {
+    let user = ["reset", "on", ">pw"].into_iter();
+    let rules: Vec<_> = user.chain(rights.split(' ')).collect();
+    Cli::of(server).set_locker(&rules);
+    locker(server)
+}
 
 /// Credentials in the lines, as a URL has them.
 pub(crate) const USER: &str = "locker:secret@";

@@ -1,23 +1,19 @@
 use std::{
-    collections::VecDeque,
     io::{self, BufRead, BufReader, Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
+    net::{Shutdown, SocketAddr, TcpStream},
+    sync::{Arc, Mutex, mpsc},
     thread,
 };
 
 use redlock_kit::RedisServer;
 
-use super::fake::bulk;
+use super::fake::{Fake, bulk};
 
 /// A server that clients see in the shape of another product: a proxy changes the answers to `INFO`, and
 /// answers some commands itself.
 pub(crate) struct Disguise {
-    address: SocketAddr,
-    shared: Arc<Shared>,
+    proxy: Fake,
+    target: Arc<Mutex<SocketAddr>>,
 }
 
 /// What the clients see.
@@ -31,176 +27,105 @@ pub(crate) struct Shape {
     pub(crate) queues_them: bool,
 }
 
-struct Shared {
-    shape: Shape,
-    target: Mutex<SocketAddr>,
-    streams: Mutex<Vec<TcpStream>>,
-    closing: AtomicBool,
-}
-
-/// What the proxy does with the next reply of a server.
-enum Edit {
-    Nothing,
-    RewriteInfo,
-    Replace(&'static str),
-}
+/// What the client gets for a reply of the server.
+type Edit = Box<dyn FnOnce(Vec<u8>) -> Vec<u8> + Send>;
 
 impl Disguise {
     pub(crate) fn of(server: &RedisServer, shape: Shape) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
-            shape,
-            target: Mutex::new(server.address()),
-            streams: Mutex::default(),
-            closing: AtomicBool::new(false),
+        let target = Arc::new(Mutex::new(server.address()));
+        let current = Arc::clone(&target);
+        let proxy = Fake::serving(move |_, client| {
+            let server = TcpStream::connect(*current.lock().unwrap())?;
+            shape.serve(client, &server)
         });
-        let listening = Arc::clone(&shared);
-        thread::spawn(move || listening.listen(&listener));
-        Self { address, shared }
+        Self { proxy, target }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://{}", self.address)
+        self.proxy.url()
     }
 
     /// Lets another server take the place of the first one. All connections break.
     pub(crate) fn hide(&self, server: &RedisServer) {
-        *self.shared.target.lock().unwrap() = server.address();
-        self.disconnect();
-    }
-
-    fn disconnect(&self) {
-        for stream in self.shared.streams.lock().unwrap().drain(..) {
-            // An error means that the other end has gone.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        *self.target.lock().unwrap() = server.address();
+        self.proxy.disconnect();
     }
 }
 
-impl Drop for Disguise {
-    fn drop(&mut self) {
-        self.shared.closing.store(true, SeqCst);
-        self.disconnect();
-        // This wakes the listening thread. An error means that the thread has ended.
-        let _ = TcpStream::connect(self.address);
-    }
-}
-
-impl Shared {
-    fn listen(self: Arc<Self>, listener: &TcpListener) {
-        while let Ok((client, _)) = listener.accept() {
-            if self.closing.load(SeqCst) {
-                return;
-            }
-            // An error means that the server is down. The client then finds its connection closed.
-            let _ = Arc::clone(&self).serve(client);
-        }
-    }
-
-    fn serve(self: Arc<Self>, client: TcpStream) -> io::Result<()> {
-        let server = TcpStream::connect(*self.target.lock().unwrap())?;
-        for stream in [&client, &server] {
-            stream.set_nodelay(true)?;
-            self.streams.lock().unwrap().push(stream.try_clone()?);
-        }
-        let edits = Arc::new(Mutex::new(VecDeque::new()));
-        let requests = (client.try_clone()?, server.try_clone()?);
-        let (there, queue) = (Arc::clone(&self), Arc::clone(&edits));
+impl Shape {
+    /// Serves a client until one of the ends has gone.
+    fn serve(self, client: &TcpStream, server: &TcpStream) -> io::Result<()> {
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let (sender, edits) = mpsc::channel::<Edit>();
+        let replies = (server.try_clone()?, client.try_clone()?);
         thread::spawn(move || {
-            let (client, server) = requests;
-            // An error means that an end has gone.
-            let _ = there.relay_requests(&client, &server, &queue);
-            let _ = server.shutdown(Shutdown::Both);
+            relay(&replies.0, &replies.1, |reply| {
+                if reply.starts_with(b">") {
+                    // The server pushes it by itself.
+                    return reply;
+                }
+                match edits.recv() {
+                    Ok(edit) => edit(reply),
+                    Err(_) => reply,
+                }
+            });
         });
-        thread::spawn(move || {
-            let _ = self.relay_replies(&server, &client, &edits);
-            let _ = client.shutdown(Shutdown::Both);
+        let mut is_queueing = false;
+        relay(client, server, |request| {
+            let words = words(&request);
+            let name = words.first().map_or("", String::as_str);
+            let answer = self.answer(&words);
+            let answer = answer.filter(|_| !(is_queueing && self.queues_them));
+            let edit: Edit = match answer {
+                Some(answer) => Box::new(move |_| answer.into()),
+                None if name == "INFO" => Box::new(move |reply| self.rewritten(reply)),
+                None => Box::new(|reply| reply),
+            };
+            is_queueing = name == "MULTI" || is_queueing && !matches!(name, "DISCARD" | "EXEC");
+            // The answer to a subscription is a push. An error means that the other direction has ended.
+            if name != "SUBSCRIBE" {
+                let _ = sender.send(edit);
+            }
+            match answer {
+                // The server answers something in its place.
+                Some(_) => b"*2\r\n$4\r\nECHO\r\n$1\r\nx\r\n".to_vec(),
+                None => request,
+            }
         });
         Ok(())
     }
 
-    fn relay_requests(
-        &self,
-        client: &TcpStream,
-        mut server: &TcpStream,
-        edits: &Mutex<VecDeque<Edit>>,
-    ) -> io::Result<()> {
-        let mut reader = BufReader::new(client);
-        let mut is_queueing = false;
-        loop {
-            let frame = read_frame(&mut reader)?;
-            let words = words(&frame);
-            let name = words.first().cloned().unwrap_or_default();
-            let edit = match self.answer(&words) {
-                Some(answer) if !(is_queueing && self.shape.queues_them) => Edit::Replace(answer),
-                _ if name == "INFO" => Edit::RewriteInfo,
-                _ => Edit::Nothing,
-            };
-            is_queueing = match &*name {
-                "MULTI" => true,
-                "DISCARD" | "EXEC" => false,
-                _ => is_queueing,
-            };
-            let is_replaced = matches!(edit, Edit::Replace(_));
-            edits.lock().unwrap().push_back(edit);
-            if is_replaced {
-                // The server answers something in its place.
-                server.write_all(b"*2\r\n$4\r\nECHO\r\n$1\r\nx\r\n")?;
-            } else {
-                server.write_all(&frame)?;
-            }
-        }
-    }
-
-    fn relay_replies(
-        &self,
-        server: &TcpStream,
-        mut client: &TcpStream,
-        edits: &Mutex<VecDeque<Edit>>,
-    ) -> io::Result<()> {
-        let mut reader = BufReader::new(server);
-        loop {
-            let frame = read_frame(&mut reader)?;
-            let is_push = frame.first() == Some(&b'>');
-            let edit = if is_push {
-                Edit::Nothing
-            } else {
-                edits.lock().unwrap().pop_front().unwrap_or(Edit::Nothing)
-            };
-            match edit {
-                Edit::Nothing => client.write_all(&frame)?,
-                Edit::Replace(answer) => client.write_all(answer.as_bytes())?,
-                Edit::RewriteInfo => client.write_all(&self.rewritten(&frame))?,
-            }
-        }
-    }
-
     fn answer(&self, words: &[String]) -> Option<&'static str> {
-        let command = words.iter().take(2).cloned().collect::<Vec<_>>().join(" ");
-        let is_meant = |name: &str| command == name || command.split(' ').next() == Some(name);
-        let mut answers = self.shape.answers.iter();
-        answers
-            .find(|(name, _)| is_meant(name))
-            .map(|(_, answer)| *answer)
+        let command = words.join(" ");
+        let is_meant = |name: &str| command == name || words.first().is_some_and(|it| it == name);
+        let mut answers = self.answers.iter();
+        answers.find_map(|(name, answer)| is_meant(name).then_some(*answer))
     }
 
-    fn rewritten(&self, frame: &[u8]) -> Vec<u8> {
-        let text = String::from_utf8_lossy(frame);
-        let Some((header, body)) = text.split_once("\r\n") else {
-            return frame.to_vec();
-        };
-        let body = body.trim_end_matches("\r\n");
-        match header.as_bytes().first() {
-            Some(b'$') => bulk((self.shape.info)(body).as_bytes()),
-            // RESP3: the text comes with its format.
-            Some(b'=') => {
+    fn rewritten(&self, reply: Vec<u8>) -> Vec<u8> {
+        let text = String::from_utf8_lossy(&reply).into_owned();
+        match text.split_once("\r\n") {
+            Some((header, body)) if header.starts_with(['$', '=']) => {
+                // RESP3: the text comes with its format.
                 let body = body.strip_prefix("txt:").unwrap_or(body);
-                bulk((self.shape.info)(body).as_bytes())
+                bulk((self.info)(body.trim_end_matches("\r\n")).as_bytes())
             }
-            _ => frame.to_vec(),
+            _ => reply,
         }
     }
+}
+
+/// Carries what one end sends to the other, until one of them has gone.
+fn relay(from: &TcpStream, mut to: &TcpStream, mut change: impl FnMut(Vec<u8>) -> Vec<u8>) {
+    let mut reader = BufReader::new(from);
+    while let Ok(frame) = read_frame(&mut reader) {
+        if to.write_all(&change(frame)).is_err() {
+            break;
+        }
+    }
+    // An error means that the end has gone.
+    let _ = to.shutdown(Shutdown::Both);
 }
 
 /// Returns the first words of a command, in capitals.

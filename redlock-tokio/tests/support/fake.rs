@@ -50,7 +50,11 @@ pub(crate) enum Act {
 
 type Manner = Arc<dyn Fn(Moment<'_>) -> Option<Vec<Act>> + Send + Sync>;
 
-struct Shared {
+/// Serves a client until one of the two is gone.
+type Service = dyn Fn(&Shared, &TcpStream) -> io::Result<()> + Send + Sync;
+
+pub(crate) struct Shared {
+    service: Box<Service>,
     /// Replaces the answers of a sane server.
     manner: Mutex<Manner>,
     info: Mutex<Vec<u8>>,
@@ -67,11 +71,19 @@ struct Shared {
 
 impl Fake {
     pub(crate) fn spawn() -> Self {
+        Self::serving(Shared::serve)
+    }
+
+    /// Starts a server that serves each client like this, in a thread of its own.
+    pub(crate) fn serving(
+        service: impl Fn(&Shared, &TcpStream) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
         static RUN: AtomicU64 = AtomicU64::new(1);
 
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
+            service: Box::new(service),
             manner: Mutex::new(Arc::new(|_| None)),
             info: Mutex::new(sane_info(RUN.fetch_add(1, SeqCst)).into_bytes()),
             keys: Mutex::default(),
@@ -195,7 +207,7 @@ impl Shared {
             let shared = Arc::clone(&self);
             thread::spawn(move || {
                 // An error means that the other end has gone.
-                let _ = shared.serve(&stream);
+                let _ = (shared.service)(&shared, &stream);
                 let _ = stream.shutdown(Shutdown::Both);
             });
         }

@@ -16,6 +16,10 @@ pub(crate) fn is_quarantined(redlock: &Redlock, node: usize) -> bool {
     matches!(state(redlock, node), NodeState::Quarantined { .. })
 }
 
+pub(crate) fn is_reconnecting(redlock: &Redlock, node: usize) -> bool {
+    matches!(state(redlock, node), NodeState::Reconnecting(_))
+}
+
 pub(crate) fn is_refused(redlock: &Redlock, node: usize) -> bool {
     matches!(state(redlock, node), NodeState::Refused(_))
 }

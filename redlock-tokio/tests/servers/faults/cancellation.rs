@@ -1,7 +1,7 @@
 //! The fault matrix, row 36: a waiter that gives up at any point leaves no key behind and touches no key of
 //! another client.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::{StreamExt, stream::FuturesOrdered};
 use redlock_tokio::{LockOptions, Redlock};
@@ -9,6 +9,7 @@ use redlock_tokio::{LockOptions, Redlock};
 use crate::support::{
     MS,
     bed::Bed,
+    built,
     cut::{cut_after, restless},
     eventually,
 };
@@ -28,22 +29,14 @@ enum Way {
     With,
 }
 
-impl Way {
-    const ALL: [Self; 5] = [
-        Self::Free,
-        Self::Taken,
-        Self::Divided,
-        Self::Fenced,
-        Self::With,
-    ];
+const WAYS: [Way; 5] = [Way::Free, Way::Taken, Way::Divided, Way::Fenced, Way::With];
 
+impl Way {
     /// Returns the key of another client that a node has before the lock is requested, and must have
     /// afterwards.
     fn foreign(self, node: usize, key: &str) -> Option<(String, String)> {
-        match (self, node) {
-            (Self::Taken, 0 | 2) | (Self::Divided, 1) => Some((key.into(), "foreign".into())),
-            _ => None,
-        }
+        let is_there = matches!((self, node), (Self::Taken, 0 | 2) | (Self::Divided, 1));
+        is_there.then(|| (key.into(), "foreign".into()))
     }
 
     /// Returns the fencing counter that a node has before the lock is requested.
@@ -54,8 +47,8 @@ impl Way {
 
     /// Requests the lock, and releases it.
     async fn go(self, redlock: &Redlock, key: &str) {
-        let options = LockOptions::new().max_attempts(3);
-        let lock = redlock.lock(key).options(options);
+        let lock = redlock.lock(key);
+        let lock = lock.options(LockOptions::new().max_attempts(3));
         match self {
             Self::Free | Self::Divided => drop(lock.await.unwrap()),
             Self::Fenced => drop(lock.fenced(true).await.unwrap()),
@@ -73,18 +66,12 @@ impl Way {
         }
     }
 
-    /// Cuts the request off after each number of polls, until it completes before the cut. Returns how many
-    /// requests were cut off, and adds all of their keys to the list.
-    async fn cut_everywhere(
-        self,
-        bed: &Bed,
-        redlock: &Redlock,
-        is_restless: bool,
-        keys: &mut Vec<(Self, String)>,
-    ) -> usize {
+    /// Cuts requests off, each for a key of its own after one more poll than the last, until one completes before. Returns
+    /// the keys of those that were cut off, and of some that were not.
+    async fn cut_everywhere(self, bed: &Bed, redlock: &Redlock, is_restless: bool) -> Cut {
         /// How many requests run at once.
         const AT_ONCE: usize = 12;
-        let mut cuts = 0;
+        let mut cut = Cut::default();
         for first in (0..).step_by(AT_ONCE) {
             let polls = first..first + AT_ONCE;
             let named = |polls| format!("{self:?}-{is_restless}-{polls}");
@@ -94,58 +81,60 @@ impl Way {
                 let counters = batch.iter().filter_map(|key| self.counter(node, key));
                 bed.cli(node).set_all(foreign.chain(counters));
             }
-            // In order, and each with a waker of its own.
-            let outcomes: FuturesOrdered<_> = polls
-                .zip(&batch)
-                .map(async |(polls, key)| {
-                    let lock = self.go(redlock, key);
-                    if is_restless {
-                        cut_after(polls, restless(MS(1), lock)).await
-                    } else {
-                        cut_after(polls, lock).await
-                    }
-                })
-                .collect();
-            let outcomes: Vec<_> = outcomes.collect().await;
-            keys.extend(batch.into_iter().map(|key| (self, key)));
+            // Each with a waker of its own.
+            let requests = polls.zip(&batch).map(async |(polls, key)| {
+                let lock = self.go(redlock, key);
+                match is_restless {
+                    true => cut_after(polls, restless(MS(1), lock)).await,
+                    false => cut_after(polls, lock).await,
+                }
+            });
+            let outcomes: Vec<_> = requests.collect::<FuturesOrdered<_>>().collect().await;
+            cut.keys.extend(batch);
             let were_cut = outcomes.iter().filter(|it| it.is_none()).count();
+            cut.count += were_cut;
             if were_cut == 0 {
                 break;
             }
-            cuts += were_cut;
         }
-        cuts
+        cut
     }
+}
+
+/// Requests that were cut off.
+#[derive(Default)]
+struct Cut {
+    count: usize,
+    keys: Vec<String>,
 }
 
 #[tokio::test]
 async fn row_36_acquire_cancelled_at_every_await() {
     let bed = Bed::new(3);
     // A slow machine does not exceed this timeout.
-    let builder = bed.builder().node_timeout(Duration::from_secs(2));
-    let redlock = builder.build().await.unwrap();
+    let redlock = built(bed.builder().node_timeout(Duration::from_secs(2))).await;
     // The delays of all links differ. So at each cut some requests and some replies have arrived, and others
     // have not.
     for (proxy, (there, back)) in bed.proxies.iter().zip([(1, 4), (3, 7), (6, 2)]) {
         proxy.requests().delay(MS(there));
         proxy.replies().delay(MS(back));
     }
-    let mut keys = Vec::new();
-    let mut cuts = 0;
-    for way in Way::ALL {
+    let (mut left, mut cuts) = ([const { BTreeMap::new() }; 3], 0);
+    for way in WAYS {
         // The verdict wakes the waiter, and not each reply. The extension wakes the work once more, and so do
         // the begin of the release and its end, which a process that was stalled in between sees at once.
         let awaits = if way == Way::With { 4..=5 } else { 2..=2 };
-        let woken = way.cut_everywhere(&bed, &redlock, false, &mut keys).await;
-        assert!(awaits.contains(&woken), "{way:?}: {woken}");
-        cuts += way.cut_everywhere(&bed, &redlock, true, &mut keys).await;
+        let woken = way.cut_everywhere(&bed, &redlock, false).await;
+        assert!(awaits.contains(&woken.count), "{way:?}: {}", woken.count);
+        let restless = way.cut_everywhere(&bed, &redlock, true).await;
+        cuts += restless.count;
+        for (node, left) in left.iter_mut().enumerate() {
+            let keys = woken.keys.iter().chain(&restless.keys);
+            left.extend(keys.filter_map(|key| way.foreign(node, key)));
+        }
     }
     assert!(cuts > 25, "only {cuts} in between");
-    bed.only_these_are_left(|node| {
-        let foreign = keys.iter().filter_map(|(way, key)| way.foreign(node, key));
-        foreign.collect()
-    })
-    .await;
+    bed.only_these_are_left(|node| left[node].clone()).await;
 }
 
 /// The servers have lost the script that raises counters when they are asked to raise one. The key may be released before

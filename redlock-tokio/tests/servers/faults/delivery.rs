@@ -3,21 +3,11 @@
 //!
 //! The keys live for a minute, and no test takes that long. So a key that is gone was deleted.
 
-use std::{
-    env,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use fastrand::Rng;
-use redlock_kit::Proxy;
 use redlock_tokio::{LockError, LockOptions, Redlock, ReleaseOutcome};
-use tokio::task::JoinSet;
 
-use crate::support::{MS, bed::Bed, eventually, history::History};
+use crate::support::{MS, bed::Bed, eventually};
 
 #[tokio::test]
 async fn row_07_reply_lost() {
@@ -221,125 +211,6 @@ async fn row_10_late_set_on_resume() {
     }
 }
 
-#[test]
-fn the_history_finds_two_holders_at_once() {
-    let start = Instant::now();
-    let history = History::default();
-    let add = |key, from, to| history.add(key, start + MS(from), start + MS(to));
-    add("a", 5, 9);
-    add("a", 1, 5);
-    add("b", 2, 8);
-    assert_eq!(history.overlap(), None);
-    add("b", 7, 9);
-    assert_eq!(history.overlap().as_deref(), Some("b"));
-}
-
-/// The tasks of two clients lock, release, drop and cancel in random order, while the network delays and
-/// strands what they send and breaks their connections.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifo_under_faults_no_two_clients_hold_a_key_and_no_key_is_left() {
-    const TASKS: u64 = 16;
-    const ROUNDS: usize = 25;
-    let seed =
-        env::var("REDLOCK_SEED").map_or_else(|_| fastrand::u64(..), |it| it.parse().unwrap());
-    println!(
-        "to replay its choices: REDLOCK_SEED={seed} cargo test -p redlock-tokio --all-features --test servers delivery::fifo"
-    );
-    let bed = Arc::new(Bed::new(3));
-    // Some delays of the weather exceed this timeout.
-    let client = async || bed.builder().node_timeout(MS(50)).build().await.unwrap();
-    let clients = [client().await, client().await];
-    let seen = Arc::new(Seen::default());
-
-    let weather = tokio::spawn(change_the_weather(Arc::clone(&bed), Rng::with_seed(seed)));
-    let mut tasks = JoinSet::new();
-    for task in 0..TASKS {
-        let redlock = clients[task as usize % 2].clone();
-        let (seen, mut rng) = (Arc::clone(&seen), Rng::with_seed(seed ^ (task + 1)));
-        tasks.spawn(async move {
-            for _ in 0..ROUNDS {
-                seen.lock_and_give_back(&redlock, &mut rng).await;
-            }
-        });
-    }
-    tasks.join_all().await;
-    weather.abort();
-    bed.proxies.iter().for_each(Proxy::heal);
-
-    assert_eq!(seen.history.overlap(), None);
-    bed.no_key_is_left().await;
-    let held = seen.history.len();
-    let [contended, failed, cancelled] =
-        [&seen.contended, &seen.failed, &seen.cancelled].map(|it| it.load(Relaxed));
-    println!("{held} held, {contended} contended, {failed} failed, {cancelled} cancelled");
-    assert!(held > 0 && contended > 0 && cancelled > 0);
-    let connections: u64 = bed.proxies.iter().map(Proxy::accepted).sum();
-    assert!(connections > 6, "some connections were replaced");
-}
-
-/// The outcomes of all tasks.
-#[derive(Default)]
-struct Seen {
-    history: History,
-    contended: AtomicUsize,
-    failed: AtomicUsize,
-    cancelled: AtomicUsize,
-}
-
-impl Seen {
-    async fn lock_and_give_back(&self, redlock: &Redlock, rng: &mut Rng) {
-        let key = format!("k{}", rng.u8(..3));
-        let lock = redlock.lock(&key).wait(MS(rng.u64(..300)));
-        let patience = if rng.bool() {
-            MS(rng.u64(..60))
-        } else {
-            MS(1000)
-        };
-        let guard = match tokio::time::timeout(patience, lock.into_future()).await {
-            Ok(Ok(guard)) => guard,
-            Ok(Err(error)) if error.is_contended() => {
-                self.contended.fetch_add(1, Relaxed);
-                return;
-            }
-            Ok(Err(_)) => {
-                self.failed.fetch_add(1, Relaxed);
-                return;
-            }
-            Err(_) => {
-                self.cancelled.fetch_add(1, Relaxed);
-                return;
-            }
-        };
-        let from = Instant::now();
-        tokio::time::sleep(MS(rng.u64(..4))).await;
-        assert!(guard.is_valid(), "its ttl is a minute");
-        self.history.add(&key, from, Instant::now());
-        if rng.bool() {
-            guard.release().await;
-        }
-    }
-}
-
-async fn change_the_weather(bed: Arc<Bed>, mut rng: Rng) {
-    // At least some connections break, whatever the random choices are.
-    bed.proxies[0].reset();
-    loop {
-        let proxy = rng.choice(&bed.proxies).expect("there are some");
-        let link = if rng.bool() {
-            proxy.requests()
-        } else {
-            proxy.replies()
-        };
-        match rng.u8(..10) {
-            0..6 => link.delay(MS(rng.u64(..60))),
-            6 => link.strand(),
-            7 => proxy.reset(),
-            _ => proxy.heal(),
-        }
-        tokio::time::sleep(MS(rng.u64(5..40))).await;
-    }
-}
-
 #[tokio::test]
 async fn a_minority_that_is_down_at_the_start_is_used_when_it_is_up() {
     let bed = Bed::new(5);
@@ -368,40 +239,4 @@ async fn a_minority_that_is_down_at_the_start_is_used_when_it_is_up() {
     drop(guard);
     let is_free = || late.iter().all(|it| bed.cli(*it).get("k").is_none());
     eventually("the key is gone", is_free).await;
-}
-
-#[tokio::test]
-async fn no_lock_waits_while_a_node_reconnects() {
-    let bed = Bed::new(5);
-    // A lock that waited for a node would wait this long.
-    let builder = bed.builder().node_timeout(Duration::from_secs(3));
-    let redlock = builder.build().await.unwrap();
-    // One node does not answer new connections, and one breaks every connection.
-    bed.proxies[0].ignore();
-    bed.proxies[0].reset();
-    bed.servers.get(1).kill();
-    let connections = bed.proxies[1].accepted();
-    let since = Instant::now();
-    while since.elapsed() < MS(1500) {
-        let before = Instant::now();
-        let guard = redlock.lock("k").await.expect("three of five");
-        assert!(before.elapsed() < MS(500), "{:?}", before.elapsed());
-        assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
-    }
-    let tries = bed.proxies[1].accepted() - connections;
-    assert!((3..30).contains(&tries), "with pauses: {tries}");
-
-    bed.proxies[0].accept();
-    bed.servers.get(1).restart().unwrap();
-    let both = [0, 1].map(|index| bed.cli(index));
-    let before = both.each_ref().map(|it| it.calls("set"));
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while both
-        .iter()
-        .zip(before)
-        .any(|(cli, before)| cli.calls("set") == before)
-    {
-        assert!(Instant::now() < deadline, "they are asked again");
-        redlock.lock("k").await.unwrap().release().await;
-    }
 }

@@ -5,10 +5,13 @@ use std::time::Duration;
 use redlock_kit::RedisServers;
 use redlock_tokio::{Hold, LockOptions, Redlock};
 
-use crate::support::{
-    Cli, MS, eventually,
-    states::{is_quarantined, votes},
-    waiting_at,
+use crate::{
+    fleet::clis,
+    support::{
+        MS, eventually,
+        states::{is_quarantined, votes},
+        waiting_at,
+    },
 };
 
 /// A busy machine may keep a process from renewing its lock for seconds.
@@ -35,7 +38,7 @@ fn token(hold: &Hold) -> u64 {
 #[tokio::test]
 async fn row_42_all_counters_lost_one_by_one_under_a_fenced_hold() {
     let servers = RedisServers::spawn(3).unwrap();
-    let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
+    let nodes = clis(&servers);
     let holders = service(&servers, "").await;
     // RESP2 has no notifications, so this waiter hardly overtakes the next holder.
     let waiters = service(&servers, "?protocol=resp2").await;

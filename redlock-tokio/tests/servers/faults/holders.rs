@@ -13,7 +13,7 @@ use redlock_tokio::{FencingToken, Redlock};
 use tokio::runtime::Runtime;
 
 use crate::{
-    fleet::fleet,
+    fleet::{clis, fleet},
     support::{self, Cli, eventually, trusting},
 };
 
@@ -112,19 +112,17 @@ async fn row_34_holder_stopped_longer_than_ttl() {
 
 #[tokio::test]
 async fn row_35_executor_blocked() {
-    let (servers, [redlock]) = fleet(3).await;
+    let (_servers, [redlock, other]) = fleet(3).await;
     let guard = redlock.lock("k").ttl(TTL).await.unwrap();
     thread::sleep(TTL);
     // No timer has fired and no task has run meanwhile.
     assert!(!guard.is_valid(), "the clock says so");
     assert_eq!(guard.remaining(), Duration::ZERO);
-    let other = servers.builder().build().await.unwrap();
     let next = other.lock("k").await.expect("its keys have expired");
     guard.lost().await;
     drop(guard);
-    next.extend()
-        .await
-        .expect("untouched by the first holder's release");
+    let extended = next.extend().await;
+    extended.expect("untouched by the first holder's release");
 }
 
 fn runtime_and_lock(servers: &RedisServers) -> (Runtime, Redlock) {
@@ -161,7 +159,7 @@ fn row_37_guard_dropped_after_the_runtime_has_gone() {
     let servers = RedisServers::spawn(3).unwrap();
     let (runtime, redlock) = runtime_and_lock(&servers);
     let guard = runtime.block_on(redlock.lock("k").into_future()).unwrap();
-    let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
+    let nodes = clis(&servers);
     let left = || nodes.iter().filter(|it| it.get("k").is_some()).count();
     runtime.block_on(eventually("it is set everywhere", || left() == 3));
     drop(runtime);

@@ -2,26 +2,26 @@
 //! client. Row 18 is in `warnings.rs`, row 21 in `wire.rs`.
 
 use redlock_kit::RedisServers;
-use redlock_tokio::{
-    ExtendError, LockError, LockGuard, LockOptions, LossReason, Redlock, ReleaseOutcome,
-};
+use redlock_tokio::{ExtendError, LockError, LockGuard, LossReason, Redlock, ReleaseOutcome};
 
 use crate::{
-    fleet::fleet,
-    support::{Cli, MS, eventually},
+    fleet::{clis, each, fleet},
+    support::{Cli, MS, eventually, unrenewed},
 };
 
-async fn three() -> (RedisServers, Redlock, [Cli; 3]) {
+async fn three() -> (RedisServers, Redlock, Vec<Cli>) {
     let (servers, [redlock]) = fleet(3).await;
-    let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
+    let nodes = clis(&servers);
     (servers, redlock, nodes)
 }
 
-/// A lock that is not renewed.
-async fn held() -> (RedisServers, LockGuard, [Cli; 3]) {
+/// A lock that is not renewed, and whose key is on all nodes.
+async fn held() -> (RedisServers, LockGuard, Vec<Cli>) {
     let (servers, redlock, nodes) = three().await;
-    let lock = redlock.lock("k").options(LockOptions::new().no_renewal());
-    (servers, lock.await.unwrap(), nodes)
+    let guard = unrenewed(redlock.lock("k")).await;
+    let is_set = || nodes.iter().all(|it| it.get("k").is_some());
+    eventually("the key is set", is_set).await;
+    (servers, guard, nodes)
 }
 
 async fn is_lost(guard: &LockGuard) {
@@ -35,10 +35,7 @@ async fn is_lost(guard: &LockGuard) {
 #[tokio::test]
 async fn row_19_majority_of_clocks_jump() {
     let (_servers, guard, nodes) = held().await;
-    for node in &nodes[..2] {
-        eventually("the key was set", || node.get("k").is_some()).await;
-        assert_eq!(node.run(&["PEXPIREAT", "k", "1"]), "1");
-    }
+    assert_eq!(each(&nodes[..2], &["PEXPIREAT", "k", "1"]), ["1"; 2]);
     is_lost(&guard).await;
 }
 
@@ -46,7 +43,6 @@ async fn row_19_majority_of_clocks_jump() {
 async fn row_20_eviction() {
     let (_servers, guard, nodes) = held().await;
     for node in &nodes[..2] {
-        eventually("the key was set", || node.get("k").is_some()).await;
         node.run(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
         node.run(&["CONFIG", "SET", "maxmemory", "1"]);
         node.run(&["SET", "filler", "x"]);
@@ -59,19 +55,13 @@ async fn row_20_eviction() {
 #[tokio::test]
 async fn row_22_flushall() {
     let (_servers, guard, nodes) = held().await;
-    for node in &nodes {
-        eventually("the key was set", || node.get("k").is_some()).await;
-        assert_eq!(node.run(&["FLUSHALL"]), "OK");
-    }
+    assert_eq!(each(&nodes, &["FLUSHALL"]), ["OK"; 3]);
     is_lost(&guard).await;
 }
 
 #[tokio::test]
 async fn row_23_foreign_delete_or_overwrite() {
     let (_servers, guard, nodes) = held().await;
-    for node in &nodes {
-        eventually("the key was set", || node.get("k").is_some()).await;
-    }
     assert_eq!(nodes[0].run(&["DEL", "k"]), "1");
     nodes[1].set("k", "foreign");
     is_lost(&guard).await;
@@ -83,15 +73,14 @@ async fn row_23_foreign_delete_or_overwrite() {
 #[tokio::test]
 async fn row_24_wrong_type() {
     let (_servers, redlock, nodes) = three().await;
-    for node in &nodes[..2] {
-        assert_eq!(node.run(&["LPUSH", "k", "foreign"]), "1");
-    }
+    assert_eq!(each(&nodes[..2], &["LPUSH", "k", "foreign"]), ["1"; 2]);
     let outcome = redlock.lock("k").wait(MS(200)).await;
     assert_refused!(outcome, LockError::Contended(_));
     eventually("ours is released", || nodes[2].get("k").is_none()).await;
-    for node in &nodes[..2] {
-        assert_eq!(node.run(&["LRANGE", "k", "0", "-1"]), "foreign");
-    }
+    assert_eq!(
+        each(&nodes[..2], &["LRANGE", "k", "0", "-1"]),
+        ["foreign"; 2]
+    );
     // A foreign value on a minority does not prevent the lock.
     assert_eq!(nodes[0].run(&["DEL", "k"]), "1");
     let guard = redlock.lock("k").await.expect("two of three");
@@ -105,9 +94,7 @@ async fn row_28_script_flush_in_a_loop() {
     let (_servers, redlock, nodes) = three().await;
     let flushing = tokio::task::spawn_blocking(move || {
         for _ in 0..30 {
-            for node in &nodes {
-                assert_eq!(node.run(&["SCRIPT", "FLUSH"]), "OK");
-            }
+            assert_eq!(each(&nodes, &["SCRIPT", "FLUSH"]), ["OK"; 3]);
         }
         nodes
     });
@@ -119,9 +106,8 @@ async fn row_28_script_flush_in_a_loop() {
         cycles += 1;
     }
     let nodes = flushing.await.unwrap();
-    for node in &nodes {
-        eventually("nothing is left", || node.get("k").is_none()).await;
-    }
+    let is_gone = || nodes.iter().all(|it| it.get("k").is_none());
+    eventually("nothing is left", is_gone).await;
 }
 
 #[tokio::test]

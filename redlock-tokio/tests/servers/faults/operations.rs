@@ -6,7 +6,7 @@ use redlock_kit::{Proxy, RedisServers};
 use redlock_tokio::{LossReason, Redlock, RedlockBuilder};
 
 use crate::{
-    fleet::fleet,
+    fleet::{clients, clis, each, fleet},
     support::{
         Cli, MS, built, eventually,
         states::{all_vote, is_quarantined, votes},
@@ -107,7 +107,7 @@ async fn a_server_that_was_up_before_may_not_take_the_place_of_a_dead_node() {
 #[tokio::test]
 async fn a_lock_is_freed_by_hand_on_all_nodes() {
     let (servers, [holder]) = fleet(3).await;
-    let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
+    let nodes = clis(&servers);
     let guard = holder.lock("k").await.unwrap();
     let token = Some(guard.value());
     let has_key = || nodes.iter().all(|node| node.get("k") == token);
@@ -117,13 +117,11 @@ async fn a_lock_is_freed_by_hand_on_all_nodes() {
     guard.extend().await.expect("two of three have the key");
     eventually("one node is not enough: the key is back", has_key).await;
 
-    let waiter = servers.builder().build().await.unwrap();
+    let [waiter] = clients(&servers).await;
     let connections = nodes[0].connections();
     assert_eq!(connections, 3, "one for each process, and our own");
     let waiting = tokio::spawn(waiter.lock("k").wait(MS(20_000)).into_future());
-    for node in &nodes {
-        node.run(&["DEL", "k"]);
-    }
+    each(&nodes, &["DEL", "k"]);
     let freed = waiting.await.unwrap().expect("the waiter is next");
     assert_eq!(guard.lost().await, LossReason::KeysLost);
     assert!(freed.is_valid());

@@ -1,10 +1,6 @@
 //! The files and tests that `FAULTS.md` names exist, and it names each test that has the number of a row.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
 const PAGE: &str = include_str!("../../../FAULTS.md");
 
@@ -22,21 +18,31 @@ fn rows() -> impl Iterator<Item = Vec<&'static str>> {
 /// Returns the names in backticks, each with the word before it.
 fn names(cell: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let parts: Vec<_> = cell.split('`').collect();
-    (1..parts.len()).step_by(2).map(move |index| {
-        (
-            parts[index - 1].trim_start_matches([',', ' ']),
-            parts[index],
-        )
-    })
+    let pairs = parts.chunks_exact(2);
+    let pairs: Vec<_> = pairs
+        .map(|it| (it[0].trim_matches([',', ' ']), it[1]))
+        .collect();
+    pairs.into_iter()
 }
 
-fn source(crate_of: &str, file: &str) -> Option<PathBuf> {
-    let folders = match crate_of.trim() {
+fn is_a_source(crate_of: &str, file: &str) -> bool {
+    let folders = match crate_of {
         "core" => &["../redlock-core/src"][..],
-        _ => &["src", "src/engine"][..],
+        _ => &["src", "src/engine"],
     };
-    let paths = folders.iter().map(|it| root().join(it).join(file));
-    paths.into_iter().find(|it| it.is_file())
+    folders
+        .iter()
+        .any(|it| root().join(it).join(file).is_file())
+}
+
+/// Most tests are in a folder of those that start servers.
+fn is_a_test(test: &str) -> bool {
+    let (file, name) = test.rsplit_once("::").expect("folder::file::name");
+    ["tests", "tests/servers"].iter().any(|folder| {
+        let path = root().join(folder).join(file.replace("::", "/"));
+        let text = fs::read_to_string(path.with_extension("rs")).unwrap_or_default();
+        text.contains(&format!("fn {name}("))
+    })
 }
 
 #[test]
@@ -48,23 +54,18 @@ fn each_fault_names_files_and_tests_that_exist() {
             panic!("{cells:?}");
         };
         for (crate_of, file) in names(files) {
-            let file_is_there = source(crate_of, file).is_some();
-            assert!(file_is_there, "row {number}: no file {crate_of}{file}");
+            assert!(
+                is_a_source(crate_of, file),
+                "row {number}: no file {crate_of} {file}"
+            );
         }
-        let tests: Vec<_> = names(tests).map(|(_, name)| name).collect();
-        assert!(!tests.is_empty(), "row {number}: no test");
-        for test in tests {
-            let (file, name) = test.rsplit_once("::").expect("folder::file::name");
-            let file = file.replace("::", "/");
-            // Most tests are in a folder of those that start servers.
-            let is_there = ["tests", "tests/servers"].iter().any(|folder| {
-                let path = root().join(folder).join(&file).with_extension("rs");
-                let text = fs::read_to_string(path).unwrap_or_default();
-                text.contains(&format!("fn {name}("))
-            });
-            assert!(is_there, "row {number}: no test {test}");
+        assert!(names(tests).count() > 0, "row {number}: no test");
+        for (_, test) in names(tests) {
+            assert!(is_a_test(test), "row {number}: no test {test}");
         }
     }
+    assert!(is_a_source("", "hold.rs") && !is_a_source("", "no_such_file.rs"));
+    assert!(!is_a_source("core", "hold.rs") && !is_a_test("servers::wire::no_such_test"));
 }
 
 /// This program names its tests, and each that has the number of a row must be in that row.
@@ -76,20 +77,12 @@ fn each_test_of_a_fault_is_in_its_row() {
     let tests = list.lines().filter_map(|it| it.strip_suffix(": test"));
     let numbered = tests.filter_map(|it| Some((it, it.split_once("::row_")?.1.get(..2)?)));
     let rows: Vec<_> = rows().collect();
-    let is_there = |test: &str, number: &str| {
+    let is_there = |(test, number): &(&str, &str)| {
         let number = number.trim_start_matches('0');
         let mut named = rows.iter().filter(|it| it[0].trim() == number);
         named.any(|it| it[4].contains(&format!("{test}`")))
     };
-    let (known, missing): (Vec<_>, Vec<_>) =
-        numbered.partition(|(test, number)| is_there(test, number));
+    let (known, missing): (Vec<_>, Vec<_>) = numbered.partition(is_there);
     assert!(known.len() > 40, "{} tests", known.len());
     assert!(missing.is_empty(), "FAULTS.md lacks {missing:#?}");
-}
-
-#[test]
-fn a_file_that_is_not_there_is_noticed() {
-    assert!(source("", "hold.rs").is_some());
-    assert!(source("", "no_such_file.rs").is_none());
-    assert!(source("core ", "hold.rs").is_none());
 }

@@ -6,8 +6,10 @@ use redlock_kit::{Proxy, RedisServer, RedisServers};
 use redlock_tokio::{Durability, LockError, LossReason, NodeState, Redlock, RedlockBuilder};
 
 use crate::support::{
-    Cli, MS, built, eventually,
-    states::{all_vote, is_quarantined, votes},
+    Cli, MS,
+    acl::limited,
+    built, eventually,
+    states::{all_vote, is_quarantined, state, votes},
     unrenewed,
 };
 
@@ -137,9 +139,8 @@ async fn row_40_a_first_time_client_waits_out_what_a_promoted_replica_may_lack()
     endpoint.promote();
     let key = Cli::of(endpoint.replica()).get("k");
     assert_eq!(key, None, "it lacks the key");
-    let zero = "0".repeat(40);
     let second = info(endpoint.replica(), "replication", "master_replid2");
-    assert_ne!(second, zero, "the promotion shows");
+    assert_ne!(second, "0".repeat(40), "the promotion shows");
 
     let other = built(endpoint.builder()).await;
     let outcome = other.try_lock("k").await;
@@ -159,7 +160,7 @@ async fn row_40_a_client_that_trusts_the_replica_at_once_is_a_second_holder() {
     let guard = unrenewed(holder.lock("k")).await;
     endpoint.promote();
     let gullible = endpoint.builder().durability(Durability::AssumedForTests);
-    let gullible = gullible.build().await.unwrap();
+    let gullible = built(gullible).await;
     let second = gullible.try_lock("k").await.unwrap();
     assert!(guard.is_valid() && second.is_valid(), "two holders");
     let markers = Cli::of(endpoint.replica()).run(&["KEYS", "redlock:since:*"]);
@@ -223,36 +224,19 @@ async fn a_promoted_node_votes_at_once_if_its_marker_is_old_enough() {
     assert!(is_quarantined(&first, 0));
     let (cli, marker) = endpoint.marker();
     assert_eq!(cli.get(&marker).as_deref(), Some("0"));
-    let left = cli.pttl(&marker);
-    let day = 24 * HOUR;
+    let (left, day) = (cli.pttl(&marker), 24 * HOUR);
     assert!((day - 100_000..=day).contains(&left), "{left}");
     // A second client waits for the rest of the quarantine, and not for a new one.
     tokio::time::sleep(MS(1000)).await;
     let soon = built(endpoint.builder()).await;
-    if let NodeState::Quarantined { remaining } = soon.nodes()[0].state {
+    if let NodeState::Quarantined { remaining } = state(&soon, 0) {
         assert!(remaining < MAX_TTL - MS(800), "{remaining:?}");
     } // On a very slow machine the quarantine is over by now.
 
     all_vote(&first).await;
     let second = built(endpoint.builder()).await;
-    assert_eq!(second.nodes()[0].state, NodeState::Voting, "by the marker");
+    assert!(votes(&second, 0), "by the marker");
     drop(second.try_lock("k").await.expect("it votes"));
-}
-
-#[tokio::test]
-async fn a_renewed_marker_keeps_its_age() {
-    let endpoint = Endpoint::new(0).await;
-    endpoint.promote();
-    let (cli, marker) = endpoint.marker();
-    // A marker with an age of one second, written 20 hours ago.
-    let left = (4 * HOUR).to_string();
-    assert_eq!(cli.run(&["SET", &marker, "1000", "PX", &left]), "OK");
-    let client = built(endpoint.builder()).await;
-    assert!(votes(&client, 0));
-    let age: u64 = cli.get(&marker).unwrap().parse().unwrap();
-    let expected = 20 * HOUR.unsigned_abs() + 1000;
-    assert!((expected - 1..expected + 20_000).contains(&age), "{age}");
-    assert!(cli.pttl(&marker) > 23 * HOUR, "for another day");
 }
 
 #[tokio::test]
@@ -262,8 +246,7 @@ async fn a_marker_is_read_from_a_server_that_refuses_to_write() {
     let (cli, marker) = endpoint.marker();
     let day = (24 * HOUR).to_string();
     assert_eq!(cli.run(&["SET", &marker, &day, "PX", &day]), "OK");
-    let fewest = ["CONFIG", "SET", "min-replicas-to-write"];
-    let needs = |count| assert_eq!(cli.run(&[&fewest[..], &[count]].concat()), "OK");
+    let needs = |count| cli.configure("min-replicas-to-write", count);
     needs("1");
     assert!(cli.run(&["SET", "k", "1"]).starts_with("NOREPLICAS"));
     let client = built(endpoint.builder()).await;
@@ -294,28 +277,14 @@ async fn a_master_that_was_a_replica_for_a_while_has_no_vote() {
 async fn without_the_right_to_the_marker_a_promoted_node_waits() {
     let endpoint = Endpoint::new(0).await;
     endpoint.promote();
-    let rights = ["ACL", "SETUSER", "locker", "on", ">pw", "~locks:*", "+@all"];
-    assert_eq!(Cli::of(endpoint.replica()).run(&rights), "OK");
+    limited(endpoint.replica(), "~locks:* +@all");
     let url = endpoint.front.url().replace("://", "://locker:pw@");
-    let build = || {
-        let builder = Redlock::builder().nodes([&url]).ttl(MAX_TTL);
-        builder.prefix("locks:").node_timeout(NODE_TIMEOUT).build()
-    };
-    let client = build().await.unwrap();
+    let over = || Redlock::builder().nodes([&url]).ttl(MAX_TTL);
+    let build = async || built(over().prefix("locks:").node_timeout(NODE_TIMEOUT)).await;
+    let client = build().await;
     assert!(is_quarantined(&client, 0), "{:?}", client.nodes());
     all_vote(&client).await;
     drop(client.lock("k").await.expect("the quarantine is over"));
-    let next = build().await.unwrap();
+    let next = build().await;
     assert!(is_quarantined(&next, 0), "each client waits anew");
-}
-
-#[tokio::test]
-async fn durable_nodes_are_not_asked_for_their_history() {
-    let endpoint = Endpoint::new(0).await;
-    endpoint.promote();
-    let durable = endpoint.builder().durability(Durability::FsyncAlways);
-    let client = built(durable).await;
-    assert!(votes(&client, 0));
-    let markers = Cli::of(endpoint.replica()).run(&["KEYS", "redlock:since:*"]);
-    assert_eq!(markers, "");
 }

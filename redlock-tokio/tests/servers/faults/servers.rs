@@ -6,10 +6,15 @@ use std::time::Duration;
 use redlock_kit::{RedisServer, RedisServers};
 use redlock_tokio::{Durability, ExtendError, LockError, Redlock, ReleaseOutcome};
 
-use crate::support::{
-    Cli, MS, assert_says, built, eventually, locker, spawn_unprotected,
-    states::{all_vote, is_quarantined, is_refused, state, voting},
-    trusting, unrenewed,
+use crate::{
+    fleet::{clients_over, clis},
+    support::{
+        Cli, MS,
+        acl::limited,
+        assert_says, built, eventually, spawn_unprotected,
+        states::{all_vote, is_quarantined, is_refused, state, voting},
+        trusting, unrenewed,
+    },
 };
 
 /// The lock stays valid while all nodes restart one after the other. Each node restarts only after the node
@@ -20,8 +25,7 @@ async fn row_15_rolling_restarts_under_a_long_hold() {
     let ttl = MS(5000);
     let servers = RedisServers::spawn(3).unwrap();
     let builder = Redlock::builder().nodes(servers.urls()).ttl(ttl);
-    let builder = builder.node_timeout(MS(1000));
-    let redlock = builder.build().await.unwrap();
+    let redlock = built(builder.node_timeout(MS(1000))).await;
     let lock = redlock.lock("k").wait(MS(60_000));
     let guard = lock.max_hold(Duration::MAX).await.unwrap();
     for (index, server) in servers.iter().enumerate() {
@@ -46,14 +50,12 @@ async fn row_16_restart_with_aof_always() {
     let builder = || Redlock::builder().nodes(servers.urls());
     let redlock = built(builder().durability(Durability::FsyncAlways)).await;
     let guard = unrenewed(redlock.lock("k")).await;
-    let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
-    for node in &nodes {
-        eventually("the key was set", || node.get("k").is_some()).await;
-    }
+    let nodes = clis(&servers);
+    let token = Some(guard.value());
+    let have_it = || nodes.iter().all(|it| it.get("k") == token);
+    eventually("the key was set", have_it).await;
     servers.restart().unwrap();
-    for node in &nodes {
-        assert_eq!(node.get("k"), Some(guard.value()), "it remains");
-    }
+    assert!(have_it(), "it remains");
     // Another client does not get the lock. Its first attempts may fail for lack of a connection.
     let other = built(builder().durability(Durability::FsyncAlways)).await;
     while !other.try_lock("k").await.unwrap_err().is_contended() {
@@ -82,14 +84,14 @@ async fn no_vote_and_recovers(
     enter(servers.get(1));
     let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
     assert!(matches!(error, LockError::NoQuorum(_)), "{code}: {error}");
-    assert!(error.to_string().contains(code), "{error}");
-    let late = servers.builder().build().await;
-    late.expect("a service can start meanwhile");
+    assert_says(&error, code);
+    // A service can start meanwhile.
+    built(servers.builder()).await;
     leave(servers.get(0));
     leave(servers.get(1));
     let guard = redlock.lock("k").wait(MS(8000)).await;
     let guard = guard.expect("they have recovered");
-    let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
+    let nodes = clis(&servers);
     let having = || nodes.iter().filter(|it| it.get("k").is_some()).count();
     eventually("all have it", || having() == 3).await;
     drop(guard);
@@ -140,8 +142,7 @@ async fn row_27_masterdown() {
     let node = Cli::of(servers.get(0));
     assert_eq!(node.run(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
     assert!(node.run(&["GET", "k"]).starts_with("MASTERDOWN"));
-    let urls = servers.urls();
-    let redlock = trusting(&urls).build().await.unwrap();
+    let redlock = built(trusting(servers.urls())).await;
     assert!(is_refused(&redlock, 0), "{:?}", redlock.nodes());
     assert_says(&state(&redlock, 0), "a replica of 127.0.0.1:1");
     drop(redlock.lock("k").await.expect("two of three"));
@@ -165,8 +166,8 @@ async fn row_27_loading() {
         assert!(!loading.is_finished(), "{:?}", loading.join());
     }
     drop(redlock.lock("k").await.expect("two of three"));
-    let late = servers.builder().build().await;
-    late.expect("a service can start meanwhile");
+    // A service can start meanwhile.
+    built(servers.builder()).await;
     assert_eq!(loading.join().unwrap(), "OK");
     let has_it = async || {
         let guard = redlock.lock("other").await.unwrap();
@@ -185,8 +186,7 @@ async fn row_27_loading() {
 async fn row_30_noauth_and_noperm() {
     let servers = RedisServers::spawn(1).unwrap();
     let admin = Cli::of(servers.get(0));
-    admin.set_locker(&["on", ">pw", "~*", "+@all"]);
-    let redlock = built(trusting([locker(servers.get(0))])).await;
+    let redlock = built(trusting([limited(servers.get(0), "~* &* +@all")])).await;
     drop(redlock.lock("k").await.unwrap());
     admin.set_locker(&["-set"]);
     let error = redlock.lock("k").wait(MS(0)).await.unwrap_err();
@@ -212,9 +212,7 @@ async fn row_30_noauth_and_noperm() {
 async fn row_33_resp2_and_resp3() {
     let servers = RedisServers::spawn(3).unwrap();
     for protocol in ["resp2", "resp3"] {
-        let urls = servers.urls().into_iter();
-        let urls = urls.map(|url| format!("{url}?protocol={protocol}"));
-        let redlock = built(trusting(urls)).await;
+        let [redlock] = clients_over(&servers, &format!("?protocol={protocol}")).await;
         let guard = redlock.lock("k").fenced(true).await.unwrap();
         assert!(guard.fencing_token().is_some());
         guard.extend().await.unwrap();

@@ -1,26 +1,25 @@
 //! Locks that one process gives away and another adopts: over real servers, with late messages of the giver, nodes that are
 //! down, and a giver that dies.
 
-use std::{env, process};
+use std::process;
 
 use redlock_kit::RedisServers;
 use redlock_tokio::{LockOptions, LockTicket, Redlock, errors::AdoptError};
 use tokio::task::JoinSet;
 
-use crate::support::{
-    self, Cli, MS,
-    bed::{Bed, LONG_TTL},
-    eventually, trusting, waiting_at,
+use crate::{
+    fleet::{clients, clis, each, fleet},
+    support::{
+        self, MS,
+        bed::{Bed, LONG_TTL},
+        eventually, trusting,
+    },
 };
-
-/// Where the process that gives the lock away finds the servers.
-const SERVERS: &str = "REDLOCK_TEST_SERVERS";
 
 #[tokio::test]
 async fn a_lock_outlives_the_process_that_has_given_it_away() {
     const TEST: &str = "faults::transfer::a_lock_outlives_the_process_that_has_given_it_away";
-    if support::role().is_some() {
-        let servers = env::var(SERVERS).unwrap();
+    if let Some(servers) = support::role() {
         let giver = trusting(servers.split(','));
         let giver = giver.client_name("giver").build().await.unwrap();
         let ticket = giver.lock("k").fenced(true).await.unwrap().into_ticket();
@@ -28,28 +27,18 @@ async fn a_lock_outlives_the_process_that_has_given_it_away() {
         process::abort();
     }
     let servers = RedisServers::spawn(3).unwrap();
-    let urls: Vec<_> = servers.iter().map(|it| it.url()).collect();
-    let output = process::Command::new(env::current_exe().unwrap())
-        .args(["--exact", TEST, "--nocapture"])
-        .env(support::ROLE, "giver")
-        .env(SERVERS, urls.join(","))
-        .output()
-        .unwrap();
+    let output = support::to_its_end_in_another_process(TEST, &servers.urls().join(","));
     assert!(!output.status.success(), "it was aborted");
     let output = String::from_utf8(output.stdout).unwrap();
     let sent = output.lines().find(|it| it.starts_with('{'));
     let ticket: LockTicket = serde_json::from_str(sent.expect("it has sent a ticket")).unwrap();
     assert_eq!(ticket.giver().client_name(), Some("giver"));
 
-    let builder = servers.builder().client_name("worker");
-    let worker = builder.build().await.unwrap();
+    let [worker] = clients(&servers).await;
     assert!(worker.try_lock("k").await.unwrap_err().is_contended());
     let guard = worker.adopt(ticket.clone()).await.unwrap();
     assert!(guard.fencing_token() > ticket.fencing_token());
-    let value = guard.value();
-    for server in servers.iter() {
-        assert_eq!(Cli::of(server).get("k").as_ref(), Some(&value));
-    }
+    assert_eq!(each(&clis(&servers), &["GET", "k"]), [&*guard.value(); 3]);
     assert_refused!(worker.adopt(ticket).await, AdoptError::Gone(_));
     guard.extend().await.unwrap();
     guard.release().await;
@@ -121,9 +110,7 @@ async fn a_late_set_of_the_giver_does_not_let_a_second_client_adopt() {
 
 #[tokio::test]
 async fn a_lock_is_adopted_with_two_of_five_nodes_down() {
-    let servers = RedisServers::spawn(5).unwrap();
-    let [giver, worker] = [(); 2].map(|()| servers.builder().build());
-    let (giver, worker) = (giver.await.unwrap(), worker.await.unwrap());
+    let (servers, [giver, worker]) = fleet(5).await;
     let guard = giver.lock("k").await.unwrap();
     servers.get(0).kill();
     servers.get(3).freeze();
@@ -136,9 +123,7 @@ async fn a_lock_is_adopted_with_two_of_five_nodes_down() {
 /// Jobs that are delivered twice, to two processes at the same time.
 #[tokio::test]
 async fn of_two_processes_one_at_most_adopts() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let connect = async || servers.builder().build().await.unwrap();
-    let [giver, one, other] = [connect().await, connect().await, connect().await];
+    let (_servers, [giver, one, other]) = fleet(3).await;
     let mut adopted = 0;
     for round in 0..100 {
         let key = format!("job:{round}");
@@ -155,24 +140,4 @@ async fn of_two_processes_one_at_most_adopts() {
     }
     // A node may not have had the key yet. Then each of the two can have one of the others.
     assert!(adopted > 90, "{adopted} of 100");
-}
-
-/// A server does not notify the connection that has released.
-#[tokio::test]
-async fn a_waiter_of_the_adopters_process_gets_the_lock_at_once() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let connect = async || servers.builder().build().await.unwrap();
-    let (giver, worker) = (connect().await, connect().await);
-    let nodes: Vec<_> = servers.iter().map(Cli::of).collect();
-    let seldom = LockOptions::new().retry_delay(MS(5000), MS(9000));
-    for _ in 0..10 {
-        let ticket = giver.lock("k").await.unwrap().into_ticket().unwrap();
-        let adopted = worker.adopt(ticket).await.unwrap();
-        let waiter = waiting_at(&nodes, worker.lock("k").options(seldom)).await;
-        let released = std::time::Instant::now();
-        drop(adopted);
-        drop(waiter.await.unwrap().unwrap());
-        assert!(released.elapsed() < MS(4000), "{:?}", released.elapsed());
-        eventually("it is free", || Cli::of(servers.get(0)).get("k").is_none()).await;
-    }
 }

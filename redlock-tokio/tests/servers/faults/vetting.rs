@@ -5,13 +5,18 @@ use std::time::Duration;
 
 use redlock_kit::{Proxy, RedisServers};
 use redlock_tokio::{
-    BuildError, Durability, ExtendError, LockError, NodeState, Redlock, RedlockBuilder,
+    BuildError, Durability, ExtendError, LockError, LockGuard, Redlock, RedlockBuilder,
 };
 
-use crate::support::{
-    Cli, MS, assert_says, built, eventually, locker,
-    states::{all_vote, is_quarantined, is_refused},
-    trusting, unrenewed,
+use crate::{
+    fleet::clients,
+    support::{
+        Cli, MS,
+        acl::limited,
+        assert_says, built, eventually,
+        states::{all_vote, is_quarantined, is_refused, state},
+        trusting, unrenewed,
+    },
 };
 
 /// The longest ttl, which is about the time for which a restarted node has no vote.
@@ -30,17 +35,18 @@ fn vetted(urls: &[String]) -> RedlockBuilder {
 struct Forgotten {
     servers: RedisServers,
     holder: Redlock,
-    guard: redlock_tokio::LockGuard,
+    guard: LockGuard,
     _proxy: Proxy,
 }
 
 impl Forgotten {
-    async fn new(builder: impl Fn(&[String]) -> RedlockBuilder) -> Self {
+    async fn new(durability: Durability) -> Self {
         let servers = RedisServers::spawn(3).unwrap();
         let proxy = Proxy::spawn(servers.get(2).address()).unwrap();
         let mut urls = servers.urls();
         urls[2] = proxy.url();
-        let holder = builder(&urls).node_timeout(MS(500)).build().await.unwrap();
+        let builder = vetted(&urls).durability(durability);
+        let holder = built(builder.node_timeout(MS(500))).await;
         all_vote(&holder).await;
         proxy.refuse();
         proxy.reset();
@@ -59,16 +65,15 @@ impl Forgotten {
 
 #[tokio::test]
 async fn row_13_restart_keys_lost() {
-    let vetted_urls = |urls: &[String]| Redlock::builder().nodes(urls).ttl(MAX_TTL);
-    let bed = Forgotten::new(vetted_urls).await;
-    let other = vetted(&bed.servers.urls()).build().await.unwrap();
+    let bed = Forgotten::new(Durability::default()).await;
+    let other = built(vetted(&bed.servers.urls())).await;
     let outcome = other.try_lock("k").await;
     assert_refused!(
         outcome,
         LockError::Quarantined { .. } | LockError::Contended(_)
     );
     // The control: a client that trusts the node is a second holder.
-    let gullible = bed.servers.builder().build().await.unwrap();
+    let [gullible] = clients(&bed.servers).await;
     let second = gullible.try_lock("k").await.expect("two of three");
     assert!(bed.guard.is_valid() && second.is_valid(), "two holders");
     second.release().await;
@@ -81,16 +86,8 @@ async fn row_13_restart_keys_lost() {
 
 #[tokio::test]
 async fn row_14_restart_during_an_extend() {
-    for trusts in [false, true] {
-        let builder = |urls: &[String]| {
-            let builder = Redlock::builder().nodes(urls).ttl(MAX_TTL);
-            if trusts {
-                builder.durability(Durability::AssumedForTests)
-            } else {
-                builder
-            }
-        };
-        let bed = Forgotten::new(builder).await;
+    for durability in [Durability::default(), Durability::AssumedForTests] {
+        let bed = Forgotten::new(durability).await;
         let restarted = bed.holder.nodes()[1].server.clone();
         // A request to set the key was under way during the restart.
         let token = bed.guard.value();
@@ -98,7 +95,7 @@ async fn row_14_restart_during_an_extend() {
         let is_back = || bed.holder.nodes()[1].server != restarted;
         eventually("the holder has noticed the restart", is_back).await;
         let extended = bed.guard.extend().await;
-        if trusts {
+        if durability == Durability::AssumedForTests {
             extended.expect("the control: the vote of the restarted node counts");
         } else {
             let error = assert_refused!(extended, ExtendError::NoQuorum { .. });
@@ -110,16 +107,15 @@ async fn row_14_restart_during_an_extend() {
 #[tokio::test]
 async fn row_17_cold_fleet() {
     let servers = RedisServers::spawn(3).unwrap();
-    let redlock = vetted(&servers.urls()).build().await.expect("it can start");
+    let redlock = built(vetted(&servers.urls())).await;
     let error = redlock.try_lock("k").await.unwrap_err();
     let LockError::Quarantined { remaining, .. } = &error else {
         panic!("{error}");
     };
     assert!(*remaining <= MAX_TTL + MS(1100), "{remaining:?}");
-    assert!(error.to_string().contains("a majority votes in"), "{error}");
-    for node in redlock.nodes() {
-        let is_quarantined = matches!(node.state, NodeState::Quarantined { .. });
-        assert!(is_quarantined, "{node:?}");
+    assert_says(&error, "a majority votes in");
+    for (index, node) in redlock.nodes().into_iter().enumerate() {
+        assert!(is_quarantined(&redlock, index), "{node:?}");
         assert!(node.server.is_some_and(|it| it.version.contains('.')));
     }
     let guard = redlock.lock("k").wait(MS(8000)).await;
@@ -128,37 +124,37 @@ async fn row_17_cold_fleet() {
     assert!(redlock.nodes()[0].round_trip.is_some());
 }
 
+/// Makes a server a replica of the fourth one. Returns how it is named.
+fn follow_the_last(servers: &RedisServers, index: usize) -> String {
+    let master = servers.get(3).port().to_string();
+    let answer = Cli::of(servers.get(index)).run(&["REPLICAOF", "127.0.0.1", &master]);
+    assert_eq!(answer, "OK");
+    format!("a replica of 127.0.0.1:{master}")
+}
+
 #[tokio::test]
 async fn row_25_replica() {
     let servers = RedisServers::spawn(4).unwrap();
-    let master = servers.get(3).port().to_string();
-    let make_replica = |index| {
-        let answer = Cli::of(servers.get(index)).run(&["REPLICAOF", "127.0.0.1", &master]);
-        assert_eq!(answer, "OK");
-    };
     let urls = &servers.urls()[..3];
-    let redlock = trusting(urls).build().await.unwrap();
+    let redlock = built(trusting(urls)).await;
 
-    make_replica(0);
-    let text = format!("a replica of 127.0.0.1:{master}");
-    let is_refused = |redlock: &Redlock| match &redlock.nodes()[0].state {
-        NodeState::Refused(error) => error.to_string().contains(&text),
-        _ => false,
-    };
-    let second = trusting(urls).build().await.expect("two of three");
-    assert!(is_refused(&second), "{:?}", second.nodes());
+    let text = follow_the_last(&servers, 0);
+    let is_named =
+        |redlock: &Redlock| is_refused(redlock, 0) && state(redlock, 0).to_string().contains(&text);
+    let second = built(trusting(urls)).await;
+    assert!(is_named(&second), "{:?}", second.nodes());
 
     // A connected client notices the replica when the node refuses a command.
     redlock.lock("k").await.unwrap().release().await;
-    eventually("the replica is named", || is_refused(&redlock)).await;
-    make_replica(1);
+    eventually("the replica is named", || is_named(&redlock)).await;
+    follow_the_last(&servers, 1);
     let error = trusting(urls).build().await.unwrap_err();
+    assert_says(&error, &text);
     let BuildError::Refused { nodes, .. } = &error else {
         panic!("{error}");
     };
-    let named: Vec<_> = nodes.iter().map(|it| it.address.to_string()).collect();
-    assert_eq!(named, [0, 1].map(|i| servers.get(i).address().to_string()));
-    assert!(error.to_string().contains(&text), "{error}");
+    let named = nodes.iter().map(|it| it.address.to_string());
+    assert!(named.eq([0, 1].map(|it| servers.get(it).address().to_string())));
     let outcome = redlock.lock("k").wait(MS(300)).await;
     assert_refused!(outcome, LockError::NoQuorum(_));
 }
@@ -169,13 +165,12 @@ async fn row_26_promotion() {
     let urls = &servers.urls()[..3];
     let redlock = built(vetted(urls)).await;
     all_vote(&redlock).await;
-    let node = Cli::of(servers.get(0));
-    let master = servers.get(3).port().to_string();
-    assert_eq!(node.run(&["REPLICAOF", "127.0.0.1", &master]), "OK");
+    follow_the_last(&servers, 0);
     redlock.lock("k").await.unwrap().release().await;
     eventually("the replica is refused", || is_refused(&redlock, 0)).await;
 
     // The node is up for long enough, but it may lack our keys.
+    let node = Cli::of(servers.get(0));
     assert_eq!(node.run(&["REPLICAOF", "NO", "ONE"]), "OK");
     let has_no_vote = || is_quarantined(&redlock, 0);
     eventually("it has no vote at first", has_no_vote).await;
@@ -185,14 +180,11 @@ async fn row_26_promotion() {
 #[tokio::test]
 async fn row_30_no_right_to_ask_what_it_is() {
     let servers = RedisServers::spawn(1).unwrap();
-    let admin = Cli::of(servers.get(0));
-    admin.set_locker(&["on", ">pw", "~*", "+@all", "-info"]);
-    let url = locker(servers.get(0));
+    let url = limited(servers.get(0), "~* &* +@all -info");
     let error = trusting([&url]).build().await.unwrap_err();
     assert_says(&error, "NOPERM");
     assert_says(&error, "grant +info");
-    let redlock = Redlock::builder().nodes([&url]).allow_unvetted_nodes();
-    let redlock = redlock.build().await.unwrap();
+    let redlock = built(Redlock::builder().nodes([&url]).allow_unvetted_nodes()).await;
     drop(redlock.lock("k").await.expect("it is trusted"));
     assert_eq!(redlock.nodes()[0].server, None);
 }
@@ -207,12 +199,13 @@ async fn row_31_cluster_node_and_duplicate_address() {
             servers.get(1).url(),
             format!("redis://{other}"),
         ];
-        let error = trusting(urls).build().await.unwrap_err();
-        let BuildError::SameServer { first, second } = error else {
-            panic!("{error}");
-        };
-        assert_eq!(*first, *format!("127.0.0.1:{port}"));
-        assert_eq!(*second, *other);
+        let outcome = trusting(urls).build().await;
+        let same =
+            assert_refused!(outcome, BuildError::SameServer { first, second } => [first, second]);
+        assert_eq!(
+            same.map(|it| it.to_string()),
+            [format!("127.0.0.1:{port}"), other]
+        );
     }
 
     // The port of the cluster bus is the server's port plus 10 000, which may exceed the largest port. Redis before
@@ -220,6 +213,6 @@ async fn row_31_cluster_node_and_duplicate_address() {
     let arguments = ["--cluster-enabled", "yes"];
     let cluster = (0..50).find_map(|_| RedisServers::spawn_with(1, &arguments).ok());
     let cluster = cluster.expect("most ports are small enough");
-    let error = cluster.builder().build().await.unwrap_err().to_string();
-    assert!(error.contains("a node of a cluster"), "{error}");
+    let error = cluster.builder().build().await.unwrap_err();
+    assert_says(&error, "a node of a cluster");
 }
