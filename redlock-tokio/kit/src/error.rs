@@ -38,8 +38,8 @@ pub enum SpawnError {
     Io(#[from] io::Error),
 }
 
-/// Why a group of servers could not be set up or changed, in words: a process did not start, a server refused a command,
-/// or the servers did not reach a state in time.
+/// Why a group of servers could not be set up or changed, in words: a process did not start, a server refused a
+/// command, or the servers did not reach a state in time.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct TopologyError(String);

@@ -57,12 +57,21 @@ struct Process {
 impl RedisServer {
     /// Starts a server with more arguments, in which `{port}` stands for its port.
     pub(super) fn spawn(arguments: &[&str]) -> Result<Self, SpawnError> {
+        Self::spawn_alone(Mode::Server, arguments)
+    }
+
+    /// Starts a sentinel by itself, with these lines in its configuration, in which `{port}` stands for its port.
+    pub fn sentinel(lines: &[&str]) -> Result<Self, SpawnError> {
+        Self::spawn_alone(Mode::Sentinel, lines)
+    }
+
+    fn spawn_alone(mode: fn(Vec<String>) -> Mode, words: &[&str]) -> Result<Self, SpawnError> {
         on_a_free_port(|| {
             let port = Port::reserve()?;
             let number = port.address().port().to_string();
-            let arguments = arguments.iter().map(|it| it.replace("{port}", &number));
+            let words = words.iter().map(|it| it.replace("{port}", &number));
             let launch = Launch {
-                mode: Mode::Server(arguments.collect()),
+                mode: mode(words.collect()),
                 source: None,
             };
             Self::start(port, launch)

@@ -386,39 +386,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_belongs_to_its_token_until_it_expires() {
-        let node = paused();
-        let [ours, theirs] = [1, 2].map(|number| acquire(number, 100, None));
-        assert_eq!(execute(&node, "k", ours), Vote::Granted);
-        assert_eq!(execute(&node, "k", ours), Vote::Denied, "NX");
-        assert_eq!(execute(&node, "k", theirs), Vote::Denied);
-        let release = Operation::Release { token: token(2) };
-        assert_eq!(execute(&node, "k", release), Vote::Denied);
-        assert_eq!(node.value("k").unwrap(), token(1).to_ascii());
-        tokio::time::advance(Duration::from_millis(100)).await;
-        assert!(!node.contains("k") && node.is_empty());
-        assert_eq!(execute(&node, "k", theirs), Vote::Granted);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_extension_raises_only_and_needs_the_token() {
-        let node = paused();
-        let extend = |number, millis| Operation::Extend {
-            token: token(number),
-            ttl: ttl(millis),
-        };
-        assert_eq!(execute(&node, "k", extend(1, 100)), Vote::Denied);
-        execute(&node, "k", acquire(1, 100, None));
-        assert_eq!(execute(&node, "k", extend(2, 500)), Vote::Denied);
-        assert_eq!(execute(&node, "k", extend(1, 200)), Vote::Granted);
-        assert_eq!(execute(&node, "k", extend(1, 50)), Vote::Granted);
-        tokio::time::advance(Duration::from_millis(199)).await;
-        assert!(node.contains("k"));
-        tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(!node.contains("k"));
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn only_the_next_key_that_is_set_is_lost() {
         let node = paused();
         let acquire = acquire(1, 100, None);

@@ -15,10 +15,10 @@ use redlock_tokio::{Credentials, Durability, NodeError, NodeState, Redlock, Redl
 use tracing::Level;
 
 use crate::support::{
-    Cli, MS, eventually,
+    Cli, MS, built, eventually,
     log::Log,
     shards,
-    states::{all_vote, is_refused, votes, voting},
+    states::{all_vote, is_refused, state, voting},
 };
 
 /// What the servers and the clients of a test agree on, and how often a client asked.
@@ -66,26 +66,26 @@ fn over<S: AsRef<str>>(urls: impl IntoIterator<Item = S>) -> RedlockBuilder {
 }
 
 #[tokio::test]
-async fn each_new_connection_has_the_password_of_its_time() {
+async fn each_new_connection_has_the_password_of_its_time_and_keeps_the_lock() {
     let servers = RedisServers::spawn(3).unwrap();
     let vault = Vault::default();
     vault.rotate(servers.iter(), "first");
-    let redlock = over(servers.urls()).credentials_from(vault.function());
-    let redlock = redlock.build().await.unwrap();
+    let redlock = over(servers.urls()).ttl(MS(60_000));
+    let redlock = built(redlock.credentials_from(vault.function())).await;
     // A client that knows only the first password.
     let fixed = over(servers.urls()).credentials(Credentials::new("locker", "first"));
-    let fixed = fixed.build().await.unwrap();
-    for redlock in [&redlock, &fixed] {
-        let guard = redlock.lock("k").await.expect("the first password");
-        // A release that is not delivered yet would be lost with its connection.
-        guard.release().await;
-    }
+    let fixed = built(fixed).await;
+    drop(fixed.lock("other").await.expect("the first password"));
+    let guard = redlock.lock("k").await.expect("the first password");
     assert_eq!(vault.asked(), 3, "once for each connection");
 
-    vault.rotate(servers.iter(), "second");
-    let are_back = || vault.asked() >= 6 && (0..3).all(|node| votes(&redlock, node));
-    eventually("all nodes are connected again", are_back).await;
-    drop(redlock.lock("k").await.expect("the second password"));
+    for round in 2..=5 {
+        vault.rotate(servers.iter(), &round.to_string());
+        let are_back = || vault.asked() >= 3 * round;
+        eventually("all nodes are connected again", are_back).await;
+        all_vote(&redlock).await;
+        guard.extend().await.expect("over new connections");
+    }
     for server in servers.iter() {
         let user = Cli::of(server).run(&["CLIENT", "LIST"]);
         assert!(user.contains("user=locker"), "{user}");
@@ -97,7 +97,7 @@ async fn each_new_connection_has_the_password_of_its_time() {
         states.all(|state| state.contains("invalid username-password"))
     })
     .await;
-    assert!(fixed.lock("k").wait(MS(0)).await.is_err());
+    assert!(fixed.try_lock("other").await.is_err());
 }
 
 #[tokio::test]
@@ -112,11 +112,7 @@ async fn a_cluster_gets_the_password_of_its_time_from_the_function() {
         assert_eq!(Cli::of(server).run(&off), "OK");
     }
     let redlock = shards::trusting(&shards::url(&cluster));
-    let redlock = redlock
-        .credentials_from(vault.function())
-        .build()
-        .await
-        .unwrap();
+    let redlock = built(redlock.credentials_from(vault.function())).await;
     all_vote(&redlock).await;
     let guard = redlock.lock("k").await.expect("the first password");
     guard.release().await;
@@ -129,38 +125,35 @@ async fn a_cluster_gets_the_password_of_its_time_from_the_function() {
     drop(redlock.lock("k").await.expect("the second password"));
 }
 
-#[tokio::test]
-async fn a_lock_is_kept_while_passwords_change() {
+/// Three servers, and a builder of a client for whose third node this function is asked for credentials.
+fn with_a_sick_node<F>(
+    sick: impl Fn() -> F + Send + Sync + 'static,
+) -> (RedisServers, RedlockBuilder)
+where
+    F: Future<Output = Result<Credentials, io::Error>> + Send + 'static,
+{
     let servers = RedisServers::spawn(3).unwrap();
-    let vault = Vault::default();
-    vault.rotate(servers.iter(), "0");
-    let redlock = over(servers.urls()).credentials_from(vault.function());
-    let redlock = redlock.ttl(MS(60_000)).build().await.unwrap();
-    let guard = redlock.lock("k").await.unwrap();
-    for round in 1..=5 {
-        vault.rotate(servers.iter(), &round.to_string());
-        let are_back = || vault.asked() >= 3 * (round + 1);
-        eventually("all nodes are connected again", are_back).await;
-        all_vote(&redlock).await;
-        guard.extend().await.expect("over new connections");
-    }
+    Vault::default().rotate(servers.iter(), "pw");
+    let address = servers.get(2).address().to_string();
+    let builder = over(servers.urls()).credentials_from(move |of| {
+        let is_sick = of == address;
+        let sick = is_sick.then(&sick);
+        async move {
+            match sick {
+                Some(sick) => sick.await,
+                None => Ok(Credentials::new("locker", "pw")),
+            }
+        }
+    });
+    (servers, builder)
 }
 
 #[tokio::test]
 async fn a_node_without_credentials_has_a_typed_error_and_recovers() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let vault = Vault::default();
-    vault.rotate(servers.iter(), "pw");
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
-    let sick = servers.get(2).address().to_string();
-    let fails_at_first = move |address| {
-        let is_sick = address == sick;
-        let call = if is_sick {
-            count.fetch_add(1, SeqCst)
-        } else {
-            4
-        };
+    let (_servers, builder) = with_a_sick_node(move || {
+        let call = count.fetch_add(1, SeqCst);
         async move {
             match call {
                 0..3 => Err(io::Error::other("the token service is down")),
@@ -168,10 +161,9 @@ async fn a_node_without_credentials_has_a_typed_error_and_recovers() {
                 _ => Ok(Credentials::new("locker", "pw")),
             }
         }
-    };
-    let builder = over(servers.urls()).credentials_from(fails_at_first);
-    let redlock = builder.build().await.unwrap();
-    let state = redlock.nodes()[2].state.clone();
+    });
+    let redlock = built(builder).await;
+    let state = state(&redlock, 2);
     let NodeState::Reconnecting(NodeError::Credentials(text)) = &state else {
         panic!("{state:?}");
     };
@@ -185,29 +177,17 @@ async fn a_node_without_credentials_has_a_typed_error_and_recovers() {
 
 #[tokio::test]
 async fn credentials_that_never_come_end_with_the_connect_timeout() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let vault = Vault::default();
-    vault.rotate(servers.iter(), "pw");
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let sick = servers.get(2).address().to_string();
-    let hangs = move |address| {
-        let is_sick = address == sick;
-        count.fetch_add(usize::from(is_sick), SeqCst);
-        async move {
-            if is_sick {
-                pending::<()>().await;
-            }
-            Ok::<_, io::Error>(Credentials::new("locker", "pw"))
-        }
-    };
-    let builder = over(servers.urls()).credentials_from(hangs);
-    let builder = builder.connect_timeout(MS(300));
+    let (_servers, builder) = with_a_sick_node(move || {
+        count.fetch_add(1, SeqCst);
+        pending()
+    });
     let start = Instant::now();
-    let redlock = builder.build().await.unwrap();
+    let redlock = built(builder.connect_timeout(MS(300))).await;
     assert!(start.elapsed() >= MS(300), "the whole time limit");
     drop(redlock.lock("k").await.expect("two of three"));
-    let state = redlock.nodes()[2].state.clone();
+    let state = state(&redlock, 2);
     assert!(
         matches!(&state, NodeState::Reconnecting(NodeError::Unreachable(text)) if text.contains("300ms")),
         "{state:?}"
@@ -223,7 +203,7 @@ async fn no_log_has_a_password() {
     let vault = Vault::default();
     vault.rotate(servers.iter(), SECRET);
     let builder = over(servers.urls()).credentials_from(vault.function());
-    let redlock = builder.build().await.unwrap();
+    let redlock = built(builder).await;
     drop(redlock.lock("k").await.unwrap());
     // The server refuses the next password.
     *vault.password.lock().unwrap() = format!("{SECRET}-wrong");
@@ -251,9 +231,8 @@ async fn credentials_in_the_url_and_for_all_nodes_are_refused() {
             "redis+cluster://@host",
             "redis+sentinel://@s/g",
         ] {
-            let error = build(&url.replace('@', &format!("{user}@")))
-                .await
-                .unwrap_err();
+            let url = url.replace('@', &format!("{user}@"));
+            let error = build(&url).await.unwrap_err();
             assert!(error.contains("leave one of them out"), "{error}");
             assert!(!error.contains("hunter2"), "{error}");
         }

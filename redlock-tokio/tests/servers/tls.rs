@@ -1,19 +1,14 @@
 //! TLS with certificates of the test's own authorities, over real servers.
 
-use std::{
-    env, fs,
-    net::TcpListener,
-    process::{Child, Command, Stdio},
-};
-
+use redlock_kit::RedisServer;
 use redlock_tokio::{
     BuildError, Durability, LockOptions, Redlock, RedlockBuilder, ReleaseOutcome, TlsOptions,
 };
 use tempfile::TempDir;
 
 use crate::support::{
-    Cli, MS,
-    certificates::{Ca, Issued, TlsServer, written},
+    Cli, MS, assert_says,
+    certificates::{Ca, Issued, TlsServer},
     eventually,
     log::Log,
 };
@@ -30,13 +25,10 @@ impl TlsServer {
         assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
     }
 
-    /// Expects that client and server do not come to terms. Returns the reason.
-    async fn refuses(&self, tls: TlsOptions) -> String {
-        match self.build(tls).await {
-            Err(error @ BuildError::Refused { .. }) => error.to_string(),
-            Ok(redlock) => panic!("{:?}", redlock.nodes()),
-            Err(error) => panic!("{error:?}"),
-        }
+    /// Asserts that client and server do not come to terms, for this reason.
+    async fn refuses(&self, tls: TlsOptions, reason: &str) {
+        let error = assert_refused!(self.build(tls).await, BuildError::Refused { .. });
+        assert_says(&error, reason);
     }
 }
 
@@ -57,8 +49,7 @@ async fn the_server_must_have_a_certificate_of_a_given_ca() {
 
     let other = TlsOptions::new().ca_certificates(Ca::new().pem());
     for tls in [TlsOptions::new(), other] {
-        let text = server.refuses(tls).await;
-        assert!(text.contains("invalid peer certificate"), "{text}");
+        server.refuses(tls, "invalid peer certificate").await;
     }
 }
 
@@ -73,8 +64,7 @@ async fn the_server_must_have_a_certificate_for_its_name() {
         .await;
 
     for tls in [tls.clone(), tls.server_name("other.internal")] {
-        let text = server.refuses(tls).await;
-        assert!(text.contains("invalid peer certificate"), "{text}");
+        server.refuses(tls, "invalid peer certificate").await;
     }
 }
 
@@ -87,8 +77,7 @@ async fn a_client_with_a_certificate_of_the_servers_ca_is_accepted() {
     let show = |it: &Issued| tls.clone().client_certificate(&it.certificate, &it.key);
     server.accepts(show(&known)).await;
     for tls in [show(&unknown), tls.clone()] {
-        let text = server.refuses(tls).await;
-        assert!(text.contains("received fatal alert"), "{text}");
+        server.refuses(tls, "received fatal alert").await;
     }
 }
 
@@ -115,8 +104,7 @@ async fn the_options_of_a_builder_are_those_of_all_its_urls() {
         let error = over(&format!("rediss://host,{plain}")).await.unwrap_err();
         let is_second = matches!(error, BuildError::Url { position: 2, .. });
         assert!(is_second, "{plain}: {error:?}");
-        let text = error.to_string();
-        assert!(text.contains("begins with rediss://"), "{plain}: {text}");
+        assert_says(&error, "begins with rediss://");
     }
 }
 
@@ -144,7 +132,7 @@ async fn waiters_are_woken_over_tls() {
 async fn insecure_accepts_every_certificate_and_warns_of_that() {
     let server = TlsServer::spawn(&Ca::new(), "other.internal", None);
     let (log, _guard) = Log::start();
-    server.refuses(TlsOptions::new()).await;
+    server.refuses(TlsOptions::new(), "certificate").await;
     assert!(!log.text().contains("TLS is insecure"), "{}", log.text());
 
     server.accepts(TlsOptions::new().insecure()).await;
@@ -168,12 +156,12 @@ async fn options_that_cannot_be_used_are_named() {
         let builder = Redlock::builder().nodes("rediss://host").tls(tls);
         let error = builder.build().await.unwrap_err();
         assert!(matches!(error, BuildError::Url { .. }), "{error:?}");
-        error.to_string()
+        error
     };
     for pem in ["", "rubbish", &issued.key] {
         let error = refusal(TlsOptions::new().ca_certificates(pem)).await;
-        assert!(error.contains("CA certificates: "), "{error}");
-        assert!(error.contains("no certificate"), "{error}");
+        assert_says(&error, "CA certificates: ");
+        assert_says(&error, "no certificate");
     }
     let other_key = ca.issue("client").key;
     let (certificate, key) = (&*issued.certificate, &*issued.key);
@@ -184,14 +172,11 @@ async fn options_that_cannot_be_used_are_named() {
         (certificate, &*other_key, "keys may not be consistent"),
     ] {
         let error = refusal(TlsOptions::new().client_certificate(certificate, key)).await;
-        assert!(error.contains("client certificate: "), "{error}");
-        assert!(error.contains(words), "{error}");
+        assert_says(&error, "client certificate: ");
+        assert_says(&error, words);
     }
     let error = refusal(TlsOptions::new().server_name("not a name")).await;
-    assert!(
-        error.contains("`not a name` is not a server name"),
-        "{error}"
-    );
+    assert_says(&error, "`not a name` is not a server name");
 }
 
 #[test]
@@ -204,83 +189,30 @@ fn debug_shows_no_private_key() {
     assert!(!text.contains(secret) && !text.contains("BEGIN"), "{text}");
 }
 
-/// A sentinel that speaks nothing but TLS, and reaches its master and the others by TLS.
-struct TlsSentinel {
-    port: u16,
-    directory: TempDir,
-    watchdog: Child,
-}
-
-impl TlsSentinel {
-    /// Starts a sentinel with a certificate of its own authority, which accepts certificates of either.
-    fn spawn(ca: &Ca, of_servers: &Ca, master: u16) -> Self {
-        /// Ends the sentinel when standard input ends: when the test drops it, or dies.
-        const WATCHDOG: &str = r#""$@" >log 2>&1 & read -r _; kill -9 $!; wait $!"#;
-
-        let directory = tempfile::tempdir().unwrap();
-        let issued = ca.issue("127.0.0.1");
-        for (file, text) in [
-            ("cert.pem", issued.certificate),
-            ("key.pem", issued.key),
-            ("ca.pem", ca.pem() + &of_servers.pem()),
-        ] {
-            written(&directory.path().join(file), &text);
-        }
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let configuration = format!(
-            "port 0\ntls-port {port}\nbind 127.0.0.1\ntls-cert-file cert.pem\ntls-key-file key.pem\n\
-             tls-ca-cert-file ca.pem\ntls-auth-clients no\ntls-replication yes\n\
-             sentinel monitor orders 127.0.0.1 {master} 2\n"
-        );
-        written(&directory.path().join("sentinel.conf"), &configuration);
-        let program = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-        let watchdog = Command::new("sh")
-            .args(["-c", WATCHDOG, "watchdog", &program])
-            .args(["sentinel.conf", "--sentinel"])
-            .current_dir(directory.path())
-            .stdin(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        Self {
-            port,
-            directory,
-            watchdog: watchdog.unwrap(),
-        }
-    }
-
-    fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    async fn is_up(&self) {
-        let log = self.directory.path().join("log");
-        eventually("the sentinel is up", || {
-            let log = fs::read_to_string(&log).unwrap_or_default();
-            log.contains("Sentinel ID is") || log.contains("+monitor")
-        })
-        .await;
-    }
-}
-
-impl Drop for TlsSentinel {
-    fn drop(&mut self) {
-        drop(self.watchdog.stdin.take());
-        let _ = self.watchdog.wait();
-    }
-}
-
 #[tokio::test]
 async fn a_group_of_sentinels_and_servers_that_speak_only_tls() {
     let (of_servers, of_sentinels) = (Ca::new(), Ca::new());
     let master = TlsServer::spawn(&of_servers, "127.0.0.1", None);
     let port = master.servers.get(0).port();
-    let sentinels = [(); 3].map(|()| TlsSentinel::spawn(&of_sentinels, &of_servers, port));
-    for sentinel in &sentinels {
-        sentinel.is_up().await;
-    }
-    let all = sentinels.each_ref().map(TlsSentinel::address).join(",");
+    // They accept certificates of either authority.
+    let (folder, trusted) = (
+        TempDir::new().unwrap(),
+        of_sentinels.pem() + &of_servers.pem(),
+    );
+    let [certificate, key, trusted] = of_sentinels.issue("127.0.0.1").write(&folder, &trusted);
+    let lines = [
+        "port 0",
+        "tls-port {port}",
+        &format!("tls-cert-file {certificate}"),
+        &format!("tls-key-file {key}"),
+        &format!("tls-ca-cert-file {trusted}"),
+        "tls-auth-clients no",
+        "tls-replication yes",
+        &format!("sentinel monitor orders 127.0.0.1 {port} 2"),
+    ];
+    let sentinels = [(); 3].map(|()| RedisServer::sentinel(&lines).unwrap());
+    let addresses = sentinels.each_ref().map(|it| it.address().to_string());
+    let all = addresses.join(",");
     let over = |list: &str, parameters: &str| {
         let url = format!("rediss+sentinel://{list}/orders{parameters}");
         patient(Redlock::builder().nodes(url))
@@ -289,7 +221,7 @@ async fn a_group_of_sentinels_and_servers_that_speak_only_tls() {
     let both = trusting(of_servers.pem() + &of_sentinels.pem());
 
     // The other sentinels are found through the first one, and asked by TLS too.
-    let listed = over(&sentinels[0].address(), "?sentinel_tls=true");
+    let listed = over(&addresses[0], "?sentinel_tls=true");
     let redlock = listed.tls(both.clone()).build().await;
     let redlock = redlock.expect("the group is accepted");
     redlock.ready(MS(60_000)).await.unwrap();
@@ -304,10 +236,8 @@ async fn a_group_of_sentinels_and_servers_that_speak_only_tls() {
             "a server of another authority",
         ),
     ] {
-        let refused = over(&all, "?sentinel_tls=true").tls(tls).build().await;
-        let Err(error @ BuildError::Refused { .. }) = refused else {
-            panic!("{name}: {:?}", refused.map(|it| it.nodes()));
-        };
+        let outcome = over(&all, "?sentinel_tls=true").tls(tls).build().await;
+        let error = assert_refused!(outcome, BuildError::Refused { .. });
         let text = error.to_string();
         assert!(text.contains("invalid peer certificate"), "{name}: {text}");
     }
@@ -315,5 +245,5 @@ async fn a_group_of_sentinels_and_servers_that_speak_only_tls() {
         Ok(plain) => plain.try_lock("k").await.unwrap_err().to_string(),
         Err(error) => error.to_string(),
     };
-    assert!(error.contains(&sentinels[0].address()), "{error}");
+    assert!(error.contains(&addresses[0]), "{error}");
 }

@@ -1,6 +1,6 @@
 //! Certificates of authorities of the test's own, and servers that show them.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redlock_kit::RedisServers;
@@ -42,25 +42,35 @@ impl Ca {
     }
 }
 
+impl Issued {
+    /// Writes the certificate, its key, and what its owner trusts, into files of this folder. Returns their paths.
+    pub(crate) fn write(&self, folder: &TempDir, trusted: &str) -> [String; 3] {
+        [
+            ("cert.pem", &*self.certificate),
+            ("key.pem", &*self.key),
+            ("ca.pem", trusted),
+        ]
+        .map(|(file, text)| {
+            let path = folder.path().join(file);
+            fs::write(&path, text).unwrap();
+            path.display().to_string()
+        })
+    }
+}
+
 /// A server that speaks nothing but TLS.
 pub(crate) struct TlsServer {
     pub(crate) servers: RedisServers,
-    _directory: TempDir,
+    _folder: TempDir,
 }
 
 impl TlsServer {
     /// Starts a server with a certificate for `name`. It asks clients for a certificate of `clients`, if there
     /// is one.
     pub(crate) fn spawn(ca: &Ca, name: &str, clients: Option<&Ca>) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let issued = ca.issue(name);
+        let folder = TempDir::new().unwrap();
         let trusted = clients.map(Ca::pem).unwrap_or_default();
-        let [certificate, key, trusted] = [
-            ("cert.pem", issued.certificate),
-            ("key.pem", issued.key),
-            ("clients.pem", trusted),
-        ]
-        .map(|(file, text)| written(&directory.path().join(file), &text));
+        let [certificate, key, trusted] = ca.issue(name).write(&folder, &trusted);
         let mut arguments = vec!["--port", "0", "--tls-port", "{port}"];
         arguments.extend(["--tls-cert-file", &certificate, "--tls-key-file", &key]);
         match clients {
@@ -69,16 +79,11 @@ impl TlsServer {
         }
         Self {
             servers: RedisServers::spawn_with(1, &arguments).unwrap(),
-            _directory: directory,
+            _folder: folder,
         }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("rediss://127.0.0.1:{}", self.servers.get(0).port())
     }
-}
-
-pub(crate) fn written(path: &Path, text: &str) -> String {
-    fs::write(path, text).unwrap();
-    path.to_str().unwrap().to_owned()
 }

@@ -41,11 +41,12 @@ struct Member {
     is_silent: bool,
 }
 
-/// A node whose server a council names.
+/// A node whose server an authority names.
 pub(crate) struct Seat {
-    address: String,
-    authority: Arc<dyn Authority>,
-    index: usize,
+    pub(crate) address: String,
+    pub(crate) authority: Arc<dyn Authority>,
+    pub(crate) index: usize,
+    pub(crate) kind: AuthorityKind,
 }
 
 struct CouncilSession {
@@ -77,6 +78,10 @@ impl Council {
             address: format!("seat-{index}"),
             authority: Arc::clone(&authority),
             index,
+            // Its epochs last, and its servers have markers of tenures.
+            kind: AuthorityKind::Cluster {
+                may_share_server: true,
+            },
         };
         (0..count).map(seat).collect()
     }
@@ -245,14 +250,7 @@ impl Node for Seat {
 
     fn named_by(&self) -> Option<NamedBy> {
         let authority = Arc::clone(&self.authority);
-        Some(NamedBy::new(
-            authority,
-            self.index,
-            // Its epochs last, and its servers have markers of tenures.
-            AuthorityKind::Cluster {
-                may_share_server: true,
-            },
-        ))
+        Some(NamedBy::new(authority, self.index, self.kind))
     }
 }
 

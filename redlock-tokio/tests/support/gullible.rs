@@ -5,15 +5,12 @@ use redlock_core::{MemberId, MemberList, MemberReport, Owner, Tenure};
 use redlock_tokio::{
     NodeError,
     deadpool_redis::redis::{Client, cmd},
-    node::{Authority, AuthorityKind, NamedBy, Node, RedisNode, Reports, Session},
+    node::{Authority, AuthorityKind, Node, RedisNode, Reports, Session},
 };
 
-/// A group whose client believes a single sentinel, as many clients do: the rule of the majority is taken out.
-pub(crate) struct GullibleNode {
-    address: String,
-    authority: Arc<dyn Authority>,
-}
+use super::council::Seat;
 
+/// The sentinels of a group, of which a client believes one alone, as many clients do: the rule of the majority is taken out.
 struct Gullible {
     /// Opens the connections to the servers.
     group: Arc<dyn Authority>,
@@ -21,33 +18,18 @@ struct Gullible {
     name: String,
 }
 
-impl GullibleNode {
-    pub(crate) fn new(group: &RedisNode, name: &str, sentinel: &str) -> Self {
-        let named_by = group.named_by().expect("it is a group");
-        let authority = Gullible {
+/// Returns a group for a client that believes this sentinel alone.
+pub(crate) fn gullible(group: &RedisNode, name: &str, sentinel: &str) -> Seat {
+    let named_by = group.named_by().expect("it is a group");
+    Seat {
+        address: format!("{name}@{sentinel}"),
+        authority: Arc::new(Gullible {
             group: named_by.authority,
             sentinel: format!("redis://{sentinel}"),
             name: name.to_owned(),
-        };
-        Self {
-            address: format!("{name}@{sentinel}"),
-            authority: Arc::new(authority),
-        }
-    }
-}
-
-impl Node for GullibleNode {
-    fn address(&self) -> &str {
-        &self.address
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        unreachable!("the sentinel names the server")
-    }
-
-    fn named_by(&self) -> Option<NamedBy> {
-        let authority = Arc::clone(&self.authority);
-        Some(NamedBy::new(authority, 0, AuthorityKind::Sentinels))
+        }),
+        index: 0,
+        kind: AuthorityKind::Sentinels,
     }
 }
 

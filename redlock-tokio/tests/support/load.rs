@@ -59,17 +59,19 @@ impl Load {
         Self { shared, tasks }
     }
 
-    /// Runs what blocks the thread, and returns how long the locks took meanwhile.
+    /// Runs what blocks the thread. Prints and returns how long the locks took meanwhile.
     pub(crate) fn during(&self, name: &'static str, run: impl FnOnce()) -> Phase {
         self.shared.times.lock().unwrap().clear();
         let start = Instant::now();
         tokio::task::block_in_place(run);
         let times = std::mem::take(&mut *self.shared.times.lock().unwrap());
-        Phase {
+        let phase = Phase {
             name,
             lasted: start.elapsed(),
             times,
-        }
+        };
+        println!("{phase}");
+        phase
     }
 
     /// Returns how many locks were held until their release so far.
@@ -85,14 +87,16 @@ impl Load {
         self.shared.history.overlap().is_some()
     }
 
-    /// Ends the tasks. Returns the number of holds and of lost locks. Panics if two holds of a key overlap.
-    pub(crate) async fn judge(self) -> (usize, usize) {
+    /// Ends the tasks. Panics if two holds of a key overlap.
+    pub(crate) async fn judge(self) {
         self.shared.is_over.store(true, SeqCst);
         for task in self.tasks {
             task.await.unwrap();
         }
         assert_eq!(self.shared.history.overlap(), None, "two holders");
-        (self.shared.history.len(), self.shared.lost.load(SeqCst))
+        let lost = self.shared.lost.load(SeqCst);
+        let holds = self.shared.history.len();
+        println!("{holds} holds, {lost} lost, 0 overlaps");
     }
 }
 

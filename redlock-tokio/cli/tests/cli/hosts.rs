@@ -1,9 +1,6 @@
 //! Jobs that one host of several is to run.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::fs;
 
 use crate::process::{Bed, wait_for};
 
@@ -18,19 +15,6 @@ fn a_host_that_comes_after_a_short_job_does_not_run_it_again() {
         assert_eq!(bed.trace("ran"), "ran\n");
         bed.remove("ran");
     }
-}
-
-#[test]
-fn a_kept_lock_ends_when_its_time_is_over_however_long_the_job_took() {
-    let bed = Bed::new();
-    let begin = Instant::now();
-    bed.run("--ttl 2s --keep-for 4s", "sleep 1").ends(0);
-    bed.run("-w 20s", "true").ends(0);
-    let kept = begin.elapsed();
-    assert!(kept >= Duration::from_secs(4), "{kept:?}");
-    // A job that took longer than that frees its lock at once.
-    bed.run("--keep-for 100ms", "sleep 0.2").ends(0);
-    bed.run("-n", "true").ends(0);
 }
 
 #[test]

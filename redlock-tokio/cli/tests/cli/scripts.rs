@@ -194,14 +194,6 @@ fn a_lock_that_looks_free_may_have_a_prefix() {
 }
 
 #[test]
-fn a_holder_of_another_program_is_named_as_it_is_shown() {
-    let bed = Bed::new();
-    bed.command("SET k theirs PX 60000");
-    bed.redlock("unlock k --yes --holder theirs").ends(0);
-    bed.run("-n", "true").ends(0);
-}
-
-#[test]
 fn a_watch_writes_a_line_for_each_holder() {
     let bed = Bed::new();
     let watch = bed.redlock("watch k --every 20ms --json").start();

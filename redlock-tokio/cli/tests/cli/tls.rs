@@ -1,7 +1,7 @@
 //! The program over TLS.
 
 use crate::{
-    certificates::{Ca, TlsServer, written},
+    certificates::{Ca, TlsServer},
     process::program,
 };
 
@@ -9,14 +9,8 @@ use crate::{
 fn the_program_shows_its_certificate_and_checks_that_of_the_server() {
     let (ca, clients) = (Ca::new(), Ca::new());
     let server = TlsServer::spawn(&ca, "redis.internal", Some(&clients));
-    let directory = tempfile::tempdir().unwrap();
-    let shown = clients.issue("client");
-    let [ca, certificate, key] = [
-        ("ca.pem", ca.pem()),
-        ("client.pem", shown.certificate),
-        ("client.key", shown.key),
-    ]
-    .map(|(name, text)| written(&directory.path().join(name), &text));
+    let folder = tempfile::tempdir().unwrap();
+    let [certificate, key, ca] = clients.issue("client").write(&folder, &ca.pem());
     let nodes = |variables: [(&str, &str); 4], code| {
         let program = program(["nodes", "--node-timeout", "2s"]);
         let mut program = program.env("REDLOCK_NODES", server.url());

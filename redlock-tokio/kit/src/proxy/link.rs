@@ -20,9 +20,9 @@ const LONGEST_DELAY: Duration = Duration::from_secs(24 * 3600);
 pub struct Link {
     faults: watch::Sender<Faults>,
     connections: AtomicU64,
-    passed: AtomicU64,
-    lost: AtomicU64,
-    waiting: AtomicU64,
+    pub(super) passed: AtomicU64,
+    pub(super) lost: AtomicU64,
+    pub(super) waiting: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -142,22 +142,6 @@ impl Link {
 
     pub(super) fn connections(&self) -> u64 {
         self.connections.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn count_passed(&self, bytes: usize) {
-        self.passed.fetch_add(bytes as u64, Ordering::SeqCst);
-    }
-
-    pub(super) fn count_lost(&self, bytes: usize) {
-        self.lost.fetch_add(bytes as u64, Ordering::SeqCst);
-    }
-
-    pub(super) fn count_arrived(&self, bytes: usize) {
-        self.waiting.fetch_add(bytes as u64, Ordering::SeqCst);
-    }
-
-    pub(super) fn count_left(&self, bytes: usize) {
-        self.waiting.fetch_sub(bytes as u64, Ordering::SeqCst);
     }
 }
 

@@ -1,4 +1,11 @@
-use std::{future::pending, io, net::SocketAddr, os::fd::AsFd, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    io,
+    net::SocketAddr,
+    os::fd::AsFd,
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
 use rustix::net::sockopt::set_socket_linger;
 use tokio::{
@@ -107,13 +114,13 @@ impl<'a> Parcel<'a> {
             content,
             link,
         };
-        link.count_arrived(parcel.len());
+        link.waiting.fetch_add(parcel.len(), SeqCst);
         parcel
     }
 
-    fn len(&self) -> usize {
+    fn len(&self) -> u64 {
         match &self.content {
-            Content::Bytes(bytes) => bytes.len(),
+            Content::Bytes(bytes) => bytes.len() as u64,
             Content::End | Content::Break => 0,
         }
     }
@@ -121,7 +128,7 @@ impl<'a> Parcel<'a> {
 
 impl Drop for Parcel<'_> {
     fn drop(&mut self) {
-        self.link.count_left(self.len());
+        self.link.waiting.fetch_sub(self.len(), SeqCst);
     }
 }
 
@@ -172,16 +179,19 @@ async fn give_out(
     while let Some(parcel) = parcels.recv().await {
         if has_gap || !link.passes(number, parcel.arrived).await {
             has_gap = true;
-            link.count_lost(parcel.len());
+            link.lost.fetch_add(parcel.len(), SeqCst);
             continue;
         }
         match &parcel.content {
             // The pipe in the other direction notices a receiver that is gone, and reports it subject to
             // the faults of that direction.
-            Content::Bytes(bytes) => match to.write_all(bytes).await {
-                Ok(()) => link.count_passed(bytes.len()),
-                Err(_) => link.count_lost(bytes.len()),
-            },
+            Content::Bytes(bytes) => {
+                let counter = match to.write_all(bytes).await {
+                    Ok(()) => &link.passed,
+                    Err(_) => &link.lost,
+                };
+                counter.fetch_add(parcel.len(), SeqCst);
+            }
             Content::End => {
                 let _ = to.shutdown().await;
             }

@@ -230,37 +230,6 @@ async fn healing_ends_all_faults() {
     line.connect().await;
 }
 
-#[tokio::test]
-async fn without_a_server_clients_are_reset() {
-    let Line { proxy, server } = Line::new().await;
-    drop(server);
-    match soon(TcpStream::connect(proxy.address())).await {
-        Ok(mut client) => hear_of_a_reset(&mut client).await,
-        // The reset came before the end of the handshake.
-        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
-    }
-}
-
-#[tokio::test]
-async fn dropping_the_proxy_resets_its_connections_and_frees_the_port() {
-    // Another test may take the port at once.
-    assert!(frees_its_port().await || frees_its_port().await || frees_its_port().await);
-}
-
-async fn frees_its_port() -> bool {
-    let line = Line::new().await;
-    let (mut client, mut server) = line.connect().await;
-    let address = line.proxy.address();
-    drop(line.proxy);
-    hear_of_a_reset(&mut client).await;
-    hear_of_a_reset(&mut server).await;
-    let is_closed = TcpStream::connect(address).await.is_err();
-    // `SO_REUSEADDR` ignores closed connections, but not another listener.
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.set_reuseaddr(true).unwrap();
-    is_closed && socket.bind(address).is_ok()
-}
-
 /// The test blocks its only thread, and its clock is paused.
 #[tokio::test(start_paused = true)]
 async fn relays_while_the_runtime_of_the_test_is_blocked() {

@@ -55,11 +55,10 @@ async fn a_shard_fails_over(full_coverage: bool) {
 
     let before = load.during("before", || std::thread::sleep(2 * SECOND));
     let start = Instant::now();
-    let during = load.during("during", || {
+    load.during("during", || {
         cluster.node(0).kill();
         cluster.wait_for_other_master(0).unwrap();
     });
-    let failover = start.elapsed();
     let settling = load.during("settling", || {
         wait_until(&clients[1], 0, false);
         wait_until(&clients[1], 0, true);
@@ -69,16 +68,7 @@ async fn a_shard_fails_over(full_coverage: bool) {
 
     assert!(long.is_valid(), "a held lock needs two voters of three");
     drop(long);
-    let (holds, lost) = load.judge().await;
-    println!("a shard of three fails over, full coverage {full_coverage}:");
-    for phase in [&before, &during, &settling, &after] {
-        println!("  {phase}");
-    }
-    println!(
-        "  another master after {:.1} s, its voter votes after {:.1} s; {holds} holds, {lost} lost, 0 overlaps",
-        failover.as_secs_f64(),
-        outage.as_secs_f64()
-    );
+    load.judge().await;
     assert!(before.locks() > 0 && after.locks() > 0);
     assert!(settling.locks() > 0, "the other voters are enough");
     assert!(outage > TTL + SECOND, "it has waited");
@@ -136,16 +126,10 @@ async fn row_45_slots_move_under_64_tasks_and_a_shard_fails_over_meanwhile() {
     });
     assert_eq!(cluster.owner_of(slot(0)), Some(0));
     let after = load.during("after", || std::thread::sleep(SECOND));
-    let (holds, lost) = load.judge().await;
-    println!(
-        "the slot of a voter moves to a shard without voters, joins another voter, and moves back while that \
-         shard fails over:"
-    );
+    load.judge().await;
     for phase in [&before, &moving, &joining, &failing, &after] {
-        println!("  {phase}");
         assert!(phase.locks() > 0, "{phase}");
     }
-    println!("  {holds} holds, {lost} lost, 0 overlaps");
 }
 
 /// A cluster with one voter, and a lock that only the old master of the voter's slot has.

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::ready;
-use crate::support::{MS, gullible::GullibleNode, load::Load, states::votes};
+use crate::support::{MS, gullible::gullible, load::Load, states::votes};
 
 const TTL: Duration = Duration::from_millis(900);
 const WINDOW: Duration = Duration::from_millis(300);
@@ -81,7 +81,7 @@ async fn row_43_clients_that_believe_one_sentinel_are_two_holders() {
     let node = RedisNode::from_url(&group.url()).unwrap();
     let builders = [0, 1].map(|sentinel| {
         let address = &group.addresses()[sentinel];
-        let node = GullibleNode::new(&node, group.name(), address);
+        let node = gullible(&node, group.name(), address);
         Redlock::builder().custom_nodes([node])
     });
     let scene = Scene::start(group, builders).await;
@@ -209,7 +209,7 @@ impl<const N: usize> Scene<N> {
 
     /// Carries out a fault, and waits until locks are granted after it.
     fn locks_after(&self, fault: &'static str, cause: impl FnOnce(&Sentinels)) {
-        let phase = self.load.during(fault, || {
+        self.load.during(fault, || {
             cause(&self.group);
             let (enough, deadline) = (self.load.holds() + 5, Instant::now() + PATIENCE);
             while self.load.holds() < enough {
@@ -218,7 +218,6 @@ impl<const N: usize> Scene<N> {
                 thread::sleep(MS(10));
             }
         });
-        println!("{phase}");
     }
 }
 

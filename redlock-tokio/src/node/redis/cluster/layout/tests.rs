@@ -202,9 +202,4 @@ proptest! {
             prop_assert!(layout.knows(layout.myself));
         }
     }
-
-    #[test]
-    fn text_that_names_no_nodes_is_refused(text in any::<String>()) {
-        prop_assert!(Layout::parse(&text).is_err());
-    }
 }
