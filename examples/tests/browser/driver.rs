@@ -5,10 +5,13 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use fantoccini::{Client, ClientBuilder};
+use fantoccini::ClientBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::page::Page;
 
 /// How many times to start `chromedriver`. It takes a free port of IPv4, and ends if another program has the same
 /// port of IPv6.
@@ -35,6 +38,8 @@ const ARGUMENTS: &[&str] = &[
 
 /// A `chromedriver` on a port of its own, with the browsers that it has started.
 pub(crate) struct Driver {
+    /// One test at a time runs browsers, because they are heavy.
+    turn: Option<MutexGuard<'static, ()>>,
     watchdog: Child,
     /// The watchdog waits for the end of this pipe.
     leash: Option<ChildStdin>,
@@ -47,21 +52,23 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Starts it.
-    pub(crate) fn start() -> Self {
+    pub(crate) async fn start() -> Self {
+        static TURN: Mutex<()> = Mutex::const_new(());
+        let turn = TURN.lock().await;
         let program = env::var("CHROMEDRIVER").unwrap_or_else(|_| "chromedriver".to_owned());
-        // The watchdog's shell could not report a missing program.
-        let version = Command::new(&program).arg("--version").output();
-        if let Err(error) = version {
-            panic!("cannot run `{program}`: {error}; `make browser` installs it");
-        }
         let mut printed = String::new();
         for _ in 0..TRIES {
             match Self::start_once(&program) {
-                Ok(driver) => return driver,
+                Ok(mut driver) => {
+                    driver.turn = Some(turn);
+                    return driver;
+                }
                 Err(output) => printed = output,
             }
         }
-        panic!("`{program}` ended {TRIES} times before it listened; it printed: {printed}");
+        panic!(
+            "`{program}`, which `make browser` installs, ended {TRIES} times before it listened: {printed}"
+        );
     }
 
     /// Starts it, or returns what it printed before it ended.
@@ -76,6 +83,7 @@ impl Driver {
             .spawn()
             .expect("a shell");
         let mut driver = Self {
+            turn: None,
             leash: watchdog.stdin.take(),
             output: BufReader::new(watchdog.stdout.take().expect("piped")),
             watchdog,
@@ -94,8 +102,8 @@ impl Driver {
         Err(printed)
     }
 
-    /// Starts a browser that shares nothing with the others.
-    pub(crate) async fn browser(&self) -> Client {
+    /// Opens the page of a server in a browser that shares nothing with the others.
+    pub(crate) async fn open(&self, server: &str) -> Page {
         let profile = tempfile::tempdir_in(&self.profiles)
             .expect("a folder")
             .keep();
@@ -111,7 +119,10 @@ impl Driver {
             .capabilities(capabilities)
             .connect(&self.url)
             .await;
-        client.unwrap_or_else(|error| panic!("no browser: {error}; `make browser` installs one"))
+        match client {
+            Ok(browser) => Page::open(browser, server).await,
+            Err(error) => panic!("no browser: {error}; `make browser` installs one"),
+        }
     }
 }
 
@@ -119,6 +130,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         drop(self.leash.take());
         let _ = self.watchdog.wait(); // killed by itself
+        drop(self.turn.take());
     }
 }
 

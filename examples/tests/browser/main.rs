@@ -1,5 +1,5 @@
-//! Pages in real browsers: the observatory, and here that of the box office, where people want the same seat at the
-//! same time, at different server processes.
+//! Pages in real browsers, each as its user walks through it: the observatory, and here that of the box office, where
+//! two people are at different server processes.
 //!
 //! Needs `chromium` and `chromedriver`, which `make browser` installs. The environment variables
 //! `CHROMIUM` and `CHROMEDRIVER` name others.
@@ -11,178 +11,89 @@ mod page;
 mod support;
 
 use driver::Driver;
-use fantoccini::{Locator, key::Key};
+use fantoccini::key::Key;
 use futures::future::join;
-use page::{Outcome, Page};
+use page::Page;
 use redlock_kit::Proxy;
-use support::{
-    Server,
-    box_office::{Fleet, buy},
-    eventually,
-};
-use tokio::{
-    sync::{Mutex, MutexGuard},
-    task::JoinSet,
-};
+use support::{box_office::Fleet, eventually};
 
 const TICKETS: &str = env!("CARGO_BIN_EXE_tickets");
 
-/// The browsers of one test. One test at a time runs them, because they are heavy.
-struct Browsers {
-    driver: Driver,
-    _turn: MutexGuard<'static, ()>,
-}
+/// This name is no markup.
+const BOB: &str = "<img src=x onerror=alert(1)>";
 
-impl Browsers {
-    async fn start() -> Self {
-        static TURN: Mutex<()> = Mutex::const_new(());
-        let turn = TURN.lock().await;
-        Self {
-            driver: Driver::start(),
-            _turn: turn,
-        }
-    }
-
-    /// Opens the page of a buyer in a browser of its own.
-    async fn open(&self, url: &str, name: &'static str) -> Page {
-        Page::open(self.driver.browser().await, url, name).await
-    }
-}
-
-/// Lets two people press a seat at the same moment, and returns the notices on their pages.
-async fn race(people: [&Page; 2], seat: usize) -> [Outcome; 2] {
-    let [one, other] = people;
-    join(one.press(seat), other.press(seat)).await;
-    join(one.outcome(seat), other.outcome(seat)).await.into()
-}
-
-/// Opens the pages of two people at different server processes, and the page of an onlooker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_people_one_gets_the_seat() {
-    let browsers = Browsers::start().await;
-    let fleet = Fleet::start(TICKETS, &["--payment", "1500ms"]);
-    let ada = browsers.open(fleet.url(0), "Ada").await;
-    let bob = browsers.open(fleet.url(1), "Bob").await;
-    let eve = browsers.open(fleet.url(1), "Eve").await;
+async fn two_people_buy_seats_watch_the_rush_and_are_told_of_each_failure() {
+    let driver = Driver::start().await;
+    let fleet = Fleet::start(TICKETS, &["--payment", "5s", "--wait", "8s"]);
+    let proxy = Proxy::spawn(fleet.url(1).strip_prefix("http://").unwrap()).unwrap();
+    let ada = driver.open(fleet.url(0)).await;
+    let bob = driver.open(&format!("http://{}", proxy.address())).await;
 
-    for seat in 1..=5 {
-        let looking_on = eventually("that one pays and one waits", async || {
-            let shown = eve.seat(seat).await;
-            let lines = [("Ada", "Bob"), ("Bob", "Ada")].into_iter();
-            lines.into_iter().find(|(pays, waits)| {
-                let label = format!("Seat {seat}, {pays} is paying. 1 in line: {waits}. ");
-                shown.label.starts_with(&label)
-            })
-        });
-        let (outcomes, (paid, waited)) = join(race([&ada, &bob], seat), looking_on).await;
-
-        let lost = Outcome::SoldTo(paid.to_owned());
-        let (winner, loser, expected) = match paid {
-            "Ada" => (&ada, &bob, [Outcome::Bought, lost]),
-            _ => (&bob, &ada, [lost, Outcome::Bought]),
-        };
-        assert_eq!(outcomes, expected, "{paid} paid, and {waited} waited");
-        let yours = winner.until(seat, "yours").await;
-        assert_eq!(yours.text, "yours");
-        for page in [loser, &eve] {
-            let sold = page.until(seat, "sold").await;
-            assert_eq!(sold.text, paid);
-            assert_eq!(sold.label, format!("Seat {seat}, sold to {paid}."));
-        }
-    }
-}
-
-/// The control: the check above notices a seat that is sold twice, and the page shows it, too.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_lock_both_get_the_seat() {
-    let browsers = Browsers::start().await;
-    let fleet = Fleet::start(TICKETS, &["--payment", "1500ms", "--no-lock"]);
-    let ada = browsers.open(fleet.url(0), "Ada").await;
-    let bob = browsers.open(fleet.url(1), "Bob").await;
-
-    let outcomes = race([&ada, &bob], 7).await;
-    assert_eq!(outcomes, [Outcome::Bought, Outcome::Bought]);
-    for page in [&ada, &bob] {
-        page.find("[data-seat='7'][data-twice=true]").await;
-        let warning = page.text("#warning:not([hidden])").await;
-        assert!(warning.contains("without a lock"), "{warning}");
-        assert!(warning.contains("was sold again, 1 time."), "{warning}");
-    }
-}
-
-/// One embedded process.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_tabs_are_two_people() {
-    let browsers = Browsers::start().await;
-    let server = Server::start(TICKETS, &["--payment", "100ms"], None);
-    let ada = browsers.open(&server.url, "Ada").await;
-    ada.press(7).await;
-    assert_eq!(ada.outcome(7).await, Outcome::Bought);
-    ada.until(7, "yours").await;
-
-    // A name is not taken for markup.
-    let tab = ada.browser.new_window(true).await.unwrap();
-    ada.browser.switch_to_window(tab.handle).await.unwrap();
-    let mallory = "<img src=x onerror=alert(1)>";
-    let tab = Page::open(ada.browser.clone(), &server.url, mallory).await;
-    assert_eq!(tab.until(7, "sold").await.text, "Ada");
-    tab.press(8).await;
-    assert_eq!(tab.outcome(8).await, Outcome::Bought);
-    tab.until(8, "yours").await;
-
-    // The first tab still belongs to Ada.
-    let first = ada.browser.windows().await.unwrap().swap_remove(0);
-    ada.browser.switch_to_window(first).await.unwrap();
-    assert_eq!(ada.until(8, "sold").await.text, mallory);
-    assert_eq!(ada.text("#me").await, "Ada");
-    ada.press(7).await;
-    ada.says("You gave seat 7 back.").await;
-    let free = ada.until(7, "free").await;
-    assert_eq!(free.label, "Seat 7, free. Press to buy it.");
-
-    // The server stops although pages are open, and they show it.
-    tokio::task::spawn_blocking(|| server.end()).await.unwrap();
-    ada.find("#connection[data-state=lost]").await;
-    ada.shows("#quorum", "Not known while the connection is lost.")
+    // A new page can be used at once: the buyer has a name, and no dialog is in the way.
+    ada.find("#me:not(:empty)").await;
+    ada.find("body:not(:has(dialog[open]))").await;
+    rename(&ada, "Ada").await;
+    rename(&bob, BOB).await;
+    for (width, height) in [(500, 844), (1280, 720)] {
+        ada.browser.set_window_size(width, height).await.unwrap();
+        eventually(&format!("all seats in {width} x {height}"), async || {
+            let script = "
+                const last = document.querySelector('#seats').lastChild.getBoundingClientRect();
+                return last.bottom <= innerHeight && document.documentElement.scrollWidth <= innerWidth;";
+            let fits = ada.browser.execute(script, Vec::new()).await.unwrap();
+            (fits == true).then_some(())
+        })
         .await;
-    ada.find("#nodes [data-state=unheard]").await;
-    let lit = ada.browser.find(Locator::Css("#nodes [data-state=voting]"));
-    assert!(lit.await.is_err(), "a node that nobody hears of");
-}
+    }
 
-/// The page shows the place in line and the remaining time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiting_buyer_sees_the_place_in_line_and_the_time() {
-    let browsers = Browsers::start().await;
-    let server = Server::start(TICKETS, &["--payment", "1000s", "--wait", "1000s"], None);
-    let eve = browsers.open(&server.url, "Eve").await;
-    let mut others = JoinSet::new();
-    let mut joins = async |name: &'static str, shown: &str| {
-        let url = server.url.clone();
-        others.spawn(async move { buy(&url, 7, name).await });
-        eve.shows("#lines", shown).await;
-    };
-    joins("Ada", "Ada is paying").await;
-    joins("Bob", "In line: Bob").await;
-    eve.press(7).await;
-    let place = "You are second in line for seat 7: Ada is paying.";
-    eve.shows("#place", place).await;
-    eve.shows("#clock", "You will know in about 99").await;
-    eve.shows("#lines", "In line: Bob, you").await;
-}
+    // Of two people who press a seat at the same moment, one gets it.
+    join(press(&ada, 1), press(&bob, 1)).await;
+    let (winner, its, loser) = eventually("one has the seat", async || {
+        let is_adas = ada.has("[data-seat='1'][data-state=yours]").await;
+        let is_bobs = bob.has("[data-seat='1'][data-state=yours]").await;
+        is_adas
+            .then_some((&ada, "Ada", &bob))
+            .or(is_bobs.then_some((&bob, BOB, &ada)))
+    })
+    .await;
+    winner.shows("#log", "Seat 1 is yours.").await;
+    let sold = format!("Seat 1 was sold to {its} while you waited.");
+    loser.shows("#log", &sold).await;
+    assert_eq!(
+        label(loser, 1, "sold").await,
+        format!("Seat 1, sold to {its}.")
+    );
 
-/// The demonstration needs one page and one press of a button.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_button_sends_twenty_buyers() {
-    let browsers = Browsers::start().await;
-    let server = Server::start(TICKETS, &[], None);
-    let eve = browsers.open(&server.url, "Eve").await;
-    let lights = eve.texts("#nodes li").await;
-    assert_eq!(lights.len(), 5);
-    assert!(lights.iter().all(|it| it.ends_with("votes")), "{lights:?}");
+    // A person who comes later has a place in line, and may leave it.
+    press(&ada, 2).await;
+    label(&bob, 2, "paying").await;
+    press(&bob, 2).await;
+    bob.shows("#place", "You are first in line for seat 2: Ada is paying.")
+        .await;
+    bob.shows("#clock", "You will know in about ").await;
+    bob.shows("#lines", "In line: you").await;
+    press(&bob, 2).await;
+    bob.shows("#log", "You left the line for seat 2.").await;
 
-    eve.click("#with-lock button").await;
-    eve.click("#without-lock button").await;
+    // The keyboard is enough. The last seat is reached with the tab key, and the others from there.
+    let mut focus = "#seats [tabindex='0']";
+    for key in [Key::Down, Key::Right, Key::Enter] {
+        ada.find(focus).await.send_keys(&key).await.unwrap();
+        focus = ":focus";
+    }
+    ada.shows("#log", "Seat 13 is yours.").await;
+    assert_eq!(ada.texts("#seats [tabindex='0'] .number").await, ["13"]);
+    press(&ada, 13).await;
+    ada.shows("#log", "You gave seat 13 back.").await;
+    assert_eq!(
+        label(&ada, 13, "free").await,
+        "Seat 13, free. Press to buy it."
+    );
+
+    // Twenty buyers want one seat, with the lock and without it.
+    ada.click("#with-lock button").await;
+    ada.click("#without-lock button").await;
     for (selector, words) in [
         ("#with-lock .headline", "is paying. 19 people wait."),
         (
@@ -194,170 +105,127 @@ async fn a_button_sends_twenty_buyers() {
         ("#without-lock .headline", "Sold 20 times! Only "),
         ("#without-lock .tally", "! 19 paid for nothing"),
     ] {
-        eve.shows(selector, words).await;
+        ada.shows(selector, words).await;
     }
-    for (panel, state, count) in [
-        ("#with-lock", "owner", 1),
-        ("#with-lock", "sold", 19),
-        ("#without-lock", "owner", 1),
-        ("#without-lock", "robbed", 19),
+    for (buyers, count) in [
+        ("#with-lock .buyers [data-state=owner]", 1),
+        ("#with-lock .buyers [data-state=sold]", 19),
+        ("#without-lock .buyers [data-state=owner]", 1),
+        ("#without-lock .buyers [data-state=robbed]", 19),
     ] {
-        let selector = format!("{panel} .buyers [data-state={state}]");
-        assert_eq!(eve.texts(&selector).await.len(), count, "{selector}");
+        assert_eq!(ada.texts(buyers).await.len(), count, "{buyers}");
     }
-    // No seat of the real hall was sold.
-    let totals = eve.text("#totals").await;
-    assert_eq!(totals, "40 of 40 seats are left, 0 are yours.");
-    eve.find("#warning[hidden]").await;
+    // No seat of the real hall was sold, and none twice.
+    let totals = ada.text("#totals").await;
+    assert!(totals.starts_with("38 of 40 seats are left, "), "{totals}");
+    ada.find("#warning[hidden]").await;
 
-    // A page that is opened afterwards shows the outcome, and says that it is an earlier one.
-    eve.browser.refresh().await.unwrap();
-    eve.shows("#with-lock .headline", "Sold once, to ").await;
-    eve.shows("#without-lock .headline", "Sold 20 times!").await;
-    for tally in ["#with-lock .tally", "#without-lock .tally"] {
-        let explained = eve.texts(tally).await;
-        assert_eq!(explained, ["This was before you opened the page."]);
-    }
-}
+    // A page that is opened again shows an earlier outcome as such, and has the same buyer. Another tab is another buyer.
+    ada.browser.refresh().await.unwrap();
+    ada.shows("#without-lock .headline", "Sold 20 times!").await;
+    let explained = ada.texts("#with-lock .tally").await;
+    assert_eq!(explained, ["This was before you opened the page."]);
+    label(&ada, 2, "yours").await;
+    assert_eq!(ada.text("#me").await, "Ada");
+    let tab = ada.browser.new_window(true).await.unwrap();
+    ada.browser.switch_to_window(tab.handle).await.unwrap();
+    let tab = Page::open(ada.browser.clone(), fleet.url(0)).await;
+    label(&tab, 2, "sold").await;
+    assert_ne!(tab.text("#me").await, "Ada");
 
-/// A new page can be used at once, without a mouse: the buyer has a name, and no dialog is in the way.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_page_asks_nothing_and_the_keyboard_is_enough() {
-    let browsers = Browsers::start().await;
-    let server = Server::start(TICKETS, &["--payment", "0ms"], None);
-    let browser = browsers.driver.browser().await;
-    let page = Page::visit(browser, &server.url, "a new buyer").await;
-    page.until(1, "free").await;
-    assert!(page.texts("dialog[open]").await.is_empty());
-    // One seat is reached with the tab key, and the others from there.
-    let reached = page.texts("#seats [tabindex='0'] .number").await;
-    assert_eq!(reached, ["1"]);
-    page.keys(&[Key::Down, Key::Right, Key::Enter]).await;
-    page.says("Seat 12 is yours.").await;
-    let reached = page.texts("#seats [tabindex='0'] .number").await;
-    assert_eq!(reached, ["12"], "the place in the hall is kept");
-
-    let button = page.find("#without-lock button").await;
-    button.send_keys(&Key::Enter).await.unwrap();
-    page.shows("#without-lock .headline", "Sold 20 times!")
-        .await;
-    // Screen readers announce changes, and not the passing time.
-    for status in ["#notice", "#place", "#quorum", "#without-lock .headline"] {
-        page.find(&format!("{status}[role=status]")).await;
-    }
-    page.find("#warning[role=alert]").await;
-    page.find("#clock[aria-hidden=true]").await;
-
-    let name = page.text("#me").await;
-    assert!(!name.is_empty());
-    page.browser.refresh().await.unwrap();
-    page.until(12, "yours").await;
-    assert_eq!(page.text("#me").await, name, "it is kept");
-}
-
-/// The whole hall is in view, on a laptop and on a phone, and nothing is cut off.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_seats_are_in_one_view() {
-    let browsers = Browsers::start().await;
-    for (seats, screens) in [
-        ("40", &[(1280, 720), (1366, 768), (500, 844)][..]),
-        ("400", &[(1280, 720), (500, 1000)]),
-        ("2000", &[(1280, 720)]),
-    ] {
-        let server = Server::start(TICKETS, &["--seats", seats], None);
-        let page = browsers.open(&server.url, "Eve").await;
-        page.until(1, "free").await;
-        for &(width, height) in screens {
-            page.browser.set_window_size(width, height).await.unwrap();
-            let script = "
-                const last = document.querySelector('#seats').lastChild.getBoundingClientRect();
-                return last.bottom <= innerHeight
-                    && document.documentElement.scrollWidth <= innerWidth;";
-            let fits = format!("{seats} seats in {width} x {height}");
-            eventually(&fits, async || {
-                let fits = page.browser.execute(script, Vec::new()).await.unwrap();
-                (fits == true).then_some(())
-            })
-            .await;
-        }
-        page.browser.close().await.unwrap();
-    }
+    tell_of_failures(&fleet, &proxy, &bob).await;
 }
 
 /// The page reports each failure in words, until it is over.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failures_are_shown() {
-    let browsers = Browsers::start().await;
-    let fleet = Fleet::start(TICKETS, &["--payment", "10s", "--wait", "3s"]);
-    let address = fleet.url(1).strip_prefix("http://").unwrap();
-    let proxy = Proxy::spawn(address).unwrap();
-    let url = format!("http://{}", proxy.address());
-    let ada = browsers.open(fleet.url(0), "Ada").await;
-    let bob = browsers.open(&url, "Bob").await;
-
-    // Another buyer pays for longer than Bob may wait.
-    ada.press(1).await;
-    bob.until(1, "paying").await;
-    bob.press(1).await;
-    bob.says("You waited too long for seat 1: the line did not move. Try again in")
-        .await;
-
-    // Bob leaves the line.
-    ada.press(2).await;
-    bob.until(2, "paying").await;
-    bob.press(2).await;
-    bob.shows("#place", "You are first in line for seat 2: Ada is paying.")
-        .await;
-    bob.press(2).await;
-    bob.says("You left the line for seat 2.").await;
+async fn tell_of_failures(fleet: &Fleet, proxy: &Proxy, bob: &Page) {
+    // Another client has the lock of the seat for longer than a buyer waits.
+    let other = fleet.nodes.builder().build().await.unwrap();
+    let guard = other.lock("seat:rock:9").await.unwrap();
+    press(bob, 9).await;
+    bob.shows(
+        "#log",
+        "You waited too long for seat 9: the line did not move. Try again in",
+    )
+    .await;
+    drop(guard);
 
     // The server cannot be reached.
     proxy.refuse();
     proxy.reset();
     bob.find("#connection[data-state=lost]").await;
-    bob.press(3).await;
-    bob.says("No answer about seat 3").await;
+    bob.shows("#quorum", "Not known while the connection is lost.")
+        .await;
+    bob.find("#nodes:has([data-state=unheard]):not(:has([data-state=voting]))")
+        .await;
+    press(bob, 3).await;
+    bob.shows("#log", "No answer about seat 3").await;
     proxy.heal();
     bob.find("#connection[data-state=live]").await;
     bob.find("#nodes [data-state=voting]").await;
-    bob.click("#without-lock button").await;
-    bob.shows("#without-lock .headline", "Sold 20 times!").await;
 
     // The store is away.
     fleet.data.get(0).kill();
-    bob.find("#warning:not([hidden])").await;
-    let warning = bob.text("#warning").await;
-    assert!(warning.contains("The store does not answer"), "{warning}");
-    bob.press(4).await;
-    bob.says("The store does not answer. Seat 4").await;
+    bob.shows("#warning:not([hidden])", "The store does not answer")
+        .await;
+    press(bob, 4).await;
+    bob.shows("#log", "The store does not answer. Seat 4").await;
     fleet.data.get(0).restart().unwrap();
     bob.find("#warning[hidden]").await;
 
-    // Too few lock nodes are up.
+    // Too few lock nodes are up. What needs a lock cannot be pressed. What needs none can.
     (0..3).for_each(|node| fleet.nodes.get(node).kill());
-    bob.press(5).await;
-    bob.says("No lock available for seat 5").await;
     let warning = "No lock available: 2 of 5 lock nodes vote, and 3 are needed.";
     bob.shows("#warning", warning).await;
     let lights = bob.texts("#nodes li").await;
     let down = |it: &&String| it.ends_with("no connection");
     assert_eq!(lights.iter().filter(down).count(), 3, "{lights:?}");
-
-    // What needs a lock cannot be pressed. What needs none can.
     bob.find("#with-lock button[aria-disabled=true]").await;
     bob.find("#without-lock button:not([aria-disabled=true])")
         .await;
-    let seat = "[data-seat='6'][aria-disabled=true]";
-    let label = bob.find(seat).await.attr("aria-label").await.unwrap();
-    assert_eq!(label.as_deref(), Some("Seat 6, free."));
-    bob.click("#with-lock button").await;
-    bob.press(6).await;
-    bob.says("No lock available for seat 6").await;
-    let headline = bob.text("#with-lock .headline").await;
-    assert_eq!(headline, "One at a time.");
-
+    bob.find("[data-seat='6'][aria-disabled=true]").await;
+    assert_eq!(label(bob, 6, "free").await, "Seat 6, free.");
+    press(bob, 6).await;
+    bob.shows("#log", "No lock available for seat 6").await;
     (0..3).for_each(|node| fleet.nodes.get(node).restart().unwrap());
     bob.find("#with-lock button:not([aria-disabled=true])")
         .await;
     bob.find("[data-seat='6']:not([aria-disabled=true])").await;
+}
+
+/// The control: without the lock the page shows a seat that is sold twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_lock_both_get_the_seat() {
+    let driver = Driver::start().await;
+    let fleet = Fleet::start(TICKETS, &["--payment", "1500ms", "--no-lock"]);
+    let ada = driver.open(fleet.url(0)).await;
+    let bob = driver.open(fleet.url(1)).await;
+    join(press(&ada, 7), press(&bob, 7)).await;
+    for page in [&ada, &bob] {
+        page.shows("#log", "Seat 7 is yours.").await;
+        page.find("[data-seat='7'][data-twice=true]").await;
+        let warning = page.text("#warning:not([hidden])").await;
+        assert!(warning.contains("without a lock"), "{warning}");
+        assert!(warning.contains("was sold again, 1 time."), "{warning}");
+    }
+}
+
+/// Replaces the name that the page has made up.
+async fn rename(page: &Page, name: &str) {
+    page.click("#rename").await;
+    let input = page.find("dialog[open] #name").await;
+    input.clear().await.unwrap();
+    input.send_keys(name).await.unwrap();
+    page.click("dialog[open] button").await;
+    page.shows("#me", name).await;
+}
+
+async fn press(page: &Page, seat: usize) {
+    page.click(&format!("[data-seat='{seat}']")).await;
+}
+
+/// Waits until the seat has this state, and returns its text for screen readers.
+async fn label(page: &Page, seat: usize, state: &str) -> String {
+    let seat = format!("[data-seat='{seat}'][data-state={state}]");
+    let label = page.find(&seat).await.attr("aria-label").await;
+    label.unwrap().expect("a label")
 }

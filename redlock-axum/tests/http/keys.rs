@@ -53,6 +53,8 @@ async fn each_source_makes_a_key_of_its_value_or_says_what_is_wrong() {
                 ("4%2f2", Ok("4/2")),
                 ("100%2525", Ok("100%25")),
                 ("%C3%BC", Ok("ü")),
+                // The table in `MIGRATING.md` of `redlock-tokio` has this one.
+                ("a%3Ab%5Cc", Ok(r"a\:b\\c")),
                 ("%ff", Err("UTF-8")),
             ][..],
         ),

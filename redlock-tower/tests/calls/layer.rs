@@ -9,44 +9,32 @@ use std::{
     time::Duration,
 };
 
-use futures::future::{BoxFuture, FutureExt, try_join_all};
+use futures::future::try_join_all;
 use redlock_tokio::errors::OptionsError;
 use redlock_tower::{CallError, ExtractKey, KeyRejection, LockLayer, LockRequest, Locked};
 use tokio::time::{sleep, timeout};
-use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::ServiceFn};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{Done, MS, assert_refused, idle, paused, share};
-
-/// Counts how many calls are inside at once, now and at most.
-#[derive(Clone, Default)]
-struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
-
-impl Gauge {
-    async fn work(self) {
-        let (now, most) = &*self.0;
-        most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
-        sleep(MS(10)).await;
-        now.fetch_sub(1, SeqCst);
-    }
-
-    /// Returns an inner service whose calls are counted.
-    fn service<T>(&self) -> ServiceFn<impl Fn(T) -> BoxFuture<'static, Done> + Clone + use<T>> {
-        let gauge = self.clone();
-        service_fn(move |_| gauge.clone().work().map(Ok).boxed())
-    }
-
-    fn most(&self) -> usize {
-        self.0.1.load(SeqCst)
-    }
-}
+use crate::support::{MS, assert_refused, idle, paused, share};
 
 /// Makes twelve calls at once, with numbers from 0, and returns the largest number of calls that were inside together.
 async fn crowd<K: ExtractKey<u32> + Clone + Send + Sync + 'static>(layer: LockLayer<K>) -> usize {
-    let gauge = Gauge::default();
-    let service = layer.wait(MS(60_000)).layer(gauge.service());
+    let inside = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+    let most = Arc::clone(&inside);
+    let inner = service_fn(move |_| {
+        let inside = Arc::clone(&inside);
+        async move {
+            let (now, most) = &*inside;
+            most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+            sleep(MS(10)).await;
+            now.fetch_sub(1, SeqCst);
+            Ok::<_, Infallible>(())
+        }
+    });
+    let service = layer.wait(MS(60_000)).layer(inner);
     let calls = (0..12).map(|number| service.clone().oneshot(number));
     try_join_all(calls).await.unwrap();
-    gauge.most()
+    most.1.load(SeqCst)
 }
 
 #[tokio::test(start_paused = true)]
