@@ -47,12 +47,13 @@ impl Bed {
         })
     }
 
-    /// Lets all groups want one key for this long.
-    ///
-    /// # Errors
-    ///
-    /// Fails if tasks were in together that must not be, or if that would not have been noticed.
-    pub(crate) fn measure(&self, groups: &[Group], time: Duration) -> Result<Vec<Row>> {
+    /// Lets all groups want one key for this long. Also says what is wrong: a failure, tasks that were in together and
+    /// must not be, or that this would not have been noticed.
+    pub(crate) fn measure(
+        &self,
+        groups: &[Group],
+        time: Duration,
+    ) -> Result<(Vec<Row>, Option<String>)> {
         let key = self.new_key();
         let orders = groups.iter().flat_map(|it| self.orders(*it, groups, &key));
         let orders: Vec<_> = orders.collect();
@@ -68,9 +69,6 @@ impl Bed {
             history: History::new(processes.clone(), window.clone()),
             commands: after - before,
         });
-        if let Some(failure) = all.history.failure() {
-            return Err(failure.into());
-        }
         let mut processes = processes.into_iter();
         let rows = groups.iter().map(|&group| Row {
             group,
@@ -81,15 +79,16 @@ impl Bed {
             all: Rc::clone(&all),
         });
         let rows: Vec<_> = rows.collect();
-        match (clashes(&rows), groups[0].contestant, groups[0].access) {
+        let complaint = match (clashes(&rows), groups[0].contestant, groups[0].access) {
             (0, Name::NoLock, _) => {
-                Err("no clash was seen without a lock, so none would be seen with one".into())
+                Some("no clash was seen without a lock, so none would be seen with one".into())
             }
-            (0, ..) | (_, Name::NoLock, _) => Ok(rows),
+            (0, ..) | (_, Name::NoLock, _) => all.history.failure(),
             // It counts holders on each node, and so lets more in.
-            (_, Name::RedisSemaphore, Access::Permit(_)) => Ok(rows),
-            (clashes, ..) => Err(format!("{clashes} were in together with others").into()),
-        }
+            (_, Name::RedisSemaphore, Access::Permit(_)) => all.history.failure(),
+            (clashes, ..) => Some(format!("{clashes} were in together with others")),
+        };
+        Ok((rows, complaint))
     }
 
     /// Returns a key that was never used, so that nothing is left from before. redis-semaphore puts the beginning in

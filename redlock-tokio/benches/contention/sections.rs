@@ -32,7 +32,9 @@ pub(crate) fn run(args: &Args) -> Result<Vec<String>> {
     const CONTROL: Duration = Duration::from_millis(200);
     let bed = Bed::new(args.distance)?;
     let without = Group::ours(4, 2).of(Name::NoLock);
-    bed.measure(&[without], CONTROL)?;
+    if let (_, Some(complaint)) = bed.measure(&[without], CONTROL)? {
+        return Err(complaint.into());
+    }
     println!("Without a lock holds overlap, as they must.\n");
     let mut sections = Sections {
         bed: &bed,
@@ -70,7 +72,11 @@ impl Sections<'_> {
                 continue;
             }
             match self.bed.measure(&groups, self.time) {
-                Ok(measured) => rows.extend(measured),
+                Ok((measured, complaint)) => {
+                    rows.extend(measured);
+                    let complaint = complaint.map(|it| format!("{who}: {it}"));
+                    self.failures.extend(complaint);
+                }
                 Err(error) => self.failures.push(format!("{who}: {error}")),
             }
         }

@@ -65,7 +65,8 @@ async fn warm_up<C: Contestant>(order: &Order) -> Result<C> {
     let contestant = contestant.with_access(order.group.access);
     let key = format!("warm-up:{}", process::id());
     let held = contestant.acquire(&key).await?;
-    contestant.release(&key, held).await?;
+    // On a busy machine a release may time out while many processes connect.
+    let _ = contestant.release(&key, held).await;
     Ok(contestant)
 }
 
