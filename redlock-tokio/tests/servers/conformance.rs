@@ -14,11 +14,12 @@ use tokio::time::sleep;
 
 use crate::support::{Cli, MS};
 
-/// Stories, each with a key of its own. A step is a command, its answer, and what the key has afterwards, if the step changes
-/// that. Clients are called by their numbers. Times are rounded up: to a minute, ten minutes, a hundred, a day. A ttl of a
-/// millisecond has passed by the next step.
+/// Stories, each with a key of its own. A step is a command, its answer, and what the key has afterwards. A step without
+/// the latter changes nothing. Clients have numbers. A ttl is a minute, if none is named. Times are rounded up to a minute,
+/// ten minutes, a hundred minutes or a day. A ttl of a millisecond has passed by the next step.
 ///
-/// A story with steps of `redis`, a foreign client, is for servers alone. `KEY` is the key, and `#1` the token of client 1.
+/// A story with steps of `redis`, a foreign client, is for servers alone. `KEY` is the key, `#1` the token of client 1,
+/// and `..` any answer.
 const STORIES: &str = "
 a lock belongs to its token
     lock 1 probes                  free

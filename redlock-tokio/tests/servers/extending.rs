@@ -47,17 +47,6 @@ async fn a_lock_is_valid_for_the_longest_ttl_that_it_was_extended_by() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_renewed_keeps_what_an_extension_has_gained() {
-    let (_nodes, redlock) = in_memory().await;
-    let guard = redlock.lock("k").ttl(MS(9000)).await.unwrap();
-    guard.extend_for(MS(100)).await.unwrap();
-    assert_eq!(guard.remaining(), validity(MS(9000)), "by its own ttl");
-    guard.extend_for(MS(60_000)).await.unwrap();
-    tokio::time::sleep(MS(20_000)).await;
-    assert_eq!(guard.remaining(), validity(MS(60_000)) - MS(20_000));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_ttl_out_of_range_is_refused_and_changes_nothing() {
     let (_nodes, redlock) = in_memory().await;
     let guard = redlock.lock("k").await.unwrap();

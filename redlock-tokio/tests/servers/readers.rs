@@ -47,7 +47,7 @@ async fn follow(held: LockGuard, next: Lock) -> (LockGuard, Duration) {
 }
 
 /// Servers notify a writer of the last reader that leaves, and a reader of the writer. A server does not notify the
-/// connection that has made a change, so those of one process, such as a plain lock and readers, are told by each other.
+/// connection that has made a change, so those of one process are told by each other.
 #[tokio::test]
 async fn those_that_wait_are_notified() {
     let (_servers, [one, other]) = fleet(5).await;
@@ -158,8 +158,8 @@ async fn a_reader_that_dies_keeps_a_writer_out_for_its_own_ttl() {
 /// When somebody was in, and whether it was a writer.
 type Stay = (Instant, Instant, bool);
 
-/// Lets three writers and nine readers work with three clients, while one server after the other is killed and comes back
-/// without its keys. `share` says whether readers take a share.
+/// Lets three writers and nine readers work with three clients, while one server after the other is killed and comes
+/// back without its keys. `share` says whether readers take a share.
 async fn work_while_servers_restart(share: bool) -> Vec<Stay> {
     const TTL: Duration = Duration::from_secs(1);
     let servers = RedisServers::spawn(5).unwrap();

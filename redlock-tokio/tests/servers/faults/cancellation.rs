@@ -66,8 +66,8 @@ impl Way {
         }
     }
 
-    /// Cuts requests off, each for a key of its own after one more poll than the last, until one completes before. Returns
-    /// the keys of those that were cut off, and of some that were not.
+    /// Cuts requests off, each for a key of its own after one more poll than the last, until one completes before.
+    /// Returns the keys of those that were cut off, and of some that were not.
     async fn cut_everywhere(self, bed: &Bed, redlock: &Redlock, is_restless: bool) -> Cut {
         /// How many requests run at once.
         const AT_ONCE: usize = 12;
