@@ -120,7 +120,7 @@ async fn two_people_buy_seats_watch_the_rush_and_are_told_of_each_failure() {
     assert!(totals.starts_with("38 of 40 seats are left, "), "{totals}");
     ada.find("#warning[hidden]").await;
 
-    // A page that is opened again shows an earlier outcome as such, and has the same buyer. Another tab is another buyer.
+    // A page that is opened again shows an earlier outcome as such, and has the same buyer. Another tab has another.
     ada.browser.refresh().await.unwrap();
     ada.shows("#without-lock .headline", "Sold 20 times!").await;
     let explained = ada.texts("#with-lock .tally").await;

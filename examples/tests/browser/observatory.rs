@@ -110,7 +110,8 @@ async fn faults_of_nodes_and_clients_are_shown_with_what_the_lock_does_about_the
     let script = "
         document.body.style.width = '360px';
         const isForeign = (it) => !it.name.startsWith(location.origin);
-        return [document.documentElement.scrollWidth, performance.getEntriesByType('resource').filter(isForeign).length];";
+        const foreign = performance.getEntriesByType('resource').filter(isForeign);
+        return [document.documentElement.scrollWidth, foreign.length];";
     let found = page.browser.execute(script, Vec::new()).await.unwrap();
     let [width, foreign] = [0, 1].map(|it| found[it].as_u64().expect("a number"));
     assert!(width <= 500 && foreign == 0, "{width}, {foreign}");

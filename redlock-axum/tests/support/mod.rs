@@ -189,8 +189,8 @@ pub(crate) async fn refused(app: &Router, request: Request, status: u16, reason:
     assert_detail(&body, reason);
 }
 
-/// Asserts that a request gets a 500 because of its layer, and that the log has the reason, but not the response. Returns
-/// the body of the response.
+/// Asserts that a request gets a 500 because of its layer, and that the log has the reason, but not the response.
+/// Returns the body of the response.
 pub(crate) async fn misconfigured(app: &Router, request: Request, reason: &str) -> Value {
     let (log, _listening) = Log::listen();
     let body = problem(send(app, request).await, 500, "misconfigured").await;

@@ -16,10 +16,7 @@ use redlock_tokio::{LockOptions, events::Event, test_util::TestNodes};
 use redlock_tower::{
     CallError, KeyRejection, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker,
 };
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{MS, assert_refused, idle, paused, share};
@@ -27,26 +24,22 @@ use crate::support::{MS, assert_refused, idle, paused, share};
 #[tokio::test(start_paused = true)]
 async fn a_detached_call_runs_to_its_end_without_its_caller() {
     let (_, redlock) = paused().await;
-    let [began, go_on] = [(); 2].map(|()| Arc::new(Notify::new()));
     let ended = Arc::new(AtomicUsize::new(0));
     let tasks = TaskTracker::new();
-    let layer = LockLayer::new(redlock.clone(), |(): &()| "k")
-        .detached()
-        .tasks(tasks.clone());
-    let service = layer.layer(service_fn({
-        let (began, go_on, ended) = (began.clone(), go_on.clone(), ended.clone());
+    let layer = LockLayer::new(redlock.clone(), |(): &()| "k");
+    let service = layer.detached().tasks(tasks.clone()).layer(service_fn({
+        let ended = ended.clone();
         move |()| {
-            let (began, go_on, ended) = (began.clone(), go_on.clone(), ended.clone());
+            let ended = ended.clone();
             async move {
-                began.notify_one();
-                go_on.notified().await;
+                sleep(MS(1000)).await;
                 ended.fetch_add(1, SeqCst);
                 Ok::<_, Infallible>(())
             }
         }
     }));
     let call = tokio::spawn(service.clone().oneshot(()));
-    began.notified().await;
+    sleep(MS(10)).await;
     // A waiting call ends with its caller.
     let waiting = tokio::spawn(service.oneshot(()));
     sleep(MS(10)).await;
@@ -58,7 +51,6 @@ async fn a_detached_call_runs_to_its_end_without_its_caller() {
     assert_eq!((redlock.queue().keys, redlock.queue().waiting), (1, 0));
     let again = redlock.try_lock("k").await;
     assert!(again.is_err(), "the lock is still held");
-    go_on.notify_one();
     tasks.close();
     tasks.wait().await;
     assert_eq!(ended.load(SeqCst), 1);
