@@ -8,26 +8,19 @@
 mod answering;
 mod calm;
 mod council;
-mod detour;
 mod failovers;
 mod layout;
 mod machine;
 mod members;
 mod outages;
 mod owners;
-mod rule;
 mod seat;
-mod service;
-mod status;
 mod worlds;
 
 pub(crate) use self::{
-    council::Step,
     layout::Layout,
     machine::Authorities,
-    outages::Outages,
-    owners::Owners,
+    owners::{Owners, watch_states},
     seat::Seat,
-    status::watch_states,
     worlds::{CONTROLS, RARE_CONTROLS, WITHIN},
 };

@@ -1,6 +1,4 @@
-//! The kinds of faults, and how often they come.
-
-use crate::clock::SECOND;
+//! The kinds of faults.
 
 /// A fault that comes again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,34 +72,4 @@ pub(crate) enum Fault {
 pub(crate) enum Connections {
     End,
     GoOn,
-}
-
-impl Fault {
-    /// Returns the mean time between two of a kind, at severity 1.
-    pub(crate) fn mean(self) -> u64 {
-        match self {
-            Self::FleetRestart => 60 * SECOND,
-            Self::ServerEnd
-            | Self::TornRestart
-            | Self::Reticence
-            | Self::Promotion
-            | Self::Demotion
-            | Self::Crash
-            | Self::RuntimeDrop => 30 * SECOND,
-            Self::ServerPause
-            | Self::SlowServer
-            | Self::Refusal
-            | Self::UnseenDemotion
-            | Self::TwoMasters
-            | Self::Eviction
-            | Self::Flush
-            | Self::ClockStep
-            | Self::ClockSetBack
-            | Self::Stutter => 20 * SECOND,
-            Self::Silence | Self::Stall | Self::Pause | Self::Suspension => 10 * SECOND,
-            Self::Failover | Self::Flapping | Self::Split | Self::SlotMove => 20 * SECOND,
-            Self::ForeignLock => 10 * SECOND,
-            Self::Invention | Self::Member | Self::WallClock | Self::ForeignWrite => 5 * SECOND,
-        }
-    }
 }

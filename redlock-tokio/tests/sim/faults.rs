@@ -8,12 +8,57 @@ mod routes;
 mod servers;
 
 use crate::{
-    clock::MILLI,
-    events::Event,
+    clock::{MILLI, SECOND},
     fault::{Connections, Fault},
     seen::Seen,
     world::World,
 };
+
+/// How often a fault comes, and what it does.
+struct Rule {
+    /// The mean time between two of a kind in seconds, at severity 1.
+    every: u64,
+    strike: fn(&mut World),
+}
+
+impl Fault {
+    fn rule(self) -> Rule {
+        let every = |every, strike| Rule { every, strike };
+        match self {
+            Self::ServerEnd => every(30, World::end_some_server),
+            Self::TornRestart => every(30, World::tear_some_server),
+            Self::FleetRestart => every(60, World::restart_fleet),
+            Self::ServerPause => every(20, World::pause_server),
+            Self::SlowServer => every(20, World::slow_down_server),
+            Self::Refusal => every(20, World::refuse),
+            Self::Reticence => every(30, World::withhold),
+            Self::Promotion => every(30, |it| it.promote_some(Connections::End)),
+            Self::TwoMasters => every(20, |it| it.promote_some(Connections::GoOn)),
+            Self::Demotion => every(30, |it| it.demote(Connections::End)),
+            Self::UnseenDemotion => every(20, |it| it.demote(Connections::GoOn)),
+            Self::Eviction => every(20, World::evict),
+            Self::Flush => every(20, World::flush),
+            Self::ClockStep => every(20, World::step_clocks),
+            Self::ClockSetBack => every(20, World::set_clock_back),
+            Self::Stall => every(10, World::stall),
+            Self::Silence => every(10, World::silence),
+            Self::ForeignLock => every(10, World::lock_as_foreign_client),
+            Self::ForeignWrite => every(5, World::write_as_foreign_client),
+            Self::Pause => every(10, World::pause_some),
+            Self::Stutter => every(20, World::stutter),
+            Self::Suspension => every(10, World::suspend),
+            Self::Crash => every(30, World::crash),
+            Self::RuntimeDrop => every(30, World::drop_runtime),
+            Self::Invention => every(5, |it| it.network.lock().invent_invalidation()),
+            Self::Failover => every(20, World::fail_over),
+            Self::Flapping => every(20, World::flap),
+            Self::Member => every(5, World::disturb_member),
+            Self::Split => every(20, World::split),
+            Self::SlotMove => every(20, World::move_slot),
+            Self::WallClock => every(5, World::set_wall_clock),
+        }
+    }
+}
 
 impl World {
     pub(crate) fn plan_faults(&mut self) {
@@ -23,12 +68,12 @@ impl World {
     }
 
     fn plan(&mut self, fault: Fault) {
-        let mean = fault.mean() / u64::from(self.configuration.severity);
+        let mean = fault.rule().every * SECOND / u64::from(self.configuration.severity);
         let delay = self.rng.around(mean) + MILLI;
-        self.push(delay, Event::Fault(fault));
+        self.push(delay, move |world| world.strike(fault));
     }
 
-    pub(crate) fn strike(&mut self, fault: Fault) {
+    fn strike(&mut self, fault: Fault) {
         if self.is_calm {
             return;
         }
@@ -41,45 +86,9 @@ impl World {
             return;
         }
         let others = std::mem::replace(&mut self.rng, rng);
-        self.strike_now(number, fault);
-        self.rng = others;
-    }
-
-    fn strike_now(&mut self, number: u32, fault: Fault) {
         self.tell(fault, || format!("fault {number}: {fault:?}"));
-        match fault {
-            Fault::ServerEnd => self.end_some_server(),
-            Fault::TornRestart => self.tear_some_server(),
-            Fault::FleetRestart => self.restart_fleet(),
-            Fault::ServerPause => self.pause_server(),
-            Fault::SlowServer => self.slow_down_server(),
-            Fault::Refusal => self.refuse(),
-            Fault::Reticence => self.withhold(),
-            Fault::Promotion => self.promote_some(Connections::End),
-            Fault::TwoMasters => self.promote_some(Connections::GoOn),
-            Fault::Demotion => self.demote(Connections::End),
-            Fault::UnseenDemotion => self.demote(Connections::GoOn),
-            Fault::Eviction => self.evict(),
-            Fault::Flush => self.flush(),
-            Fault::ClockStep => self.step_clocks(),
-            Fault::ClockSetBack => self.set_clock_back(),
-            Fault::Stall => self.stall(),
-            Fault::Silence => self.silence(),
-            Fault::ForeignLock => self.lock_as_foreign_client(),
-            Fault::ForeignWrite => self.write_as_foreign_client(),
-            Fault::Pause => self.pause_some(),
-            Fault::Stutter => self.stutter(),
-            Fault::Suspension => self.suspend(),
-            Fault::Crash => self.crash(),
-            Fault::RuntimeDrop => self.drop_runtime(),
-            Fault::Invention => self.network.lock().invent_invalidation(),
-            Fault::Failover => self.fail_over(),
-            Fault::Flapping => self.flap(),
-            Fault::Member => self.disturb_member(),
-            Fault::Split => self.split(),
-            Fault::SlotMove => self.move_slot(),
-            Fault::WallClock => self.set_wall_clock(),
-        }
+        (fault.rule().strike)(self);
+        self.rng = others;
     }
 
     /// Returns the machine that some address leads to.

@@ -31,6 +31,8 @@ pub(crate) struct Host {
     clock: Mutex<Reading>,
     /// How far the wall clock is ahead of the slowest, in nanoseconds.
     wall_clock_ahead: AtomicU64,
+    /// Since when the process stands still, in true time. `u64::MAX` while it runs.
+    stopped_at: AtomicU64,
     /// When it went on for the last time after it stood still, in true time.
     resumed_at: AtomicU64,
     /// The process has sent something, so that the world must look at it.
@@ -71,6 +73,7 @@ impl Host {
                 is_frozen: false,
             }),
             wall_clock_ahead: AtomicU64::new(0),
+            stopped_at: AtomicU64::new(u64::MAX),
             resumed_at: AtomicU64::new(0),
             has_sent: Notify::new(),
         }
@@ -89,6 +92,16 @@ impl Host {
     /// Returns when the process went on for the last time after it stood still, in true time.
     pub(crate) fn resumed_at(&self) -> u64 {
         self.resumed_at.load(Relaxed)
+    }
+
+    pub(crate) fn stands_still(&self) -> bool {
+        self.stopped_at.load(Relaxed) < u64::MAX
+    }
+
+    /// Returns whether the process stands still, or stood still after this time.
+    pub(crate) fn stood_still_since(&self, since: u64) -> bool {
+        let resumed_at = self.resumed_at();
+        self.stands_still() || (resumed_at > 0 && resumed_at >= since)
     }
 
     /// Returns what the wall clock shows, since 1970. Somebody sets it to the true time, more or less.
@@ -137,8 +150,13 @@ impl Host {
         self.reading().is_frozen = true;
     }
 
-    /// Notes that the process goes on. Lets a stopped clock go on.
-    pub(crate) fn thaw(&self) {
+    /// Notes that the process stands still from now on.
+    pub(crate) fn stop(&self) {
+        self.stopped_at.store(self.world.load(Relaxed), Relaxed);
+    }
+
+    /// Notes that the process goes on. Lets a stopped clock go on. Returns since when the process stood still.
+    pub(crate) fn thaw(&self) -> u64 {
         let now = self.world.load(Relaxed);
         self.resumed_at.store(now, Relaxed);
         let passed = self.elapsed_at(now);
@@ -147,6 +165,7 @@ impl Host {
             reading.is_frozen = false;
             reading.missed += passed.saturating_sub(reading.last);
         }
+        self.stopped_at.swap(u64::MAX, Relaxed)
     }
 
     fn elapsed(&self) -> u64 {

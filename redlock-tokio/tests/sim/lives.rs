@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::{
     clock::SECOND,
-    events::Event,
     host::Host,
     process::{Process, Stage},
     seen::Seen,
@@ -16,11 +15,12 @@ use crate::{
 impl World {
     pub(crate) fn resume(&mut self, index: usize, life: u32) {
         let at = self.at();
-        if let Some(process) = &mut self.processes[index]
+        if let Some(process) = &self.processes[index]
             && process.host.life == life
         {
-            process.host.thaw();
-            self.records.registry.go_on(&process.host, at);
+            let stopped_at = process.host.thaw();
+            let registry = &self.records.registry;
+            registry.note_stop(&process.host, stopped_at, at);
             process.resume(at);
         }
     }
@@ -64,7 +64,7 @@ impl World {
     /// Notes that a process has ended.
     pub(crate) fn forget_process(&self, host: &Arc<Host>) {
         self.records.registry.end_all_of(host);
-        self.records.services.forget(&host.name());
+        self.records.services.forget(host);
         self.network.lock().forget(host);
     }
 
@@ -91,7 +91,8 @@ impl World {
                 let life = it.host.life;
                 let mut network = self.network.lock();
                 let at = network.at() + TICK;
-                network.queue.push(at, Event::Ended { process, life });
+                let look = move |world: &mut Self| world.replace_ended(process, life);
+                network.queue.push(at, look);
             }
         }
     }
@@ -104,14 +105,14 @@ impl World {
         if it.host.life != life || self.stage == Stage::End {
             return;
         }
-        if it.stands_still {
-            return self.push(TICK, Event::Ended { process, life });
+        if it.host.stands_still() {
+            return self.push(TICK, move |world| world.replace_ended(process, life));
         }
         self.look_for_remains(process);
         self.network.lock().seen.note(Seen::BootedAgain);
         self.end_process(process);
         let length = self.rng.around(self.max_ttl() / 2);
-        self.push(length, Event::Reboot { process });
+        self.push(length, move |world| world.reboot(process));
     }
 
     /// Looks for tasks and connections of a process that has shut down.

@@ -30,7 +30,6 @@ mod configuration;
 mod events;
 mod fault;
 mod faults;
-mod foreign;
 mod host;
 #[path = "../judge/judge.rs"]
 mod judge;

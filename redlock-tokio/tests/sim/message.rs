@@ -54,10 +54,9 @@ pub(crate) enum Response {
     Found(KeyState),
     InLine(Vec<LineAnswer>),
     Age(Duration),
-    /// The server, or the session, refuses the question.
-    Refused(NodeError),
 }
 
+/// An error if the server refuses the question, or the connection breaks.
 pub(crate) type Reply = Result<Response, NodeError>;
 
 /// A request that reaches a server.

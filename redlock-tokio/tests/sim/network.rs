@@ -28,7 +28,7 @@ pub(crate) use self::{weather::Weather, witness::Witness};
 use crate::{
     authority::Authorities,
     clock::MILLI,
-    events::{Event, Queue},
+    events::Queue,
     host::Host,
     message::{Arrival, ConnectionId, Loses, Reply, Request, Response, Word},
     requests::ServiceId,
@@ -159,6 +159,15 @@ impl Network {
         self.now.load(Relaxed)
     }
 
+    /// Draws whether this befalls a message, a batch or a connection, and notes it.
+    fn befalls(&mut self, what: Seen) -> bool {
+        let is_hit = self.rng.chance(self.weather.chance(what));
+        if is_hit {
+            self.seen.note(what);
+        }
+        is_hit
+    }
+
     /// Returns the machine to which new connections to an address lead.
     pub(crate) fn machine(&self, address: usize) -> usize {
         self.moved.get(&address).copied().unwrap_or(address)
@@ -171,7 +180,6 @@ impl Network {
 
     /// Ends the faults of the network.
     pub(crate) fn calm(&mut self) {
-        self.cut_off_outage();
         self.is_calm = true;
         self.weather = Weather::calm();
         for link in self.links.values_mut() {
@@ -190,7 +198,7 @@ impl Network {
         let id = ConnectionId(self.opened);
         let now = host.now();
         let server = self.machine(address);
-        let hangs = self.rng.chance(self.weather.connect_hangs);
+        let hangs = self.befalls(Seen::ConnectHangs);
         self.connections.insert(
             id,
             Connection {
@@ -213,12 +221,9 @@ impl Network {
             },
         );
         let reply = self.send(id, Request::Describe);
-        if hangs {
-            self.seen.note(Seen::ConnectHangs);
-        } else if self.rng.chance(self.weather.connect_refused) {
-            self.seen.note(Seen::ConnectRefused);
-            self.queue
-                .push(now + MILLI, Event::Break { connection: id });
+        if !hangs && self.befalls(Seen::ConnectRefused) {
+            let refused = move |network: &mut Self| network.break_off(id);
+            self.queue.push_to_network(now + MILLI, refused);
         }
         (id, reply)
     }
@@ -247,14 +252,15 @@ impl Network {
         let (server, service) = (connection.server, connection.service);
         connection.host.has_sent.notify_one();
         self.note_sent(id, sent, &request);
-        let arrival = Event::Arrive(Arrival {
+        let arrival = Arrival {
             connection: id,
             server,
             service,
             number,
             request,
-        });
-        self.queue.push(at, arrival);
+        };
+        let arrive = |network: &mut Self| network.arrive(arrival);
+        self.queue.push_to_network(at, arrive);
         receiver
     }
 
@@ -314,8 +320,7 @@ impl Network {
     pub(crate) fn delay(&mut self, route: Route) -> u64 {
         let distance = self.link(route).distance;
         let delay = self.weather.draw_delay(&mut self.rng, distance);
-        if self.rng.chance(self.weather.slow) {
-            self.seen.note(Seen::Slow);
+        if self.befalls(Seen::Slow) {
             delay + self.rng.around(60 * MILLI)
         } else {
             delay

@@ -122,7 +122,6 @@ impl SimulatedSession {
         async {
             match reply.await? {
                 Response::Age(age) => Ok(Some(age)),
-                Response::Refused(error) => Err(error),
                 other => Err(unexpected(&other)),
             }
         }
@@ -141,7 +140,6 @@ macro_rules! answer {
         async {
             match reply.await? {
                 Response::$kind(answer) => Ok(answer),
-                Response::Refused(error) => Err(error),
                 other => Err(unexpected(&other)),
             }
         }
@@ -241,7 +239,6 @@ async fn received(receiver: oneshot::Receiver<Reply>) -> Reply {
 fn described_in(reply: Reply) -> Result<Server, NodeError> {
     match reply? {
         Response::Described(server) => Ok(server),
-        Response::Refused(error) => Err(error),
         other => Err(unexpected(&other)),
     }
 }

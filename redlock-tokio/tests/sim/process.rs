@@ -25,7 +25,6 @@ pub(crate) struct Process {
     origin: Instant,
     main: JoinHandle<()>,
     stage: Stages,
-    pub(crate) stands_still: bool,
     /// It has shut down, and the world knows.
     pub(crate) is_ending: bool,
 }
@@ -104,7 +103,6 @@ impl Process {
             origin,
             main,
             stage,
-            stands_still: false,
             is_ending: false,
         }
     }
@@ -127,8 +125,7 @@ impl Process {
     }
 
     /// Goes on after it stood still until a true time: its timers are late, all at once.
-    pub(crate) fn resume(&mut self, at: u64) {
-        self.stands_still = false;
+    pub(crate) fn resume(&self, at: u64) {
         let elapsed = Duration::from_nanos(self.host.elapsed_at(at));
         let _context = self.runtime.enter();
         self.host.start_step(self.origin);

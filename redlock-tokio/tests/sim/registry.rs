@@ -28,7 +28,7 @@ const TOLERANCE: Duration = Duration::from_millis(2);
 /// How long after its time a later release comes at the latest.
 const PROMPT: u64 = 50 * MILLI;
 
-/// The judge forgets, and holds that are over are looked at, once in so many looks.
+/// Holds that are over are looked at once in so many looks.
 const RARELY: u64 = 64;
 
 /// The holds of all processes. Clones are handles of the same registry.
@@ -43,10 +43,6 @@ struct Entries {
     /// The processes with locks that are to be released later, and when these have ended at the latest.
     later: Vec<(String, u64)>,
     candidates: Vec<Weak<Candidate>>,
-    /// The processes that stand still, and since when the judge does not know it.
-    stopped: BTreeMap<String, u64>,
-    /// When a process stood still for the last time.
-    stood_still: BTreeMap<String, u64>,
     /// The processes that have ended.
     ended: BTreeSet<String>,
     /// The largest token that each resource has seen.
@@ -100,8 +96,6 @@ impl Registry {
             forced: Forced::default(),
             later: Vec::new(),
             candidates: Vec::new(),
-            stopped: BTreeMap::new(),
-            stood_still: BTreeMap::new(),
             ended: BTreeSet::new(),
             resources: BTreeMap::new(),
             failures: Vec::new(),
@@ -267,9 +261,7 @@ impl Registry {
         for id in ids {
             entries.end(id, End::Died, at);
         }
-        let client = host.name();
-        entries.stopped.remove(&client);
-        entries.ended.insert(client);
+        entries.ended.insert(host.name());
     }
 
     /// Returns how many holds of a process the registry has.
@@ -285,31 +277,9 @@ impl Registry {
         self.lock().ended.contains(&host.name())
     }
 
-    /// Notes that a process stands still from now on.
-    pub(crate) fn stop(&self, host: &Host, at: u64) {
-        self.lock().stopped.insert(host.name(), at);
-    }
-
-    /// Notes that a process goes on.
-    pub(crate) fn go_on(&self, host: &Host, at: u64) {
-        let mut entries = self.lock();
-        let client = host.name();
-        if let Some(from) = entries.stopped.remove(&client) {
-            entries.judge.stood_still(&client, from, at);
-        }
-        entries.stood_still.insert(client, at);
-    }
-
-    /// Returns whether a process stood still after this time.
-    pub(crate) fn stood_still_since(&self, host: &Host, since: u64) -> bool {
-        self.has_paused(&host.name(), since)
-    }
-
-    /// Returns whether a process stands still, or stood still after this time.
-    pub(crate) fn has_paused(&self, process: &str, since: u64) -> bool {
-        let entries = self.lock();
-        let last = entries.stood_still.get(process);
-        entries.stopped.contains_key(process) || last.is_some_and(|at| *at >= since)
+    /// Notes that a process stood still.
+    pub(crate) fn note_stop(&self, host: &Host, from: u64, until: u64) {
+        self.lock().judge.stood_still(&host.name(), from, until);
     }
 
     /// Writes to the resource that a lock protects.
@@ -400,11 +370,8 @@ impl Entries {
                 }
                 (None, Some(since)) => {
                     let now = open.host.now();
-                    let client = open.host.name();
-                    let goes_on_since = self.stood_still.get(&client).copied();
-                    let stands_still = self.stopped.contains_key(&client);
-                    let due = goes_on_since.map_or(since, |at| at.max(since)) + tolerance;
-                    if open.is_watched && !stands_still && due < now {
+                    let due = since.max(open.host.resumed_at()) + tolerance;
+                    if open.is_watched && !open.host.stands_still() && due < now {
                         ended.push((*id, now));
                         let text = format!(
                             "{id:?} is not valid since {}, and its user was not told by {}",

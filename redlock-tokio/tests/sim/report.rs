@@ -6,7 +6,6 @@ use std::{
 };
 
 use crate::{
-    authority::Outages,
     clock::{HOUR, SECOND},
     configuration::Configuration,
     seen::{Seen, Tally},
@@ -31,7 +30,6 @@ pub(crate) struct Summary {
     example: Option<String>,
     /// How long its runs took, added up.
     real_time: Duration,
-    outages: Outages,
 }
 
 impl Summary {
@@ -47,7 +45,6 @@ impl Summary {
             kinds: BTreeMap::new(),
             example: None,
             real_time: Duration::ZERO,
-            outages: Outages::default(),
         }
     }
 
@@ -57,7 +54,6 @@ impl Summary {
         self.virtual_time += self.runs * outcome.virtual_time;
         self.events += self.runs * outcome.events;
         self.seen += &outcome.seen;
-        self.outages.add(&outcome.outages);
         let kinds: BTreeSet<_> = outcome.violations.iter().map(|it| it.kind).collect();
         for kind in kinds {
             *self.kinds.entry(kind).or_default() += 1;
@@ -131,9 +127,6 @@ pub(crate) fn print(summaries: &[Summary]) {
             }),
         ];
         println!("{}\n", table::of(group.members, columns));
-    }
-    for it in summaries.iter().filter(|it| !it.outages.is_empty()) {
-        println!("{}: outages: {}", it.configuration.name, it.outages);
     }
     for it in summaries {
         if let Some(example) = &it.example {

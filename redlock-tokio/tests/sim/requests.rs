@@ -113,6 +113,16 @@ impl Keys {
     }
 }
 
+impl Request {
+    /// Returns whether it has not ended before this time.
+    fn is_alive(&self, since: u64) -> bool {
+        match self.state {
+            State::Over { at } => at >= since,
+            State::Waiting | State::Held => true,
+        }
+    }
+}
+
 impl Requests {
     pub(crate) fn new_service(&self) -> ServiceId {
         let mut book = self.lock();
@@ -153,27 +163,19 @@ impl Requests {
 
     /// Forgets requests that ended before this time.
     pub(crate) fn forget_before(&self, time: u64) {
-        let is_recent = |request: &Request| match request.state {
-            State::Over { at } => at >= time,
-            State::Waiting | State::Held => true,
-        };
-        self.lock().requests.retain(|_, it| is_recent(it));
+        self.lock().requests.retain(|_, it| it.is_alive(time));
     }
 
     /// Returns what may be in the tables of a service: the requests that have not ended, or that ended after this
     /// time.
     pub(crate) fn alive(&self, service: ServiceId, since: u64) -> Alive {
         let book = self.lock();
-        let is_alive = |it: &&Request| match it.state {
-            State::Over { at } => at >= since,
-            State::Waiting | State::Held => true,
-        };
         let of_service = book.requests.values().filter(|it| it.service == service);
         let mut alive = Alive {
             requests: 0,
             keys: 0,
         };
-        for request in of_service.filter(is_alive) {
+        for request in of_service.filter(|it| it.is_alive(since)) {
             alive.requests += 1;
             alive.keys += request.keys.len();
         }
@@ -182,13 +184,7 @@ impl Requests {
 
     /// Returns how many requests of a service have not ended.
     pub(crate) fn open(&self, service: ServiceId) -> usize {
-        let book = self.lock();
-        let requests = book.requests.values();
-        let open = |it: &&Request| !matches!(it.state, State::Over { .. });
-        requests
-            .filter(|it| it.service == service)
-            .filter(open)
-            .count()
+        self.alive(service, u64::MAX).requests
     }
 
     fn lock(&self) -> MutexGuard<'_, Book> {
@@ -241,32 +237,15 @@ impl OpenRequest {
     /// Returns whether another request may have kept a key from this one: one that has not ended, or ended less than
     /// `reach` before this one began. Readers of different processes do not keep each other from a key.
     pub(crate) fn has_rival(&self, reach: u64) -> bool {
-        let book = self.requests.lock();
-        let own = book.requests.get(&self.id);
-        let own = own.map(|it| (it.service, it.order));
-        drop(book);
-        self.any_other(|other, since| match own {
-            Some((service, Order::Reader))
-                if other.order == Order::Reader && other.service != service =>
-            {
-                u64::MAX
-            }
-            _ => since.saturating_sub(reach),
+        self.any_other(reach, |own, other| {
+            let are_readers = own.order == Order::Reader && other.order == Order::Reader;
+            !are_readers || own.service == other.service
         })
     }
 
     /// The same for requests of this process alone. A layer may keep a lock for a while without its call.
     pub(crate) fn has_rival_in_process(&self, reach: u64) -> bool {
-        let book = self.requests.lock();
-        let service = book.requests.get(&self.id).map(|it| it.service);
-        drop(book);
-        self.any_other(|other, since| {
-            if Some(other.service) == service {
-                since.saturating_sub(reach)
-            } else {
-                u64::MAX
-            }
-        })
+        self.any_other(reach, |own, other| own.service == other.service)
     }
 
     /// Returns when the request was made, in true time.
@@ -275,21 +254,16 @@ impl OpenRequest {
         book.requests.get(&self.id).map_or(0, |it| it.since)
     }
 
-    fn any_other(&self, not_over_before: impl Fn(&Request, u64) -> u64) -> bool {
+    fn any_other(&self, reach: u64, is_rival: impl Fn(&Request, &Request) -> bool) -> bool {
         let book = self.requests.lock();
-        let Some(request) = book.requests.get(&self.id) else {
+        let Some(own) = book.requests.get(&self.id) else {
             return false;
         };
         let others = book.requests.iter().filter(|(id, _)| **id != self.id);
-        let mut rivals =
-            others.filter(|(_, it)| it.keys.iter().any(|key| request.keys.contains(key)));
-        rivals.any(|(_, it)| {
-            let limit = not_over_before(it, request.since);
-            match it.state {
-                State::Over { at } => at >= limit,
-                State::Waiting | State::Held => limit < u64::MAX,
-            }
-        })
+        let mut rivals = others.filter(|(_, it)| {
+            it.keys.iter().any(|key| own.keys.contains(key)) && is_rival(own, it)
+        });
+        rivals.any(|(_, it)| it.is_alive(own.since.saturating_sub(reach)))
     }
 }
 

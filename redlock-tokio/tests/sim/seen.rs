@@ -126,6 +126,7 @@ seen! {
         SplitOwners = "failovers while the old owner is cut off with some processes",
         QuestionLost = "questions to members that are lost",
         MemberLate = "answers of members that are late",
+        Outage = "failovers after which locks came back in time",
     }
     "situations" {
         NoStart = "starts of processes that failed",

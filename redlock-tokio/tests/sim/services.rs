@@ -8,7 +8,7 @@ use std::{
 use redlock_tokio::{Redlock, Tables};
 
 use crate::{
-    registry::Registry,
+    host::Host,
     requests::{Alive, Requests, ServiceId},
 };
 
@@ -31,8 +31,7 @@ pub(crate) struct Services(Arc<Mutex<Vec<Watched>>>);
 
 struct Watched {
     id: ServiceId,
-    /// The name of its process.
-    process: String,
+    host: Arc<Host>,
     house: House,
     tables: Box<dyn Fn() -> Option<Tables> + Send + Sync>,
 }
@@ -47,18 +46,18 @@ pub(crate) struct Moment {
 
 impl Services {
     /// Watches the tables of a `Redlock`, until it is gone.
-    pub(crate) fn watch(&self, id: ServiceId, process: String, house: House, redlock: &Redlock) {
+    pub(crate) fn watch(&self, id: ServiceId, host: &Arc<Host>, house: House, redlock: &Redlock) {
         self.lock().push(Watched {
             id,
-            process,
+            host: Arc::clone(host),
             house,
             tables: Box::new(redlock.tables()),
         });
     }
 
     /// Forgets the `Redlock`s of a process that has ended.
-    pub(crate) fn forget(&self, process: &str) {
-        self.lock().retain(|it| it.process != process);
+    pub(crate) fn forget(&self, host: &Arc<Host>) {
+        self.lock().retain(|it| !Arc::ptr_eq(&it.host, host));
     }
 
     /// Checks the limits of the queues. Returns what exceeds them.
@@ -67,15 +66,10 @@ impl Services {
     }
 
     /// Checks that the tables have nothing that nobody needs. Returns what they have.
-    pub(crate) fn check_sizes(
-        &self,
-        registry: &Registry,
-        requests: &Requests,
-        moment: Moment,
-    ) -> Vec<String> {
+    pub(crate) fn check_sizes(&self, requests: &Requests, moment: Moment) -> Vec<String> {
         self.check(|it, tables| {
             // A process that stands still cleans nothing up.
-            if registry.has_paused(&it.process, moment.since) {
+            if it.host.stood_still_since(moment.since) {
                 return None;
             }
             let alive = requests.alive(it.id, moment.since);
@@ -92,7 +86,7 @@ impl Services {
             };
             let failure = check(it, &tables);
             let is_good = failure.is_none();
-            failures.extend(failure.map(|text| format!("{}: {text}: {tables:?}", it.process)));
+            failures.extend(failure.map(|text| format!("{}: {text}: {tables:?}", it.host.name())));
             is_good
         });
         failures

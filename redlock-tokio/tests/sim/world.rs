@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 
 use crate::{
-    authority::{Authorities, Layout, Outages},
+    authority::{Authorities, Layout},
     clock::{MILLI, Rate, SECOND},
     configuration::{Configuration, Restarts},
     events::Event,
@@ -15,7 +15,7 @@ use crate::{
     rng::Rng,
     scale::Scale,
     seen::Tally,
-    server::{Disk, Server, Withheld},
+    server::{Server, Withheld},
     services::Moment,
     trace::Trace,
     users::{Records, panics},
@@ -49,6 +49,7 @@ pub(crate) struct World {
     /// All processes that ever were, to see that nothing of them is left.
     pub(crate) hosts: Vec<Weak<Host>>,
     pub(crate) is_calm: bool,
+    is_over: bool,
     pub(crate) reduction: Reduction,
     /// How many faults were planned and came.
     pub(crate) faults: u32,
@@ -69,7 +70,6 @@ pub(crate) struct Outcome {
     /// In each process.
     pub(crate) users: usize,
     pub(crate) faults: u32,
-    pub(crate) outages: Outages,
 }
 
 impl Outcome {
@@ -86,7 +86,6 @@ impl Outcome {
             processes: 0,
             users: 0,
             faults: 0,
-            outages: Outages::default(),
         }
     }
 
@@ -159,6 +158,7 @@ impl World {
             records: Records::new(),
             hosts: Vec::new(),
             is_calm: false,
+            is_over: false,
             reduction: reduction.clone(),
             faults: 0,
             stage: Stage::Faults,
@@ -166,10 +166,10 @@ impl World {
             looks: 0,
         };
         for process in 0..scale.processes {
-            world.push(0, Event::Reboot { process });
+            world.push(0, move |world| world.reboot(process));
         }
         world.plan_faults();
-        world.push(FAULTS, Event::Calm);
+        world.push(FAULTS, Self::calm);
         world
     }
 
@@ -177,15 +177,13 @@ impl World {
     pub(crate) fn run(mut self) -> Outcome {
         loop {
             self.catch_up();
-            let Some(event) = self.next_event() else {
-                continue;
-            };
-            if matches!(event, Event::End) {
-                break;
+            if let Some(event) = self.next_event() {
+                event(&mut self);
             }
-            self.handle(event);
+            if self.is_over {
+                return self.conclude();
+            }
         }
-        self.conclude()
     }
 
     pub(crate) fn at(&self) -> u64 {
@@ -197,7 +195,7 @@ impl World {
     }
 
     /// Plans an event.
-    pub(crate) fn push(&self, delay: u64, event: Event) {
+    pub(crate) fn push(&self, delay: u64, event: impl FnOnce(&mut Self) + Send + 'static) {
         let mut network = self.network.lock();
         let at = network.at() + delay;
         network.queue.push(at, event);
@@ -214,7 +212,8 @@ impl World {
     fn catch_up(&mut self) {
         loop {
             let target = self.next_moment();
-            let behind = |process: &Process| !process.stands_still && process.host.now() < target;
+            let behind =
+                |process: &Process| !process.host.stands_still() && process.host.now() < target;
             let mut all_there = true;
             for process in self.processes.iter().flatten() {
                 if behind(process) {
@@ -255,7 +254,7 @@ impl World {
                 since: at.saturating_sub(2 * self.max_ttl()),
                 is_quiet: quiet.since(at),
             };
-            let sizes = services.check_sizes(registry, requests, moment);
+            let sizes = services.check_sizes(requests, moment);
             self.failures.extend(Violation::all(Kind::Remains, sizes));
         }
         self.note_departures();
@@ -276,68 +275,16 @@ impl World {
         if is_due { network.queue.pop() } else { None }
     }
 
-    fn handle(&mut self, event: Event) {
-        match event {
-            Event::Arrive(arrival) => self.network.lock().arrive(arrival),
-            Event::Answer {
-                connection,
-                number,
-                response,
-            } => self.network.lock().deliver(connection, number, response),
-            Event::Invalidate { connection, word } => {
-                self.network.lock().deliver_invalidation(connection, word);
-            }
-            Event::Break { connection } => self.network.lock().break_off(connection),
-            Event::Expire { server, key } => {
-                let mut network = self.network.lock();
-                let at = network.at();
-                network.notify_of(at, server, &key);
-            }
-            Event::Mark { server, command } => self.network.lock().handle_mark(server, &command),
-            Event::Unanswered(unanswered) => self.look_for_end(unanswered),
-            Event::Foreign(step) => self.handle_foreign_client(step),
-            Event::Authority(step) => self.handle_authority(step),
-            Event::Fault(fault) => self.strike(fault),
-            Event::Start { server, disk } => {
-                let mut network = self.network.lock();
-                let at = network.at();
-                network.servers[server].start(at, disk);
-                network
-                    .authorities
-                    .handle_start(server, disk != Disk::Empty);
-            }
-            Event::StepClock { server, by } => self.step_clock_of(server, by),
-            Event::Restart { server, length } => self.restart(server, length),
-            Event::Recover { server } => self.network.lock().servers[server].recover(),
-            Event::Reinstate {
-                server,
-                connections,
-            } => self.reinstate(server, connections),
-            Event::Depose { server } => self.depose(server),
-            Event::Pause {
-                process,
-                life,
-                length,
-            } => self.pause_again(process, life, length),
-            Event::Resume { process, life } => self.resume(process, life),
-            Event::Reboot { process } => self.reboot(process),
-            Event::Ended { process, life } => self.replace_ended(process, life),
-            Event::Calm => self.calm(),
-            Event::ShutDown => self.shut_down(),
-            Event::Tick => self.tick(),
-            Event::End => {}
-        }
-    }
-
     /// Ends the faults. Broken parts are mended soon.
     fn calm(&mut self) {
         self.is_calm = true;
+        self.end_outage();
         self.network.lock().calm();
         self.calm_authorities();
         self.enter(Stage::Calm);
         let settled = quiet::settling(&self.scale);
         self.records.quiet.begin(self.at() + settled);
-        self.push(settled, Event::ShutDown);
+        self.push(settled, Self::shut_down);
     }
 
     /// Ends all processes, once each user was served.
@@ -346,14 +293,16 @@ impl World {
         if !unserved.is_empty() {
             let bound = quiet::service(&self.scale);
             if !self.records.quiet.since(self.at().saturating_sub(bound)) {
-                return self.push(SECOND, Event::ShutDown);
+                return self.push(SECOND, Self::shut_down);
             }
             let text = format!("{unserved:?} got no lock in {} s", bound / SECOND);
             self.failures.push(Violation::new(Kind::Service, text));
         }
         self.enter(Stage::End);
-        self.push(3 * self.max_ttl() + 5 * SECOND, Event::End);
-        self.push(TICK, Event::Tick);
+        self.push(3 * self.max_ttl() + 5 * SECOND, |world| {
+            world.is_over = true;
+        });
+        self.push(TICK, Self::tick);
     }
 
     /// Looks for keys on the servers as soon as all processes have ended. In calm weather, each has released all that
@@ -371,7 +320,7 @@ impl World {
                 }
             }
         } else {
-            self.push(TICK, Event::Tick);
+            self.push(TICK, Self::tick);
         }
     }
 
@@ -402,8 +351,6 @@ impl World {
         let mut network = self.network.lock();
         self.failures.append(&mut network.releases.violations);
         let at = network.at();
-        let outages = network.authorities.outages();
-        self.failures.extend(outages.too_long());
         Outcome {
             hash: network.trace.hash(),
             events: network.trace.events(),
@@ -413,7 +360,6 @@ impl World {
             processes: self.scale.processes,
             users: self.scale.users,
             faults: self.faults,
-            outages,
         }
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use redlock_tokio::NodeError;
 
-use super::{machine::Mark, rule::Rule};
+use super::{machine::Mark, owners::Rule};
 use crate::{
     clock::{HOUR, SECOND},
-    message::{Request, Response, refused},
+    message::{Reply, Request, Response, refused},
     network::Network,
     seen::Seen,
 };
@@ -22,20 +22,22 @@ impl Network {
         at: u64,
         server: usize,
         request: &Request,
-    ) -> Option<Response> {
+    ) -> Option<Reply> {
         self.authorities.state()?;
         let refusal = self.refuse_as_named(at, server);
         match request {
-            Request::Describe => Some(self.describe_as_named(at, server)),
+            Request::Describe => Some(Ok(self.describe_as_named(at, server))),
             Request::HistoryAge | Request::TenureAge { .. } => {
                 if let Some(error) = refusal {
                     self.seen.note(Seen::MarkerRefused);
-                    return Some(Response::Refused(error));
+                    return Some(Err(error));
                 }
-                self.refuse_marker(server)
-                    .or_else(|| self.read_marker(at, server, request))
+                match self.refuse_marker(server) {
+                    Some(error) => Some(Err(error)),
+                    None => self.read_marker(at, server, request).map(Ok),
+                }
             }
-            Request::LookUp(_) | Request::Line(_) => refusal.map(Response::Refused),
+            Request::LookUp(_) | Request::Line(_) => refusal.map(Err),
             Request::Execute(commands) => {
                 let Some(error) = refusal else {
                     let state = self.authorities.state()?;
@@ -45,7 +47,7 @@ impl Network {
                     }
                     return None;
                 };
-                Some(Response::Executed(vec![Err(error); commands.len()]))
+                Some(Ok(Response::Executed(vec![Err(error); commands.len()])))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The end of the faults: all members agree, and each shard has one master.
 
-use super::council::{Reign, Step};
-use crate::{events::Event, network::Network, world::World};
+use super::council::Reign;
+use crate::{network::Network, world::World};
 
 impl Network {
     /// Returns whether a later owner of a seat exists.
@@ -45,7 +45,7 @@ impl World {
             it.machines.len()
         });
         for machine in 0..machines {
-            self.push(0, Event::Authority(Step::Demote { machine }));
+            self.push(0, move |world| world.demote_owner(machine));
         }
         while let Some((seat, from, to)) = self.doubled_seat() {
             self.move_seat(seat, from, to);

@@ -82,30 +82,6 @@ pub(crate) struct Succession {
     pub(super) spreads_in: u64,
 }
 
-/// Something that happens to an authority.
-pub(crate) enum Step {
-    /// A question reaches a member.
-    Asked(Question),
-    /// An answer reaches a process.
-    Told {
-        answer: oneshot::Sender<Vec<Word>>,
-        words: Vec<Word>,
-    },
-    /// A member hears of an owner.
-    Follow {
-        council: usize,
-        member: usize,
-        seats: Vec<usize>,
-        reign: Reign,
-    },
-    /// A replica takes the place of an owner.
-    Promote(Succession),
-    /// An old owner is told that it is a replica.
-    Demote { machine: usize },
-    /// Another failover of a shard that has several in a row.
-    Flap { shard: usize, left: u32 },
-}
-
 impl Reign {
     pub(crate) fn tenure(self) -> Tenure {
         Tenure {

@@ -1,12 +1,12 @@
 //! Replicas take the place of masters, and slots move.
 
 use super::{
-    council::{Reign, Step, Succession},
+    council::{Reign, Succession},
     machine::State,
+    outages::Gap,
 };
 use crate::{
     clock::{MILLI, SECOND},
-    events::Event,
     seen::Seen,
     server::{Disk, Outage},
     world::World,
@@ -38,7 +38,7 @@ impl World {
             Fate::Abdicates,
         ]);
         // What it costs would be part of an outage that has not ended.
-        self.network.lock().cut_off_outage();
+        self.end_outage();
         let machine = succession.old.machine;
         self.tell((fate, succession), || format!("{fate:?}: {succession:?}"));
         let detected_in = self.rng.around(SECOND / 2);
@@ -58,9 +58,12 @@ impl World {
             }
             Fate::Abdicates => (0, self.rng.around(20 * MILLI)),
         };
-        self.push(promoted_in, Event::Authority(Step::Promote(succession)));
-        let demote = Step::Demote { machine };
-        self.push(promoted_in + demoted_in, Event::Authority(demote));
+        self.push(promoted_in, move |world| {
+            world.promote_owner(succession);
+        });
+        self.push(promoted_in + demoted_in, move |world| {
+            world.demote_owner(machine);
+        });
     }
 
     /// Several failovers of a shard follow each other within a moment.
@@ -68,10 +71,10 @@ impl World {
         let shards = self.with_authority(|it| it.layout.shards());
         let shard = self.rng.usize(..shards);
         let left = self.rng.u32(2..=5);
-        self.push(0, Event::Authority(Step::Flap { shard, left }));
+        self.push(0, move |world| world.flap_on(shard, left));
     }
 
-    pub(super) fn flap_on(&mut self, shard: usize, left: u32) {
+    fn flap_on(&mut self, shard: usize, left: u32) {
         let at = self.at();
         if left == 0 || self.is_calm {
             return;
@@ -87,8 +90,7 @@ impl World {
             self.demote_owner(succession.old.machine);
         }
         let delay = self.rng.around(100 * MILLI) + MILLI;
-        let left = left - 1;
-        self.push(delay, Event::Authority(Step::Flap { shard, left }));
+        self.push(delay, move |world| world.flap_on(shard, left - 1));
     }
 
     pub(super) fn draw_succession_of(&mut self, at: u64, shard: usize) -> Option<Succession> {
@@ -178,7 +180,7 @@ impl World {
         if !is_latest {
             // Another replica was promoted at the same time, and the authority settles on one of the two.
             let delay = self.rng.around(self.max_ttl());
-            self.push(delay, Event::Authority(Step::Demote { machine: new }));
+            self.push(delay, move |world| world.demote_owner(new));
         }
         self.spread(council, member, &seats, reign, spreads_in);
         true
@@ -200,13 +202,10 @@ impl World {
             } else {
                 self.rng.around(spreads_in)
             };
-            let step = Step::Follow {
-                council,
-                member,
-                seats: seats.to_vec(),
-                reign,
-            };
-            self.push(delay, Event::Authority(step));
+            let seats = seats.to_vec();
+            self.push(delay, move |world| {
+                world.follow(council, member, seats, reign);
+            });
         }
     }
 
@@ -262,7 +261,7 @@ impl World {
             let later = it.stands_still_until.max(at + SECOND);
             return network
                 .queue
-                .push(later, Event::Authority(Step::Demote { machine }));
+                .push(later, move |world| world.demote_owner(machine));
         }
         it.demote();
         for server in servers {
@@ -338,19 +337,8 @@ impl World {
         let disk = self.rng.pick(&[Disk::Empty, Disk::Complete]);
         let network = &mut *self.network.lock();
         let layout = network.authorities.state().expect("as above").layout;
-        let at = network.at();
         network.seen.note(Seen::OwnerCrash);
-        for server in layout.servers_of(machine) {
-            if network.servers[server].outage.is_some() {
-                continue;
-            }
-            network.servers[server].stop(at, outage, disk);
-            if outage == Outage::Refuses {
-                network.reset_all(server);
-            }
-            let start = Event::Start { server, disk };
-            network.queue.push(at + returns_in, start);
-        }
+        network.stop(&layout.servers_of(machine), outage, disk, returns_in);
     }
 }
 
@@ -363,7 +351,7 @@ impl State {
             if reign.epoch > self.latest[*seat].epoch {
                 self.latest[*seat] = reign;
                 is_latest = true;
-                self.outages.begin(at, reign);
+                self.outage = Some(Gap::new(at, reign));
             }
         }
         if is_latest {

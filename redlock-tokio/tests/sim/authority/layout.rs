@@ -1,4 +1,4 @@
-use super::rule::Kind;
+use super::owners::Kind;
 use crate::{clock::Rate, rng::Rng, server::Server};
 
 /// How many machines a group of sentinels watches.

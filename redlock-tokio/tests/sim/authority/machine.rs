@@ -13,9 +13,8 @@ use redlock_tokio::{
 use super::{
     council::{Council, Reign},
     layout::Layout,
-    outages::Outages,
-    owners::Owners,
-    rule::Kind,
+    outages::Gap,
+    owners::{Kind, Owners},
 };
 use crate::{message::refused, rng::Rng, server::age_of_marker};
 
@@ -34,7 +33,7 @@ pub(crate) struct State {
     pub(super) masters: Vec<usize>,
     /// The master of each shard before.
     pub(super) former_masters: Vec<usize>,
-    pub(super) outages: Outages,
+    pub(super) outage: Option<Gap>,
     /// No node of the cluster serves while a shard has no master (`cluster-require-full-coverage`).
     pub(super) needs_full_coverage: bool,
 }
@@ -98,7 +97,7 @@ impl Authorities {
             latest,
             former_masters: masters.clone(),
             masters,
-            outages: Outages::default(),
+            outage: None,
             needs_full_coverage: owners.kind == Kind::Cluster && rng.bool(),
         }))
     }
@@ -143,14 +142,6 @@ impl Authorities {
             let machine = state.layout.machine_of(server);
             state.machines[machine].restart(keeps_keys);
         }
-    }
-
-    /// Returns how long locks could not be acquired after each failover, compared to what the rules cost.
-    pub(crate) fn outages(&self) -> Outages {
-        self.0
-            .as_ref()
-            .map(|it| it.outages.clone())
-            .unwrap_or_default()
     }
 }
 

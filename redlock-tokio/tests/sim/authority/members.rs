@@ -5,14 +5,12 @@ use std::{collections::BTreeSet, sync::Arc};
 use tokio::sync::oneshot;
 
 use super::{
-    council::{Question, Step, Succession, Word},
+    council::{Question, Reign, Succession, Word},
     machine::State,
-    owners::Owners,
-    rule::Rule,
+    owners::{Owners, Rule},
 };
 use crate::{
     clock::SECOND,
-    events::Event,
     host::Host,
     network::{Network, Route},
     seen::Seen,
@@ -42,54 +40,36 @@ impl Network {
             member,
             answer,
         };
-        let step = Step::Asked(question);
-        self.queue.push(at, Event::Authority(step));
+        self.queue.push(at, |world| world.ask(question));
         receiver
     }
 }
 
 impl World {
-    pub(crate) fn handle_authority(&mut self, step: Step) {
-        match step {
-            Step::Asked(question) => self.ask(question),
-            Step::Told { answer, words } => {
-                // An error means that the process has ended.
-                let _ = answer.send(words);
-            }
-            Step::Follow {
-                council,
-                member,
-                seats,
-                reign,
-            } => {
-                let at = self.at();
-                let later = self.with_authority(|it| {
-                    let member = &mut it.councils[council].members[member];
-                    let later = member.lags_until.max(member.down_until);
-                    if later <= at {
-                        for seat in &seats {
-                            member.follow(at, *seat, reign);
-                        }
-                    }
-                    later
-                });
-                if later > at {
-                    let step = Step::Follow {
-                        council,
-                        member,
-                        seats,
-                        reign,
-                    };
-                    return self.push(later - at, Event::Authority(step));
+    /// A member hears of an owner, now or when it can.
+    pub(super) fn follow(
+        &mut self,
+        council: usize,
+        member: usize,
+        seats: Vec<usize>,
+        reign: Reign,
+    ) {
+        let at = self.at();
+        let later = self.with_authority(|it| {
+            let member = &mut it.councils[council].members[member];
+            let later = member.lags_until.max(member.down_until);
+            if later <= at {
+                for seat in &seats {
+                    member.follow(at, *seat, reign);
                 }
-                self.note_majorities();
             }
-            Step::Promote(succession) => {
-                self.promote_owner(succession);
-            }
-            Step::Demote { machine } => self.demote_owner(machine),
-            Step::Flap { shard, left } => self.flap_on(shard, left),
+            later
+        });
+        if later > at {
+            let follow = move |world: &mut Self| world.follow(council, member, seats, reign);
+            return self.push(later - at, follow);
         }
+        self.note_majorities();
     }
 
     /// Calls `f` with the authorities of this world, which has some.
@@ -131,8 +111,7 @@ impl World {
         // What is held up reaches the member later, and gets the answer of that time.
         let later = cut_until.max(stands_still_until);
         if later > at {
-            let step = Step::Asked(question);
-            return network.queue.push(later, Event::Authority(step));
+            return network.queue.push(later, |world| world.ask(question));
         }
         if is_behind {
             network.seen.note(Seen::MemberBehind);
@@ -144,8 +123,9 @@ impl World {
             delay += self.rng.around(window);
         }
         let answer = question.answer;
-        let step = Step::Told { answer, words };
-        network.queue.push(at + delay, Event::Authority(step));
+        // An error means that the process has ended.
+        let tell = |_: &mut Self| drop(answer.send(words));
+        network.queue.push(at + delay, tell);
     }
 
     /// A member restarts, hears nothing new for a while, or loses its state.
@@ -180,8 +160,7 @@ impl World {
         });
         self.network.lock().seen.note(what);
         if what == Seen::MemberLosesState {
-            let reunion = self.reunion(council, member);
-            self.push(length, reunion);
+            self.reunite(length, council, member);
         }
     }
 
@@ -191,17 +170,15 @@ impl World {
         owners.is_some_and(|it| it.without == Some(Rule::FewestMembers))
     }
 
-    /// What tells a member the latest owners.
-    fn reunion(&self, council: usize, member: usize) -> Event {
-        self.with_authority(|it| {
+    /// Tells a member the latest owner after a while.
+    fn reunite(&self, after: u64, council: usize, member: usize) {
+        let (seat, reign) = self.with_authority(|it| {
             let seat = it.councils[council].seats[0];
-            Event::Authority(Step::Follow {
-                council,
-                member,
-                seats: vec![seat],
-                reign: it.latest[seat],
-            })
-        })
+            (seat, it.latest[seat])
+        });
+        self.push(after, move |world| {
+            world.follow(council, member, vec![seat], reign);
+        });
     }
 
     /// A minority of the members is cut off from the others, together with some processes and with the owner, whose
@@ -249,8 +226,7 @@ impl World {
         });
         if let Some(member) = loser {
             self.network.lock().seen.note(Seen::MemberLosesState);
-            let reunion = self.reunion(council, member);
-            self.push(until - at, reunion);
+            self.reunite(until - at, council, member);
         }
         let Some(succession) = succession else {
             return;
@@ -266,7 +242,7 @@ impl World {
             }
         }
         let delay = until - at + self.rng.around(SECOND);
-        self.push(delay, Event::Authority(Step::Demote { machine }));
+        self.push(delay, move |world| world.demote_owner(machine));
     }
 
     fn cut_route(&self, process: usize, machine: usize, until: u64) {

@@ -1,14 +1,50 @@
-//! The authority of a world, and its numbers.
+//! The authority of a world, its numbers, and the rules that clients keep.
 
 use std::time::Duration;
 
-use redlock_tokio::{Durability, RedlockBuilder};
+use redlock_tokio::{Durability, NodeState, Redlock, RedlockBuilder};
+use tokio::time::sleep;
 
-use super::{
-    layout::Layout,
-    rule::{Kind, Rule},
+use super::layout::Layout;
+use crate::{
+    network::SharedNetwork,
+    process::{Stage, Stages},
+    rng::Rng,
+    scale::Scale,
+    seen::Seen,
 };
-use crate::{rng::Rng, scale::Scale};
+
+/// What names the masters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Sentinels of this many groups.
+    Sentinels { groups: usize },
+    /// The nodes of a cluster.
+    Cluster,
+}
+
+/// A rule that keeps two owners from voting for two locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// An owner votes when every lock by an earlier one is over.
+    Settling,
+    /// A confirmation counts for a window.
+    Window,
+    /// The majority is of all members, and not of those that answer.
+    AllMembers,
+    /// One member is not enough.
+    Majority,
+    /// A group has at least as many sentinels as are listed.
+    FewestMembers,
+    /// The members of a cluster are all its nodes, with the replicas.
+    Replicas,
+    /// The age that a member tells is that of the tenure.
+    Ages,
+    /// A marker tells the age of the tenure.
+    Markers,
+    /// The history of a server shows that it was promoted.
+    Histories,
+}
 
 /// Which authority a world has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +99,29 @@ impl Owners {
             builder.durability(Durability::LosslessFailovers)
         } else {
             builder
+        }
+    }
+}
+
+/// Counts how often nodes have no vote since no majority confirms them, or not since long enough.
+pub(crate) async fn watch_states(
+    redlock: Redlock,
+    network: SharedNetwork,
+    scale: Scale,
+    stages: Stages,
+) {
+    while !stages.has_come(Stage::End) {
+        for status in redlock.nodes() {
+            match status.state {
+                NodeState::Unconfirmed => network.lock().seen.note(Seen::Unconfirmed),
+                NodeState::Quarantined { .. } => network.lock().seen.note(Seen::Settling),
+                _ => {}
+            }
+        }
+        tokio::select! {
+            biased;
+            () = stages.come(Stage::End) => {}
+            () = sleep(Owners::window(scale.max_ttl)) => {}
         }
     }
 }

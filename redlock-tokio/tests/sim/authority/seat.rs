@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -20,10 +21,8 @@ use tokio::{sync::oneshot, time::sleep};
 
 use super::{
     council::{Reign, Word, member_id},
-    detour::Detour,
     layout::Layout,
-    owners::Owners,
-    rule::{Kind, Rule},
+    owners::{Kind, Owners, Rule},
 };
 use crate::{
     clock::HOUR,
@@ -54,6 +53,17 @@ struct SimulatedAuthority {
     client: Client,
     host: Arc<Host>,
     network: SharedNetwork,
+}
+
+/// How many addresses a group of sentinels has.
+const ADDRESSES: usize = 3;
+
+/// Some addresses of a group lead to the sentinels of another group for a while, as one process sees them.
+#[derive(Clone, Debug)]
+struct Detour {
+    /// By address. At least one leads to its own group.
+    is_astray: [bool; ADDRESSES],
+    during: Range<u64>,
 }
 
 /// The watch of one process.
@@ -167,6 +177,30 @@ impl Authority for SimulatedAuthority {
         }
         let node = SimulatedNode::new(server, self.client, &self.host, &self.network);
         async move { node.connect().await }.boxed()
+    }
+}
+
+impl Detour {
+    /// Draws one that begins when the process starts, or while it runs.
+    fn draw(rng: &mut Rng, host: &Host, max_ttl: u64) -> Self {
+        let mut is_astray = [true; ADDRESSES];
+        is_astray[rng.usize(..ADDRESSES)] = false;
+        if rng.bool() {
+            is_astray[rng.usize(..ADDRESSES)] = false;
+        }
+        let from = if rng.bool() {
+            host.now()
+        } else {
+            host.now() + rng.around(5 * max_ttl)
+        };
+        Self {
+            is_astray,
+            during: from..from + rng.around(max_ttl),
+        }
+    }
+
+    fn leads_astray(&self, at: u64, address: usize) -> bool {
+        self.during.contains(&at) && self.is_astray[address]
     }
 }
 

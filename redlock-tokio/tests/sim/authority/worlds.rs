@@ -1,9 +1,6 @@
 //! The worlds of authorities, and one without each rule.
 
-use super::{
-    owners::Owners,
-    rule::{Kind, Rule},
-};
+use super::owners::{Kind, Owners, Rule};
 use crate::{
     configuration::{Configuration, Expectation, KEYS_CHANGE, USUAL},
     fault::Fault,

@@ -7,18 +7,25 @@
 use std::sync::Arc;
 
 use redlock_core::{Nonce, Ttl};
-use redlock_tokio::Key;
+use redlock_tokio::{Key, Token};
 
 use crate::{
     clock::MILLI,
-    events::Event,
-    foreign::{Step, Value},
     network::Network,
-    requests::Order,
+    requests::{OpenRequest, Order},
     seen::Seen,
     server::Found,
     world::World,
 };
+
+/// What a foreign client writes to a key, on one server or on several.
+struct Value {
+    key: Key,
+    token: Token,
+    ttl: Ttl,
+    /// To our clients it is a rival, until this is dropped.
+    _open: OpenRequest,
+}
 
 impl World {
     /// A foreign client sets a key where it is free, and deletes its own later, or lets it expire.
@@ -33,18 +40,11 @@ impl World {
                 continue;
             }
             let delay = self.rng.around(MILLI);
-            let set = Step::Set {
-                server,
-                value: Arc::clone(&value),
-            };
-            self.push(delay, Event::Foreign(set));
+            let set = Arc::clone(&value);
+            self.push(delay, move |world| world.set_foreign(server, &set));
             if deletes {
-                let delete = Step::Delete {
-                    server,
-                    value: Arc::clone(&value),
-                };
                 let delay = delay + hold + self.rng.around(MILLI);
-                self.push(delay, Event::Foreign(delete));
+                self.delete_foreign_later(delay, server, &value);
             }
         }
         self.forget_later(value);
@@ -90,49 +90,44 @@ impl World {
             network.seen.note(Seen::ForeignOverwrite);
         }
         let delay = self.rng.around(self.max_ttl() / 8) + MILLI;
-        let delete = Step::Delete {
-            server,
-            value: Arc::clone(&value),
-        };
-        self.push(delay, Event::Foreign(delete));
+        self.delete_foreign_later(delay, server, &value);
         self.forget_later(value);
     }
 
-    /// A foreign client reaches a server.
-    pub(crate) fn handle_foreign_client(&mut self, step: Step) {
+    fn set_foreign(&mut self, server: usize, value: &Value) {
+        let Value {
+            key, token, ttl, ..
+        } = value;
         let network = &mut *self.network.lock();
         let at = network.at();
-        match step {
-            Step::Set { server, value } => {
-                let it = &mut network.servers[server];
-                if self.is_calm || !it.is_at_work(at) {
-                    return;
-                }
-                let Value {
-                    key, token, ttl, ..
-                } = &*value;
-                if !it.find(at, key).is_empty() {
-                    return network.seen.note(Seen::ForeignDenied);
-                }
-                it.overwrite(at, key, *token, *ttl);
-                let what = (server, key.as_bytes(), *token);
-                let text = || format!("a foreign client sets {key:?} on server {server}");
-                network.trace.note(at, what, text);
-                network.seen.note(Seen::ForeignSet);
-            }
-            Step::Delete { server, value } => {
-                let it = &mut network.servers[server];
-                let found = it.find(at, &value.key);
-                let is_own = found.iter().any(|found| found.token == value.token);
-                if !it.is_at_work(at) || !is_own {
-                    return;
-                }
+        let it = &mut network.servers[server];
+        if self.is_calm || !it.is_at_work(at) {
+            return;
+        }
+        if !it.find(at, key).is_empty() {
+            return network.seen.note(Seen::ForeignDenied);
+        }
+        it.overwrite(at, key, *token, *ttl);
+        let what = (server, key.as_bytes(), *token);
+        let text = || format!("a foreign client sets {key:?} on server {server}");
+        network.trace.note(at, what, text);
+        network.seen.note(Seen::ForeignSet);
+    }
+
+    fn delete_foreign_later(&self, delay: u64, server: usize, value: &Arc<Value>) {
+        let value = Arc::clone(value);
+        self.push(delay, move |world| {
+            let network = &mut *world.network.lock();
+            let at = network.at();
+            let it = &mut network.servers[server];
+            let found = it.find(at, &value.key);
+            let is_own = found.iter().any(|found| found.token == value.token);
+            if it.is_at_work(at) && is_own {
                 it.delete(at, &value.key);
                 network.notify_of(at, server, &value.key);
                 network.seen.note(Seen::ForeignRelease);
             }
-            Step::Over(_) => {}
-        }
+        });
     }
 
     fn draw_value(&mut self, key: Option<Key>) -> Arc<Value> {
@@ -145,7 +140,7 @@ impl World {
         let now = move || now.load(std::sync::atomic::Ordering::Relaxed);
         let service = requests.new_service();
         Arc::new(Value {
-            open: requests.begin(service, names, Order::Unwatched, now),
+            _open: requests.begin(service, names, Order::Unwatched, now),
             key,
             token: Nonce::new(self.rng.u128(..)).token(1),
             ttl: Ttl::new(ttl).expect("at least some milliseconds"),
@@ -154,7 +149,7 @@ impl World {
 
     /// Counts a foreign client as a rival until its keys have expired on clocks that were set back, too.
     fn forget_later(&self, value: Arc<Value>) {
-        self.push(2 * self.max_ttl(), Event::Foreign(Step::Over(value)));
+        self.push(2 * self.max_ttl(), |_| drop(value));
     }
 }
 

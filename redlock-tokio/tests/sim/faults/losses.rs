@@ -2,7 +2,6 @@
 
 use crate::{
     clock::{MILLI, SECOND},
-    events::Event,
     seen::Seen,
     world::World,
 };
@@ -46,13 +45,13 @@ impl World {
             if restarts {
                 self.restart(server, MILLI);
                 let later = self.rng.around(SECOND);
-                self.push(later, Event::StepClock { server, by });
+                self.push(later, move |world| world.step_clock_of(server, by));
             }
         }
     }
 
     /// The clock of a server that has just restarted steps forward, so that it seems to be up for longer.
-    pub(crate) fn step_clock_of(&mut self, server: usize, by: u64) {
+    fn step_clock_of(&mut self, server: usize, by: u64) {
         let mut network = self.network.lock();
         if !self.is_calm && network.servers[server].outage.is_none() {
             network.seen.note(Seen::ClockStepInQuarantine);

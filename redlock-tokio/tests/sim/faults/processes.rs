@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::{
     clock::{MILLI, SECOND},
-    events::Event,
     seen::Seen,
     world::World,
 };
@@ -27,14 +26,7 @@ impl World {
         let mut after = 0;
         for _ in 0..self.rng.usize(5..=30) {
             let length = self.rng.around(60 * MILLI);
-            self.push(
-                after,
-                Event::Pause {
-                    process,
-                    life,
-                    length,
-                },
-            );
+            self.push(after, move |world| world.pause_again(process, life, length));
             after += length + self.rng.around(20 * MILLI) + MILLI;
         }
     }
@@ -57,7 +49,7 @@ impl World {
     }
 
     /// Lets a process stand still when its turn has come, if it is the same as when that was planned.
-    pub(crate) fn pause_again(&mut self, process: usize, life: u32, length: u64) {
+    fn pause_again(&mut self, process: usize, life: u32, length: u64) {
         let is_same = self.processes[process]
             .as_ref()
             .is_some_and(|it| it.host.life == life);
@@ -68,17 +60,13 @@ impl World {
 
     /// Lets a process stand still. Returns whether it went before.
     fn pause(&mut self, process: usize, length: u64) -> bool {
-        let Some(it) = &mut self.processes[process] else {
+        let process_there = self.processes[process].as_ref();
+        let Some(it) = process_there.filter(|it| !it.host.stands_still()) else {
             return false;
         };
-        if it.stands_still {
-            return false;
-        }
-        it.stands_still = true;
-        let at = self.network.lock().at();
-        self.records.registry.stop(&it.host, at);
+        it.host.stop();
         let life = it.host.life;
-        self.push(length, Event::Resume { process, life });
+        self.push(length, move |world| world.resume(process, life));
         true
     }
 
@@ -88,7 +76,7 @@ impl World {
         if self.processes[index].is_some() {
             self.network.lock().seen.note(Seen::Crash);
             self.end_process(index);
-            self.push(length, Event::Reboot { process: index });
+            self.push(length, move |world| world.reboot(index));
         }
     }
 
@@ -103,7 +91,7 @@ impl World {
             drop(process);
             self.forget_process(&host);
             self.drop_outliving(&host);
-            self.push(length, Event::Reboot { process: index });
+            self.push(length, move |world| world.reboot(index));
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::{
     clock::{MILLI, SECOND},
-    events::Event,
     fault::Connections,
     seen::Seen,
     world::World,
@@ -46,13 +45,13 @@ impl World {
             Connections::End => self.depose(old),
             Connections::GoOn => {
                 let length = self.rng.around(self.max_ttl());
-                self.push(length, Event::Depose { server: old });
+                self.push(length, move |world| world.depose(old));
             }
         }
     }
 
     /// A server that was replaced loses its connections.
-    pub(crate) fn depose(&mut self, server: usize) {
+    fn depose(&mut self, server: usize) {
         let mut network = self.network.lock();
         let addresses = 0..self.scale.servers;
         // It may be the master again by now.
@@ -83,17 +82,11 @@ impl World {
             Connections::GoOn => Seen::UnseenDemotion,
         });
         drop(network);
-        self.push(
-            length,
-            Event::Reinstate {
-                server,
-                connections,
-            },
-        );
+        self.push(length, move |world| world.reinstate(server, connections));
     }
 
     /// A replica becomes a master again.
-    pub(crate) fn reinstate(&mut self, server: usize, connections: Connections) {
+    fn reinstate(&mut self, server: usize, connections: Connections) {
         let mut network = self.network.lock();
         if network.servers[server].outage.is_some() || !network.servers[server].is_replica() {
             return;

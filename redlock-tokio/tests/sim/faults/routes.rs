@@ -2,7 +2,6 @@
 
 use crate::{
     clock::MILLI,
-    events::Event,
     message::{Loses, Unanswered},
     network::Route,
     seen::Seen,
@@ -48,8 +47,8 @@ impl World {
     /// Looks whether a process has given up a connection that has lost a request or an answer.
     pub(crate) fn look_for_end(&mut self, unanswered: Unanswered) {
         let process = self.processes[unanswered.process].as_ref();
-        if process.is_some_and(|it| it.stands_still) {
-            return self.push(100 * MILLI, Event::Unanswered(unanswered));
+        if process.is_some_and(|it| it.host.stands_still()) {
+            return self.push(100 * MILLI, move |world| world.look_for_end(unanswered));
         }
         let failure = self.network.lock().look_for_end(unanswered);
         let failure = failure.map(|it| Violation::new(Kind::Service, it));

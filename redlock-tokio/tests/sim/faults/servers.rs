@@ -3,12 +3,36 @@
 use crate::{
     clock::{MILLI, SECOND},
     configuration::Restarts,
-    events::Event,
     network::Network,
     seen::Seen,
     server::{Disk, Outage, Refusal, Withheld},
     world::World,
 };
+
+impl Network {
+    /// Ends the servers of a machine, and starts them again after a while.
+    pub(crate) fn stop(&mut self, servers: &[usize], outage: Outage, disk: Disk, length: u64) {
+        let at = self.at();
+        for &server in servers {
+            if self.servers[server].outage.is_some() {
+                continue;
+            }
+            self.servers[server].stop(at, outage, disk);
+            // A killed process closes its connections; a machine that is gone closes nothing.
+            if outage == Outage::Refuses {
+                self.reset_all(server);
+            }
+            let start = move |network: &mut Self| {
+                let at = network.at();
+                network.servers[server].start(at, disk);
+                network
+                    .authorities
+                    .handle_start(server, disk != Disk::Empty);
+            };
+            self.queue.push_to_network(at + length, start);
+        }
+    }
+}
 
 impl World {
     pub(super) fn end_some_server(&mut self) {
@@ -45,25 +69,15 @@ impl World {
         if network.servers[server].outage.is_some() {
             return;
         }
-        let at = network.at();
         network.seen.note(seen);
         let servers = network.authorities.servers_with(server);
         let keeps_marker = network.authorities.exist() && disk != Disk::Empty;
-        for &server in &servers {
-            network.servers[server].stop(at, outage, disk);
-            // A killed process closes its connections; a machine that is gone closes nothing.
-            if outage == Outage::Refuses {
-                network.reset_all(server);
-            }
-        }
+        network.stop(&servers, outage, disk, length);
         drop(network);
         // Keys that expire early for that reason are as good as lost, and the server waits before it votes. A marker
         // of a tenure would tell too much.
         if self.configuration.restarts == Restarts::Quarantined && !keeps_marker {
             self.step_clocks_while_down(&servers);
-        }
-        for server in servers {
-            self.push(length, Event::Start { server, disk });
         }
     }
 
@@ -111,7 +125,8 @@ impl World {
         for address in 0..self.scale.servers {
             let server = self.network.lock().machine(address);
             let length = self.rng.around(SECOND / 4);
-            self.push(apart * address as u64, Event::Restart { server, length });
+            let turn = apart * address as u64;
+            self.push(turn, move |world| world.restart(server, length));
         }
     }
 
@@ -173,7 +188,9 @@ impl World {
             if network.servers[server].outage.is_none() {
                 spoil(&mut network, server);
                 drop(network);
-                self.push(length, Event::Recover { server });
+                self.push(length, move |world| {
+                    world.network.lock().servers[server].recover();
+                });
             }
         }
     }

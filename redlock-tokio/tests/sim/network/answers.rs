@@ -22,22 +22,18 @@ impl Network {
         let before = answers;
         let mut answers = answers.clone();
         for (command, answer) in commands.iter().zip(&mut answers) {
-            if self.rng.chance(self.weather.rubbish) {
-                self.seen.note(Seen::Rubbish);
+            if self.befalls(Seen::Rubbish) {
                 *answer = self.senseless(command, answer);
             }
         }
-        if self.rng.chance(self.weather.missing) {
-            self.seen.note(Seen::AnswersMissing);
+        if self.befalls(Seen::AnswersMissing) {
             let left = self.rng.usize(..answers.len());
             answers.truncate(left);
         }
-        if self.rng.chance(self.weather.surplus) {
-            self.seen.note(Seen::AnswersDoubled);
+        if self.befalls(Seen::AnswersDoubled) {
             answers.extend_from_within(..);
         }
-        if answers.len() > 1 && self.rng.chance(self.weather.out_of_step) {
-            self.seen.note(Seen::AnswersOutOfStep);
+        if answers.len() > 1 && self.befalls(Seen::AnswersOutOfStep) {
             answers.rotate_right(1);
         }
         if &answers != before {

@@ -6,7 +6,7 @@ use redlock_tokio::Key;
 use tokio::sync::mpsc;
 
 use super::{ConnectionId, Network};
-use crate::{clock::MILLI, events::Event, message::Word, seen::Seen};
+use crate::{clock::MILLI, message::Word, seen::Seen};
 
 impl Network {
     /// Sends word that a key is gone to all that asked for it, or plans to do so when it expires.
@@ -22,7 +22,11 @@ impl Network {
     pub(crate) fn plan_expiry(&mut self, at: u64, server: usize, key: &Key) {
         if let Some(left) = self.servers[server].expires_in(at, key) {
             let key = key.clone();
-            self.queue.push(at + left, Event::Expire { server, key });
+            let expire = move |network: &mut Self| {
+                let at = network.at();
+                network.notify_of(at, server, &key);
+            };
+            self.queue.push_to_network(at + left, expire);
         }
     }
 
@@ -39,18 +43,12 @@ impl Network {
     }
 
     pub(super) fn invalidate(&mut self, at: u64, connection: ConnectionId, word: &Word) {
-        let weather = self.weather;
-        if self.rng.chance(weather.invalidation_lost) {
-            return self.seen.note(Seen::InvalidationLost);
+        if self.befalls(Seen::InvalidationLost) {
+            return;
         }
-        let mut times = 1;
-        if self.rng.chance(weather.invalidation_doubled) {
-            self.seen.note(Seen::InvalidationDoubled);
-            times = 2;
-        }
+        let times = 1 + u32::from(self.befalls(Seen::InvalidationDoubled));
         for _ in 0..times {
-            let late = if self.rng.chance(weather.invalidation_late) {
-                self.seen.note(Seen::InvalidationLate);
+            let late = if self.befalls(Seen::InvalidationLate) {
                 self.rng.around(500 * MILLI)
             } else {
                 0
@@ -59,8 +57,8 @@ impl Network {
                 return;
             };
             let word = word.clone();
-            let event = Event::Invalidate { connection, word };
-            self.queue.push(at + late, event);
+            let arrive = move |network: &mut Self| network.deliver_invalidation(connection, word);
+            self.queue.push_to_network(at + late, arrive);
         }
     }
 
@@ -74,7 +72,7 @@ impl Network {
 
     /// Claims to some process that keys are gone: any key, one that may be taken, or one that nobody asked for.
     pub(crate) fn invent_invalidation(&mut self) {
-        if self.connections.is_empty() || !self.rng.chance(self.weather.invalidation_invented) {
+        if self.connections.is_empty() || !self.befalls(Seen::InvalidationInvented) {
             return;
         }
         let index = self.rng.usize(..self.connections.len());
@@ -89,7 +87,6 @@ impl Network {
                 Word::Freed(key("nobody-asked"))
             }
         };
-        self.seen.note(Seen::InvalidationInvented);
         if let Some(id) = id {
             self.deliver_invalidation(id, word);
         }

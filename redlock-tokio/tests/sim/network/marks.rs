@@ -3,7 +3,7 @@
 use redlock_tokio::node::{Command, Operation};
 
 use super::Network;
-use crate::{clock::SECOND, events::Event, seen::Seen};
+use crate::{clock::SECOND, seen::Seen};
 
 impl Network {
     /// The probe of a writer that waits marks its key.
@@ -11,25 +11,20 @@ impl Network {
         if !matches!(command.operation(), Operation::Probe { mark: Some(_), .. }) {
             return;
         }
-        if self.rng.chance(self.weather.mark_lost) {
-            return self.seen.note(Seen::MarkLost);
+        if self.befalls(Seen::MarkLost) {
+            return;
         }
-        let is_late = self.rng.chance(self.weather.mark_late);
-        let is_repeated = self.rng.chance(self.weather.mark_repeated);
+        let is_late = self.befalls(Seen::MarkLate);
+        let is_repeated = self.befalls(Seen::MarkRepeated);
         if !is_late {
             self.servers[server].mark(at, command);
             self.seen.note(Seen::Mark);
         }
         if is_late || is_repeated {
-            let seen = if is_late {
-                Seen::MarkLate
-            } else {
-                Seen::MarkRepeated
-            };
-            self.seen.note(seen);
             let at = at + self.rng.around(SECOND);
             let command = command.clone();
-            self.queue.push(at, Event::Mark { server, command });
+            let mark = move |network: &mut Self| network.handle_mark(server, &command);
+            self.queue.push_to_network(at, mark);
         }
     }
 

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use redlock_tokio::node::{Access, Command, Operation, Vote};
+use redlock_tokio::{
+    NodeError,
+    node::{Access, Command, Operation, Vote},
+};
 
-use super::{Arrival, ConnectionId, Loses, Network, Request, Response, disconnected, unreachable};
+use super::{
+    Arrival, ConnectionId, Loses, Network, Reply, Request, Response, disconnected, unreachable,
+};
 use crate::{
     clock::{MILLI, SECOND},
-    events::Event,
     message::Word,
     seen::Seen,
     server::{Outage, Refusal, Sender},
@@ -34,7 +38,8 @@ impl Network {
         }
         let until = self.servers[server].stands_still_until;
         if until > at {
-            return self.queue.push(until, Event::Arrive(arrival));
+            let arrive = |network: &mut Self| network.arrive(arrival);
+            return self.queue.push_to_network(until, arrive);
         }
         let generation = self.servers[server].generation;
         // A connection that the process has closed may have been that of a proxy, which passes on what it has.
@@ -50,20 +55,18 @@ impl Network {
                 return self.reset(id);
             }
         }
-        if self.rng.chance(self.weather.reset_before) {
-            self.seen.note(Seen::ResetBefore);
+        if self.befalls(Seen::ResetBefore) {
             return self.reset(id);
         }
-        let response = self.carry_out(at, &arrival);
-        if self.rng.chance(self.weather.reset_after) {
-            self.seen.note(Seen::ResetAfter);
+        let reply = self.carry_out(at, &arrival);
+        if self.befalls(Seen::ResetAfter) {
             return self.reset(id);
         }
-        let response = self.spoil(&arrival.request, response);
-        self.answer(at, &arrival, response);
+        let reply = reply.map(|it| self.spoil(&arrival.request, it));
+        self.answer(at, &arrival, reply);
     }
 
-    fn carry_out(&mut self, at: u64, arrival: &Arrival) -> Response {
+    fn carry_out(&mut self, at: u64, arrival: &Arrival) -> Reply {
         let Arrival {
             server,
             ref request,
@@ -76,12 +79,12 @@ impl Network {
             .filter(|_| is_first)
         {
             self.seen.note(Seen::ConnectionRefusedNoAuth);
-            return Response::Refused(error);
+            return Err(error);
         }
-        if let Some(response) = self.respond_as_named(at, server, request) {
-            return response;
+        if let Some(reply) = self.respond_as_named(at, server, request) {
+            return reply;
         }
-        match request {
+        Ok(match request {
             Request::Describe => {
                 let described = self.servers[server].describe(at);
                 let text = || format!("server {server} is {described:?}");
@@ -91,7 +94,7 @@ impl Network {
             Request::TenureAge { .. } => Response::Age(Duration::ZERO),
             Request::HistoryAge => {
                 if let Some(error) = self.refuse_marker(server) {
-                    return error;
+                    return Err(error);
                 }
                 let age = self.servers[server].history_age(at);
                 if age.as_secs() > 0 {
@@ -102,7 +105,7 @@ impl Network {
                 Response::Age(age)
             }
             Request::LookUp(key) => match refusal.and_then(Refusal::of_look_up) {
-                Some(error) => Response::Refused(error),
+                Some(error) => return Err(error),
                 None => Response::Found(self.servers[server].look_up(at, key)),
             },
             Request::Line(requests) => {
@@ -171,7 +174,7 @@ impl Network {
                 }
                 Response::Executed(answers)
             }
-        }
+        })
     }
 
     /// Returns whether a command is the first of a reader that would be let in in spite of a mark.
@@ -187,26 +190,24 @@ impl Network {
             && !servers.any(|it| it.holds(at, command.key(), token))
     }
 
-    /// Returns the answer to a question for a marker, if the server refuses it.
-    pub(crate) fn refuse_marker(&mut self, server: usize) -> Option<Response> {
+    /// Returns why a server refuses a question for a marker, if it does.
+    pub(crate) fn refuse_marker(&mut self, server: usize) -> Option<NodeError> {
         let error = self.servers[server].refuse_marker()?;
         self.seen.note(Seen::MarkerRefused);
-        Some(Response::Refused(error))
+        Some(error)
     }
 
     /// Sends an answer back.
-    fn answer(&mut self, at: u64, arrival: &Arrival, response: Response) {
+    fn answer(&mut self, at: u64, arrival: &Arrival, reply: Reply) {
         let mut late = 0;
         if self.servers[arrival.server].slow_until > at {
             late += self.rng.around(SECOND);
         }
-        if self.rng.chance(self.weather.very_late) {
-            self.seen.note(Seen::VeryLate);
+        if self.befalls(Seen::VeryLate) {
             late += self.rng.around(2 * SECOND);
         }
         let is_first = matches!(arrival.request, Request::Describe) && arrival.number == 1;
-        if is_first && self.rng.chance(self.weather.connect_slow) {
-            self.seen.note(Seen::ConnectSlow);
+        if is_first && self.befalls(Seen::ConnectSlow) {
             late += self.rng.around(SECOND);
         }
         let connection = arrival.connection;
@@ -214,12 +215,9 @@ impl Network {
             return self.expect_end(connection, arrival.number, &arrival.request);
         }
         if let Some(at) = self.delivery(at + late, connection) {
-            let event = Event::Answer {
-                connection,
-                number: arrival.number,
-                response,
-            };
-            self.queue.push(at, event);
+            let number = arrival.number;
+            let deliver = move |network: &mut Self| network.deliver(connection, number, reply);
+            self.queue.push_to_network(at, deliver);
         }
     }
 
@@ -238,14 +236,14 @@ impl Network {
     }
 
     /// An answer reaches the process.
-    pub(crate) fn deliver(&mut self, id: ConnectionId, number: u64, response: Response) {
+    fn deliver(&mut self, id: ConnectionId, number: u64, reply: Reply) {
         let at = self.at();
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
         if let Some(question) = connection.waiting.remove(&number) {
             let is_refusal =
-                matches!(&response, Response::Executed(all) if all.iter().any(Result::is_err));
+                matches!(&reply, Ok(Response::Executed(all)) if all.iter().any(Result::is_err));
             if (is_refusal || at > question.sent + IN_TIME) && connection.prompt_since.is_some() {
                 connection.prompt_since = Some(at);
             }
@@ -255,7 +253,7 @@ impl Network {
                 _ => {}
             }
             // An error means that the request was given up.
-            let _ = question.sender.send(Ok(response));
+            let _ = question.sender.send(reply);
         }
     }
 
@@ -263,7 +261,8 @@ impl Network {
     pub(crate) fn reset(&mut self, id: ConnectionId) {
         let at = self.at();
         if let Some(at) = self.delivery(at, id) {
-            self.queue.push(at, Event::Break { connection: id });
+            self.queue
+                .push_to_network(at, move |network| network.break_off(id));
         }
     }
 
@@ -275,8 +274,7 @@ impl Network {
             .map(|(id, _)| *id)
             .collect();
         for id in ids {
-            if self.rng.chance(self.weather.half_open) {
-                self.seen.note(Seen::HalfOpen);
+            if self.befalls(Seen::HalfOpen) {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.is_half_open = true;
                 }

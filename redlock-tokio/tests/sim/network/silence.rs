@@ -3,7 +3,6 @@
 use super::{Network, serving::LATE};
 use crate::{
     clock::SECOND,
-    events::Event,
     message::{ConnectionId, INSPECTION_LIMIT, Loses, Request, Unanswered},
     seen::Seen,
 };
@@ -61,7 +60,8 @@ impl Network {
             limit,
         };
         let due = unanswered.due(0);
-        self.queue.push(due, Event::Unanswered(unanswered));
+        self.queue
+            .push(due, move |world| world.look_for_end(unanswered));
     }
 
     /// Returns why a connection should not be there any more, if it is there: its process has waited for too long.
@@ -78,7 +78,8 @@ impl Network {
         let since = connection.host.resumed_at().max(connection.last_delivery);
         let due = unanswered.due(since);
         if due > self.at() {
-            self.queue.push(due, Event::Unanswered(unanswered));
+            self.queue
+                .push(due, move |world| world.look_for_end(unanswered));
             return None;
         }
         let text = format!(

@@ -63,7 +63,7 @@ impl Records {
 
     /// Drops the guards of a process whose runtime has gone. None of them is valid. Returns how many there were.
     pub(crate) fn drop_outliving(&self, host: &Arc<Host>) -> usize {
-        let guards = self.outliving.take(host);
+        let guards = self.outliving.take(host, |_, _| true);
         for guard in &guards {
             if let Some(text) = guard.contradiction_after_runtime() {
                 self.registry.fail(text);
@@ -85,7 +85,7 @@ impl Environment {
 
     /// Returns whether the process stood still after this time.
     pub(crate) fn stood_still_since(&self, since: u64) -> bool {
-        self.records.registry.stood_still_since(&self.host, since)
+        self.host.stood_still_since(since)
     }
 
     pub(crate) fn note(&self, what: Seen) {
@@ -139,8 +139,7 @@ impl Environment {
 
     /// Returns whether some answers make no sense now.
     pub(crate) fn has_senseless_answers(&self) -> bool {
-        let weather = self.network.lock().weather;
-        weather.rubbish > 0 || weather.out_of_step > 0
+        self.network.lock().weather.has_senseless_answers()
     }
 
     /// Notes that a lock is released by force from now on.

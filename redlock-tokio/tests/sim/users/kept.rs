@@ -1,6 +1,6 @@
 //! A guard in the hands of a user.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use redlock_tokio::{
@@ -9,13 +9,8 @@ use redlock_tokio::{
 };
 use tokio::task::AbortHandle;
 
-use super::{
-    asked::Asked,
-    cancel::Cancel,
-    outliving::{Fate, Outlives},
-    view::View,
-};
-use crate::seen::Seen;
+use super::{asked::Asked, cancel::Cancel, outliving::Fate, view::View};
+use crate::{host::Host, seen::Seen};
 
 /// A guard whose end is noted before it is dropped.
 pub(crate) struct Kept {
@@ -122,7 +117,21 @@ impl Kept {
     pub(crate) fn outlive(self, fate: Fate) {
         let environment = self.view.environment().clone();
         let outliving = &environment.records.outliving;
-        outliving.push(&environment.host, fate, self);
+        outliving.push(fate, self);
+    }
+
+    /// Returns what the guard says after the end of its runtime that must not be.
+    pub(crate) fn contradiction_after_runtime(&self) -> Option<String> {
+        let hold = &self.view.hold;
+        let loss = hold.lost().now_or_never();
+        let outlives = hold.is_valid() || loss.is_none();
+        let process = self.view.environment().host.process;
+        outlives.then(|| format!("a lock of process {process} outlives its runtime: {loss:?}"))
+    }
+
+    /// Returns whether it is a guard of this process.
+    pub(crate) fn is_of(&self, host: &Arc<Host>) -> bool {
+        Arc::ptr_eq(&self.view.environment().host, host)
     }
 
     fn take(&mut self) -> Option<LockGuard> {
@@ -137,20 +146,6 @@ impl Kept {
         if let Some(watcher) = self.watcher.take() {
             watcher.abort();
         }
-    }
-}
-
-impl Outlives for Kept {
-    fn has_ended_by_itself(&self) -> bool {
-        self.view.has_ended_by_itself()
-    }
-
-    fn contradiction_after_runtime(&self) -> Option<String> {
-        let hold = &self.view.hold;
-        let loss = hold.lost().now_or_never();
-        let outlives = hold.is_valid() || loss.is_none();
-        let process = self.view.environment().host.process;
-        outlives.then(|| format!("a lock of process {process} outlives its runtime: {loss:?}"))
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     calls::Counter,
     cancel::Cancel,
     environment::{Environment, Records},
-    outliving::Forgotten,
+    outliving::{Fate, Forgotten},
     service::Service,
     terms::around,
     user::User,
@@ -48,8 +48,12 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// Lets users work with a `Redlock` until the process ends, or somebody shuts the `Redlock` down.
 pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut Rng) -> Next {
     let services = &environment.records.services;
-    let name = environment.host.name();
-    services.watch(service.id, name, service.house, &service.redlock);
+    services.watch(
+        service.id,
+        &environment.host,
+        service.house,
+        &service.redlock,
+    );
     let mut tasks = Vec::new();
     for user in 0..environment.scale.users {
         let id = UserId {
@@ -86,12 +90,8 @@ pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut R
     if let Some(counter) = counter {
         counter.finish().await;
     }
-    drop(
-        environment
-            .records
-            .outliving
-            .take_moved_out(&environment.host),
-    );
+    let outliving = &environment.records.outliving;
+    drop(outliving.take(&environment.host, |fate, _| fate == Fate::MovedOut));
     service.close(environment.now());
     let may_release_more = may_release_more(environment);
     let mut report = shut_down_promptly(environment, &service, may_release_more).await;
@@ -210,7 +210,7 @@ async fn outwait_forgotten(
     environment.tell(("forgotten", held, all));
     while outliving.forgotten(host).all + to_release() > 0 {
         sleep(GLANCE).await;
-        for guard in outliving.take_ended(host) {
+        for guard in outliving.take(host, |_, it| it.view().has_ended_by_itself()) {
             environment.note(Seen::ForgottenEnded);
             drop(guard);
         }

@@ -10,15 +10,10 @@ impl User {
     pub(super) async fn read_or_write_sometimes(&mut self, terms: Terms) {
         let key = self.key();
         let kind = self.rng.pick(&[Keys::Read, Keys::Read, Keys::Write]);
-        let terms = if self.rng.chance(200_000) {
-            terms.wait(Duration::ZERO)
-        } else {
-            terms
-        };
-        let terms = if kind == Keys::Write && self.rng.chance(300_000) {
-            terms.fenced()
-        } else {
-            terms
+        let terms = terms.impatient_sometimes(&mut self.rng);
+        let terms = match kind {
+            Keys::Write => terms.fenced_sometimes(&mut self.rng),
+            _ => terms,
         };
         self.read_or_write(kind, key, terms).await;
     }

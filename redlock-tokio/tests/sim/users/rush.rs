@@ -18,9 +18,7 @@ impl User {
     pub(super) async fn lock_in_a_hurry(&mut self) {
         let key = self.key();
         let terms = Terms::hurried(&mut self.rng, &self.environment.scale);
-        let asked = self.ask(std::slice::from_ref(&key), terms);
-        let outcome = self.service.redlock.lock(key).options(terms.options).await;
-        if let Some(kept) = self.keep(asked, outcome) {
+        if let Some(kept) = self.lock_key(&key, terms).await {
             kept.view().write();
         }
     }
@@ -30,9 +28,7 @@ impl User {
         let key = self.key();
         let scale = self.environment.scale;
         let terms = Terms::drowsy(&scale);
-        let asked = self.ask(std::slice::from_ref(&key), terms);
-        let outcome = self.service.redlock.lock(key).options(terms.options).await;
-        if let Some(kept) = self.keep(asked, outcome) {
+        if let Some(kept) = self.lock_key(&key, terms).await {
             kept.view().write();
             self.environment.pause(&mut self.rng, scale.max_ttl).await;
             kept.view().write();
@@ -48,10 +44,7 @@ impl User {
         for _ in 0..8 {
             self.environment.pause(&mut self.rng, SHORT_WORK * 3).await;
             let terms = Terms::impatient(&self.environment.scale);
-            let asked = self.ask(std::slice::from_ref(&key), terms);
-            let lock = self.service.redlock.lock(&key).options(terms.options);
-            let outcome = lock.await;
-            drop(self.keep(asked, outcome));
+            drop(self.lock_key(&key, terms).await);
         }
         for member in members {
             // The hook has noted a panic.
@@ -61,9 +54,7 @@ impl User {
 
     async fn lock_briefly(mut self, key: String) {
         let terms = Terms::usual(&self.environment.scale);
-        let asked = self.ask(std::slice::from_ref(&key), terms);
-        let outcome = self.service.redlock.lock(key).options(terms.options).await;
-        let kept = self.keep(asked, outcome);
+        let kept = self.lock_key(&key, terms).await;
         if kept.is_some() {
             let work = SHORT_WORK / 2 + around(&mut self.rng, SHORT_WORK / 2);
             tokio::time::sleep(work).await;

@@ -173,6 +173,24 @@ impl Terms {
         }
     }
 
+    /// The same with a fencing token, now and then.
+    pub(crate) fn fenced_sometimes(self, rng: &mut Rng) -> Self {
+        if rng.chance(300_000) {
+            self.fenced()
+        } else {
+            self
+        }
+    }
+
+    /// The same without waiting, now and then.
+    pub(crate) fn impatient_sometimes(self, rng: &mut Rng) -> Self {
+        if rng.chance(200_000) {
+            self.wait(Duration::ZERO)
+        } else {
+            self
+        }
+    }
+
     pub(crate) fn fenced(self) -> Self {
         Self {
             options: self.options.fenced(true),

@@ -189,11 +189,7 @@ impl User {
         let mut keys: Vec<_> = (0..count).map(|_| self.key()).collect();
         keys.sort();
         keys.dedup();
-        let terms = if self.rng.chance(300_000) {
-            terms.fenced()
-        } else {
-            terms
-        };
+        let terms = terms.fenced_sometimes(&mut self.rng);
         let cancel = self.cancel_sometimes();
         let asked = self.ask(&keys, terms);
         let lock = self.service.redlock.lock_all(keys).options(terms.options);
@@ -214,16 +210,8 @@ impl User {
         let key = format!("permits-{}", self.rng.usize(..2));
         let permits = if self.rng.chance(50_000) { 3 } else { 2 };
         let semaphore = self.service.redlock.semaphore(&key, permits);
-        let terms = if self.rng.chance(300_000) {
-            terms.fenced()
-        } else {
-            terms
-        };
-        let terms = if self.rng.chance(200_000) {
-            terms.wait(Duration::ZERO)
-        } else {
-            terms
-        };
+        let terms = terms.fenced_sometimes(&mut self.rng);
+        let terms = terms.impatient_sometimes(&mut self.rng);
         let cancel = self.cancel_sometimes();
         let asked = self.ask(&[key], terms);
         let request = semaphore.acquire().options(terms.options);

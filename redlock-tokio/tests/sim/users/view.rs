@@ -1,6 +1,7 @@
 //! What a user knows of its lock, and what it checks.
 
 use std::{
+    fmt,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -135,6 +136,12 @@ impl View {
             fail("a lock has a fencing token or not, unlike what its user wants");
         }
         self.check_order(asked);
+        // A successor needs time to work, and renewal time to fail.
+        let is_granted = matches!(acquisition, Acquisition::Granted { .. });
+        let is_short = self.hold.remaining() + SLACK < terms.ttl / 2;
+        if !is_granted && is_short && !self.stood_still() {
+            fail("less than half of the ttl is left");
+        }
         match acquisition {
             Acquisition::HandedOver { .. } => {
                 environment.note(Seen::HandedOver);
@@ -144,18 +151,11 @@ impl View {
                 if asked.keys == Keys::Alone {
                     fail("nobody else has this key");
                 }
-                // A successor needs time to work, and renewal time to fail.
-                if self.hold.remaining() + SLACK < terms.ttl / 2 && !self.stood_still() {
-                    fail("less than half of the ttl is left");
-                }
             }
             Acquisition::Joined { .. } => {
                 environment.note(Seen::ReadJoined);
                 if asked.keys != Keys::Read || !terms.is_handed_over {
                     fail("such a lock is never shared");
-                }
-                if self.hold.remaining() + SLACK < terms.ttl / 2 && !self.stood_still() {
-                    fail("less than half of the ttl is left");
                 }
             }
             Acquisition::Granted {
@@ -217,12 +217,7 @@ impl View {
             LossReason::KeysLost | LossReason::VotesWithdrawn => self.nodes_may_fail(),
             _ => false,
         };
-        if !is_possible && !self.stood_still() {
-            environment.fail(format_args!(
-                "nothing implies that {:?} is lost: {reason}",
-                self.id
-            ));
-        }
+        self.check_cause(is_possible, format_args!("is lost: {reason}"));
         if self.hold.is_valid() {
             environment.fail(format_args!("{:?} is valid, though it is lost", self.id));
         }
@@ -276,12 +271,7 @@ impl View {
             _ => (Seen::ExtensionFailed, false),
         };
         environment.note(seen);
-        if !is_possible && !self.stood_still() {
-            environment.fail(format_args!(
-                "nothing implies that {:?} fails: {error}",
-                self.id
-            ));
-        }
+        self.check_cause(is_possible, format_args!("fails: {error}"));
     }
 
     /// Checks how a release has ended. `None` if it was cancelled.
@@ -307,17 +297,18 @@ impl View {
             Some(_) => (Seen::ReleaseUnconfirmed, false),
         };
         environment.note(seen);
-        if let Some(outcome) = outcome
-            && !is_possible
-            && !self.stood_still()
-        {
-            environment.fail(format_args!(
-                "nothing implies that {:?} is {outcome:?}",
-                self.id
-            ));
+        if let Some(outcome) = outcome {
+            self.check_cause(is_possible, format_args!("is {outcome:?}"));
         }
         if self.hold.is_valid() {
             environment.fail(format_args!("{:?} is valid after its release", self.id));
+        }
+    }
+
+    fn check_cause(&self, is_possible: bool, what: fmt::Arguments<'_>) {
+        if !is_possible && !self.stood_still() {
+            let text = format_args!("nothing implies that {:?} {what}", self.id);
+            self.environment.fail(text);
         }
     }
 
