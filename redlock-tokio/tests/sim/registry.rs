@@ -5,7 +5,7 @@
 mod forced;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
@@ -43,8 +43,6 @@ struct Entries {
     /// The processes with locks that are to be released later, and when these have ended at the latest.
     later: Vec<(String, u64)>,
     candidates: Vec<Weak<Candidate>>,
-    /// The processes that have ended.
-    ended: BTreeSet<String>,
     /// The largest token that each resource has seen.
     resources: BTreeMap<String, FencingToken>,
     failures: Vec<Violation>,
@@ -96,7 +94,6 @@ impl Registry {
             forced: Forced::default(),
             later: Vec::new(),
             candidates: Vec::new(),
-            ended: BTreeSet::new(),
             resources: BTreeMap::new(),
             failures: Vec::new(),
             looks: 0,
@@ -221,17 +218,6 @@ impl Registry {
         open.count()
     }
 
-    /// The same, of a lock that others may keep for longer.
-    pub(crate) fn give_up(&self, id: HoldId) {
-        let mut entries = self.lock();
-        if let Some(open) = entries.open.remove(&id) {
-            let at = open.invalid_since.unwrap_or(open.host.now());
-            entries.judge.ended(id, End::Released, at);
-            drop(entries);
-            drop(open);
-        }
-    }
-
     /// Notes that a user was told of the loss of its lock.
     pub(crate) fn lost(&self, id: HoldId) {
         let mut entries = self.lock();
@@ -261,7 +247,6 @@ impl Registry {
         for id in ids {
             entries.end(id, End::Died, at);
         }
-        entries.ended.insert(host.name());
     }
 
     /// Returns how many holds of a process the registry has.
@@ -270,11 +255,6 @@ impl Registry {
         let open = entries.open.values().map(|it| &it.host);
         let over = entries.over.iter().map(|it| &it.host);
         open.chain(over).filter(|it| Arc::ptr_eq(it, host)).count()
-    }
-
-    /// Returns whether a process has ended.
-    pub(crate) fn has_ended(&self, host: &Host) -> bool {
-        self.lock().ended.contains(&host.name())
     }
 
     /// Notes that a process stood still.

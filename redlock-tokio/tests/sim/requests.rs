@@ -243,7 +243,7 @@ impl OpenRequest {
         })
     }
 
-    /// The same for requests of this process alone. A layer may keep a lock for a while without its call.
+    /// The same for requests of this process alone.
     pub(crate) fn has_rival_in_process(&self, reach: u64) -> bool {
         self.any_other(reach, |own, other| own.service == other.service)
     }

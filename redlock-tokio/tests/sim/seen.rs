@@ -248,21 +248,6 @@ seen! {
         ShutdownCancelled = "shutdowns cancelled",
         ShutdownWhileForgotten = "shutdowns while locks of forgotten guards are held",
     }
-    "calls behind a lock layer" {
-        CallServed = "calls answered",
-        CallFailed = "calls that fail",
-        CallPanicked = "calls that panic",
-        CallLost = "calls that fail by the loss of their lock",
-        CallEndedAfterLoss = "calls that end after the loss of their lock, and fail",
-        CallCutOff = "calls cut off",
-        CallQueueFull = "calls that found a full queue",
-        CallWithoutLock = "calls without a lock",
-        CallReleasedEarly = "calls that release their lock early",
-        CallTookOver = "calls that take their lock over",
-        CallerLeftWaiting = "callers that leave before their call",
-        CallerLeftRunning = "callers that leave during their call",
-        CallerLeftDetached = "callers that leave a detached call",
-    }
     "votes by authorities" {
         OldOwnerServes = "requests that an old owner carried out",
         OldOwnerConnected = "connections to an old owner",

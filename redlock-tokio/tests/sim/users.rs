@@ -1,7 +1,6 @@
 //! What the processes do with their `Redlock`s, and what they check meanwhile.
 
 mod asked;
-mod calls;
 mod cancel;
 mod environment;
 mod fleet;

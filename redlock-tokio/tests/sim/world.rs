@@ -249,7 +249,6 @@ impl World {
         self.failures.extend(Violation::all(Kind::Limit, limits));
         self.looks += 1;
         if self.looks.is_multiple_of(RARELY) {
-            // A layer may keep a lock for a ttl after its call.
             let moment = Moment {
                 since: at.saturating_sub(2 * self.max_ttl()),
                 is_quiet: quiet.since(at),

@@ -193,11 +193,3 @@ fn variant(debug: &str) -> String {
     let end = debug.find([' ', '(', '{']).unwrap_or(debug.len());
     debug[..end].to_owned()
 }
-
-/// Returns whether the servers are to blame, so that a layer may go on without a lock.
-pub(crate) fn is_outage(error: &LockError) -> bool {
-    matches!(
-        error,
-        LockError::NoQuorum(_) | LockError::Quarantined { .. }
-    )
-}

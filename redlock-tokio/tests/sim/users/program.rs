@@ -7,7 +7,6 @@ use redlock_tokio::{LockError, ShutdownReport};
 use tokio::time::sleep;
 
 use super::{
-    calls::Counter,
     cancel::Cancel,
     environment::{Environment, Records},
     outliving::{Fate, Forgotten},
@@ -70,14 +69,6 @@ pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut R
         };
         tasks.push(tokio::spawn(user.run()));
     }
-    let counter = rng
-        .chance(500_000)
-        .then(|| Counter::draw(environment, &service, rng));
-    if let Some(counter) = &counter {
-        for _ in 0..rng.u8(1..=2) {
-            tasks.push(tokio::spawn(counter.clone().run(rng.fork())));
-        }
-    }
     let next = wait_for_end(environment, rng).await;
     if next != Next::End {
         environment.note(Seen::ShutDownInTheMiddle);
@@ -86,9 +77,6 @@ pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut R
     for task in tasks {
         // The hook has noted a panic.
         let _ = task.await;
-    }
-    if let Some(counter) = counter {
-        counter.finish().await;
     }
     let outliving = &environment.records.outliving;
     drop(outliving.take(&environment.host, |fate, _| fate == Fate::MovedOut));
