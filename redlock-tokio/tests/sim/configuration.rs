@@ -3,7 +3,7 @@
 use crate::{
     authority::Owners,
     clock::{HOUR, Rate},
-    fault::Fault,
+    faults::Fault,
     rng::Rng,
     violation::Kind,
 };
@@ -384,22 +384,3 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         ..BEYOND
     },
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `make controls` leaves these rules to worlds without them.
-    #[test]
-    fn a_world_without_each_of_these_rules_must_be_violated() {
-        for name in [
-            "control-no-drift",
-            "beyond-no-quarantine",
-            "control-overtaking",
-        ] {
-            let is_named = |it: &&Configuration| it.name == name;
-            let world = CONFIGURATIONS.iter().find(is_named);
-            assert!(world.is_some_and(|it| !it.is_safe()), "{name}");
-        }
-    }
-}

@@ -28,7 +28,6 @@ mod authority;
 mod clock;
 mod configuration;
 mod events;
-mod fault;
 mod faults;
 mod host;
 #[path = "../judge/judge.rs"]
@@ -50,7 +49,6 @@ mod seen;
 mod server;
 mod services;
 mod setup;
-mod shrink;
 #[path = "../../benches/shared/table.rs"]
 #[allow(dead_code, reason = "figures of benchmarks are not printed here")]
 mod table;
@@ -90,12 +88,15 @@ fn the_page_has_a_row_for_each_world() {
         let row = format!("\n| `{name}` | {about} | ");
         assert!(page.contains(&row), "PROOF.md lacks{row}");
     }
-    for kind in ["within", "beyond-", "without-"] {
+    for kind in ["within", "beyond-", "control-", "without-"] {
         let rows = page.matches(&format!("\n| `{kind}")).count();
         let worlds = configurations().filter(|it| it.name.starts_with(kind));
+        let worlds: Vec<_> = worlds.collect();
+        let is_right = |it: &&Configuration| it.is_safe() == (kind == "within");
+        assert!(worlds.iter().all(is_right), "{kind}");
         assert_eq!(
             rows,
-            worlds.count(),
+            worlds.len(),
             "worlds in PROOF.md that are not there: {kind}"
         );
     }

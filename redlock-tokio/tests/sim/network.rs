@@ -1,16 +1,13 @@
 //! What is under way between processes and servers. Each connection delivers in order, in both directions.
 
 mod answers;
-mod changes;
 mod invalidations;
 mod leftovers;
 mod marks;
-mod releases;
 mod reliable;
 mod serving;
 mod silence;
 mod weather;
-mod witness;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,8 +20,8 @@ use std::{
 use redlock_tokio::NodeError;
 use tokio::sync::{mpsc, oneshot};
 
-use self::{changes::Changes, releases::Releases};
-pub(crate) use self::{weather::Weather, witness::Witness};
+use self::{leftovers::Releases, reliable::Changes};
+pub(crate) use self::{reliable::Witness, weather::Weather};
 use crate::{
     authority::Authorities,
     clock::MILLI,
@@ -150,7 +147,7 @@ impl Network {
             changes: Changes::default(),
             foreign_delete_at: 0,
             rng,
-            seen: Tally::new(),
+            seen: Tally::default(),
             trace,
         }
     }

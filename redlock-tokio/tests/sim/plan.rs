@@ -16,9 +16,8 @@ use std::{
 
 use crate::{
     configuration::{Configuration, Expectation},
-    reduction::Reduction,
+    reduction::{Reduction, shrink},
     report::Summary,
-    shrink::shrink,
     violation::Kind,
     world::{Outcome, World},
 };

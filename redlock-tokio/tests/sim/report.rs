@@ -40,7 +40,7 @@ impl Summary {
             runs: u64::from(runs),
             virtual_time: 0,
             events: 0,
-            seen: Tally::new(),
+            seen: Tally::default(),
             violated: 0,
             kinds: BTreeMap::new(),
             example: None,
@@ -91,7 +91,7 @@ fn print_total(summaries: &[Summary]) {
 
 /// Adds up what worlds within the assumptions have seen, and what the others have.
 pub(crate) fn tallies(summaries: &[Summary]) -> (Tally, Tally) {
-    let (mut within, mut beyond) = (Tally::new(), Tally::new());
+    let (mut within, mut beyond) = (Tally::default(), Tally::default());
     for summary in summaries {
         if summary.configuration.is_safe() {
             within += &summary.seen;

@@ -272,11 +272,13 @@ seen! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tally([u64; Seen::COUNT]);
 
-impl Tally {
-    pub(crate) fn new() -> Self {
+impl Default for Tally {
+    fn default() -> Self {
         Self([0; Seen::COUNT])
     }
+}
 
+impl Tally {
     pub(crate) fn note(&mut self, what: Seen) {
         self.0[what as usize] += 1;
     }

@@ -1,11 +1,9 @@
 //! A simulated server: its keys, its clock, and what it does with commands.
 
+mod contents;
 mod faults;
-mod foreign;
 mod identity;
 mod lines;
-mod look_up;
-mod owned;
 mod readers;
 mod refusal;
 mod store;
@@ -22,10 +20,9 @@ use redlock_tokio::{
 };
 
 pub(crate) use self::{
+    contents::{Found, Owned},
     faults::Disk,
-    foreign::Found,
     identity::{Withheld, age_of_marker},
-    owned::Owned,
     refusal::Refusal,
 };
 use self::{

@@ -1,7 +1,10 @@
 //! The tables of each `Redlock`: within their limits at each look, and bounded by what is alive.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -10,6 +13,7 @@ use redlock_tokio::{Redlock, Tables};
 use crate::{
     host::Host,
     requests::{Alive, Requests, ServiceId},
+    rng::Rng,
 };
 
 /// The most requests that users let wait for a key by options of their own.
@@ -23,6 +27,16 @@ pub(crate) struct House {
     /// The defaults if `None`.
     pub(crate) handover_for: Option<Duration>,
     pub(crate) poller_share: Option<u8>,
+}
+
+/// A `Redlock`, as its users see it.
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) id: ServiceId,
+    pub(crate) redlock: Redlock,
+    pub(crate) house: House,
+    /// When its shutdown began, in true time. `u64::MAX` before.
+    closing: Arc<AtomicU64>,
 }
 
 /// All `Redlock`s that exist. Clones are handles of the same list.
@@ -44,14 +58,49 @@ pub(crate) struct Moment {
     pub(crate) is_quiet: bool,
 }
 
+impl House {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        Self {
+            max_waiters_total: rng.pick(&[65_536, 65_536, 3, 1]),
+            max_waiters_per_key: rng.pick(&[1024, 1024, 5, 2]),
+            handover_for: rng
+                .pick(&[None, None, Some(0), Some(5), Some(100), Some(10_000)])
+                .map(Duration::from_millis),
+            poller_share: rng.pick(&[None, None, None, Some(0), Some(20), Some(100)]),
+        }
+    }
+}
+
+impl Service {
+    pub(crate) fn new(id: ServiceId, redlock: Redlock, house: House) -> Self {
+        Self {
+            id,
+            redlock,
+            house,
+            closing: Arc::new(AtomicU64::new(u64::MAX)),
+        }
+    }
+
+    /// Notes that the shutdown begins.
+    pub(crate) fn close(&self, at: u64) {
+        self.closing.store(at, Relaxed);
+    }
+
+    /// Returns when the shutdown began, in true time.
+    pub(crate) fn closed_at(&self) -> Option<u64> {
+        let at = self.closing.load(Relaxed);
+        (at < u64::MAX).then_some(at)
+    }
+}
+
 impl Services {
     /// Watches the tables of a `Redlock`, until it is gone.
-    pub(crate) fn watch(&self, id: ServiceId, host: &Arc<Host>, house: House, redlock: &Redlock) {
+    pub(crate) fn watch(&self, host: &Arc<Host>, service: &Service) {
         self.lock().push(Watched {
-            id,
+            id: service.id,
             host: Arc::clone(host),
-            house,
-            tables: Box::new(redlock.tables()),
+            house: service.house,
+            tables: Box::new(service.redlock.tables()),
         });
     }
 

@@ -17,8 +17,8 @@ use crate::{
     rng::Rng,
     scale::Scale,
     seen::Seen,
-    services::House,
-    users::{self, Cancel, Environment, Next, Records, Service},
+    services::{House, Service},
+    users::{self, Cancel, Environment, Next, Records},
 };
 
 /// A process before its start.

@@ -59,7 +59,7 @@ pub(crate) struct World {
 }
 
 /// What a run has shown.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) hash: u64,
     pub(crate) events: u64,
@@ -78,14 +78,8 @@ impl Outcome {
         let mut violations = vec![Violation::new(Kind::Panic, "the simulator panicked")];
         violations.extend(Violation::all(Kind::Panic, panics::take()));
         Self {
-            hash: 0,
-            events: 0,
-            virtual_time: 0,
-            seen: Tally::new(),
             violations,
-            processes: 0,
-            users: 0,
-            faults: 0,
+            ..Self::default()
         }
     }
 
@@ -361,9 +355,7 @@ impl World {
             faults: self.faults,
         }
     }
-}
 
-impl World {
     /// Looks for something that keeps a process in memory.
     fn look_for_leaks(&mut self) {
         for host in self.hosts.iter().filter_map(Weak::upgrade) {

@@ -3,7 +3,7 @@
 use super::owners::{Kind, Owners, Rule};
 use crate::{
     configuration::{Configuration, Expectation, KEYS_CHANGE, USUAL},
-    fault::Fault,
+    faults::Fault,
     violation,
 };
 

@@ -2,7 +2,7 @@
 
 use crate::{
     clock::{MILLI, SECOND},
-    fault::Connections,
+    faults::Connections,
     seen::Seen,
     world::World,
 };

@@ -2,11 +2,54 @@
 
 use std::sync::Arc;
 
-use super::{Connection, Network, Witness};
-use crate::clock::MILLI;
+use super::{Connection, Network};
+use crate::{
+    clock::MILLI,
+    host::Host,
+    requests::ServiceId,
+    server::{Condition, Server},
+};
 
 /// How long it takes at most until the code of a process has an answer.
 const HEARD: u64 = 10 * MILLI;
+
+/// When each server changed for the last time, in true time.
+#[derive(Default)]
+pub(super) struct Changes(Vec<Change>);
+
+struct Change {
+    condition: Condition,
+    at: u64,
+}
+
+/// A process with one of its `Redlock`s, which has asked its servers for something.
+#[derive(Clone, Copy)]
+pub(crate) struct Witness<'a> {
+    pub(crate) host: &'a Arc<Host>,
+    pub(crate) service: ServiceId,
+    /// When the request began.
+    pub(crate) since: u64,
+    /// A server that has changed later, or that the process has connected to later, may have no vote.
+    pub(crate) unchanged_since: u64,
+}
+
+impl Changes {
+    /// Looks which servers have changed.
+    pub(super) fn note(&mut self, at: u64, servers: &[Server]) {
+        for (index, server) in servers.iter().enumerate() {
+            let condition = server.condition();
+            match self.0.get_mut(index) {
+                Some(last) if last.condition == condition => {}
+                Some(last) => *last = Change { condition, at },
+                None => self.0.push(Change { condition, at }),
+            }
+        }
+    }
+
+    pub(super) fn last_of(&self, server: usize) -> u64 {
+        self.0.get(server).map_or(0, |it| it.at)
+    }
+}
 
 impl Network {
     /// Looks which servers have changed. Call this after each step of the world.

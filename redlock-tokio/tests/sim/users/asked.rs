@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use redlock_tokio::{ExtendError, LockError, LossReason, Timestamp, WaiterLimit, errors::Attempts};
 
-use super::{environment::Environment, service::Service, terms::Terms};
+use super::{environment::Environment, terms::Terms};
 use crate::{
     clock::MILLI,
     requests::{Keys, OpenRequest},
     seen::Seen,
+    services::Service,
 };
 
 /// A request that was made.

@@ -10,7 +10,6 @@ use super::{
     cancel::Cancel,
     environment::{Environment, Records},
     outliving::{Fate, Forgotten},
-    service::Service,
     terms::around,
     user::User,
 };
@@ -20,7 +19,7 @@ use crate::{
     quiet::UserId,
     rng::Rng,
     seen::Seen,
-    services::left_after_shutdown,
+    services::{Service, left_after_shutdown},
 };
 
 /// Whether a process goes on after a shutdown.
@@ -47,12 +46,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// Lets users work with a `Redlock` until the process ends, or somebody shuts the `Redlock` down.
 pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut Rng) -> Next {
     let services = &environment.records.services;
-    services.watch(
-        service.id,
-        &environment.host,
-        service.house,
-        &service.redlock,
-    );
+    services.watch(&environment.host, &service);
     let mut tasks = Vec::new();
     for user in 0..environment.scale.users {
         let id = UserId {

@@ -9,7 +9,6 @@ use super::{
     cancel::Cancel,
     environment::Environment,
     kept::{Kept, Watch},
-    service::Service,
     terms::{Terms, around},
     view::View,
 };
@@ -19,6 +18,7 @@ use crate::{
     requests::{Keys, Order},
     rng::Rng,
     seen::Seen,
+    services::Service,
 };
 
 /// A user, and what it needs.
