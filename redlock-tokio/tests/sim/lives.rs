@@ -8,6 +8,7 @@ use crate::{
     process::{Process, Stage},
     seen::Seen,
     setup::Setup,
+    users::Environment,
     violation::{Kind, Violation},
     world::{TICK, World},
 };
@@ -38,16 +39,17 @@ impl World {
         ));
         host.set_wall_clock(self.draw_wall_clock());
         self.hosts.push(Arc::downgrade(&host));
-        let setup = Setup {
-            configuration: self.configuration,
-            scale: self.scale,
-            host: Arc::clone(&host),
-            network: self.network.clone(),
-            records: self.records.clone(),
-            rng: self.rng.fork(),
-            has_tried_to_start: false,
-        };
-        let process = Process::start(host, self.stage, |stages| setup.main(stages));
+        let process = Process::start(Arc::clone(&host), self.stage, |stages| {
+            let environment = Environment {
+                host,
+                network: self.network.clone(),
+                records: self.records.clone(),
+                configuration: self.configuration,
+                scale: self.scale,
+                stages,
+            };
+            Setup::new(environment, self.rng.fork()).main()
+        });
         self.processes[index] = Some(process);
     }
 

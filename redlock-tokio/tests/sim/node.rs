@@ -1,7 +1,5 @@
 //! A process's ends of its connections: the driver's `Node` and `Session` over the simulated network.
 
-mod client;
-
 use std::{sync::Arc, time::Duration};
 
 use futures::{
@@ -17,14 +15,33 @@ use redlock_tokio::{
 };
 use tokio::{sync::oneshot, time::timeout};
 
-pub(crate) use self::client::Client;
-use self::client::{Markers, forbidden};
 use crate::{
     host::Host,
-    message::{ConnectionId, INSPECTION_LIMIT, Reply, Request, Response, Word},
+    message::{ConnectionId, INSPECTION_LIMIT, Reply, Request, Response, Word, refused},
     network::SharedNetwork,
+    requests::ServiceId,
+    rng::Rng,
     seen::Seen,
 };
+
+/// One `Redlock` of a process, as servers know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    pub(crate) service: ServiceId,
+    /// Its sessions hear of keys that are gone. If not, it has to probe again and again.
+    is_notified: bool,
+    markers: Markers,
+}
+
+/// Whether a client may keep the markers by which servers tell the ages of histories and tenures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Markers {
+    Kept,
+    /// Its sessions know no markers.
+    Unknown,
+    /// It has no right to the keys.
+    Forbidden,
+}
 
 /// A server, as one process sees it.
 pub(crate) struct SimulatedNode {
@@ -45,6 +62,31 @@ struct SimulatedSession {
 struct OpenConnection {
     id: ConnectionId,
     network: SharedNetwork,
+}
+
+impl Client {
+    pub(crate) fn draw(service: ServiceId, rng: &mut Rng) -> Self {
+        Self {
+            service,
+            is_notified: rng.chance(750_000),
+            markers: rng.pick(&[
+                Markers::Kept,
+                Markers::Kept,
+                Markers::Kept,
+                Markers::Kept,
+                Markers::Unknown,
+                Markers::Forbidden,
+            ]),
+        }
+    }
+
+    /// The same with all rights to markers.
+    pub(crate) fn keeping_markers(self) -> Self {
+        Self {
+            markers: Markers::Kept,
+            ..self
+        }
+    }
 }
 
 impl SimulatedNode {
@@ -245,4 +287,9 @@ fn described_in(reply: Reply) -> Result<Server, NodeError> {
 
 fn unexpected(response: &Response) -> NodeError {
     NodeError::Unexpected(format!("{response:?}").into())
+}
+
+/// Returns what a server says to a client without the right to a marker.
+fn forbidden() -> NodeError {
+    refused("NOPERM", "no right to the keys of markers")
 }

@@ -79,7 +79,8 @@ pub(crate) struct Server {
     /// Counts the times at which its connections ended. Those from before lead nowhere.
     pub(crate) generation: u32,
     identity: Identity,
-    refusal: Option<Refusal>,
+    /// What it refuses for a while.
+    pub(crate) refusal: Option<Refusal>,
     /// It carries out nothing before this time.
     pub(crate) stands_still_until: u64,
     /// Its answers are late until this time.
@@ -220,11 +221,6 @@ impl Server {
         (self.is_replica() && is_write).then(|| refused("READONLY", "a replica takes no writes"))
     }
 
-    /// Returns what it refuses for a while.
-    pub(crate) fn refusal(&self) -> Option<Refusal> {
-        self.refusal
-    }
-
     /// Returns why it neither writes nor reads a marker, if it refuses that.
     pub(crate) fn refuse_marker(&self) -> Option<NodeError> {
         if let Some(error) = self.refusal.and_then(Refusal::of_marker) {
@@ -339,7 +335,7 @@ impl Server {
             outage: self.outage,
             generation: self.generation,
             refusal: self.refusal,
-            withheld: self.identity.withheld(),
+            withheld: self.identity.withholds,
             is_replica: self.is_replica(),
             marked_at: self.identity.marked_at,
             foreign_writes: self.foreign_writes,

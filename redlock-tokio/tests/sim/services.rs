@@ -50,14 +50,6 @@ struct Watched {
     tables: Box<dyn Fn() -> Option<Tables> + Send + Sync>,
 }
 
-/// What is known of the world when somebody looks at the tables.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    /// Requests that ended before have nothing in the tables any more.
-    pub(crate) since: u64,
-    pub(crate) is_quiet: bool,
-}
-
 impl House {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         Self {
@@ -114,15 +106,21 @@ impl Services {
         self.check(Watched::beyond_limits)
     }
 
-    /// Checks that the tables have nothing that nobody needs. Returns what they have.
-    pub(crate) fn check_sizes(&self, requests: &Requests, moment: Moment) -> Vec<String> {
+    /// Checks that the tables have nothing that nobody needs. Requests that ended before `since` have nothing in them any more.
+    /// Returns what they have.
+    pub(crate) fn check_sizes(
+        &self,
+        requests: &Requests,
+        since: u64,
+        is_quiet: bool,
+    ) -> Vec<String> {
         self.check(|it, tables| {
             // A process that stands still cleans nothing up.
-            if it.host.stood_still_since(moment.since) {
+            if it.host.stood_still_since(since) {
                 return None;
             }
-            let alive = requests.alive(it.id, moment.since);
-            beyond_need(tables, alive, moment.is_quiet)
+            let alive = requests.alive(it.id, since);
+            beyond_need(tables, alive, is_quiet)
         })
     }
 

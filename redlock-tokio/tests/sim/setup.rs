@@ -8,52 +8,43 @@ use tokio::time::sleep;
 
 use crate::{
     authority::{Owners, Seat, watch_states},
-    configuration::{Configuration, Restarts},
-    host::Host,
-    network::SharedNetwork,
+    configuration::Restarts,
     node::{Client, SimulatedNode},
-    process::Stages,
     requests::ServiceId,
     rng::Rng,
-    scale::Scale,
     seen::Seen,
     services::{House, Service},
-    users::{self, Cancel, Environment, Next, Records},
+    users::{self, Cancel, Environment, Next},
 };
 
 /// A process before its start.
 pub(crate) struct Setup {
-    pub(crate) configuration: Configuration,
-    pub(crate) scale: Scale,
-    pub(crate) host: Arc<Host>,
-    pub(crate) network: SharedNetwork,
-    pub(crate) records: Records,
-    pub(crate) rng: Rng,
+    environment: Environment,
+    rng: Rng,
     /// Whether the process has built a `Redlock` before, or was refused.
-    pub(crate) has_tried_to_start: bool,
+    has_tried_to_start: bool,
 }
 
 impl Setup {
+    pub(crate) const fn new(environment: Environment, rng: Rng) -> Self {
+        Self {
+            environment,
+            rng,
+            has_tried_to_start: false,
+        }
+    }
+
     /// Runs the process: one `Redlock` after the other, until the world tells it to end.
-    pub(crate) async fn main(mut self, stages: Stages) {
-        let environment = Environment {
-            host: Arc::clone(&self.host),
-            network: self.network.clone(),
-            records: self.records.clone(),
-            scale: self.scale,
-            has_owners: self.configuration.owners.is_some(),
-            keeps_keys: self.configuration.keeps_keys(),
-            stages,
-        };
+    pub(crate) async fn main(mut self) {
+        let environment = self.environment.clone();
         loop {
             let house = House::draw(&mut self.rng);
-            let service = self.records.requests.new_service();
+            let service = environment.records.requests.new_service();
             let client = self.draw_client(service);
             let redlock = self.redlock(client, house).await;
-            let watcher = self.configuration.owners.is_some().then(|| {
-                let (network, stages) = (self.network.clone(), environment.stages.clone());
-                tokio::spawn(watch_states(redlock.clone(), network, self.scale, stages))
-            });
+            let watcher = environment
+                .has_owners()
+                .then(|| tokio::spawn(watch_states(redlock.clone(), environment.clone())));
             let service = Service::new(service, redlock, house);
             let next = users::run(&environment, service, &mut self.rng).await;
             if let Some(watcher) = watcher {
@@ -68,10 +59,10 @@ impl Setup {
     /// Starts, as often as it takes: a process cannot start while too many servers are refused.
     async fn redlock(&mut self, client: Client, house: House) -> Redlock {
         loop {
-            let cancel = Cancel::sometimes(&mut self.rng, &self.scale);
+            let cancel = Cancel::sometimes(&mut self.rng, &self.environment.scale);
             let building = self.builder(client, house).build();
             let Some(built) = cancel.run(building).await else {
-                self.network.lock().seen.note(Seen::StartCancelled);
+                self.environment.note(Seen::StartCancelled);
                 continue;
             };
             match built {
@@ -81,7 +72,7 @@ impl Setup {
                 }
                 Err(BuildError::Refused { .. } | BuildError::SameServer { .. }) => {
                     self.has_tried_to_start = true;
-                    self.network.lock().seen.note(Seen::NoStart);
+                    self.environment.note(Seen::NoStart);
                     sleep(Duration::from_secs(1)).await;
                 }
                 Err(error) => panic!("a process cannot start: {error}"),
@@ -93,7 +84,12 @@ impl Setup {
         let client = Client::draw(service, &mut self.rng);
         // Outages are measured for clients that need not wait, and rules are tested that are about markers.
         let needs_markers = |owners: Owners| owners.only_failovers || owners.without.is_some();
-        if self.configuration.owners.is_some_and(needs_markers) {
+        if self
+            .environment
+            .configuration
+            .owners
+            .is_some_and(needs_markers)
+        {
             client.keeping_markers()
         } else {
             client
@@ -101,32 +97,42 @@ impl Setup {
     }
 
     fn builder(&mut self, client: Client, house: House) -> RedlockBuilder {
-        let servers = 0..self.scale.servers;
-        let node = |server| SimulatedNode::new(server, client, &self.host, &self.network);
+        let servers = 0..self.environment.scale.servers;
+        let node = |server| {
+            SimulatedNode::new(
+                server,
+                client,
+                &self.environment.host,
+                &self.environment.network,
+            )
+        };
         let nodes = servers.map(node);
-        let (host, wall) = (Arc::clone(&self.host), Arc::clone(&self.host));
-        let builder = match self.configuration.owners {
+        let (host, wall) = (
+            Arc::clone(&self.environment.host),
+            Arc::clone(&self.environment.host),
+        );
+        let builder = match self.environment.configuration.owners {
             Some(owners) => {
-                let is_first_start = self.host.life == 1 && !self.has_tried_to_start;
+                let is_first_start = self.environment.host.life == 1 && !self.has_tried_to_start;
                 let seats = Seat::all(
                     owners,
                     is_first_start,
                     client,
-                    &self.host,
-                    &self.network,
+                    &self.environment.host,
+                    &self.environment.network,
                     &mut self.rng,
-                    self.scale.max_ttl,
+                    self.environment.scale.max_ttl,
                 );
                 let builder = Redlock::builder().custom_nodes(seats);
-                owners.configure(builder, self.scale.max_ttl)
+                owners.configure(builder, self.environment.scale.max_ttl)
             }
             None => Redlock::builder().custom_nodes(nodes),
         };
         let builder = builder
             .client_name("simulated")
-            .max_ttl(self.scale.max_ttl)
-            .ttl(self.scale.max_ttl)
-            .max_hold(2 * self.scale.max_ttl)
+            .max_ttl(self.environment.scale.max_ttl)
+            .ttl(self.environment.scale.max_ttl)
+            .max_hold(2 * self.environment.scale.max_ttl)
             .connect_timeout(Duration::from_secs(1))
             .max_waiters_per_key(house.max_waiters_per_key)
             .drift(self.drift())
@@ -135,7 +141,7 @@ impl Setup {
             .wall_clock(move || wall.wall())
             .clock(Clock::custom(move || -> Timestamp { host.timestamp() }));
         // Locks that are not renewed are handed over for as long as they live.
-        let unrenewed = (!self.scale.renews).then_some(self.scale.max_ttl);
+        let unrenewed = (!self.environment.scale.renews).then_some(self.environment.scale.max_ttl);
         let builder = match house.handover_for.or(unrenewed) {
             Some(time) => builder.handover_for(time),
             None => builder,
@@ -144,12 +150,12 @@ impl Setup {
             Some(percent) => builder.poller_share(percent),
             None => builder,
         };
-        let builder = match self.configuration.restarts {
+        let builder = match self.environment.configuration.restarts {
             Restarts::Quarantined => builder,
             Restarts::Durable => builder.durability(Durability::FsyncAlways),
             Restarts::Trusted => builder.durability(Durability::AssumedForTests),
         };
-        if self.configuration.allows_unvetted {
+        if self.environment.configuration.allows_unvetted {
             builder.allow_unvetted_nodes()
         } else {
             builder
@@ -157,7 +163,7 @@ impl Setup {
     }
 
     fn drift(&self) -> Drift {
-        if self.configuration.drift {
+        if self.environment.configuration.drift {
             Drift::default()
         } else {
             Drift::new(0, Duration::ZERO)

@@ -16,7 +16,6 @@ use crate::{
     scale::Scale,
     seen::Tally,
     server::{Server, Withheld},
-    services::Moment,
     trace::Trace,
     users::{Records, panics},
     violation::{Kind, Violation},
@@ -243,11 +242,8 @@ impl World {
         self.failures.extend(Violation::all(Kind::Limit, limits));
         self.looks += 1;
         if self.looks.is_multiple_of(RARELY) {
-            let moment = Moment {
-                since: at.saturating_sub(2 * self.max_ttl()),
-                is_quiet: quiet.since(at),
-            };
-            let sizes = services.check_sizes(requests, moment);
+            let since = at.saturating_sub(2 * self.max_ttl());
+            let sizes = services.check_sizes(requests, since, quiet.since(at));
             self.failures.extend(Violation::all(Kind::Remains, sizes));
         }
         self.note_departures();

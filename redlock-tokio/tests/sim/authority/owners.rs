@@ -6,13 +6,7 @@ use redlock_tokio::{Durability, NodeState, Redlock, RedlockBuilder};
 use tokio::time::sleep;
 
 use super::layout::Layout;
-use crate::{
-    network::SharedNetwork,
-    process::{Stage, Stages},
-    rng::Rng,
-    scale::Scale,
-    seen::Seen,
-};
+use crate::{process::Stage, rng::Rng, scale::Scale, seen::Seen, users::Environment};
 
 /// What names the masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,24 +98,20 @@ impl Owners {
 }
 
 /// Counts how often nodes have no vote since no majority confirms them, or not since long enough.
-pub(crate) async fn watch_states(
-    redlock: Redlock,
-    network: SharedNetwork,
-    scale: Scale,
-    stages: Stages,
-) {
+pub(crate) async fn watch_states(redlock: Redlock, environment: Environment) {
+    let stages = &environment.stages;
     while !stages.has_come(Stage::End) {
         for status in redlock.nodes() {
             match status.state {
-                NodeState::Unconfirmed => network.lock().seen.note(Seen::Unconfirmed),
-                NodeState::Quarantined { .. } => network.lock().seen.note(Seen::Settling),
+                NodeState::Unconfirmed => environment.note(Seen::Unconfirmed),
+                NodeState::Quarantined { .. } => environment.note(Seen::Settling),
                 _ => {}
             }
         }
         tokio::select! {
             biased;
             () = stages.come(Stage::End) => {}
-            () = sleep(Owners::window(scale.max_ttl)) => {}
+            () = sleep(Owners::window(environment.scale.max_ttl)) => {}
         }
     }
 }

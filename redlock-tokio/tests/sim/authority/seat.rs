@@ -42,6 +42,7 @@ pub(crate) struct Seat {
 }
 
 /// An authority, as one process sees it.
+#[derive(Clone)]
 struct SimulatedAuthority {
     owners: Owners,
     /// Whether slots that share a server may both vote.
@@ -218,18 +219,6 @@ impl SimulatedAuthority {
             self.council
         };
         (council, network.ask_member(&self.host, council, member))
-    }
-}
-
-impl Clone for SimulatedAuthority {
-    fn clone(&self) -> Self {
-        Self {
-            seats: self.seats.clone(),
-            detour: self.detour.clone(),
-            host: Arc::clone(&self.host),
-            network: self.network.clone(),
-            ..*self
-        }
     }
 }
 

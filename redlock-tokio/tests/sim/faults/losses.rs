@@ -27,7 +27,7 @@ impl World {
             let mut network = self.network.lock();
             let at = network.at();
             network.seen.note(Seen::Flush);
-            network.servers[server].flush();
+            network.servers[server].forget_keys();
             network.notify_of_all(at, server);
         }
     }

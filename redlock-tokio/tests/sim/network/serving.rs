@@ -73,7 +73,7 @@ impl Network {
             ..
         } = *arrival;
         let is_first = matches!(request, Request::Describe) && arrival.number == 1;
-        let refusal = self.servers[server].refusal();
+        let refusal = self.servers[server].refusal;
         if let Some(error) = refusal
             .and_then(Refusal::of_connection)
             .filter(|_| is_first)

@@ -57,7 +57,7 @@ impl Server {
     /// Ends what goes wrong for a while. What it has not carried out yet comes when its pause is over, in order.
     pub(crate) fn recover(&mut self) {
         self.end_refusal();
-        self.identity.withhold(None);
+        self.identity.withholds = None;
         self.slow_until = 0;
     }
 
@@ -76,7 +76,7 @@ impl Server {
     }
 
     pub(crate) fn withhold(&mut self, what: Option<Withheld>) {
-        self.identity.withhold(what);
+        self.identity.withholds = what;
     }
 
     /// Returns what a replica of it has that lags behind, on a clock that shows `local_of_replica` now.
@@ -93,7 +93,7 @@ impl Server {
 
     /// Returns the history that it writes.
     pub(crate) fn history(&self) -> u32 {
-        self.identity.history()
+        self.identity.history
     }
 
     /// It becomes the master, with what it has of the master before, whose history it continues.
@@ -115,10 +115,9 @@ impl Server {
         self.store.replace(copy);
     }
 
-    /// Drops all keys and counters.
+    /// Drops all keys and counters, as `FLUSHALL` does.
     pub(crate) fn forget_keys(&mut self) {
-        self.store.clear_keys();
-        self.store.clear_counters();
+        self.store.clear();
         self.marks.clear();
         self.lines.clear();
     }
@@ -131,7 +130,7 @@ impl Server {
 
     /// A replica becomes a master again, with what it has.
     pub(crate) fn reinstate(&mut self) {
-        let history = self.identity.history();
+        let history = self.identity.history;
         self.identity.promote(history);
     }
 
@@ -160,10 +159,5 @@ impl Server {
             self.store.remove(at, key);
         }
         evicted
-    }
-
-    /// Deletes everything (`FLUSHALL`).
-    pub(crate) fn flush(&mut self) {
-        self.forget_keys();
     }
 }

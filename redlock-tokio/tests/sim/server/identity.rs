@@ -22,14 +22,14 @@ pub(crate) struct Identity {
     run_id: u32,
     /// When the process started, on the server's clock.
     started_at: u64,
-    history: u32,
+    pub(crate) history: u32,
     /// The history that its own one continues.
     origin: Option<u32>,
     /// When the marker of its history was written, in milliseconds of its clock.
     pub(crate) marked_at: Option<u64>,
     /// The server that it follows.
     pub(crate) master: Option<usize>,
-    withholds: Option<Withheld>,
+    pub(crate) withholds: Option<Withheld>,
 }
 
 /// What a server does not say of itself.
@@ -89,18 +89,6 @@ impl Identity {
     pub(crate) fn promote(&mut self, before: u32) {
         self.master = None;
         self.begin_history(Some(before));
-    }
-
-    pub(crate) fn withhold(&mut self, what: Option<Withheld>) {
-        self.withholds = what;
-    }
-
-    pub(crate) fn withheld(&self) -> Option<Withheld> {
-        self.withholds
-    }
-
-    pub(crate) fn history(&self) -> u32 {
-        self.history
     }
 
     /// Returns what the server says of itself at this time of its clock.

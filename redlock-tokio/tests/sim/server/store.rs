@@ -129,16 +129,9 @@ impl Store {
         self.changes.clear();
     }
 
-    /// Forgets the keys, and leaves the counters.
-    pub(crate) fn clear_keys(&mut self) {
-        self.entries.clear();
-        self.changes.clear();
-    }
-
-    /// Forgets the counters.
-    pub(crate) fn clear_counters(&mut self) {
-        self.counters.clear();
-        self.changes.clear();
+    /// Forgets the keys and the counters.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
     }
 
     /// Returns what was there at an earlier time.

@@ -132,7 +132,7 @@ impl Asked {
 
     fn judge_attempts(&self, attempts: &Attempts) {
         let (environment, terms) = (&self.environment, &self.terms);
-        let servers = if environment.has_owners {
+        let servers = if environment.has_owners() {
             attempts.nodes_total
         } else {
             environment.scale.servers

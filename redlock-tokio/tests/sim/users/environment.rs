@@ -6,6 +6,7 @@ use redlock_tokio::Token;
 
 use crate::{
     clock::SECOND,
+    configuration::Configuration,
     host::Host,
     network::{SharedNetwork, Witness},
     process::{Stage, Stages},
@@ -41,10 +42,7 @@ pub(crate) struct Environment {
     pub(crate) network: SharedNetwork,
     pub(crate) records: Records,
     pub(crate) scale: Scale,
-    /// The voters are not the servers themselves, but what an authority names.
-    pub(crate) has_owners: bool,
-    /// Servers lose keys in restarts only, and have no vote then.
-    pub(crate) keeps_keys: bool,
+    pub(crate) configuration: Configuration,
     pub(crate) stages: Stages,
 }
 
@@ -77,6 +75,11 @@ impl Environment {
     /// Returns the true time.
     pub(crate) fn now(&self) -> u64 {
         self.host.now()
+    }
+
+    /// Returns whether the voters are not the servers themselves, but what an authority names.
+    pub(crate) fn has_owners(&self) -> bool {
+        self.configuration.owners.is_some()
     }
 
     pub(crate) fn max_ttl(&self) -> u64 {
@@ -124,7 +127,7 @@ impl Environment {
             return false;
         }
         // What a member of an authority says is not known here, and neither is which answers the driver believes.
-        if self.has_owners || self.has_senseless_answers() || ttl < SHORT_TTL {
+        if self.has_owners() || self.has_senseless_answers() || ttl < SHORT_TTL {
             return true;
         }
         let witness = Witness {

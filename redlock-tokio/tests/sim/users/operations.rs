@@ -106,7 +106,10 @@ impl User {
         let is_taken = environment.network.lock().foreign_delete_at >= since;
         let took = environment.now() - since;
         let is_soon = took < environment.max_ttl() / 4 && !is_taken;
-        if environment.keeps_keys && inspection.verdict() == Verdict::Free && is_soon {
+        if environment.configuration.keeps_keys()
+            && inspection.verdict() == Verdict::Free
+            && is_soon
+        {
             let registry = &environment.records.registry;
             let held = lasting.clone().find(|it| !registry.was_forced(*it.1));
             if let Some(held) = held {
@@ -119,10 +122,10 @@ impl User {
                 released_at.is_some_and(|at| at + SECOND < since)
             };
             // A seat of a cluster may share its server with another, and has no vote then for this process.
-            let may_rest_on_others = environment.has_owners && is_unknown(&inspection);
+            let may_rest_on_others = environment.has_owners() && is_unknown(&inspection);
             let all_are_named =
                 lasting.all(|(_, token)| named.contains(token) || may_rest_on_others);
-            let all_answer = all_answer(&inspection) || environment.has_owners;
+            let all_answer = all_answer(&inspection) || environment.has_owners();
             if !all_are_named || !all_answer || named.iter().any(is_gone) {
                 let text = format_args!("{before:?} hold it, and then {after:?}: {inspection}");
                 environment.fail(text);

@@ -64,7 +64,7 @@ impl User {
         }
         if !self.environment.is_calm() && self.rng.chance(60_000) {
             return match self.rng.u8(..3) {
-                0 if !self.environment.has_owners => self.lock_in_a_hurry().await,
+                0 if !self.environment.has_owners() => self.lock_in_a_hurry().await,
                 1 => self.crowd().await,
                 _ => self.oversleep().await,
             };
@@ -347,7 +347,7 @@ impl User {
                 "{queue:?}, {requests} requests, limit {limit}"
             ));
         }
-        if nodes.len() != environment.scale.servers && !environment.has_owners {
+        if nodes.len() != environment.scale.servers && !environment.has_owners() {
             environment.fail(format_args!("{} nodes", nodes.len()));
         }
         let expected = redlock.expected_wait("key-0");

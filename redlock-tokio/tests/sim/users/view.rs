@@ -535,7 +535,7 @@ impl View {
 
     /// Returns how many of these servers have the first key. `None` if a voter is not one server for ever.
     fn count_keys(&self, counts: impl Fn(&Network, usize) -> bool) -> Option<usize> {
-        if self.environment.has_owners {
+        if self.environment.has_owners() {
             return None;
         }
         let key = Key::new(self.key_on_nodes()).expect("it was locked");
