@@ -180,6 +180,26 @@ fn a_client_that_starts_judges_the_reports_of_a_roll_call_together_in_whatever_o
     }
 }
 
+#[test]
+fn a_rival_takes_away_an_owner_that_was_first_confirmed_at_most_one_window_ago() {
+    let [own, later, theirs] = [tenure("m", 1), tenure("r", 2), tenure("n", 1)];
+    for (second, is_taken) in [(3, true), (4, false)] {
+        let mut watch = watch();
+        all_report(&mut watch, 0, &own);
+        // A failover does not make the authority a new one.
+        all_report(&mut watch, 2, &later);
+        let rival = foreign(b'x', b"xyz", second, &theirs);
+        assert_eq!(watch.handle_report(at(second), rival), is_taken);
+        assert_eq!(watch.tenure().is_none(), is_taken);
+        assert_eq!(watch.eligibility(&later) == Eligibility::NEVER, is_taken);
+        assert!(watch.rivals().is_some());
+        // The address leads to its own authority again.
+        all_report(&mut watch, 9, &later);
+        assert_eq!(watch.tenure(), Some(&later));
+        assert_eq!(watch.eligibility(&later).ends_at(), at(9 + 3));
+    }
+}
+
 /// It keeps its id, and the others of its old authority still list it.
 #[test]
 fn a_member_that_has_moved_does_not_join_two_authorities() {
@@ -256,6 +276,17 @@ fn markers_are_of_no_use_where_epochs_begin_anew() {
     all_report(&mut watch, 0, &first);
     watch.handle_marker(at(1), &first, 90 * SECOND);
     assert_eq!(watch.eligibility(&first).starts_at(), at(13));
+}
+
+#[test]
+fn markers_are_ignored_after_another_owner_with_the_same_epoch() {
+    let mut watch = watch();
+    for (second, owner) in [(0, "m"), (20, "n"), (40, "m")] {
+        all_report(&mut watch, second, &tenure(owner, 0));
+    }
+    let again = tenure("m", 0);
+    watch.handle_marker(at(41), &again, 90 * SECOND);
+    assert_eq!(watch.eligibility(&again).starts_at(), at(40 + 13));
 }
 
 #[test]

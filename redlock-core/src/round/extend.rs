@@ -78,3 +78,21 @@ pub(crate) enum ExtendVerdict {
     /// client may already hold it.
     KeysLost,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Drift, Eligibility, Reply, Ttl, said::node};
+    use core::time::Duration;
+
+    #[test]
+    fn fails_once_the_old_validity_is_over() {
+        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+        let validity = Validity::new(ttl, Drift::default()).unwrap();
+        let until = Timestamp::from_nanos(5);
+        let quorum = Quorum::majority(1).unwrap();
+        let mut round = Extend::new(quorum, validity, until, Timestamp::ZERO);
+        let verdict = round.handle_reply(until, node(0), Reply::Granted, Eligibility::ALWAYS);
+        assert_eq!(verdict, Some(ExtendVerdict::Failed));
+    }
+}

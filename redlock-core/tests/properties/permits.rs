@@ -1,41 +1,19 @@
-//! Properties of every lease of a semaphore.
+//! What a lease of a semaphore does after it has looked at the slots.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use proptest::{collection::vec, option, prelude::*};
 use redlock_core::{
-    Access, AcquireFailure, Eligibility, End, Lease, NodeId, Nonce, Operation, Quorum, Reply, Slot,
+    AcquireFailure, Eligibility, End, Lease, NodeId, Nonce, Operation, Quorum, Reply, Slot,
     SlotSet, Status, Timestamp,
 };
 
 use crate::{
     check,
-    drive::{Driven, Semaphore, attempting, lives, semaphores},
+    drive::{Semaphore, attempting, semaphores},
 };
 
 const NOW: Timestamp = Timestamp::ZERO;
-
-#[test]
-fn all_requests_of_an_attempt_are_about_one_slot_that_is_not_excluded() {
-    check(400, &lives(), |life| {
-        let driven = Driven::through(&life);
-        let mut slots = BTreeMap::new();
-        for transmit in driven.log.iter().flat_map(|entry| &entry.sent) {
-            match (transmit.access, life.semaphore) {
-                (Access::Slot(slot), Some(semaphore)) => {
-                    let token = transmit.operation.token().to_string();
-                    prop_assert_eq!(*slots.entry(token).or_insert(slot), slot);
-                    prop_assert!(semaphore.wanted().contains(slot), "{slot}");
-                }
-                (access, semaphore) => {
-                    prop_assert_eq!(access, Access::Exclusive);
-                    prop_assert!(semaphore.is_none());
-                }
-            }
-        }
-        Ok(())
-    });
-}
 
 /// The answers to the look of a request that may not wait, of one node after the other. `None` is no answer.
 #[derive(Clone, Debug)]

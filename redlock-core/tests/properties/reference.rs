@@ -28,13 +28,13 @@ use proptest::{
 };
 use redlock_core::{
     Access, AcquireFailure, Drift, End, Event, KeepAlive, LeaseConfig, LossReason, NodeSet, Nonce,
-    Operation, Quorum, ReleaseVerdict, Share, Status, Timestamp, Token, Ttl, Validity,
+    Operation, Quorum, ReleaseVerdict, Share, SlotSet, Status, Timestamp, Token, Ttl, Validity,
 };
 
 use self::purse::Purse;
 use crate::{
     check,
-    drive::{Driven, Entry, Input, Life, lives, shared_lives, transferred_lives},
+    drive::{Driven, Entry, Input, Life, Semaphore, lives, shared_lives, transferred_lives},
     finds,
 };
 
@@ -106,6 +106,8 @@ struct Story<'a> {
     timeout: Option<Timestamp>,
     /// The keys of the requests.
     access: Access,
+    /// The slots that may be asked for, if it is a semaphore.
+    wanted: SlotSet,
     attempts: u32,
     longest_ttl: Ttl,
 }
@@ -128,6 +130,7 @@ impl<'a> Story<'a> {
                 Share::Reader => READER,
                 _ => Access::Exclusive,
             },
+            wanted: life.semaphore.map_or(SlotSet::EMPTY, Semaphore::wanted),
             attempts: 0,
             longest_ttl: config.validity.ttl(),
         };
@@ -227,10 +230,10 @@ impl<'a> Story<'a> {
         self.end(End::Exhausted { failure, tries })
     }
 
-    /// Takes the slot of an attempt from the lease. It is random.
+    /// Takes the slot of an attempt from the lease. It is random, but not excluded.
     fn choose_slot(&mut self) {
-        let entry = &self.log[self.expected.len() - 1];
-        if let Some(slot) = entry.after.slot() {
+        let slot = self.log[self.expected.len() - 1].after.slot();
+        if let Some(slot) = slot.filter(|slot| self.wanted.contains(*slot)) {
             self.access = Access::Slot(slot);
         }
     }

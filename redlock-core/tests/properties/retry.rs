@@ -78,23 +78,6 @@ fn bucket(delay: Duration, shortest: Duration, span: Duration) -> usize {
     usize::try_from(offset).expect("below 32")
 }
 
-#[test]
-fn delays_are_uniform_in_the_random_bits() {
-    let (shortest, longest) = (Duration::from_millis(20), Duration::from_millis(200));
-    let schedule = RetrySchedule::new(shortest..=longest).expect("not empty");
-    let mut buckets = [0; 32];
-    // A fixed Weyl sequence: the golden ratio's fraction of 2^64.
-    for step in 0..32_000u64 {
-        let random = step.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let next = schedule.next_attempt(Timestamp::MAX, 1, Timestamp::ZERO, random);
-        let delay = next
-            .expect("endless")
-            .saturating_duration_since(Timestamp::ZERO);
-        buckets[bucket(delay, shortest, longest - shortest)] += 1;
-    }
-    assert!(chi_square(&buckets) < CRITICAL, "{buckets:?}");
-}
-
 /// The first retry delays of leases that fail together, by nonce and attempt.
 fn lease_delay(nonce: u128, attempts: u32) -> Duration {
     let delay = Duration::from_millis(20)..=Duration::from_millis(200);

@@ -32,6 +32,17 @@ fn a_fence_that_is_outbid_is_raised_while_the_keys_are_held() {
 }
 
 #[test]
+fn no_attempt_proposes_less_than_a_counter_that_was_told() {
+    // A minority is ahead; the attempt fails for another reason.
+    let mut driven = fenced(7);
+    driven.reply(at(1), &[outbid(900_000_000), Denied, Denied, Denied]);
+    driven.wait();
+    let proposal = Some(FencingToken::new(900_000_001));
+    let operation = driven.last().operation;
+    assert!(matches!(operation, Operation::Acquire { fence, .. } if fence == proposal));
+}
+
+#[test]
 fn a_repair_brings_the_counter_back_with_the_key() {
     let mut driven = fenced(7);
     driven.reply(at(1), &[Granted; 3]);

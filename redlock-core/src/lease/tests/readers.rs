@@ -199,6 +199,23 @@ fn a_downgrade_takes_the_place_of_an_extension_that_is_under_way() {
     assert_eq!(valid_until, Some(at(5000)), "as long as asked for");
 }
 
+#[test]
+fn a_downgrade_gives_up_the_fencing_token() {
+    let mut driven = probing(config().retry);
+    driven.lease.set_share(Share::Writer);
+    let proposal = FencingToken::new(7);
+    driven.run(|lease| lease.acquire_fenced(at(0), at(500), proposal));
+    driven.reply(at(1), &[Granted; 3]);
+    driven.run(|lease| lease.downgrade(at(100)));
+    driven.reply(at(101), &[Granted, Granted, Granted, Denied]);
+    let repair = driven.last();
+    assert!(matches!(
+        repair.operation,
+        Operation::Acquire { fence: None, .. }
+    ));
+    assert_eq!((repair.nodes, repair.access), (only(&[3]), INSISTENT));
+}
+
 /// A lock that one client holds alone has no room for others, and neither has one that has ended.
 #[test]
 fn readers_join_a_lock_that_readers_hold_and_no_other_lock() {
