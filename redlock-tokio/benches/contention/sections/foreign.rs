@@ -8,7 +8,7 @@ use crate::{
     bed::{Bed, NODES},
     shared::{
         contestants::{Contestant, Name, Ours, Plain, Rslock},
-        round_trip::round_trip,
+        round_trip::round_trips,
         table,
         times::{Summary, Times},
     },
@@ -41,7 +41,7 @@ struct Foreign {
 /// Measures all contestants, and prints a table.
 pub(super) fn measure(sections: &mut Sections<'_>) -> Result<()> {
     let (runtime, bed) = (&sections.bed.runtime, sections.bed);
-    let round_trip = runtime.block_on(round_trip(&bed.urls[0]))?;
+    let (_, round_trip) = runtime.block_on(round_trips(&bed.urls))?;
     let mut measured = Vec::new();
     for outcome in runtime.block_on(async {
         [

@@ -8,7 +8,7 @@ use crate::{
     shared::{
         contestants::{Contestant, Dropped, Ours, Rslock},
         proxy::Proxy,
-        round_trip::round_trip,
+        round_trip::round_trips,
         table,
     },
 };
@@ -21,6 +21,7 @@ const ROUND: Duration = Duration::from_millis(700);
 pub(crate) struct Distance {
     /// The bare round trip to each node in microseconds, measured beside the locks.
     round_trips: Vec<f64>,
+    nearest: f64,
     entries: Vec<Entry>,
 }
 
@@ -48,12 +49,10 @@ pub(crate) async fn measure(distances: &[u64], quick: bool) -> Result<Distance> 
         }
         entries.extend(race(&racers, tasks, round, ROUNDS).await?);
     }
-    let mut round_trips = Vec::new();
-    for url in &urls {
-        round_trips.push(round_trip(url).await?);
-    }
+    let (round_trips, nearest) = round_trips(&urls).await?;
     Ok(Distance {
         round_trips,
+        nearest,
         entries,
     })
 }
@@ -63,12 +62,7 @@ impl fmt::Display for Distance {
         let bare = self.round_trips.iter().map(|it| table::time(*it));
         let bare = bare.collect::<Vec<_>>().join(", ");
         writeln!(f, "## Far nodes, a key per task: bare round trips {bare}\n")?;
-        let nearest = self
-            .round_trips
-            .iter()
-            .copied()
-            .fold(f64::INFINITY, f64::min);
-        let round_trips = |us| table::ratio(us, nearest);
+        let round_trips = |us| table::ratio(us, self.nearest);
         let columns: &[table::Column<'_, Entry>] = &[
             ("contestant", &|it| it.contestant.to_owned()),
             ("tasks", &|it| it.tasks.to_string()),
