@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use crate::support::{
-    Bed, MS, When, assert_detail, event_route, may_retry, problem, refused, send,
+    Bed, MS, assert_detail, event_route, may_retry, problem, refused, send,
     server::{self, Fixture, Happened::Begun, LIMIT, ROCK, until},
     terms, text, that_stops,
 };
@@ -216,7 +216,10 @@ async fn read(client: &mut TcpStream) -> String {
 async fn a_client_that_asks_first_sends_its_body_before_the_lock_or_under_it() {
     for streams in [false, true] {
         let it = Fixture::new().await;
-        let layer = it.layer().when(streams, LockLayer::stream_body);
+        let layer = match streams {
+            true => it.layer().stream_body(),
+            false => it.layer(),
+        };
         let at = server::serve(reading(layer)).await;
         let guard = it.redlock.lock(ROCK).await.unwrap();
         let headers = "expect: 100-continue\r\ncontent-length: 5\r\n";

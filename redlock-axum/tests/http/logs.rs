@@ -29,11 +29,11 @@ async fn contention_is_logged_at_debug_and_no_key_is_logged() {
     problem(post(&app, "/events/secret").await, 423, "locked").await;
     assert_eq!(log.louder_than(Level::DEBUG), Vec::<String>::new());
     for reason in ["the lock is taken", "the queue is full"] {
-        let line = format!("request gets no lock error={reason}");
+        let line = format!("a request gets no lock error={reason}");
         assert!(log.has(Level::DEBUG, &line), "{reason}");
     }
     for span in ["lock_wait", "lock_held"] {
-        let line = format!("{span} label=\"sales\"");
+        let line = format!("{span}{{label=\"sales\"");
         assert!(log.has(Level::DEBUG, &line), "{span}");
     }
     assert!(!log.mentions("secret"));
@@ -51,7 +51,7 @@ async fn losses_misconfigurations_and_outages_are_logged_as_warnings_or_errors()
     it.nodes.lose_next("event:secret");
     text(post(&app.route_layer(layer(&it)), "/events/secret").await).await;
     for line in ["a call lost its lock while it ran", "a lock was lost"] {
-        let line = format!("message={line} label=\"sales\" token=");
+        let line = format!(": {line} label=\"sales\" token=");
         assert!(log.has(Level::WARN, &line), "{line}");
     }
 

@@ -1,42 +1,38 @@
 //! What is logged.
 
 use std::{
-    fmt::Write as _,
+    io,
     sync::{Arc, Mutex, OnceLock},
 };
 
-use tracing::{
-    Dispatch, Event, Level, Subscriber,
-    field::{Field, Visit},
-    span::Attributes,
-    subscriber::DefaultGuard,
-};
-use tracing_subscriber::{
-    Layer,
-    layer::{Context, SubscriberExt},
-    registry::LookupSpan,
-};
+use tracing::{Dispatch, Level, subscriber::DefaultGuard};
+use tracing_subscriber::fmt::format::FmtSpan;
 
 /// A second subscriber for as long as the process lives. While there is only one, a test without a subscriber that
 /// comes to a line of the log first turns the line off for all tests (`tracing_core::callsite`).
 static SECOND: OnceLock<Dispatch> = OnceLock::new();
 
-/// Everything that is logged on this thread, with its level, for as long as the guard lives.
+/// Everything that is logged on this thread, for as long as the guard lives: a line for each event and for each new span.
 #[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<(Level, String)>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     pub(crate) fn listen() -> (Self, DefaultGuard) {
         SECOND.get_or_init(|| Dispatch::new(tracing_subscriber::registry()));
         let log = Self::default();
-        let subscriber = tracing_subscriber::registry().with(log.clone());
-        (log, tracing::subscriber::set_default(subscriber))
+        let writer = log.clone();
+        let lines = tracing_subscriber::fmt()
+            .with_max_level(Level::DEBUG)
+            .with_span_events(FmtSpan::NEW)
+            .without_time()
+            .with_ansi(false)
+            .with_writer(move || writer.clone());
+        (log, tracing::subscriber::set_default(lines.finish()))
     }
 
     pub(crate) fn louder_than(&self, level: Level) -> Vec<String> {
-        let lines = self.0.lock().unwrap();
-        let loud = lines.iter().filter(|(of, _)| *of < level);
-        loud.map(|(_, text)| text.clone()).collect()
+        let lines = self.lines().into_iter().filter(|(of, _)| *of < level);
+        lines.map(|(_, line)| line).collect()
     }
 
     pub(crate) fn only_warning(&self) -> String {
@@ -46,38 +42,30 @@ impl Log {
     }
 
     pub(crate) fn has(&self, level: Level, part: &str) -> bool {
-        let lines = self.0.lock().unwrap();
-        let is_it = |(of, text): &(Level, String)| *of == level && text.contains(part);
-        lines.iter().any(is_it)
+        let lines = self.lines();
+        lines
+            .iter()
+            .any(|(of, it)| *of == level && it.contains(part))
     }
 
     pub(crate) fn mentions(&self, part: &str) -> bool {
-        let lines = self.0.lock().unwrap();
-        lines.iter().any(|(_, text)| text.contains(part))
+        self.lines().iter().any(|(_, it)| it.contains(part))
     }
 
-    fn add(&self, level: Level, name: &str, record: impl FnOnce(&mut Text)) {
-        let mut text = Text(name.to_owned());
-        record(&mut text);
-        self.0.lock().unwrap().push((level, text.0));
-    }
-}
-
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
-    fn on_new_span(&self, span: &Attributes<'_>, _: &tracing::Id, _: Context<'_, S>) {
-        let meta = span.metadata();
-        self.add(*meta.level(), meta.name(), |text| span.record(text));
-    }
-
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        self.add(*event.metadata().level(), "", |text| event.record(text));
+    /// Returns the lines, each with its level, which is its first word.
+    fn lines(&self) -> Vec<(Level, String)> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let level = |line: &str| line.split_whitespace().next().unwrap().parse().unwrap();
+        text.lines().map(|it| (level(it), it.to_owned())).collect()
     }
 }
 
-struct Text(String);
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
 
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        let _ = write!(self.0, " {field}={value:?}");
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

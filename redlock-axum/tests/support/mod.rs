@@ -1,7 +1,5 @@
 //! A route over nodes in memory, requests to it, checks of its problems, and a [server] with its clients.
 
-#![allow(dead_code, reason = "each test uses its part")]
-
 pub(crate) mod log;
 pub(crate) mod server;
 
@@ -35,15 +33,6 @@ use self::log::Log;
 
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// Lets a row of a table decide on an option.
-pub(crate) trait When: Sized {
-    fn when(self, is_so: bool, change: impl FnOnce(Self) -> Self) -> Self {
-        if is_so { change(self) } else { self }
-    }
-}
-
-impl<T> When for T {}
-
 /// Use on a paused runtime.
 pub(crate) struct Bed {
     pub(crate) nodes: TestNodes,
@@ -72,7 +61,7 @@ impl Bed {
         let ran = Arc::clone(&self.ran);
         let handler = move |Path(event): Path<String>, locked: Option<Locked>| async move {
             ran.fetch_add(1, SeqCst);
-            let key = locked.as_ref().map(key_of);
+            let key = locked.as_ref().map(keys_of);
             format!("{event} under {key:?}")
         };
         Router::new().route("/events/{event}", get(handler.clone()).post(handler))
@@ -97,10 +86,6 @@ where
 {
     let route = Router::new().route("/events/{event}", any(handler));
     route.route_layer(layer)
-}
-
-pub(crate) fn key_of(locked: &Locked) -> String {
-    String::from_utf8_lossy(locked.key().as_bytes()).into_owned()
 }
 
 /// Returns all keys of a lock.
