@@ -117,7 +117,7 @@ soak: redis
 mutants: TIMEOUT = 30
 mutants:
 	@mkdir -p target
-	PROPTEST_CASES=$${PROPTEST_CASES:-100} cargo mutants --package redlock-core \
+	PROPTEST_CASES=$${PROPTEST_CASES:-300} cargo mutants --package redlock-core \
 		--file 'redlock-core/src/**/*.rs' --exclude-re 'impl fmt::Display' \
 		$(addprefix --cargo-arg=,--lib --test=properties) \
 		$(JOBS:%=--jobs %) --timeout $(TIMEOUT) --output target $(MUTANTS) \
