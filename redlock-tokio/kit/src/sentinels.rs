@@ -12,9 +12,6 @@ use super::{
 
 pub use self::builder::SentinelsBuilder;
 
-/// The name by which the sentinels know the master.
-const NAME: &str = "group";
-
 /// How many sentinels a group has. Two of them must find the master down before one of them starts a failover.
 const SENTINELS: usize = 3;
 
@@ -79,6 +76,9 @@ impl SentinelsBuilder {
 }
 
 impl Sentinels {
+    /// The name by which the sentinels know the master.
+    pub const NAME: &'static str = "group";
+
     /// Starts a master, two replicas and three sentinels. Blocks until the replicas have the master's data and
     /// the sentinels know each other, which takes a few seconds.
     ///
@@ -104,7 +104,7 @@ impl Sentinels {
             // Another failover may be under way, or the sentinel may not know yet that a replica is fit.
             let password = self.sentinel_password.as_deref();
             let sentinels = self.sentinels.iter().map(|it| it.commands(password));
-            order_any(sentinels, &["SENTINEL", "FAILOVER", NAME])
+            order_any(sentinels, &["SENTINEL", "FAILOVER", Self::NAME])
         })?;
         self.wait_for_other_master(old)
     }
@@ -156,13 +156,6 @@ impl Sentinels {
         elect(&self.servers, &votes)
     }
 
-    /// Returns the name by which the sentinels know the master.
-    #[must_use]
-    #[allow(clippy::unused_self, reason = "tests ask the group")]
-    pub fn name(&self) -> &'static str {
-        NAME
-    }
-
     /// Returns the addresses of all sentinels, such as `127.0.0.1:26379`.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
@@ -184,7 +177,7 @@ impl Sentinels {
         format!(
             "redis+sentinel://{}{addresses}/{}{}",
             user.unwrap_or_default(),
-            NAME,
+            Self::NAME,
             query.unwrap_or_default()
         )
     }

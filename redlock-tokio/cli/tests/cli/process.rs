@@ -249,7 +249,7 @@ impl Drop for Running {
     }
 }
 
-/// What a program has written until its end.
+/// The outputs of a program that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) out: String,

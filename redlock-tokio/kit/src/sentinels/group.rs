@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use super::{NAME, SENTINELS, Sentinels, builder::SentinelsBuilder};
+use super::{SENTINELS, Sentinels, builder::SentinelsBuilder};
 use crate::{
     error::SpawnError,
     launch::Mode,
@@ -50,7 +50,7 @@ impl Sentinels {
     }
 
     fn sentinel_mode(&self, announced: u16, builder: &SentinelsBuilder) -> Mode {
-        let name = NAME;
+        let name = Self::NAME;
         let master = self.servers[0].address().port();
         let quorum = SENTINELS / 2 + 1;
         let down_after = builder.down_after.as_millis();
@@ -122,12 +122,12 @@ impl Sentinels {
 
     fn check_sentinel(&self, sentinel: &Peer, master: usize) -> Result<(), String> {
         let commands = sentinel.commands(self.sentinel_password.as_deref());
-        let own: Fields = commands.ask(&["SENTINEL", "MASTER", NAME])?;
+        let own: Fields = commands.ask(&["SENTINEL", "MASTER", Self::NAME])?;
         let port = self.servers[master].address().port().to_string();
         check_is_up(&own)?;
         check(&own, "port", &port)?;
-        let replicas: Vec<Fields> = commands.ask(&["SENTINEL", "SLAVES", NAME])?;
-        let others: Vec<Fields> = commands.ask(&["SENTINEL", "SENTINELS", NAME])?;
+        let replicas: Vec<Fields> = commands.ask(&["SENTINEL", "SLAVES", Self::NAME])?;
+        let others: Vec<Fields> = commands.ask(&["SENTINEL", "SENTINELS", Self::NAME])?;
         check_count("replicas", replicas.len(), self.servers.len() - 1)?;
         check_count("sentinels", others.len(), self.sentinels.len() - 1)?;
         for replica in &replicas {
@@ -140,7 +140,7 @@ impl Sentinels {
 
     pub(super) fn port_named_by(&self, sentinel: &Peer) -> Result<u16, String> {
         let commands = sentinel.commands(self.sentinel_password.as_deref());
-        let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME];
+        let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::NAME];
         let (_, port): (String, u16) = commands.ask(&question)?;
         Ok(port)
     }

@@ -6,13 +6,14 @@ use redlock_kit::{Cluster, RedisServers};
 use redlock_tokio::{
     BuildError, Key, LockError, LossReason, Redlock, ReleaseOutcome, errors::KeyError,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::ready;
 use crate::support::{
     Cli, MS, assert_says, built, eventually,
-    shards::{cluster, names, owner, slot, strict, trusting, url, url_of},
+    shards::{cluster, names, owner, owners, slot, strict, trusting, url, url_of},
     states::{all_vote, is_quarantined, votes},
+    waiting_at,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -33,7 +34,7 @@ async fn is_free(cluster: &Cluster, key: &str) {
 #[tokio::test]
 async fn locks_of_each_kind_work_as_over_plain_masters() {
     let cluster = cluster().spawn().unwrap();
-    let redlock = built(trusting(&url(&cluster))).await;
+    let redlock = built(trusting(&url(&cluster)).max_ttl(MINUTE)).await;
     let other = built(trusting(&url(&cluster))).await;
     all_vote(&redlock).await;
     all_vote(&other).await;
@@ -43,6 +44,7 @@ async fn locks_of_each_kind_work_as_over_plain_masters() {
     a_lock_is_freed_by_hand_with_the_tags_of_the_status(&cluster, &redlock, &other).await;
     several_keys_are_locked_or_none(&cluster, &redlock, &other).await;
     fencing_tokens_grow_and_their_counters_are_beside_the_keys(&cluster, &redlock, &other).await;
+    a_waiter_of_another_client_is_woken(&cluster, &redlock, &other).await;
     the_longest_key_is_shorter_by_the_tag(&cluster, &redlock).await;
 }
 
@@ -132,6 +134,20 @@ async fn fencing_tokens_grow_and_their_counters_are_beside_the_keys(
         known.count() >= 2
     })
     .await;
+}
+
+async fn a_waiter_of_another_client_is_woken(
+    cluster: &Cluster,
+    redlock: &Redlock,
+    other: &Redlock,
+) {
+    let guard = redlock.lock("w").ttl(MINUTE).await.unwrap();
+    // It would try again by itself after ten minutes at the earliest, or when the key may have expired.
+    let seldom = other.lock("w").retry_delay(10 * MINUTE, 20 * MINUTE);
+    let waiting = waiting_at(&owners(cluster), seldom.wait(60 * MINUTE)).await;
+    guard.release().await;
+    let woken = timeout(MINUTE / 3, waiting).await;
+    drop(woken.expect("it is woken").unwrap().unwrap());
 }
 
 async fn the_longest_key_is_shorter_by_the_tag(cluster: &Cluster, redlock: &Redlock) {

@@ -43,14 +43,14 @@ async fn the_first_client_waits_and_the_next_one_does_not() {
 async fn sentinels_that_are_not_listed_are_asked_too() {
     let group = group();
     let only = group.addresses().pop().unwrap();
-    let redlock = ready(trusting(&sentinels_url(group.name(), &[&only]))).await;
+    let redlock = ready(trusting(&sentinels_url(Sentinels::NAME, &[&only]))).await;
     group.sentinel(2).kill();
     tokio::time::sleep(2 * WINDOW).await;
     let others = redlock.ready(Duration::from_secs(20)).await;
     others.expect("by the two others");
     // A new client that knows none of these two cannot find them.
     let only = group.addresses().pop().unwrap();
-    let blind = built(trusting(&sentinels_url(group.name(), &[&only]))).await;
+    let blind = built(trusting(&sentinels_url(Sentinels::NAME, &[&only]))).await;
     assert_says(&blind.try_lock("k").await.unwrap_err(), &only);
     drop(redlock.lock("k").await.unwrap());
 }
@@ -64,10 +64,10 @@ async fn what_must_be_changed_is_said_by_name() {
     let server = servers.get(0).address().to_string();
     let addresses = group.addresses();
     let sentinel = &addresses[0];
-    let known = sentinels_url(group.name(), &addresses);
+    let known = sentinels_url(Sentinels::NAME, &addresses);
     let wrong = format!("{known}?sentinel_password=wrong");
-    let unknown = group.url().replace(group.name(), "other");
-    let other = sentinels_url(group.name(), &[&server]);
+    let unknown = group.url().replace(Sentinels::NAME, "other");
+    let other = sentinels_url(Sentinels::NAME, &[&server]);
     for (url, words) in [
         (known, &["asks for a password", sentinel][..]),
         (wrong, &[sentinel]),

@@ -81,7 +81,7 @@ async fn row_43_clients_that_believe_one_sentinel_are_two_holders() {
     let node = RedisNode::from_url(&group.url()).unwrap();
     let builders = [0, 1].map(|sentinel| {
         let address = &group.addresses()[sentinel];
-        let node = gullible(&node, group.name(), address);
+        let node = gullible(&node, Sentinels::NAME, address);
         Redlock::builder().custom_nodes([node])
     });
     let scene = Scene::start(group, builders).await;
