@@ -10,7 +10,7 @@ use redlock_tokio::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{
-    MS, assert_says, built, council::Council, scripted::over_custom, states::state, unrenewed,
+    MS, assert_says, built, council::Council, scripted::over_custom, states::state,
 };
 
 const TTL: Duration = Duration::from_secs(10);
@@ -97,58 +97,6 @@ async fn a_server_that_is_no_longer_confirmed_has_no_vote_until_it_is_confirmed_
     council.silence(&[]);
     redlock.ready(WINDOW).await.expect("no second settling");
     drop(redlock.lock("k").await.unwrap());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_new_master_is_connected_to_and_has_no_vote_before_the_locks_of_the_old_one_are_over() {
-    let council = council();
-    let redlock = settled(&council).await;
-    let other = settled(&council).await;
-    let guard = redlock.lock("k").await.unwrap();
-    council.name([0], 0, "b", 2);
-    sleep(Duration::from_secs(2)).await;
-    assert!(guard.extend().await.is_ok(), "one of three is no majority");
-    council.name([1], 0, "b", 2);
-    sleep(Duration::from_secs(2)).await;
-    let last = council.connections().pop();
-    assert_eq!(last, Some(("b".into(), 2)), "the session is closed");
-    assert!(guard.is_valid());
-    let granted = other.lock("k").wait(Duration::from_secs(60)).await.unwrap();
-    assert!(!guard.is_valid());
-    assert!(council.server("b").contains("k"));
-    drop(granted);
-}
-
-#[tokio::test(start_paused = true)]
-async fn nobody_notices_that_one_of_three_masters_fails_over() {
-    let council = Council::of_three();
-    let builder = over_custom(council.seats(3)).ttl(TTL);
-    let redlock = built(builder.wait(Duration::ZERO)).await;
-    redlock.ready(Duration::from_secs(60)).await.unwrap();
-    let guard = redlock.lock("k").await.unwrap();
-    council.name(0..3, 0, "d", 2);
-    sleep(WINDOW).await;
-    let quarantined = |state| matches!(state, NodeState::Quarantined { .. });
-    assert!(quarantined(state(&redlock, 0)), "its vote is away");
-    let start = Instant::now();
-    while start.elapsed() < 2 * SETTLING {
-        drop(redlock.lock("other").await.expect("two of three votes"));
-        assert!(guard.is_valid());
-        sleep(MS(500)).await;
-    }
-    assert_eq!(state(&redlock, 0), NodeState::Voting);
-}
-
-#[tokio::test(start_paused = true)]
-async fn without_the_settling_there_would_be_two_holders() {
-    let council = council();
-    let build = || built(builder(&council).durability(Durability::AssumedForTests));
-    let (redlock, other) = (build().await, build().await);
-    let guard = unrenewed(redlock.lock("k")).await;
-    council.name(0..3, 0, "b", 2);
-    let second = other.lock("k").wait(Duration::from_secs(5)).await;
-    let second = second.expect("the new master lacks the key");
-    assert!(guard.is_valid() && second.is_valid());
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,21 +19,9 @@ use redlock_tokio::{
 
 use crate::support::{
     MS, assert_says, built,
-    in_memory::{all_empty, five_nodes_and_lock, hold, over, set_down, settle, three_nodes},
+    in_memory::{all_empty, five_nodes_and_lock, over, set_down, settle, three_nodes},
     scripted::{Scripted, over_custom},
 };
-
-#[tokio::test(start_paused = true)]
-async fn a_lock_is_renewed_for_an_hour() {
-    let (nodes, redlock) = five_nodes_and_lock().await;
-    let guard = redlock.lock("k").max_hold(MS(7_200_000)).await.unwrap();
-    tokio::time::sleep(MS(3_600_000)).await;
-    assert!(guard.is_valid());
-    assert!(guard.remaining() > MS(5000), "{:?}", guard.remaining());
-    drop(guard);
-    redlock.shutdown(None).await;
-    assert!(all_empty(&nodes));
-}
 
 #[tokio::test(start_paused = true)]
 async fn max_hold_applies_without_renewal() {
@@ -72,34 +60,9 @@ async fn a_lock_outlives_a_minority_of_nodes_and_not_a_majority() {
     assert!(late <= MS(2), "{late:?}");
 }
 
+/// Another process, which may be told by the result, finds the lock free.
 #[tokio::test(start_paused = true)]
-async fn a_lock_waits_for_a_foreign_key_to_expire() {
-    let (nodes, redlock) = five_nodes_and_lock().await;
-    hold(&nodes, "k", MS(3000));
-    let before = tokio::time::Instant::now();
-    let guard = redlock.lock("k").await.unwrap();
-    let waited = before.elapsed();
-    assert!(waited >= MS(3000) && waited < MS(3300), "{waited:?}");
-    assert!(guard.is_valid());
-}
-
-#[tokio::test(start_paused = true)]
-async fn with_does_the_work_and_releases() {
-    let (nodes, redlock) = five_nodes_and_lock().await;
-    let work = redlock.lock("k").with(async |hold| {
-        assert!(hold.is_valid());
-        assert!(redlock.try_lock("k").await.is_err());
-        tokio::time::sleep(MS(30_000)).await;
-        "done"
-    });
-    assert_eq!(work.await.unwrap(), "done");
-    redlock.shutdown(None).await;
-    assert!(all_empty(&nodes));
-}
-
-/// So that another process, which may be told by the result, finds it free.
-#[tokio::test(start_paused = true)]
-async fn a_majority_of_the_nodes_is_free_when_with_returns() {
+async fn with_does_the_work_and_returns_when_a_majority_of_the_nodes_is_free() {
     let (nodes, redlock) = five_nodes_and_lock().await;
     let catalogue = redlock.rw_lock("k");
     for lock in [
@@ -109,7 +72,11 @@ async fn a_majority_of_the_nodes_is_free_when_with_returns() {
         catalogue.read(),
         catalogue.write(),
     ] {
-        assert_eq!(lock.with(async |_| 7).await.unwrap(), 7);
+        let work = lock.with(async |hold| {
+            tokio::time::sleep(MS(30_000)).await;
+            hold.is_valid()
+        });
+        assert!(work.await.unwrap());
         let free = nodes.iter().filter(|it| it.is_empty()).count();
         assert!(free >= 3, "{free} of 5");
     }
@@ -177,20 +144,6 @@ async fn with_drops_the_work_when_the_lock_is_lost() {
     assert_refused!(work.await, WithLockError::Lost(LossReason::KeysLost));
     // It is dropped at the next extension.
     assert!((10..14).contains(&steps), "{steps}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn two_thousand_guards_are_renewed_together() {
-    let (nodes, redlock) = five_nodes_and_lock().await;
-    let mut guards = Vec::new();
-    for number in 0..2000 {
-        guards.push(redlock.lock(format!("k{number}")).await.unwrap());
-    }
-    tokio::time::sleep(MS(45_000)).await;
-    assert!(guards.iter().all(|it| it.is_valid()));
-    drop(guards);
-    redlock.shutdown(None).await;
-    assert!(all_empty(&nodes));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,15 +1,10 @@
 //! Locks that are released a while after their holder has gone. Over nodes in memory, by tokio's clock.
 
-use std::{thread, time::Duration};
-
 use redlock_tokio::{
-    Clock, ExtendError, Lock, LockGuard, LockOptions, LossReason, MemoryNode, Redlock,
+    ExtendError, Lock, LockOptions, LossReason, Redlock,
     errors::{OptionsError, ReleaseAfterError},
 };
-use tokio::{
-    runtime::Runtime,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use crate::support::{
     MS, assert_says, built,
@@ -68,34 +63,6 @@ async fn a_lock_whose_time_is_over_is_handed_over_at_once() {
     let next = waiter.await.unwrap().unwrap();
     assert_eq!(two.nodes[0].value("k"), value);
     drop(next);
-}
-
-/// Returns for how long the nodes kept the keys of a process that took a lock of 300 ms and then ended.
-fn life_after_the_process(ending: impl AsyncFn(LockGuard)) -> Duration {
-    let nodes = [(); 3].map(|()| MemoryNode::with_clock(Clock::system()));
-    let process = Runtime::new().unwrap();
-    let taken = process.block_on(async {
-        let redlock = Redlock::builder().custom_nodes(nodes.clone()).ttl(MS(300));
-        let redlock = redlock.max_ttl(MS(3000)).build().await.unwrap();
-        let guard = redlock.lock("k").await.unwrap();
-        let taken = Instant::now();
-        ending(guard).await;
-        taken
-    });
-    process.shutdown_background(); // its tasks end where they are
-    while nodes.iter().filter(|node| node.contains("k")).count() > 1 {
-        thread::sleep(MS(1));
-    }
-    taken.elapsed()
-}
-
-#[test]
-fn the_keys_outlive_the_process() {
-    let life = life_after_the_process(async |guard| guard.release_after(MS(900)).await.unwrap());
-    assert!(life >= MS(900), "{life:?}");
-    // Without it, they live for the ttl.
-    let life = life_after_the_process(async |guard| _ = Box::leak(Box::new(guard)));
-    assert!(life < MS(900), "{life:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,16 +68,6 @@ async fn a_holder_learns_that_its_own_process_has_freed_its_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adopter_learns_that_another_process_has_freed_its_lock() {
-    let two = Two::new().await;
-    let adopted = two.adopted().await;
-    adopted.extend().await.unwrap();
-    free(&two.other, b"k").await;
-    let lost = timeout(AT_ONCE, adopted.lost()).await;
-    assert_eq!(lost, Ok(LossReason::KeysLost));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_forced_release_frees_what_was_inspected_and_not_the_lock_of_a_later_holder() {
     let two = Two::new().await;
     let hung = two.other.lock("k").await.unwrap();

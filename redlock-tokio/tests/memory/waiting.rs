@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures::{FutureExt, future::join_all};
-use redlock_tokio::{Acquisition, LockError, LockOptions, NodeState, NodeStatus, WaiterLimit};
+use redlock_tokio::{LockError, LockOptions, NodeState, NodeStatus, WaiterLimit};
 use tokio::task::JoinSet;
 
 use crate::support::{
@@ -97,19 +97,6 @@ async fn time_in_the_queue_counts_as_time_waited() {
     assert!(started.elapsed() < MS(120), "{:?}", started.elapsed());
     drop(foreign);
     drop(guard);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lock_says_how_many_attempts_it_took() {
-    let (_, [ours, theirs]) = fleet().await;
-    let foreign = theirs.lock("k").await.unwrap();
-    let waiting = blocked(ours.lock("k")).await;
-    drop(foreign);
-    let guard = waiting.await.unwrap().unwrap();
-    let acquisition = guard.acquisition();
-    let Acquisition::Granted { attempts: 2, .. } = acquisition else {
-        panic!("{acquisition:?}")
-    };
 }
 
 #[tokio::test(start_paused = true)]
