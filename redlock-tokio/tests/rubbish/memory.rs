@@ -28,39 +28,28 @@ const SENT: usize = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
-fn pushes_do_not_pile_up() {
-    stays_small(
-        "",
-        &format!(">2\r\n+invalidate\r\n+{}\r\n", "x".repeat(1000)),
-    );
-}
-
-#[test]
-fn unasked_answers_do_not_pile_up() {
-    stays_small("", &format!("+{}\r\n", "x".repeat(1000)));
-}
-
-#[test]
-fn errors_do_not_pile_up() {
-    stays_small("", &format!("-ERR {}\r\n", "x".repeat(1000)));
+fn what_nobody_asked_for_does_not_pile_up() {
+    for begin in [">2\r\n+invalidate\r\n+", "+", "-ERR "] {
+        let endless = format!("{begin}{}\r\n", "x".repeat(1000));
+        for moment in ["lock", "ping", "connect"] {
+            let (is_small, output) = measure(moment, "", &endless);
+            assert!(is_small, "{moment}, {begin:?}: {output}");
+        }
+    }
 }
 
 /// The redis crate keeps the beginning of an incomplete reply in memory, whatever its length (FAULTS.md, known
-/// limits). This test and the next two show that growth is noticed. If one of them fails, the limit is gone,
-/// and the case belongs to the tests above.
+/// limits). This also shows that growth is noticed. If it fails, the limit is gone, and the case belongs to the tests above.
 #[test]
-fn known_limit_a_line_without_end_piles_up() {
-    piles_up("+", "xxxxxxxx");
-}
-
-#[test]
-fn known_limit_a_string_without_end_piles_up() {
-    piles_up("$9223372036854775807\r\n", "xxxxxxxx");
-}
-
-#[test]
-fn known_limit_an_array_without_end_piles_up() {
-    piles_up("*9223372036854775807\r\n", "_\r\n");
+fn known_limit_an_incomplete_reply_piles_up() {
+    for (head, endless) in [
+        ("+", "xxxxxxxx"),
+        ("$9223372036854775807\r\n", "xxxxxxxx"),
+        ("*9223372036854775807\r\n", "_\r\n"),
+    ] {
+        let (is_small, output) = measure("lock", head, endless);
+        assert!(!is_small, "the limit is gone: {head:?}: {output}");
+    }
 }
 
 /// Returns the commands at which the stream begins: those of a lock, of an idle connection, or of a new one.
@@ -71,21 +60,6 @@ fn commands_at(moment: &str) -> &'static [&'static str] {
         "connect" => &["SCRIPT"],
         other => panic!("{other} is not a moment"),
     }
-}
-
-fn stays_small(head: &str, endless: &str) {
-    for moment in ["lock", "ping", "connect"] {
-        let (is_small, output) = measure(moment, head, endless);
-        assert!(is_small, "{moment}, {head:?}, {endless:?}: {output}");
-    }
-}
-
-fn piles_up(head: &str, endless: &str) {
-    let (is_small, output) = measure("lock", head, endless);
-    assert!(
-        !is_small,
-        "the limit is gone: {head:?}, {endless:?}: {output}"
-    );
 }
 
 /// Runs a case in another process. Returns whether it stays small, and its output.
