@@ -1,5 +1,8 @@
 //! Bad input gives a typed error or a defined outcome, and neither a panic nor an endless loop.
 
+#[macro_use]
+#[path = "support/refused.rs"]
+mod refused;
 mod support;
 
 use std::time::{Duration, Instant};
@@ -11,8 +14,8 @@ use redlock_tokio::{
     errors::{KeyError, OptionsError},
 };
 use support::{
-    MS,
-    in_memory::{embedded, over, three_nodes},
+    MS, acquired, built,
+    in_memory::{clients, embedded, over, runtime, three_nodes},
 };
 
 async fn build(urls: &[&str]) -> BuildError {
@@ -34,18 +37,10 @@ async fn no_nodes_and_more_than_64_nodes_are_refused() {
         "65 nodes given: at most 64 are supported"
     );
     let nodes = (0..64).map(|_| MemoryNode::new());
-    let most = Redlock::builder()
-        .custom_nodes(nodes)
-        .build()
-        .await
-        .unwrap();
-    assert!(most.lock("k").await.is_ok());
-    let one = Redlock::builder()
-        .custom_nodes([MemoryNode::new()])
-        .build()
-        .await
-        .unwrap();
-    assert!(one.lock("k").await.is_ok());
+    for nodes in [nodes.collect(), vec![MemoryNode::new()]] {
+        let redlock = built(Redlock::builder().custom_nodes(nodes)).await;
+        assert!(redlock.lock("k").await.is_ok());
+    }
 }
 
 #[tokio::test]
@@ -93,20 +88,13 @@ async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
             "sentinel_password",
         ),
     ] {
-        let error = build(&["redis://host", url]).await;
-        assert!(
-            matches!(error, BuildError::Url { position: 2, .. }),
-            "{error:?}"
-        );
-        let text = format!("{error} {error:?}");
-        assert!(!text.contains("hunter2"), "{text}");
+        let text = refusal_of_second(url, words).await;
         assert!(text.contains("expected redis://"), "{text}");
-        assert!(text.contains(words), "{url}: {text}");
     }
 }
 
 #[tokio::test]
-async fn the_url_of_a_cluster_that_cannot_be_is_refused() {
+async fn the_url_of_a_cluster_or_a_sentinel_group_that_cannot_be_is_refused() {
     let long = format!("redis+cluster://a?tags={}", "x".repeat(65));
     for (url, words) in [
         ("redis+cluster://", "seed 1"),
@@ -127,18 +115,6 @@ async fn the_url_of_a_cluster_that_cannot_be_is_refused() {
             "tags 1 and 3 are both in slot 15495",
         ),
         (&long, "tag 1"),
-    ] {
-        let error = build(&[url]).await;
-        let is_url = matches!(error, BuildError::Url { position: 1, .. });
-        assert!(is_url, "{error:?}");
-        let text = format!("{error} {error:?}");
-        assert!(text.contains(words) && !text.contains("hunter2"), "{text}");
-    }
-}
-
-#[tokio::test]
-async fn a_sentinel_group_has_a_name_and_different_sentinels() {
-    for (url, words) in [
         ("redis+sentinel://s1/", "name"),
         ("redis+sentinel:///g", "sentinel 1: the host is empty"),
         ("redis+sentinel://s1,:1/g", "sentinel 2: the host is empty"),
@@ -152,53 +128,56 @@ async fn a_sentinel_group_has_a_name_and_different_sentinels() {
             "sentinel 2: it is given twice",
         ),
     ] {
-        let error = build(&[url]).await;
-        assert!(matches!(error, BuildError::Url { .. }), "{error:?}");
-        assert!(error.to_string().contains(words), "{error}");
+        refusal_of_second(url, words).await;
     }
 }
 
+/// Returns what the error says of this URL, which has a secret, behind a good one.
+async fn refusal_of_second(url: &str, words: &str) -> String {
+    let error = build(&["redis://host", url]).await;
+    let is_second = matches!(error, BuildError::Url { position: 2, .. });
+    assert!(is_second, "{error:?}");
+    let text = format!("{error} {error:?}");
+    assert!(
+        text.contains(words) && !text.contains("hunter2"),
+        "{url}: {text}"
+    );
+    text
+}
+
 #[tokio::test]
-async fn a_url_without_a_scheme_is_told_what_to_write() {
-    for (text, words) in [
-        ("s1:6379", "write redis:// in front"),
-        ("me:secret@s1:6379", "write redis:// in front"),
+async fn a_url_without_a_scheme_or_of_a_part_of_a_list_is_told_what_to_write() {
+    let parts = ["redis+sentinel://:secret@s1", "s2", "s3/orders"];
+    for (urls, words) in [
+        (&["s1:6379"][..], "write redis:// in front"),
+        (&["me:secret@s1:6379"], "write redis:// in front"),
         // The rest of a password, which only looks like an address.
-        ("redis://me:1,secret:6379,2@s1", "write redis:// in front"),
+        (
+            &["redis://me:1,secret:6379,2@s1"],
+            "write redis:// in front",
+        ),
+        (&parts, "split at its commas"),
     ] {
-        let error = build(&[text]).await.to_string();
-        assert!(error.contains(words), "{text}: {error}");
+        let error = build(urls).await.to_string();
+        assert!(error.contains(words), "{urls:?}: {error}");
         assert!(!error.contains("secret"), "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_list_that_was_split_between_sentinels_is_recognized() {
-    let list = "redis+sentinel://:secret@s1,s2,s3/orders";
-    let parts: Vec<&str> = list.split(',').collect();
-    let error = build(&parts).await;
-    assert!(
-        matches!(error, BuildError::Url { position: 1, .. }),
-        "{error:?}"
-    );
-    let text = error.to_string();
-    assert!(text.contains("split at its commas"), "{text}");
-    assert!(!text.contains("secret"), "{text}");
-}
-
-#[tokio::test]
 async fn a_list_of_nodes_has_the_errors_of_its_urls() {
-    let build = async |list: &str| Redlock::connect(list).await.map(drop);
-    let position_in = async |list: &str| match build(list).await {
-        Err(BuildError::Url { position, .. }) => position,
-        other => panic!("{list}: {other:?}"),
-    };
-    assert_eq!(position_in("redis://a,nonsense").await, 2);
-    assert_eq!(position_in("redis+sentinel://s1,s2").await, 1);
-    assert_eq!(position_in("redis+sentinel://s1,s2/g redis://a b").await, 3);
-    for empty in ["", " , "] {
-        let error = build(empty).await.unwrap_err();
-        assert!(matches!(error, BuildError::Quorum(_)), "{error:?}");
+    for (list, expected) in [
+        ("redis://a,nonsense", Some(2)),
+        ("redis+sentinel://s1,s2", Some(1)),
+        ("redis+sentinel://s1,s2/g redis://a b", Some(3)),
+        ("", None),
+        (" , ", None),
+    ] {
+        match (Redlock::connect(list).await.unwrap_err(), expected) {
+            (BuildError::Url { position, .. }, Some(expected)) => assert_eq!(position, expected),
+            (BuildError::Quorum(_), None) => {}
+            (error, _) => panic!("{list}: {error:?}"),
+        }
     }
 }
 
@@ -233,68 +212,42 @@ async fn the_same_address_twice_is_refused() {
     assert!(error.starts_with("nodes 1 and 3 are both slot"), "{error}");
     let node = MemoryNode::new();
     let same = Redlock::builder().custom_nodes([node.clone(), node]);
-    assert!(matches!(
-        same.build().await,
-        Err(BuildError::DuplicateNode { .. })
-    ));
+    assert_refused!(same.build().await, BuildError::DuplicateNode { .. });
 }
 
 #[tokio::test]
-async fn the_builder_refuses_bad_defaults_and_timeouts() {
-    let build = async |options| {
-        let nodes = [MemoryNode::new()];
-        let builder = Redlock::builder().custom_nodes(nodes).options(options);
-        builder.build().await.map(drop)
-    };
+async fn bad_options_are_refused_as_defaults_and_fail_only_the_lock_that_has_them() {
+    let builder = || Redlock::builder().custom_nodes([MemoryNode::new()]);
+    let redlock = built(builder()).await;
     let options = LockOptions::new;
     for bad in [
         options().ttl(Duration::ZERO),
         options().ttl(MS(2)),
         options().ttl(Duration::MAX),
+        options().ttl(Duration::from_secs(u64::MAX / 1000)),
         options().retry_delay(Duration::ZERO, MS(1)),
         options().renew_every(Duration::ZERO),
     ] {
-        let outcome = build(bad).await;
-        assert!(
-            matches!(outcome, Err(BuildError::Options(_))),
-            "{outcome:?}"
-        );
+        let outcome = builder().options(bad).build().await;
+        assert_refused!(outcome, BuildError::Options(_));
+        let outcome = redlock.lock("k").options(bad).await;
+        assert_refused!(outcome, LockError::InvalidOptions(_));
     }
-    for timeout in [Duration::ZERO, Duration::MAX] {
-        let builder = Redlock::builder().custom_nodes([MemoryNode::new()]);
-        let error = builder.node_timeout(timeout).build().await.unwrap_err();
-        let expected = format!("node_timeout is {timeout:?}: choose more than zero");
-        assert!(error.to_string().starts_with(&expected), "{error}");
-    }
-    let builder = Redlock::builder().custom_nodes([MemoryNode::new()]);
-    let long = builder.prefix(vec![b'x'; Key::MAX_LEN]).build().await;
-    assert!(matches!(long, Err(BuildError::Prefix { .. })));
-}
-
-#[tokio::test]
-async fn bad_options_of_a_lock_fail_only_that_lock() {
-    let redlock = embedded().await;
-    let error = |ttl| {
-        let lock = redlock.lock("k").ttl(ttl);
-        async { lock.await.unwrap_err() }
-    };
-    for ttl in [
-        Duration::ZERO,
-        MS(2),
-        Duration::MAX,
-        Duration::from_secs(u64::MAX / 1000),
-    ] {
-        let error = error(ttl).await;
-        assert!(matches!(error, LockError::InvalidOptions(_)), "{error:?}");
-    }
-    let LockError::InvalidOptions(OptionsError::Validity(within_drift)) = error(MS(2)).await else {
+    let error = redlock.lock("k").ttl(MS(2)).await.unwrap_err();
+    let LockError::InvalidOptions(OptionsError::Validity(within_drift)) = error else {
         panic!("2 ms are used up by 2 ms of drift");
     };
     assert!(within_drift.to_string().contains("choose a longer ttl"));
-    assert!(
-        redlock.try_lock("k").await.is_ok(),
-        "nothing was left behind"
-    );
+    let after = redlock.try_lock("k").await;
+    drop(after.expect("nothing was left behind"));
+
+    for timeout in [Duration::ZERO, Duration::MAX] {
+        let error = builder().node_timeout(timeout).build().await.unwrap_err();
+        let expected = format!("node_timeout is {timeout:?}: choose more than zero");
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
+    let long = builder().prefix(vec![b'x'; Key::MAX_LEN]).build().await;
+    assert_refused!(long, BuildError::Prefix { .. });
 }
 
 #[tokio::test(start_paused = true)]
@@ -318,10 +271,8 @@ async fn the_longest_times_are_accepted() {
     assert!(guard.remaining() > century / 2);
     guard.extend().await.unwrap();
     let forever = redlock.lock("k").wait(Duration::MAX).into_future();
-    assert!(
-        tokio::time::timeout(MS(100), forever).await.is_err(),
-        "it waits"
-    );
+    let waited = tokio::time::timeout(MS(100), forever).await;
+    assert!(waited.is_err(), "it waits");
 }
 
 #[tokio::test]
@@ -335,8 +286,7 @@ async fn redis_accepts_the_longest_ttl() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_of_zero_makes_at_most_one_attempt() {
     let nodes = three_nodes();
-    let connect = || over(&nodes).build();
-    let [ours, theirs] = [connect().await.unwrap(), connect().await.unwrap()];
+    let [ours, theirs] = clients(&nodes).await;
     let _guard = theirs.lock("k").await.unwrap();
     let start = tokio::time::Instant::now();
     let error = ours.lock("k").wait(Duration::ZERO).await.unwrap_err();
@@ -353,21 +303,15 @@ async fn a_wait_of_zero_makes_at_most_one_attempt() {
 async fn keys_of_any_bytes_are_accepted_up_to_the_longest_length() {
     let nodes = three_nodes();
     let redlock = over(&nodes).prefix("lock:").build().await.unwrap();
-    let refused = |key: Vec<u8>| {
-        let lock = redlock.lock(key);
-        async move {
-            match lock.await {
-                Err(LockError::InvalidKey(error)) => error,
-                other => panic!("{other:?}"),
-            }
-        }
-    };
-    assert_eq!(refused(Vec::new()).await, KeyError::Empty);
     let len = Key::MAX_LEN + 1;
-    assert_eq!(
-        refused(vec![b'x'; len - 5]).await,
-        KeyError::TooLong { len }
-    );
+    for (key, expected) in [
+        (vec![], KeyError::Empty),
+        (vec![b'x'; len - 5], KeyError::TooLong { len }),
+    ] {
+        let outcome = redlock.lock(key).await;
+        let error = assert_refused!(outcome, LockError::InvalidKey(it) => it);
+        assert_eq!(error, expected);
+    }
 
     let any = [0, 1, b'\r', b'\n', b' ', 0x80, 0xff];
     let guard = redlock.lock(any).await.unwrap();
@@ -398,43 +342,32 @@ fn building_outside_of_a_runtime_is_an_error() {
 
 #[test]
 fn all_calls_return_after_the_runtime_has_ended() {
-    use futures_executor::block_on;
-
-    // A runtime without threads: nothing runs on it once it is dropped.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let redlock = runtime.block_on(embedded());
+    // Nothing runs on it once it is dropped, since it has no threads.
+    let first = runtime();
+    let redlock = first.block_on(embedded());
     let [held, dropped] =
-        ["held", "dropped"].map(|key| runtime.block_on(async { redlock.lock(key).await.unwrap() }));
+        first.block_on(acquired(["held", "dropped"].map(|key| redlock.lock(key))));
     let waiting = redlock.lock("held").into_future();
-    drop(runtime);
-
-    assert_eq!(
-        block_on(held.lost()),
-        LossReason::Abandoned,
-        "no task renews it"
-    );
-    assert!(!held.is_valid());
-    assert!(matches!(block_on(held.extend()), Err(ExtendError::Lost(_))));
-    drop(dropped);
-    assert_eq!(block_on(held.release()).outcome, ReleaseOutcome::NotHeld);
-
-    // No call waits for an answer that cannot come.
-    assert!(matches!(block_on(waiting), Err(LockError::ShutDown)));
-    let patient = redlock.lock("k").wait(Duration::MAX);
-    assert!(matches!(
-        block_on(patient.into_future()),
-        Err(LockError::ShutDown)
-    ));
-    assert!(matches!(
-        block_on(redlock.try_lock("k")),
-        Err(LockError::ShutDown)
-    ));
-    let report = block_on(redlock.shutdown(None));
-    assert_eq!(report.abandoned, 10, "two locks on five nodes");
-    assert_eq!(report.held, 0);
+    drop(first);
+    futures_executor::block_on(async {
+        assert_eq!(
+            held.lost().await,
+            LossReason::Abandoned,
+            "nothing renews it"
+        );
+        assert!(!held.is_valid());
+        assert_refused!(held.extend().await, ExtendError::Lost(_));
+        drop(dropped);
+        assert_eq!(held.release().await.outcome, ReleaseOutcome::NotHeld);
+        // No call waits for an answer that cannot come.
+        assert_refused!(waiting.await, LockError::ShutDown);
+        let patient = redlock.lock("k").wait(Duration::MAX);
+        assert_refused!(patient.await, LockError::ShutDown);
+        assert_refused!(redlock.try_lock("k").await, LockError::ShutDown);
+        let report = redlock.shutdown(None).await;
+        // Two locks on five nodes.
+        assert_eq!((report.abandoned, report.held), (10, 0));
+    });
 }
 
 #[tokio::test]
@@ -443,21 +376,10 @@ async fn shutdown_grants_no_new_locks_and_keeps_held_ones() {
     let guard = redlock.lock("k").await.unwrap();
     let report = redlock.shutdown(None).await;
     assert_eq!((report.abandoned, report.held), (0, 1));
-    assert!(matches!(redlock.lock("k").await, Err(LockError::ShutDown)));
+    assert_refused!(redlock.lock("k").await, LockError::ShutDown);
     guard.extend().await.unwrap();
     drop(guard);
     assert_eq!(redlock.shutdown(None).await.held, 0);
-}
-
-#[tokio::test]
-async fn shutdown_stops_waiters() {
-    let redlock = embedded().await;
-    let guard = redlock.lock("k").await.unwrap();
-    let waiting = tokio::spawn(redlock.lock("k").wait(Duration::MAX).into_future());
-    tokio::task::yield_now().await;
-    redlock.shutdown(None).await;
-    drop(guard);
-    assert!(matches!(waiting.await.unwrap(), Err(LockError::ShutDown)));
 }
 
 #[test]
