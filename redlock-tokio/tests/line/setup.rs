@@ -4,7 +4,11 @@ use stateright::{Model, Property};
 
 use crate::{
     check::Checked,
-    world::{Action, Answer, Faults, PROCESSES, State, World},
+    world::{
+        Action, Answer,
+        Fault::{self, Death, DoubledCall, EarlyCheck, Loss, LostCall, Restart, Unanswered},
+        PROCESSES, State, World,
+    },
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +22,8 @@ pub(crate) struct Setup {
     pub(crate) modest: usize,
     /// How many requests each process makes.
     pub(crate) requests: [u8; PROCESSES],
-    pub(crate) faults: Faults,
+    /// The faults that may happen, each as often as it stands here.
+    pub(crate) faults: &'static [Fault],
     pub(crate) broken: Broken,
     /// The property that must be violated, in a control.
     violates: Option<&'static str>,
@@ -76,32 +81,41 @@ const CALM: Setup = Setup {
     active: 1,
     modest: 0,
     requests: [2, 1, 1, 0],
-    faults: Faults {
-        lost_calls: 0,
-        doubled_calls: 0,
-        losses: 0,
-        restarts: 0,
-        deaths: 0,
-        early_checks: 0,
-        unanswered: 0,
-    },
+    faults: &[],
     broken: Broken::Nothing,
     violates: None,
     sometimes: &[ALL_STAND, OVERTAKEN, ALONE, CALLED, OVERTAKING],
 };
 
-const NO_FAULTS: Faults = CALM.faults;
+/// Two permits, for as many processes as can be.
+const PERMITS: Setup = Setup {
+    permits: 2,
+    active: 2,
+    requests: [1, 1, 1, 1],
+    sometimes: &[ALL_STAND],
+    ..CALM
+};
 
 /// A world in which calls are lost and processes die needs checks.
-const DISTURBED: Setup = Setup {
-    sometimes: &[ALL_STAND, STUCK],
-    ..CALM
-};
+const fn disturbed(name: &'static str, faults: &'static [Fault]) -> Setup {
+    Setup {
+        name,
+        faults,
+        sometimes: &[ALL_STAND, STUCK],
+        ..CALM
+    }
+}
 
-const CONTROL: Setup = Setup {
-    sometimes: &[],
-    ..CALM
-};
+/// A world without a rule.
+const fn control(name: &'static str, broken: Broken, violates: &'static str) -> Setup {
+    Setup {
+        name,
+        broken,
+        violates: Some(violates),
+        sometimes: &[],
+        ..CALM
+    }
+}
 
 /// The worlds of the most states, which a debug build leaves out.
 pub(crate) const LARGE: &[&str] = &[
@@ -115,184 +129,115 @@ pub(crate) const ALL: [Setup; 24] = [
     CALM,
     Setup {
         name: "two permits",
-        requests: [1, 1, 1, 1],
-        permits: 2,
-        active: 2,
-        sometimes: &[ALL_STAND],
-        ..CALM
+        ..PERMITS
     },
     Setup {
         name: "two permits, two processes that try only as the first",
-        requests: [1, 1, 1, 1],
-        permits: 2,
-        active: 2,
         modest: 2,
         sometimes: &[ALL_STAND, CALLED],
-        ..CALM
+        ..PERMITS
     },
+    disturbed("lost and doubled calls", &[LostCall, DoubledCall]),
     Setup {
-        name: "lost and doubled calls",
-        faults: Faults {
-            lost_calls: 1,
-            doubled_calls: 1,
-            ..NO_FAULTS
-        },
-        ..DISTURBED
-    },
-    Setup {
-        name: "an empty restart of the node",
-        faults: Faults {
-            restarts: 1,
-            ..NO_FAULTS
-        },
         sometimes: &[ALL_STAND],
-        ..CALM
+        ..disturbed("an empty restart of the node", &[Restart])
     },
-    Setup {
-        name: "a line that is lost without a word",
-        faults: Faults {
-            losses: 1,
-            ..NO_FAULTS
-        },
-        ..DISTURBED
-    },
-    Setup {
-        name: "two deaths",
-        faults: Faults {
-            deaths: 2,
-            ..NO_FAULTS
-        },
-        ..DISTURBED
-    },
-    Setup {
-        name: "a death and a lost call",
-        faults: Faults {
-            deaths: 1,
-            lost_calls: 1,
-            ..NO_FAULTS
-        },
-        ..DISTURBED
-    },
-    Setup {
-        name: "checks at the wrong time",
-        faults: Faults {
-            early_checks: 3,
-            lost_calls: 1,
-            ..NO_FAULTS
-        },
-        ..DISTURBED
-    },
-    Setup {
-        name: "requests that are not answered",
-        faults: Faults {
-            unanswered: 2,
-            lost_calls: 1,
-            ..NO_FAULTS
-        },
-        ..DISTURBED
-    },
+    disturbed("a line that is lost without a word", &[Loss]),
+    disturbed("two deaths", &[Death, Death]),
+    disturbed("a death and a lost call", &[Death, LostCall]),
+    disturbed(
+        "checks at the wrong time",
+        &[EarlyCheck, EarlyCheck, EarlyCheck, LostCall],
+    ),
+    disturbed(
+        "requests that are not answered",
+        &[Unanswered, Unanswered, LostCall],
+    ),
     Setup {
         name: "two permits, two deaths",
-        requests: [1, 1, 1, 1],
-        permits: 2,
-        active: 2,
-        faults: Faults {
-            deaths: 2,
-            ..NO_FAULTS
-        },
+        faults: &[Death, Death],
         sometimes: &[],
-        ..CALM
+        ..PERMITS
     },
+    control(
+        "NOT: a place is kept by a process that has the lock",
+        Broken::LeaveForgotten,
+        CHECKS_HELP,
+    ),
+    control(
+        "NOT: nobody is called",
+        Broken::CallsNobody,
+        FIRST_ARE_ACTIVE,
+    ),
     Setup {
-        name: "NOT: a place is kept by a process that has the lock",
-        broken: Broken::LeaveForgotten,
-        violates: Some(CHECKS_HELP),
-        ..CONTROL
-    },
-    Setup {
-        name: "NOT: nobody is called",
-        broken: Broken::CallsNobody,
-        violates: Some(FIRST_ARE_ACTIVE),
-        ..CONTROL
-    },
-    Setup {
-        name: "NOT: the first is not called",
-        requests: [1, 1, 1, 1],
         permits: 2,
         active: 2,
         modest: 2,
-        broken: Broken::CallsOnlyTheLast,
-        violates: Some(FIRST_ARE_ACTIVE),
-        ..CONTROL
-    },
-    Setup {
-        name: "NOT: the one behind is called",
         requests: [1, 1, 1, 1],
-        permits: 1,
+        ..control(
+            "NOT: the first is not called",
+            Broken::CallsOnlyTheLast,
+            FIRST_ARE_ACTIVE,
+        )
+    },
+    Setup {
         active: 2,
-        broken: Broken::CallsTheNext,
-        violates: Some(FIRST_ARE_ACTIVE),
-        ..CONTROL
+        requests: [1, 1, 1, 1],
+        ..control(
+            "NOT: the one behind is called",
+            Broken::CallsTheNext,
+            FIRST_ARE_ACTIVE,
+        )
     },
     Setup {
-        name: "NOT: no checks",
-        faults: Faults {
-            lost_calls: 1,
-            ..NO_FAULTS
-        },
-        broken: Broken::NoChecks,
-        violates: Some(CHECKS_HELP),
-        ..CONTROL
+        faults: &[LostCall],
+        ..control("NOT: no checks", Broken::NoChecks, CHECKS_HELP)
     },
+    control(
+        "NOT: a place is taken to ask",
+        Broken::AsksByJoining,
+        NOBODY_IS_FORGOTTEN,
+    ),
     Setup {
-        name: "NOT: a place is taken to ask",
-        broken: Broken::AsksByJoining,
-        violates: Some(NOBODY_IS_FORGOTTEN),
-        ..CONTROL
-    },
-    Setup {
-        name: "NOT: answers to an earlier wait count",
-        broken: Broken::OldAnswersBelieved,
         requests: [2, 2, 2, 0],
-        violates: Some(ONLY_FIRST),
-        ..CONTROL
+        ..control(
+            "NOT: answers to an earlier wait count",
+            Broken::OldAnswersBelieved,
+            ONLY_FIRST,
+        )
     },
+    control(
+        "NOT: calls are ignored before the answer",
+        Broken::CallsIgnoredWhileJoining,
+        FIRST_ARE_ACTIVE,
+    ),
     Setup {
-        name: "NOT: calls are ignored before the answer",
-        broken: Broken::CallsIgnoredWhileJoining,
-        violates: Some(FIRST_ARE_ACTIVE),
-        ..CONTROL
-    },
-    Setup {
-        name: "NOT: calls count before the answer",
         requests: [2, 2, 1, 0],
-        broken: Broken::CallsBelievedWhileJoining,
-        violates: Some(ONLY_FIRST),
-        ..CONTROL
+        ..control(
+            "NOT: calls count before the answer",
+            Broken::CallsBelievedWhileJoining,
+            ONLY_FIRST,
+        )
     },
     Setup {
-        name: "NOT: answers overtake calls",
         requests: [2, 2, 1, 0],
-        broken: Broken::AnswersOvertakeCalls,
-        violates: Some(ONLY_FIRST),
-        ..CONTROL
+        ..control(
+            "NOT: answers overtake calls",
+            Broken::AnswersOvertakeCalls,
+            ONLY_FIRST,
+        )
     },
     Setup {
-        name: "NOT: new connections are ignored",
-        faults: Faults {
-            restarts: 1,
-            ..NO_FAULTS
-        },
-        broken: Broken::ConnectionsIgnored,
-        violates: Some(NOBODY_IS_FORGOTTEN),
-        ..CONTROL
+        faults: &[Restart],
+        ..control(
+            "NOT: new connections are ignored",
+            Broken::ConnectionsIgnored,
+            NOBODY_IS_FORGOTTEN,
+        )
     },
     Setup {
-        name: "NOT: others are not let in",
         requests: [4, 1, 0, 0],
-        broken: Broken::OthersNotLetIn,
-        violates: Some(BOUND),
-        ..CONTROL
+        ..control("NOT: others are not let in", Broken::OthersNotLetIn, BOUND)
     },
     Setup {
         name: "one comes back twice",
@@ -319,8 +264,8 @@ impl Setup {
 
 /// Two looks for each process that is dead or whose farewell was lost, and one more for a call that was lost.
 fn rounds(setup: &Setup) -> u32 {
-    let ghosts = setup.faults.deaths + setup.faults.unanswered;
-    2 * u32::from(ghosts) + 2
+    let is_ghost = |it: &&Fault| matches!(it, Death | Unanswered);
+    2 * setup.faults.iter().filter(is_ghost).count() as u32 + 2
 }
 
 /// Newcomers try before they stand in the line, each once, and permits let the active overtake each other.
@@ -341,7 +286,7 @@ impl Model for Setup {
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         let is_stuck = world.is_stuck(self);
-        let faults = world.faults;
+        let may = |fault| world.faults_left.contains(&fault);
         for (process, it) in world.processes.iter().enumerate() {
             match &it.state {
                 State::Idle if it.requests > 0 => actions.push(Action::Begin(process)),
@@ -353,7 +298,7 @@ impl Model for Setup {
                     if it.requests > 1 {
                         actions.push(Action::Pause(process));
                     }
-                    let may_check = is_stuck || faults.early_checks > 0;
+                    let may_check = is_stuck || may(EarlyCheck);
                     if self.broken != Broken::NoChecks && may_check && world.can_check(process) {
                         actions.push(Action::Check(process));
                     }
@@ -368,19 +313,19 @@ impl Model for Setup {
                 |it: &Answer| *it != Answer::Call || self.broken == Broken::AnswersOvertakeCalls;
             let is_answered = it.answers.front().is_some_and(is_next);
             add_if(is_answered, Action::Answer(process));
-            let may_lose = faults.unanswered > 0 && !it.to_node.is_empty();
+            let may_lose = may(Unanswered) && !it.to_node.is_empty();
             add_if(may_lose, Action::LoseRequest(process));
             if it.call().is_some() {
                 add_if(true, Action::Call(process));
-                add_if(faults.lost_calls > 0, Action::LoseCall(process));
-                add_if(faults.doubled_calls > 0, Action::DoubleCall(process));
+                add_if(may(LostCall), Action::LoseCall(process));
+                add_if(may(DoubledCall), Action::DoubleCall(process));
             }
             let lives = !matches!(it.state, State::Idle | State::Dead);
-            add_if(lives && faults.deaths > 0, Action::Die(process));
+            add_if(lives && may(Death), Action::Die(process));
         }
         if !world.line.is_empty() {
-            actions.extend((faults.losses > 0).then_some(Action::LoseLine));
-            actions.extend((faults.restarts > 0).then_some(Action::Restart));
+            actions.extend(may(Loss).then_some(Action::LoseLine));
+            actions.extend(may(Restart).then_some(Action::Restart));
         }
     }
 

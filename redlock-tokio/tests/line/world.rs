@@ -20,7 +20,8 @@ pub(crate) struct World {
     /// The line, as its node has it.
     pub(crate) line: Vec<usize>,
     pub(crate) processes: Vec<Process>,
-    pub(crate) faults: Faults,
+    /// The faults that may still happen.
+    pub(crate) faults_left: Vec<Fault>,
     /// Whether a fault has happened, so that a check may be what helps.
     pub(crate) is_disturbed: bool,
 }
@@ -73,19 +74,18 @@ pub(crate) enum Answer {
     Call,
 }
 
-/// How often each fault may still happen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Faults {
-    pub(crate) lost_calls: u8,
-    pub(crate) doubled_calls: u8,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Fault {
+    LostCall,
+    DoubledCall,
     /// The node loses its lines, and tells nobody.
-    pub(crate) losses: u8,
+    Loss,
     /// The node loses its lines, and all connections end.
-    pub(crate) restarts: u8,
-    pub(crate) deaths: u8,
-    pub(crate) early_checks: u8,
-    /// Requests to the node that are not answered.
-    pub(crate) unanswered: u8,
+    Restart,
+    Death,
+    EarlyCheck,
+    /// A request to the node is not answered.
+    Unanswered,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -151,7 +151,7 @@ impl World {
             holders: Vec::new(),
             line: Vec::new(),
             processes: setup.requests.map(process).to_vec(),
-            faults: setup.faults,
+            faults_left: setup.faults.to_vec(),
             is_disturbed: false,
         }
     }
@@ -280,24 +280,24 @@ impl World {
             }
             Action::LoseCall(it) => {
                 self.processes[it].take_call();
-                self.faults.lost_calls -= 1;
+                self.use_up(Fault::LostCall);
                 self.is_disturbed = true;
             }
             Action::DoubleCall(it) => {
                 if let Some(at) = self.processes[it].call() {
                     self.processes[it].answers.insert(at, Answer::Call);
                 }
-                self.faults.doubled_calls -= 1;
+                self.use_up(Fault::DoubledCall);
             }
             Action::Check(it) => {
                 if !self.is_stuck(setup) {
-                    self.faults.early_checks -= 1;
+                    self.use_up(Fault::EarlyCheck);
                     self.is_disturbed = true;
                 }
                 self.check(it, setup);
             }
             Action::LoseRequest(it) => {
-                self.faults.unanswered -= 1;
+                self.use_up(Fault::Unanswered);
                 self.is_disturbed = true;
                 let process = &mut self.processes[it];
                 if let Some(Message::Join { wait, .. }) = process.to_node.pop_front()
@@ -309,18 +309,18 @@ impl World {
             }
             Action::LoseLine => {
                 self.line.clear();
-                self.faults.losses -= 1;
+                self.use_up(Fault::Loss);
                 self.is_disturbed = true;
             }
             Action::Restart => {
                 self.line.clear();
-                self.faults.restarts -= 1;
+                self.use_up(Fault::Restart);
                 for process in 0..PROCESSES {
                     self.reconnect(process, setup);
                 }
             }
             Action::Die(it) => {
-                self.faults.deaths -= 1;
+                self.use_up(Fault::Death);
                 self.is_disturbed = true;
                 self.holders.retain(|holder| *holder != it);
                 let process = &mut self.processes[it];
@@ -336,6 +336,11 @@ impl World {
         self.holders.push(process);
         self.processes[process].state = State::Holding { asks: false };
         self.begin_streak(process);
+    }
+
+    fn use_up(&mut self, fault: Fault) {
+        let at = self.faults_left.iter().position(|it| *it == fault);
+        self.faults_left.remove(at.expect("it may happen"));
     }
 
     fn begin_streak(&mut self, process: usize) {
