@@ -104,23 +104,15 @@ mod tests {
     }
 
     #[test]
-    fn is_read_in_microseconds() {
-        let wall = START + Duration::from_micros(7);
-        let proposal = propose(&WallClock::system(), wall, 40);
-        assert_eq!(proposal, 1_700_000_000_000_007);
-    }
-
-    #[test]
     fn goes_on_when_the_machines_clock_is_set_back() {
         let clock = WallClock::system();
-        let before = propose(&clock, START, 40);
+        let start = START + Duration::from_micros(7);
+        assert_eq!(propose(&clock, start, 40), 1_700_000_000_000_007);
         let hour = Duration::from_secs(3600);
-        assert_eq!(propose(&clock, START - hour, 50), before + 10_000_000);
-        assert_eq!(propose(&clock, START + hour, 60), before + 3_600_000_000);
-    }
-
-    #[test]
-    fn before_1970_only_the_clock_of_the_locks_counts() {
+        let later = 1_700_000_010_000_007;
+        assert_eq!(propose(&clock, start - hour, 50), later);
+        assert_eq!(propose(&clock, start + hour, 60), 1_700_003_600_000_007);
+        // Before 1970 only the clock of the locks counts.
         let proposal = propose(&WallClock::system(), Duration::ZERO, 40);
         assert_eq!(proposal, 40_000_000);
     }

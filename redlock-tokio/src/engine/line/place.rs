@@ -277,20 +277,6 @@ mod tests {
     const FIRST: Member = Member(1);
 
     #[test]
-    fn a_process_that_is_called_tries_at_once_unless_an_answer_is_on_its_way() {
-        let (mut place, _) = Place::join(Duration::ZERO);
-        place.handle_call(Timestamp::ZERO, true);
-        assert!(!place.is_active());
-        let asks = Some(Step::Join { evicts: None });
-        let step = place.handle_standing(Timestamp::ZERO, false, FIRST, true);
-        assert_eq!(step, asks, "the answer may be older than the call");
-        let step = place.handle_standing(Timestamp::ZERO, false, FIRST, true);
-        assert_eq!(step, None);
-        assert_eq!(place.handle_call(Timestamp::ZERO, true), None);
-        assert!(place.is_active());
-    }
-
-    #[test]
     fn a_process_that_tries_only_as_the_first_asks_whether_it_is_when_it_is_called() {
         let (mut place, _) = Place::join(Duration::ZERO);
         for is_first in [false, false, true] {

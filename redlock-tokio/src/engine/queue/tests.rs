@@ -116,24 +116,6 @@ fn full(waiting: usize, limited_by: WaiterLimit) -> Joined {
 }
 
 #[test]
-fn the_memory_of_a_peak_is_given_back() {
-    let queue = queue();
-    let key = |number: usize| KeySet::from(Key::new(number.to_string()).unwrap());
-    let busy = 0..50_000;
-    for who in busy.clone() {
-        let joined = queue.join(place(&key(who), arrival(who)), at(0), &POLICY, &who);
-        assert!(joined.is_ok());
-    }
-    let capacity = || queue.0.lock().keys.locks.by_key.capacity();
-    assert!(capacity() >= busy.len());
-    for who in busy {
-        let next = queue.leave(place(&key(who), arrival(who)), at(0), Some(at(0)), &POLICY);
-        assert!(next.is_empty());
-    }
-    assert!(capacity() <= 1024, "{}", capacity());
-}
-
-#[test]
 fn refusals_name_their_limit() {
     let queue = queue();
     let busy = QueuePolicy {

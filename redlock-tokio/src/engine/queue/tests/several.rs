@@ -94,17 +94,3 @@ fn in_one_of_two_slices_no_later_waiter_gets_the_key_of_one_that_waits_for_sever
     let next = leave_at(&queue, &b, 0, at(599), None, &ROOMY);
     assert_eq!(next, Some(turn(1)));
 }
-
-#[test]
-fn a_request_for_several_keys_is_refused_if_the_queue_of_any_is_full() {
-    let queue = queue();
-    let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
-    assert_eq!(join_at(&queue, &a, 0, at(0), &POLICY), TURN);
-    assert_eq!(join_at(&queue, &b, 1, at(0), &POLICY), TURN);
-    for who in 2..4 {
-        assert_eq!(join_at(&queue, &b, who, at(0), &POLICY), WAITING);
-    }
-    // It would wait for the key a first, and be the third waiter for the key b.
-    let joined = queue.join(place(&keys("ab"), arrival(4)), at(0), &POLICY, &4);
-    assert_eq!(joined, full(2, WaiterLimit::PerKey));
-}
