@@ -66,6 +66,12 @@ async fn a_misconfigured_node_is_logged_once_for_each_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn flaws_that_do_not_cost_a_node_its_vote_are_logged() {
+    type Flaw = (
+        Server,
+        fn(RedlockBuilder) -> RedlockBuilder,
+        &'static [&'static str],
+    );
+
     let withheld = Server::Withheld(NodeError::Refused {
         code: "NOPERM".into(),
         message: "no rights".into(),
@@ -77,7 +83,7 @@ async fn flaws_that_do_not_cost_a_node_its_vote_are_logged() {
     let unvetted = RedlockBuilder::allow_unvetted_nodes;
     let fsync = |it: RedlockBuilder| it.durability(Durability::FsyncAlways);
     let usual = |it| it;
-    let flaws: [(_, fn(RedlockBuilder) -> RedlockBuilder, &[&str]); 7] = [
+    let flaws: [Flaw; 7] = [
         (
             withheld,
             unvetted,

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use futures::future::join_all;
 use redlock_tokio::{
     Acquisition, LockError, MemoryNode, Redlock, ReleaseOutcome,
     errors::{KeyError, OptionsError},
 };
+use tokio::time::Instant;
 
 use crate::support::{
     MS, acquired, assert_says, built,
@@ -114,6 +116,24 @@ async fn a_permit_is_free_while_a_neighbour_asks_again() {
     let permit = exports.try_acquire().await.expect("six slots are free");
     let neighbour = neighbour.await.unwrap().unwrap();
     assert_ne!(permit.slot(), neighbour.slot());
+}
+
+/// A look shows how many are free, and as many requests ask for them.
+#[tokio::test(start_paused = true)]
+async fn permits_that_become_free_together_are_taken_together() {
+    let nodes = three_nodes();
+    let (holder, waiter) = (client(&nodes).await, distant_client(&nodes).await);
+    let [held, wanted] = [holder, waiter].map(|it| it.semaphore("exports", 8));
+    let held = acquired([(); 8].map(|()| held.acquire())).await;
+    let wait = |()| tokio::spawn(wanted.acquire().wait(MS(60_000)).into_future());
+    let waiting = [(); 8].map(wait);
+    tokio::time::sleep(MS(5000)).await;
+    drop(held);
+    let freed = Instant::now();
+    let permits = join_all(waiting).await;
+    let waited = freed.elapsed();
+    assert!(waited <= MS(20), "{waited:?}");
+    assert!(permits.into_iter().all(|it| it.unwrap().is_ok()));
 }
 
 /// Two requests of a process wait. One of them asks for the slot that becomes free, and is dropped. The nodes do not

@@ -224,34 +224,6 @@ async fn connect_to(name: &str, fakes: &[Fake]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_turns_odd_on_reconnection_costs_nothing_and_recovers() {
-    let cases = rubbish::all();
-    let scenes = cases.iter().map(|(name, _)| Scene::new(name, 2, &[]));
-    let scenes = join_all(scenes).await;
-    for (scene, (_, acts)) in scenes.iter().zip(&cases) {
-        for fake in &scene.fakes {
-            fake.be_odd_at(&["CLIENT", "SCRIPT", "INFO"], acts);
-            fake.disconnect();
-        }
-    }
-    join_all(scenes.iter().map(async |scene| {
-        let Scene { name, fakes, .. } = scene;
-        let is_tested = || fakes.iter().all(|it| it.odd_answers() > 0);
-        let until = Instant::now() + Duration::from_secs(60);
-        while !is_tested() {
-            assert!(Instant::now() < until, "{name}: it was not tested");
-            scene.lock("k").await;
-            tokio::time::sleep(MS(10)).await;
-        }
-        fakes.iter().for_each(Fake::be_sane);
-        fakes.iter().for_each(Fake::disconnect);
-        used_again(scene).await;
-    }))
-    .await;
-    nothing_panicked();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn panics_in_tasks_of_the_driver_are_counted() {
     let in_a_task = tokio::spawn(async { panics::is_watched() });
     assert!(in_a_task.await.unwrap());
