@@ -29,8 +29,8 @@ pub(crate) use self::violation::{FencedHold, Hold, Violation};
 /// - a fencing token that is not larger than that of each earlier hold of the key;
 /// - a holder that was told of the loss later than the end of its validity and the tolerance.
 ///
-/// The news may come in any order. A hold that ended at the instant of its grant counts as an instant. A hold whose validity
-/// was over at its grant never was valid, so it violates nothing.
+/// The news may come in any order. A hold that ended at the instant of its grant counts as an instant. A hold whose
+/// validity was over at its grant never was valid, so it violates nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Judge {
     tolerance: u64,
@@ -182,8 +182,8 @@ impl Judge {
         self.records.len()
     }
 
-    /// Returns a violation if the holder was told of its loss too late: its process had run for longer than the tolerance
-    /// after the end of validity. A holder cannot be told before it has the lock.
+    /// Returns a violation if the holder was told of its loss too late: its process had run for longer than the
+    /// tolerance after the end of validity. A holder cannot be told before it has the lock.
     fn told_late(&self, record: &Record) -> Option<Violation> {
         let Some(End::Lost { told }) = record.end else {
             return None;

@@ -28,7 +28,8 @@ pub(crate) enum Violation {
         /// For how long the holder's process had run since the end of validity.
         late: u64,
     },
-    /// The same, of a holder that was not told by this time. The judge never says this: only the code that uses it can know.
+    /// The same, of a holder that was not told by this time. The judge never says this: only the code that uses it can
+    /// know.
     NotTold { hold: Hold, by: u64 },
 }
 

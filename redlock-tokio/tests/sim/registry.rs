@@ -429,8 +429,8 @@ impl Open {
     }
 }
 
-/// Returns the names that nodes have for the keys of a hold. Of a permit, that is its slot: if no two clients hold the same
-/// one, there are no more holders than permits.
+/// Returns the names that nodes have for the keys of a hold. Of a permit, that is its slot: if no two clients hold the
+/// same one, there are no more holders than permits.
 pub(crate) fn keys_on_nodes(hold: &Hold) -> Vec<String> {
     let text = |key: &Key| String::from_utf8_lossy(key.as_bytes()).into_owned();
     let names = hold.keys().map(text);

@@ -91,7 +91,8 @@ pub(crate) struct Server {
     /// The marks of writers that wait.
     marks: BTreeMap<Key, Mark>,
     lines: Lines,
-    /// The connections that asked for a key, and hear when it is gone or shared. For each, whether the key was shared then.
+    /// The connections that asked for a key, and hear when it is gone or shared. For each, whether the key was shared
+    /// then.
     tracked: BTreeMap<Key, BTreeMap<ConnectionId, bool>>,
 }
 

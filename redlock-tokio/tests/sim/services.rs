@@ -106,8 +106,8 @@ impl Services {
         self.check(Watched::beyond_limits)
     }
 
-    /// Checks that the tables have nothing that nobody needs. Requests that ended before `since` have nothing in them any more.
-    /// Returns what they have.
+    /// Checks that the tables have nothing that nobody needs. Requests that ended before `since` have nothing in them
+    /// any more. Returns what they have.
     pub(crate) fn check_sizes(
         &self,
         requests: &Requests,

@@ -12,8 +12,9 @@ impl Network {
 }
 
 impl World {
-    /// Makes the members agree on the latest owners, and the others replicas. Of two voters on one server, one moves away: each
-    /// process counts the one that it has seen first, and so those that count the same one would go first for ever.
+    /// Makes the members agree on the latest owners, and the others replicas. Of two voters on one server, one moves
+    /// away: each process counts the one that it has seen first, and so those that count the same one would go first
+    /// for ever.
     pub(crate) fn calm_authorities(&mut self) {
         let at = self.at();
         if self.configuration.owners.is_none() {

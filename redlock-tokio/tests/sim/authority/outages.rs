@@ -116,7 +116,8 @@ impl World {
 
 impl Network {
     /// Returns whether a process reaches the owner that was promoted, and a majority of the members, so fast that no
-    /// attempt fails for that reason. A longer way to a member makes so many of its answers late that confirmations end.
+    /// attempt fails for that reason. A longer way to a member makes so many of its answers late that confirmations
+    /// end.
     fn serves_promptly(&mut self, reign: Reign, window: u64) -> bool {
         let Some(state) = self.authorities.state() else {
             return false;

@@ -134,8 +134,8 @@ pub(crate) const RARE_CONTROLS: [Configuration; 6] = [
         name: "without-replicas",
         about: "the masters of a cluster are taken for all its members: the electorate changes with a failover",
         owners: without(Rule::Replicas, CLUSTER),
-        // Where the masters change one by one, there are two holders. Where half of them change, the rest is no authority
-        // that was known before, and nobody is served.
+        // Where the masters change one by one, there are two holders. Where half of them change, the rest is no
+        // authority that was known before, and nobody is served.
         expectation: Expectation::Violated(&[
             violation::Kind::TwoHolders,
             violation::Kind::Fencing,

@@ -1,4 +1,5 @@
-//! Looks for leftover keys: keys that a server has although their process has released them, and could reach the server.
+//! Looks for leftover keys: keys that a server has although their process has released them, and could reach the
+//! server.
 //!
 //! A process notes each release that it owes to a server, and sends it again four times a second for as long as the key
 //! may live. So a key is gone soon after the release, if the server answers in time and refuses nothing.
@@ -208,8 +209,8 @@ impl Releases {
         self.adopted.insert((giver, server));
     }
 
-    /// Returns whether a server had the token again after a client had adopted its key there: by a request of the giver on an
-    /// earlier connection.
+    /// Returns whether a server had the token again after a client had adopted its key there: by a request of the giver
+    /// on an earlier connection.
     pub(crate) fn came_back(&self, giver: Token) -> bool {
         self.came_back.contains(&giver)
     }

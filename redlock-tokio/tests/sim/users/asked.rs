@@ -37,8 +37,8 @@ const LOOK: Duration = Duration::from_millis(50 + 10);
 const PROMPT: u64 = 10 * MILLI;
 
 impl Asked {
-    /// Returns how much later than `wait` the request may end. For a permit, a look and another attempt may follow the first
-    /// one.
+    /// Returns how much later than `wait` the request may end. For a permit, a look and another attempt may follow the
+    /// first one.
     fn last_attempt(&self) -> Duration {
         match self.keys {
             Keys::Permit => 2 * LAST_ATTEMPT + LOOK,

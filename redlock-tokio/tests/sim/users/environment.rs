@@ -113,9 +113,9 @@ impl Environment {
         registry.fail(format!("{at} process {process} (life {life}): {text}"));
     }
 
-    /// Returns whether the nodes may be the reason why something fails that a `Redlock` was asked for at this time: since
-    /// then, more nodes than there are to spare could not vote, or have not answered each command in time. A short ttl
-    /// is over before an answer is late.
+    /// Returns whether the nodes may be the reason why something fails that a `Redlock` was asked for at this time:
+    /// since then, more nodes than there are to spare could not vote, or have not answered each command in time. A
+    /// short ttl is over before an answer is late.
     pub(crate) fn nodes_may_fail(
         &self,
         service: ServiceId,

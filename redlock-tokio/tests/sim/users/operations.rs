@@ -84,7 +84,8 @@ impl User {
         }
     }
 
-    /// Asks who has a key. In quiet times, the answer must be what the holders know. At any time, what is held is not free.
+    /// Asks who has a key. In quiet times, the answer must be what the holders know. At any time, what is held is not
+    /// free.
     async fn look_up(&mut self, key: &str) -> Inspection {
         let (environment, service) = (self.environment.clone(), self.service.clone());
         let holders = || environment.records.registry.holders(key);
@@ -101,8 +102,9 @@ impl User {
             _ => Seen::InspectedWithoutMajority,
         });
         let mut lasting = before.iter().filter(|(id, _)| after.contains_key(id));
-        // That nobody has the key is said by nodes that cannot have forgotten a lock. A node that answers later may have lost
-        // the key, by a foreign client or without extensions, after it was restored on one that has answered before.
+        // That nobody has the key is said by nodes that cannot have forgotten a lock. A node that answers later may
+        // have lost the key, by a foreign client or without extensions, after it was restored on one that has answered
+        // before.
         let is_taken = environment.network.lock().foreign_delete_at >= since;
         let took = environment.now() - since;
         let is_soon = took < environment.max_ttl() / 4 && !is_taken;

@@ -151,8 +151,8 @@ fn may_release_more(environment: &Environment) -> bool {
     forgotten + registry.to_release_later(&environment.host) > 0
 }
 
-/// Shuts a `Redlock` down that nobody uses any more. A lock that ends meanwhile is released, and most of those releases are
-/// waited for, too.
+/// Shuts a `Redlock` down that nobody uses any more. A lock that ends meanwhile is released, and most of those releases
+/// are waited for, too.
 async fn shut_down_promptly(
     environment: &Environment,
     service: &Service,

@@ -69,7 +69,8 @@ const SLACK: Duration = Duration::from_millis(3);
 /// How long after the end of a hold its key is gone at the latest, in quiet times.
 const GONE: u64 = SECOND;
 
-/// How often another process may get a lock during a wait in quiet times, if it is longer than a line may be out of order.
+/// How often another process may get a lock during a wait in quiet times, if it is longer than a line may be out of
+/// order.
 const MOST_STREAKS: u32 = 10;
 const DISORDER: u64 = 5 * SECOND;
 
