@@ -7,7 +7,7 @@ use redlock_kit::RedisServers;
 use redlock_tokio::{Lock, LockGuard, Redlock};
 
 use crate::{
-    fleet::{clients_over, clis, fleet},
+    fleet::{clients_over, clis, each, fleet},
     support::{Cli, MS, built, eventually, in_memory::runtime, trusting},
 };
 
@@ -69,20 +69,24 @@ async fn those_that_wait_are_notified() {
     follow_each_other(&|| one.lock("catalogue")).await;
 }
 
+/// Returns whether a writer has marked the key on all nodes.
+fn is_marked(nodes: &[Cli]) -> bool {
+    let marks = each(nodes, &["EXISTS", "redlock:wait:{catalogue}"]);
+    marks.iter().all(|it| it == "1")
+}
+
 /// Without notifications, those that wait look from time to time.
 #[tokio::test]
 async fn readers_and_writers_over_resp2() {
     let servers = RedisServers::spawn(3).unwrap();
+    let nodes = clis(&servers);
     let clients: [Redlock; 2] = clients_over(&servers, "?protocol=resp2").await;
     let [one, other] = clients.each_ref().map(|it| it.rw_lock("catalogue"));
     for _ in 0..3 {
         let readers = [one.read().await.unwrap(), other.read().await.unwrap()];
         let waiting = tokio::spawn(other.write().into_future());
-        tokio::time::sleep(MS(300)).await;
-        assert!(
-            one.try_read().await.is_err() && !waiting.is_finished(),
-            "it has marked the key"
-        );
+        eventually("the writer marks the key", || is_marked(&nodes)).await;
+        assert!(one.try_read().await.is_err() && !waiting.is_finished());
         drop(readers);
         let writer = waiting.await.unwrap().expect("the readers are gone");
         let waiting = tokio::spawn(one.read().into_future());
@@ -98,15 +102,13 @@ async fn readers_and_writers_over_resp2() {
 #[tokio::test]
 async fn readers_are_notified_of_a_writer_that_gives_up() {
     let (servers, [one, other, third]) = fleet(5).await;
-    let servers = clis(&servers);
-    let is_marked = |server: &Cli| server.run(&["EXISTS", "redlock:wait:{catalogue}"]) == "1";
+    let nodes = clis(&servers);
     let held = one.rw_lock("catalogue").read().await.unwrap();
     let mut waits = Vec::new();
     for _ in 0..10 {
         let writer = other.rw_lock("catalogue").write().wait(MS(20_000));
         let writer = tokio::spawn(writer.into_future());
-        let waits_at_all = || servers.iter().all(is_marked);
-        eventually("the writer waits", waits_at_all).await;
+        eventually("the writer waits", || is_marked(&nodes)).await;
         let reader = third.rw_lock("catalogue").read().wait(MS(20_000));
         let reader = tokio::spawn(reader.into_future());
         // Long enough that the looks of both are a second apart.
