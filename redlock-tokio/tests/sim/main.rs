@@ -3,20 +3,23 @@
 //!
 //! ```text
 //! make sim-driver SEEDS=1000
-//! SIM_SEED=42 SIM_CONFIG=within SIM_TRACE=1 cargo test --release -p redlock-tokio --all-features --test sim --
-//! --nocapture ```
+//! SIM_SEED=42 SIM_CONFIG=within SIM_TRACE=1 make sim-driver
+//! ```
 //!
 //! Each process has a paused runtime of its own, which the [`World`] steps. One thread runs one world, so a seed gives
 //! the same run each time. Each seed is run twice (once in `make test`) and must leave the same trace.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `SIM_SEEDS` | how many seeds each world within the assumptions gets; the others get a tenth. Without this, each
-//! world within the assumptions gets one, and the others none | | `SIM_FROM` | the first of them: 0 by default | |
-//! `SIM_SEED` | this seed only | | `SIM_CONFIG` | these worlds only, by their names, such as `within,within-storm` | |
-//! `SIM_TRACE` | prints what happens | | `SIM_RUNS` | how often each seed is run: 2 by default | | `SIM_UNSHRUNK` |
-//! reports a violation as it was found | | `SIM_PROCESSES`, `SIM_USERS` | so many processes, and users in each of them,
-//! at most | | `SIM_FAULTS` | these faults only, by their numbers, such as `3,7` |
+//! | `SIM_SEEDS` | how many seeds each world within the assumptions gets (1 by default); the others get a tenth |
+//! | `SIM_FROM` | the first of them: 0 by default |
+//! | `SIM_SEED` | this seed only |
+//! | `SIM_CONFIG` | these worlds only, by their names, such as `within,within-storm` |
+//! | `SIM_TRACE` | prints what happens |
+//! | `SIM_RUNS` | how often each seed is run: 2 by default |
+//! | `SIM_UNSHRUNK` | reports a violation as it was found |
+//! | `SIM_PROCESSES`, `SIM_USERS` | so many processes, and users in each of them, at most |
+//! | `SIM_FAULTS` | these faults only, by their numbers, such as `3,7` |
 //!
 //! A violation is shrunk: the line that replays it has the fewest processes, users and faults that were found to
 //! suffice.

@@ -203,6 +203,7 @@ impl Plan {
         }
         let mut violations = first.violations.iter();
         if let Some(violation) = violations.find(|it| !configuration.expects(it.kind)) {
+            println!("{}: seed {seed}: {violation}", configuration.name);
             let smaller = self.smaller(configuration, seed, &first, violation.kind);
             let replay = replay(configuration, seed, &smaller);
             return Err(format!("{violation}\nreplay: {replay}"));

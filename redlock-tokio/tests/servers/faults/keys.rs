@@ -1,5 +1,5 @@
-//! The fault matrix, rows 19, 20, 22 to 24, 28 and 38: keys that disappear, change, or belong to another
-//! client. Row 18 is in `warnings.rs`, row 21 in `wire.rs`.
+//! The fault matrix, rows 18 to 20, 22 to 24, 28 and 38: keys that disappear, change, or belong to another
+//! client. The warning of row 18 is in `warnings.rs`, row 21 in `wire.rs`.
 
 use redlock_kit::RedisServers;
 use redlock_tokio::{ExtendError, LockError, LockGuard, LossReason, Redlock, ReleaseOutcome};
@@ -37,6 +37,26 @@ async fn row_19_majority_of_clocks_jump() {
     let (_servers, guard, nodes) = held().await;
     assert_eq!(each(&nodes[..2], &["PEXPIREAT", "k", "1"]), ["1"; 2]);
     is_lost(&guard).await;
+}
+
+/// The key expires long before the next renewal, which sets it again.
+#[tokio::test]
+async fn row_18_a_key_that_is_cut_to_50_ms_is_back_with_the_next_renewal() {
+    let (_servers, redlock, nodes) = three().await;
+    let guard = redlock.lock("k").ttl(MS(6000)).await.unwrap();
+    let is_set = || nodes.iter().all(|it| it.get("k").is_some());
+    eventually("the key is set", is_set).await;
+    let value = nodes[0].get("k");
+    assert_eq!(nodes[0].run(&["PEXPIRE", "k", "50"]), "1");
+    let has_expired = || nodes[0].run(&["INFO", "stats"]).contains("expired_keys:1");
+    eventually("the key expired", has_expired).await;
+    assert!(guard.is_valid(), "two of three have it");
+    let is_back = || nodes[0].get("k") == value && nodes[0].pttl("k") > 1000;
+    eventually("it is set again", is_back).await;
+    assert!(guard.is_valid());
+    // It counts again.
+    assert_eq!(nodes[1].run(&["DEL", "k"]), "1");
+    guard.extend().await.expect("by the first and the third");
 }
 
 #[tokio::test]
