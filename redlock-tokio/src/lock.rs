@@ -42,7 +42,7 @@ use crate::{
 /// # let redlock = Redlock::embedded().await?;
 /// let guard = redlock
 ///     .lock("order:42")
-///     .ttl(Duration::from_secs(30))
+///     .ttl(Duration::from_secs(5))
 ///     .wait(Duration::from_secs(2))
 ///     .await?;
 /// # Ok(())
