@@ -24,10 +24,9 @@ pub(crate) async fn run(
         let total = status.len();
         if let Some(outage) = outage(&status) {
             output.hint(outage);
-        } else if votes == needed {
-            let s = if votes == 1 { "s" } else { "" };
+        } else if votes == needed && total > 1 {
             output.hint(format_args!(
-                "no reserve: {votes} of {total} nodes vote{s}, and a lock needs {needed}: the next failure is an outage"
+                "no reserve: {votes} of {total} nodes vote, and a lock needs {needed}: the next failure is an outage"
             ));
         }
         let Some(pause) = args.watch else {
