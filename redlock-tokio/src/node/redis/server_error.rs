@@ -46,7 +46,9 @@ pub(super) fn connect_error(error: &RedisError) -> NodeError {
 
 /// Names the server in an error while connecting, since the name of the node is that of a slot or of a group.
 pub(super) fn connect_error_at(endpoint: &Endpoint, error: NodeError) -> NodeError {
-    let at = |text| format!("{endpoint}: {text}").into();
+    // A sentinel may say anything.
+    let address = shorten(endpoint.to_string());
+    let at = |text| format!("{address}: {text}").into();
     match error {
         NodeError::Unreachable(text) => NodeError::Unreachable(at(text)),
         NodeError::Misconfigured(text) => NodeError::Misconfigured(at(text)),
@@ -125,5 +127,9 @@ mod tests {
         assert_eq!(shorten("as it is".into()), "as it is");
         assert_eq!(shorten("a\r\n\x1b[31mb".into()), "a   [31mb");
         assert_eq!(shorten("ü".repeat(201)), "ü".repeat(200) + "..");
+        let endpoint = Endpoint::tcp(&"x".repeat(100_000), 6379).unwrap();
+        let error = connect_error_at(&endpoint, NodeError::Unreachable("refused".into()));
+        let text = error.to_string();
+        assert!(text.len() < 300 && text.ends_with(": refused"), "{text}");
     }
 }
