@@ -172,7 +172,7 @@ async fn tell_of_failures(fleet: &Fleet, proxy: &Proxy, bob: &Page) {
     fleet.data.get(0).restart().unwrap();
     bob.find("#warning[hidden]").await;
 
-    // Too few lock nodes are up. What needs a lock cannot be pressed. What needs none can.
+    // Too few lock nodes are up: the buttons that need a lock are disabled, and the others are not.
     (0..3).for_each(|node| fleet.nodes.get(node).kill());
     let warning = "No lock available: 2 of 5 lock nodes vote, and 3 are needed.";
     bob.shows("#warning", warning).await;
