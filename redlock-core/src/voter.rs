@@ -148,7 +148,7 @@ impl Voter {
         }
     }
 
-    /// Lets a node vote even if some of its [checks](Check) are unmet. What the node does say still counts.
+    /// Lets a node vote even if some of its [checks](Check) are unmet. Its other answers still count.
     ///
     /// Without this method, a node that does not report its uptime or its promotions has no vote for one
     /// quarantine after it is first seen, and an [`Electorate`](crate::Electorate) excludes it, unless its

@@ -60,7 +60,7 @@ fn promoted_to(letter: u8, sighting: Sighting) -> Sighting {
     }
 }
 
-/// What a node voted from this second on is in doubt, and it votes again from that second on.
+/// The votes of a node from this second on are in doubt, and it votes again from that second on.
 fn withdrawn(since: u64, until: u64) -> Withdrawal {
     Withdrawal {
         since: at(since),

@@ -148,7 +148,7 @@ impl Child {
         self.end(Loss::Guardian, within);
     }
 
-    /// The command has ended. What it has left ends before the lock is released.
+    /// The command has ended. The processes that it has left end before the lock is released.
     fn conclude(&mut self, exit: Exit, loss: Option<Loss>, hold: &Hold) {
         let is_over = hold.remaining().is_zero().then_some(Loss::NotExtended);
         self.loss = self.loss.or(loss).or(is_over);

@@ -16,7 +16,7 @@ pub(crate) enum Exit {
     Unavailable,
     /// The arguments are wrong.
     Usage,
-    /// What is to be freed is not a lock.
+    /// The key that is to be freed has no lock.
     NotALock,
     /// This program cannot go on.
     Internal,

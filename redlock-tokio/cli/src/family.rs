@@ -18,8 +18,8 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// Returns the family of a guardian that is about to start. What this process is the parent of already does not belong
-    /// to it.
+    /// Returns the family of a guardian that is about to start. The children that this process has already do not
+    /// belong to it.
     pub(crate) fn of_guardian() -> Self {
         let mut others = list::processes();
         others.retain(|it| it.parent == Some(getpid()));

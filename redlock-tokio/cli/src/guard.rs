@@ -121,7 +121,7 @@ impl Guard {
         let input = receive_input(&program)?;
         let (sender, events) = mpsc::channel();
         let signals = sender.clone();
-        // What would end this process is caught, and left to the program.
+        // Signals that would end this process are caught, and left to the program.
         signals::listen(move |_| signals.send(Event::Child).is_ok())?;
         let lines = BufReader::new(program.try_clone()?).lines();
         thread::Builder::new().spawn(move || {

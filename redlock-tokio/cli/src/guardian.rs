@@ -169,7 +169,7 @@ impl Guardian {
             send(&[self.id], Signal::KILL);
             let _ = waitpid(Some(self.id), WaitOptions::empty());
         }
-        // What it has not reaped.
+        // Those that it has not reaped.
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
     }
 }

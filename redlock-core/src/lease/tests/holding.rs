@@ -31,7 +31,7 @@ fn a_missing_key_is_put_back_after_an_extension() {
     // Node 4 reports its loss after the verdict.
     driven.reply_to(round, at(302), 4, &[Denied]);
     assert_eq!(driven.sent[2].nodes.iter().next(), NodeId::new(4));
-    // What the repaired nodes answer is no vote.
+    // The answer of a repaired node is no vote.
     let before = driven.lease.clone();
     driven.reply_to(repair.round, at(303), 0, &[Granted]);
     assert_eq!(driven.lease, before);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a node voted from then on counts for nothing, and it has no vote until much later.
+/// Takes back the votes of a node from then on. It has no vote until much later.
 fn since(since: Timestamp) -> Withdrawal {
     Withdrawal {
         since,
@@ -37,7 +37,7 @@ fn late_votes_of_other_nodes_keep_the_lock() {
     driven.reply_to(round, at(3), 3, &[Granted, Denied]);
     driven.withdraw(at(10), &[0], since(at(1)));
     assert!(driven.is_held(at(10)), "1, 2 and 3 are a majority");
-    // What came late is in doubt too, and now it is needed.
+    // The late vote is in doubt, too, and now it is needed.
     driven.withdraw(at(11), &[3], since(at(2)));
     assert!(!driven.is_held(at(11)));
 }
