@@ -232,7 +232,7 @@ async fn panics_in_tasks_of_the_driver_are_counted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_in_many_packets_is_an_answer() {
-    let acts = [Act::SayBytewise(b"+OK\r\n".into())];
+    let acts = b"+OK\r\n".map(|byte| Act::Say(vec![byte]));
     let Scene { redlock, fakes, .. } = Scene::new("bytewise", 3, &acts).await;
     // The two nodes in memory answer before the first byte arrives.
     let guard = redlock.try_lock("k").await.expect("five votes");

@@ -8,7 +8,6 @@ pub(crate) mod bed;
 pub(crate) mod certificates;
 pub(crate) mod council;
 pub(crate) mod cut;
-pub(crate) mod disguise;
 pub(crate) mod fake;
 pub(crate) mod gullible;
 pub(crate) mod history;

@@ -210,33 +210,3 @@ async fn row_10_late_set_on_resume() {
         bed.no_key_is_left().await;
     }
 }
-
-#[tokio::test]
-async fn a_minority_that_is_down_at_the_start_is_used_when_it_is_up() {
-    let bed = Bed::new(5);
-    let late = [0, 1];
-    for index in late {
-        bed.servers.get(index).kill();
-    }
-    let redlock = bed.redlock().await;
-    drop(redlock.lock("k").await.expect("three of five"));
-    for index in late {
-        bed.servers.get(index).restart().unwrap();
-    }
-    for index in late {
-        let cli = bed.cli(index);
-        eventually("its scripts are loaded", || cli.calls("script|load") >= 3).await;
-    }
-    for index in [2, 3] {
-        bed.servers.get(index).kill();
-    }
-    let guard = redlock
-        .lock("k")
-        .await
-        .expect("with the two that are up now");
-    let token = Some(guard.value());
-    assert!(late.iter().all(|it| bed.cli(*it).get("k") == token));
-    drop(guard);
-    let is_free = || late.iter().all(|it| bed.cli(*it).get("k").is_none());
-    eventually("the key is gone", is_free).await;
-}
