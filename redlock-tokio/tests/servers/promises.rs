@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::ReleaseOutcome;
+use redlock_tokio::{Acquisition, ReleaseOutcome};
 
 use crate::{
     fleet::{clis, fleet},
-    support::{self, MS, eventually, trusting},
+    support::{self, MS, assert_says, eventually, trusting},
 };
 
 #[tokio::test]
@@ -27,6 +27,35 @@ async fn a_held_lock_is_on_all_nodes_and_excludes_others_until_its_release() {
     eventually("the key is gone from every node", || having(None)).await;
     let second = other.try_lock("k").await.expect("free again");
     assert!(second.is_valid());
+}
+
+#[tokio::test]
+async fn a_guard_names_the_nodes_that_granted_its_lock() {
+    let (servers, [redlock]) = fleet(3).await;
+    servers.get(1).kill();
+    let guard = redlock.lock("k").await.unwrap();
+    let acquisition = guard.acquisition();
+    let Acquisition::Granted {
+        granted_by,
+        votes_needed,
+        nodes_total,
+        attempts,
+        ..
+    } = &acquisition
+    else {
+        panic!("{acquisition}");
+    };
+    let up = [0, 2].map(|index| servers.get(index).address().to_string());
+    assert_eq!(granted_by.iter().map(|it| &**it).collect::<Vec<_>>(), up);
+    assert_eq!((*votes_needed, *nodes_total, *attempts), (2, 3, 1));
+    let by = up.join(", ");
+    assert_says(
+        &acquisition,
+        &format!("granted by 2 of 3 nodes ({by}) with 1 attempt in "),
+    );
+    // Renewals and losses do not change what was.
+    guard.extend().await.unwrap();
+    assert_eq!(guard.acquisition(), acquisition);
 }
 
 #[tokio::test]

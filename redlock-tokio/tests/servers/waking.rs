@@ -5,14 +5,13 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
 use redlock_kit::RedisServers;
-use redlock_tokio::{Lock, LockError, LockGuard, LockOptions, ReleaseOutcome};
+use redlock_tokio::{Lock, LockError, LockGuard, LockOptions};
 use tokio::{task::JoinHandle, time::timeout};
 
 use crate::{
     fleet::{clients, clients_over, clis, each, fleet},
-    support::{Cli, MS, eventually, states::is_refused},
+    support::{Cli, MS, acquired, eventually, states::is_refused, waiting_at},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -88,28 +87,6 @@ async fn without_notifications_the_clock_wakes_the_waiter() {
     drop(is_woken(sleeper(redlock.lock("k"))).await);
 }
 
-/// More waiters in a process do not cost more commands.
-#[tokio::test]
-async fn only_the_first_waiter_asks_the_nodes() {
-    let (servers, [redlock, foreign]) = fleet(3).await;
-    let node = Cli::of(servers.get(0));
-    let mut costs = Vec::new();
-    for waiters in [8, 128] {
-        let guard = foreign.lock("k").await.unwrap();
-        let before = node.calls("set") + node.calls("pttl");
-        let entries = (0..waiters).map(|_| {
-            let lock = redlock.lock("k").wait(MINUTE);
-            async move { drop(lock.options(seldom()).await.unwrap()) }
-        });
-        let all = tokio::spawn(join_all(entries.collect::<Vec<_>>()));
-        tokio::time::sleep(MS(100)).await;
-        drop(guard);
-        timeout(MINUTE, all).await.expect("all are served").unwrap();
-        costs.push(node.calls("set") + node.calls("pttl") - before);
-    }
-    assert!(costs[1] <= costs[0] + 20, "{costs:?}");
-}
-
 /// One node reports a free key but refuses to set it, and another node keeps a foreign key. A waiter still
 /// pauses between its attempts.
 #[tokio::test]
@@ -138,58 +115,6 @@ async fn a_node_that_once_refused_is_asked_for_resp3_again() {
     assert!(node.has_clients_of_resp3());
 }
 
-#[tokio::test]
-async fn several_keys_are_locked_in_one_round_trip() {
-    let (servers, [redlock]) = fleet(3).await;
-    let nodes = clis(&servers);
-    // A session finds out once whether the server runs scripts.
-    let at_connect: Vec<_> = nodes.iter().map(|node| node.calls("eval")).collect();
-    let guard = redlock.lock_all(["b", "a"]).await.unwrap();
-    let token = guard.value();
-    for (node, at_connect) in nodes.iter().zip(at_connect) {
-        eventually("both are set", || node.get("a").is_some()).await;
-        assert_eq!(
-            [node.get("a"), node.get("b")],
-            [Some(token.clone()), Some(token.clone())]
-        );
-        let evals = node.calls("eval") - at_connect;
-        assert_eq!((evals, node.calls("evalsha")), (1, 0));
-    }
-    guard.extend().await.unwrap();
-    // This is how node-redlock acquires several resources.
-    let theirs = "for _, key in ipairs(KEYS) do \
-                    if redis.call('exists', key) == 1 then return 0 end \
-                  end \
-                  for _, key in ipairs(KEYS) do \
-                    redis.call('set', key, ARGV[1], 'PX', ARGV[2]) \
-                  end \
-                  return #KEYS";
-    let acquire = |node: &Cli| node.run(&["EVAL", theirs, "2", "b", "c", "foreign", "60000"]);
-    for node in &nodes {
-        assert_eq!(acquire(node), "0", "our lock excludes theirs");
-    }
-    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
-    for node in &nodes {
-        eventually("they are free", || node.get("a").is_none()).await;
-        assert_eq!(acquire(node), "2");
-    }
-    // Their lock excludes ours until the last of its keys is gone.
-    let waiting = sleeper(redlock.lock_all(["a", "b", "c"]));
-    is_watched(&nodes, 3).await;
-    each(&nodes, &["DEL", "b"]);
-    tokio::time::sleep(MS(200)).await;
-    assert!(!waiting.is_finished());
-    each(&nodes, &["DEL", "c"]);
-    let guard = is_woken(waiting).await;
-    // Keys that a minority lost are set again.
-    nodes[0].run(&["DEL", "a", "b", "c"]);
-    guard.extend().await.unwrap();
-    eventually("the key is repaired", || nodes[0].get("c").is_some()).await;
-    drop(guard);
-    redlock.shutdown(None).await;
-    assert_eq!(each(&nodes, &["DBSIZE"]), ["0"; 3]);
-}
-
 /// The server sends a notification for each of three hundred keys. The waiter does not answer each of them
 /// with a probe of all keys.
 #[tokio::test]
@@ -210,4 +135,24 @@ async fn many_keys_are_probed_together() {
     drop(is_woken(waiting).await);
     let probes = (node.calls("pttl") - before) / KEYS;
     assert!(probes < 30, "{probes} probes of each key");
+}
+
+#[tokio::test]
+async fn a_waiter_is_notified_of_any_slot_that_becomes_free() {
+    let (servers, [holder, waiter]) = fleet(5).await;
+    let [ours, theirs] = [holder, waiter].map(|it| it.semaphore("exports", 3));
+    let nodes = clis(&servers);
+    let held = acquired([(); 3].map(|()| ours.acquire())).await;
+    let mut held = Vec::from(held);
+    for _ in 0..10 {
+        let waiting = waiting_at(&nodes, theirs.acquire()).await;
+        let freed = held.swap_remove(0);
+        let slot = freed.slot();
+        freed.release().await;
+        // Without a notification the next look would be at random.
+        let got = waiting.await.unwrap().expect("a permit is free");
+        assert_eq!(got.slot(), slot);
+        got.release().await;
+        held.push(ours.acquire().await.unwrap());
+    }
 }
