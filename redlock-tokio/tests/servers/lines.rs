@@ -65,31 +65,21 @@ fn standing(servers: &RedisServers) -> usize {
     lengths.max().unwrap()
 }
 
+/// Those that are not called, since they speak RESP2, ask for their place. Each lists the nodes in another order.
 #[tokio::test]
 async fn processes_get_a_lock_in_the_order_in_which_they_came() {
-    let servers = RedisServers::spawn(3).unwrap();
-    assert_order(|| servers.builder(), &servers).await;
-}
-
-#[tokio::test]
-async fn processes_that_are_not_called_keep_the_order() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let urls = || servers.urls().into_iter();
-    let resp2 = || trusting(urls().map(|url| url + "?protocol=resp2"));
-    assert_order(resp2, &servers).await;
-}
-
-#[tokio::test]
-async fn processes_that_list_the_nodes_in_another_order_stand_in_one_line() {
     let servers = RedisServers::spawn(5).unwrap();
-    let turned = Cell::new(0);
-    let build = || {
-        let mut urls = servers.urls();
-        turned.set(turned.get() + 1);
-        urls.rotate_left(turned.get() % 5);
-        trusting(urls)
-    };
-    assert_order(build, &servers).await;
+    for protocol in ["resp3", "resp2"] {
+        let turned = Cell::new(0);
+        let build = || {
+            let urls = servers.urls().into_iter();
+            let mut urls: Vec<_> = urls.map(|it| format!("{it}?protocol={protocol}")).collect();
+            turned.set(turned.get() + 1);
+            urls.rotate_left(turned.get() % 5);
+            trusting(urls)
+        };
+        assert_order(build, &servers).await;
+    }
 }
 
 #[tokio::test]

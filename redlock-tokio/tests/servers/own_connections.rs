@@ -156,41 +156,70 @@ async fn a_server_without_resp3_is_asked_for_resp2() {
     eventually("the first is closed", || seen.closed.load(SeqCst) == 1).await;
 }
 
+/// A function of the user that fails for one address, panics, or does not return, one after the other, until it is well.
+#[derive(Clone)]
+pub(crate) struct Sick {
+    address: String,
+    is_well: Arc<AtomicBool>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Sick {
+    pub(crate) fn at(server: &RedisServer) -> Self {
+        Self {
+            address: server.address().to_string(),
+            is_well: Arc::default(),
+            calls: Arc::default(),
+        }
+    }
+
+    /// Does this in a call for an address.
+    pub(crate) async fn suffer(self, address: &str) -> io::Result<()> {
+        if address != self.address || self.is_well.load(SeqCst) {
+            return Ok(());
+        }
+        match self.calls.fetch_add(1, SeqCst) % 3 {
+            0 => Err(io::Error::other("a function that fails")),
+            1 => panic!("a function that panics"),
+            _ => pending().await,
+        }
+    }
+
+    /// Asserts that the third node of a client says why it cannot be connected to, by this text for a call that fails, and is
+    /// connected to in the end.
+    pub(crate) async fn costs_one_node_and_recovers(self, builder: RedlockBuilder, failed: &str) {
+        let redlock = built(builder.connect_timeout(MS(500))).await;
+        let patience = Duration::from_secs(4);
+        for words in [failed, "panicked", "no connection within 500ms"] {
+            let start = Instant::now();
+            drop(redlock.lock("k").await.expect("two of three"));
+            assert!(start.elapsed() < patience, "no one waits for it");
+            let state = || state(&redlock, 2).to_string();
+            let says_so = || is_reconnecting(&redlock, 2) && state().contains(words);
+            eventually(words, says_so).await;
+        }
+        self.is_well.store(true, SeqCst);
+        voting(&redlock, 2).await;
+    }
+}
+
 #[tokio::test]
-async fn a_function_that_fails_or_hangs_costs_one_node_and_recovers() {
+async fn a_stream_that_fails_or_hangs_costs_one_node_and_recovers() {
     let servers = RedisServers::spawn(3).unwrap();
-    let is_well = Arc::new(AtomicBool::new(false));
-    let (well, calls) = (Arc::clone(&is_well), Arc::new(AtomicUsize::new(0)));
-    let sick = servers.get(2).address().to_string();
-    let open = move |address: String| {
-        let is_well = address != sick || well.load(SeqCst);
-        let call = (!is_well).then(|| calls.fetch_add(1, SeqCst) % 3);
-        async move {
-            match call {
-                None => connect(&address, &Seen::default()).await,
-                Some(0) => Err(io::Error::other("the tunnel is closed")),
-                Some(1) => panic!("a function that panics"),
-                Some(_) => pending().await,
+    let sick = Sick::at(servers.get(2));
+    let open = {
+        let sick = sick.clone();
+        move |address: String| {
+            let sick = sick.clone();
+            async move {
+                sick.suffer(&address).await?;
+                connect(&address, &Seen::default()).await
             }
         }
     };
     let builder = builder().nodes(servers.urls()).stream(open);
-    let redlock = builder.connect_timeout(MS(500)).build().await.unwrap();
-    let patience = Duration::from_secs(4);
-    for words in [
-        "the tunnel is closed",
-        "panicked",
-        "no connection within 500ms",
-    ] {
-        let start = Instant::now();
-        drop(redlock.lock("k").await.expect("two of three"));
-        assert!(start.elapsed() < patience, "no one waits for it");
-        let state = || state(&redlock, 2).to_string();
-        let says_so = || is_reconnecting(&redlock, 2) && state().contains(words);
-        eventually(words, says_so).await;
-    }
-    is_well.store(true, SeqCst);
-    voting(&redlock, 2).await;
+    let failed = "a function that fails";
+    sick.costs_one_node_and_recovers(builder, failed).await;
 }
 
 /// Credentials come from the URL, or from a function for each connection.

@@ -108,18 +108,6 @@ async fn a_late_set_of_the_giver_does_not_let_a_second_client_adopt() {
     assert!(worker.try_lock("k").await.is_ok());
 }
 
-#[tokio::test]
-async fn a_lock_is_adopted_with_two_of_five_nodes_down() {
-    let (servers, [giver, worker]) = fleet(5).await;
-    let guard = giver.lock("k").await.unwrap();
-    servers.get(0).kill();
-    servers.get(3).freeze();
-    let adopted = worker.adopt(guard.into_ticket().unwrap()).await.unwrap();
-    adopted.extend().await.unwrap();
-    assert!(giver.try_lock("k").await.is_err());
-    servers.get(3).thaw();
-}
-
 /// Jobs that are delivered twice, to two processes at the same time.
 #[tokio::test]
 async fn of_two_processes_one_at_most_adopts() {
