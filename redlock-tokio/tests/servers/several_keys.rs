@@ -1,12 +1,12 @@
 //! Locks of several keys over real servers, which set all of them by one script, or none.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use redlock_tokio::{LockGuard, ReleaseOutcome};
 
 use crate::{
     fleet::{clis, each, fleet},
-    support::{Cli, MS, assert_says, eventually, waiting_at},
+    support::{Cli, MS, asleep_at, assert_says, eventually, woken},
 };
 
 fn fence(guard: &LockGuard) -> u64 {
@@ -71,14 +71,13 @@ async fn all_keys_are_set_together_and_again_and_released_together() {
     // A session finds out once whether the server runs scripts.
     let at_connect = nodes[0].calls("eval");
     let lock = redlock.lock_all(["c", "b", "a"]).fenced(true);
-    let waiting = waiting_at(&nodes, lock.wait(Duration::from_secs(60))).await;
+    let waiting = asleep_at(&nodes, lock).await;
     for node in &nodes {
         let unset = ["a", "c", "redlock:fence:{a}"].map(|key| node.get(key));
         assert_eq!(unset, [None, None, None]);
     }
     each(&nodes, &["DEL", "b"]);
-    let guard = tokio::time::timeout(Duration::from_secs(10), waiting).await;
-    let guard = guard.expect("all keys are free").unwrap().unwrap();
+    let guard = woken(waiting).await;
     let (value, token) = (Some(guard.value()), Some(fence(&guard).to_string()));
     let has_all = |node: &Cli| {
         let keys = ["a", "b", "c"].map(|key| node.get(key) == value);

@@ -1,16 +1,14 @@
 //! TLS with certificates of the test's own authorities, over real servers.
 
 use redlock_kit::RedisServer;
-use redlock_tokio::{
-    BuildError, Durability, LockOptions, Redlock, RedlockBuilder, ReleaseOutcome, TlsOptions,
-};
+use redlock_tokio::{BuildError, Durability, Redlock, RedlockBuilder, ReleaseOutcome, TlsOptions};
 use tempfile::TempDir;
 
 use crate::support::{
-    Cli, MS, assert_says,
+    Cli, MS, asleep_at, assert_says,
     certificates::{Ca, Issued, TlsServer},
-    eventually,
     log::Log,
+    woken,
 };
 
 impl TlsServer {
@@ -117,15 +115,10 @@ async fn waiters_are_woken_over_tls() {
     let holder = server.build(tls.clone()).await.unwrap();
     let waiter = server.build(tls).await.unwrap();
     let guard = holder.lock("k").await.unwrap();
-    // Without a notification, the waiter would look again only after minutes.
-    let seldom = LockOptions::new().retry_delay(MS(600_000), MS(1_200_000));
-    let waiting = waiter.lock("k").wait(MS(60_000)).options(seldom);
-    let waiting = tokio::spawn(waiting.into_future());
     let server = Cli::over_unix(server.servers.get(0));
-    eventually("the key is probed", || server.calls("pttl") > 0).await;
+    let waiting = asleep_at(&[server], waiter.lock("k")).await;
     guard.release().await;
-    let woken = tokio::time::timeout(MS(10_000), waiting).await;
-    drop(woken.expect("it is woken").unwrap().unwrap());
+    drop(woken(waiting).await);
 }
 
 #[tokio::test]

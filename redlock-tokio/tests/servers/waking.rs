@@ -1,73 +1,44 @@
 //! A waiter wakes when the lock is free, whichever client held it. Over real servers.
 //!
-//! Where a test asserts that a waiter was woken, the waiter's own next attempt would come only after the
-//! minutes of [`seldom`]. No test takes that long.
+//! Where a test asserts that a waiter was woken, the waiter's own next attempt would come only after minutes. No test takes
+//! that long.
 
 use std::time::Duration;
 
 use redlock_kit::RedisServers;
-use redlock_tokio::{Lock, LockError, LockGuard, LockOptions};
-use tokio::{task::JoinHandle, time::timeout};
 
 use crate::{
     fleet::{clients, clients_over, clis, each, fleet},
-    support::{Cli, MS, acquired, eventually, states::is_refused, waiting_at},
+    support::{Cli, MS, acquired, asleep_at, eventually, states::is_refused, waiting_at, woken},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// Looks again after ten minutes at the earliest.
-fn seldom() -> LockOptions {
-    LockOptions::new().retry_delay(10 * MINUTE, 20 * MINUTE)
-}
-
-/// Waits for the lock, and does not try again by itself while a test lasts.
-fn sleeper(lock: Lock) -> JoinHandle<Result<LockGuard, LockError>> {
-    let lock = lock.wait(60 * MINUTE).options(seldom());
-    tokio::spawn(lock.into_future())
-}
-
-async fn is_woken(waiting: JoinHandle<Result<LockGuard, LockError>>) -> LockGuard {
-    let answer = timeout(Duration::from_secs(10), waiting).await;
-    answer.expect("it is woken").unwrap().unwrap()
-}
-
-/// Waits until each server was probed this often. A probe makes the server send a notification when the
-/// key changes.
-async fn is_watched(nodes: &[Cli], probes: u64) {
-    eventually("the key is probed", || {
-        nodes.iter().all(|node| node.calls("pttl") >= probes)
-    })
-    .await;
-}
 
 #[tokio::test]
 async fn a_foreign_delete_wakes_the_waiter() {
     let (servers, [redlock]) = fleet(3).await;
     let nodes = clis(&servers);
     each(&nodes, &["SET", "k", "foreign"]);
-    let waiting = sleeper(redlock.lock("k"));
-    is_watched(&nodes, 1).await;
+    let waiting = asleep_at(&nodes, redlock.lock("k")).await;
     assert_eq!(nodes[0].run(&["DEL", "k"]), "1");
     tokio::time::sleep(MS(200)).await;
     assert!(!waiting.is_finished(), "one of three is not enough");
     assert_eq!(nodes[1].run(&["DEL", "k"]), "1");
-    drop(is_woken(waiting).await);
+    drop(woken(waiting).await);
 }
 
 #[tokio::test]
 async fn expiry_and_flushing_wake_the_waiter() {
     let (servers, [redlock]) = fleet(3).await;
     let nodes = clis(&servers);
-    each(&nodes, &["SET", "k", "foreign", "PX", "300"]);
     each(&nodes, &["SET", "other", "foreign"]);
-    let waiting = [sleeper(redlock.lock("k")), sleeper(redlock.lock("other"))];
-    is_watched(&nodes, 2).await;
-    let [expires, stays] = waiting;
-    drop(is_woken(expires).await);
+    let stays = asleep_at(&nodes, redlock.lock("other")).await;
+    each(&nodes, &["SET", "k", "foreign", "PX", "300"]);
+    let expires = asleep_at(&nodes, redlock.lock("k")).await;
+    drop(woken(expires).await);
     assert!(!stays.is_finished());
     assert_eq!(each(&nodes, &["FLUSHALL"]), ["OK"; 3]);
-    drop(is_woken(stays).await);
+    drop(woken(stays).await);
 }
 
 /// Without notifications, a lock is tried again when its keys must have expired.
@@ -80,11 +51,11 @@ async fn without_notifications_the_clock_wakes_the_waiter() {
     let forbidden = ["ACL", "SETUSER", "default", "-client"];
     each(&nodes, &["SET", "k", "foreign", "PX", "300"]);
     assert_eq!(each(&nodes, &forbidden), ["OK"; 3]);
-    drop(is_woken(sleeper(redlock.lock("k"))).await);
+    drop(woken(asleep_at(&nodes, redlock.lock("k")).await).await);
     // The same holds for a user without the right to notifications.
     let [redlock] = clients(&servers).await;
     each(&nodes, &["SET", "k", "foreign", "PX", "300"]);
-    drop(is_woken(sleeper(redlock.lock("k"))).await);
+    drop(woken(asleep_at(&nodes, redlock.lock("k")).await).await);
 }
 
 /// One node reports a free key but refuses to set it, and another node keeps a foreign key. A waiter still
@@ -124,15 +95,14 @@ async fn many_keys_are_probed_together() {
     let node = Cli::of(servers.get(0));
     let keys: Vec<String> = (0..KEYS).map(|index| index.to_string()).collect();
     let guard = theirs.lock_all(&keys).await.unwrap();
-    let waiting = sleeper(ours.lock_all(&keys));
-    is_watched(&clis(&servers), KEYS).await;
+    let waiting = asleep_at(&clis(&servers), ours.lock_all(&keys)).await;
     let before = node.calls("pttl");
     for _ in 0..3 {
         guard.extend().await.unwrap();
         tokio::time::sleep(MS(50)).await;
     }
     drop(guard);
-    drop(is_woken(waiting).await);
+    drop(woken(waiting).await);
     let probes = (node.calls("pttl") - before) / KEYS;
     assert!(probes < 30, "{probes} probes of each key");
 }

@@ -249,6 +249,23 @@ pub(crate) async fn waiting_at(
     waiting
 }
 
+/// Starts a request for a taken key, which does not look again while a test lasts, unless it is woken. Waits as [`waiting_at`]
+/// does.
+pub(crate) async fn asleep_at(
+    servers: &[Cli],
+    lock: Lock,
+) -> JoinHandle<Result<LockGuard, LockError>> {
+    let minute = Duration::from_secs(60);
+    let seldom = lock.retry_delay(10 * minute, 20 * minute);
+    waiting_at(servers, seldom.wait(60 * minute)).await
+}
+
+/// Returns the lock of a request that is woken.
+pub(crate) async fn woken(waiting: JoinHandle<Result<LockGuard, LockError>>) -> LockGuard {
+    let outcome = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+    outcome.expect("it is woken").unwrap().unwrap()
+}
+
 pub(crate) const ROLE: &str = "REDLOCK_TEST_ROLE";
 
 /// The line that a started process prints once it is ready.
