@@ -79,29 +79,18 @@ async fn a_client_with_a_certificate_of_the_servers_ca_is_accepted() {
     }
 }
 
+/// A password would be sent in the clear.
 #[tokio::test]
-async fn the_options_of_a_builder_are_those_of_all_its_urls() {
-    let ca = Ca::new();
-    let server = TlsServer::spawn(&ca, "redis.internal", None);
-    let tls = TlsOptions::new().ca_certificates(ca.pem());
-    let tls = tls.server_name("redis.internal");
-    let over = |list: &str| {
-        let builder = Redlock::builder().tls(tls.clone()).nodes(list);
-        patient(builder).build()
-    };
-    let redlock = over(&server.url()).await.unwrap();
-    redlock.lock("k").await.expect("a lock").release().await;
-
-    // A password would be sent in the clear.
+async fn a_builder_with_options_for_tls_refuses_urls_without_tls() {
     for plain in [
         "redis://host",
         "unix:///run/redis.sock",
         "redis+sentinel://s1/g",
         "redis+cluster://a",
     ] {
-        let error = over(&format!("rediss://host,{plain}")).await.unwrap_err();
-        let is_second = matches!(error, BuildError::Url { position: 2, .. });
-        assert!(is_second, "{plain}: {error:?}");
+        let builder = Redlock::builder().tls(TlsOptions::new());
+        let outcome = builder.nodes(format!("rediss://host,{plain}")).build();
+        let error = assert_refused!(outcome.await, BuildError::Url { position: 2, .. });
         assert_says(&error, "begins with rediss://");
     }
 }

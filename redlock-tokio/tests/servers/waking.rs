@@ -3,13 +3,13 @@
 //! Where a test asserts that a waiter was woken, the waiter's own next attempt would come only after minutes. No test takes
 //! that long.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redlock_kit::RedisServers;
 
 use crate::{
     fleet::{clients, clients_over, clis, each, fleet},
-    support::{Cli, MS, acquired, asleep_at, eventually, states::is_refused, waiting_at, woken},
+    support::{Cli, MS, acquired, asleep_at, eventually, states::is_refused, woken},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -113,16 +113,21 @@ async fn a_waiter_is_notified_of_any_slot_that_becomes_free() {
     let [ours, theirs] = [holder, waiter].map(|it| it.semaphore("exports", 3));
     let nodes = clis(&servers);
     let held = acquired([(); 3].map(|()| ours.acquire())).await;
-    let mut held = Vec::from(held);
-    for _ in 0..10 {
-        let waiting = waiting_at(&nodes, theirs.acquire()).await;
+    let (mut held, mut waits) = (Vec::from(held), Vec::new());
+    for _ in 0..3 {
+        let waiting = asleep_at(&nodes, theirs.acquire()).await;
+        // Long enough that the next look without a notification is seconds away.
+        tokio::time::sleep(MS(1500)).await;
         let freed = held.swap_remove(0);
         let slot = freed.slot();
+        let begin = Instant::now();
         freed.release().await;
-        // Without a notification the next look would be at random.
-        let got = waiting.await.unwrap().expect("a permit is free");
+        let got = woken(waiting).await;
+        waits.push(begin.elapsed());
         assert_eq!(got.slot(), slot);
         got.release().await;
         held.push(ours.acquire().await.unwrap());
     }
+    waits.sort_unstable();
+    assert!(waits[1] < MS(1000), "{waits:?}");
 }
