@@ -10,7 +10,7 @@ use std::{
 };
 
 use redlock_kit::{RedisServer, RedisServers};
-use redlock_tokio::{Credentials, Durability, Redlock, RedlockBuilder};
+use redlock_tokio::{Credentials, RedlockBuilder};
 use tracing::Level;
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
         log::Log,
         shards,
         states::{all_vote, is_refused},
+        trusting,
     },
 };
 
@@ -61,10 +62,7 @@ impl Vault {
 }
 
 fn over<S: AsRef<str>>(urls: impl IntoIterator<Item = S>) -> RedlockBuilder {
-    let builder = Redlock::builder()
-        .nodes(urls)
-        .durability(Durability::AssumedForTests);
-    builder.node_timeout(MS(2000))
+    trusting(urls).node_timeout(MS(2000))
 }
 
 #[tokio::test]

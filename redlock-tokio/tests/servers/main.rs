@@ -24,7 +24,6 @@ mod own_connections;
 mod packages;
 mod promises;
 mod readers;
-mod refusals;
 mod saying_less;
 mod several_keys;
 mod starting;
