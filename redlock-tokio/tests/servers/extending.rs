@@ -47,23 +47,6 @@ async fn a_ttl_out_of_range_is_refused_and_changes_nothing() {
     assert_eq!(guard.remaining(), validity(MS(60_000)));
 }
 
-#[tokio::test(start_paused = true)]
-async fn no_extension_starts_after_max_hold_or_after_the_end() {
-    let (_nodes, redlock) = in_memory().await;
-    let guard = redlock.lock("k").max_hold(MS(4000)).await.unwrap();
-    tokio::time::sleep(MS(4001)).await;
-    let outcome = guard.extend_for(MS(9000)).await;
-    let left = assert_refused!(outcome, ExtendError::MaxHold { remaining } => remaining);
-    assert_eq!(left, guard.remaining());
-    guard.lost().await;
-    assert_refused!(guard.extend_for(MS(9000)).await, ExtendError::Lost(_));
-
-    let guard = redlock.lock("other").await.unwrap();
-    let hold = guard.hold().clone();
-    guard.release().await;
-    assert_refused!(hold.extend_for(MS(9000)).await, ExtendError::Released);
-}
-
 /// A node that could not be reached is owed the release for as long as its key may live.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_was_extended_for_long_is_released_at_once_or_as_soon_as_possible() {
