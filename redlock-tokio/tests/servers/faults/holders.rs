@@ -2,19 +2,17 @@
 //! places. Row 39 is in `servers/promises.rs`.
 
 use std::{
-    process::Command,
-    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
-use redlock_kit::{RedisServers, Worker};
+use redlock_kit::RedisServers;
 use redlock_tokio::{FencingToken, Redlock};
 use tokio::runtime::Runtime;
 
 use crate::{
     fleet::{clis, fleet},
-    support::{self, Cli, eventually, trusting},
+    support::{Cli, Other, eventually, role, trusting},
 };
 
 const TTL: Duration = Duration::from_millis(600);
@@ -38,7 +36,8 @@ impl Store {
 
 #[tokio::test]
 async fn row_34_holder_stopped_longer_than_ttl() {
-    if let Some(urls) = support::role() {
+    const TEST: &str = "faults::holders::row_34_holder_stopped_longer_than_ttl";
+    if let Some(urls) = role() {
         // The other process prints its token, and after its stop whether it takes its lock for valid.
         let redlock = trusting(urls.split(',')).build().await.unwrap();
         let lock = redlock.lock("k").ttl(TTL).fenced(true);
@@ -51,23 +50,11 @@ async fn row_34_holder_stopped_longer_than_ttl() {
     let servers = RedisServers::spawn(4).unwrap();
     let store = Store(Cli::of(servers.get(3)));
     let urls = &servers.urls()[..3];
-    let mut program = Command::new(std::env::current_exe().unwrap());
-    program.env(support::ROLE, urls.join(","));
-    program.args(["--nocapture", "--exact"]);
-    program.arg("faults::holders::row_34_holder_stopped_longer_than_ttl");
-    let (sender, lines) = mpsc::channel();
-    // An error means that this test has failed.
-    let hear = move |line| _ = sender.send(line);
-    let mut other = Worker::start(&mut program, hear).expect("the test binary starts");
-    let printed = |word: &str| {
-        let rest = |line: String| Some(line.split_once(word)?.1.trim().to_owned());
-        let mut rests = lines.iter().flatten().filter_map(rest);
-        rests.next().expect("it prints the word")
-    };
+    let mut other = Other::start(TEST, &urls.join(","));
     let redlock = trusting(urls).build().await.unwrap();
-    let token: u64 = printed("token").parse().unwrap();
+    let token: u64 = other.printed("token").parse().unwrap();
     let stopped_at = Instant::now();
-    other.freeze();
+    other.worker.freeze();
 
     let is_taken = redlock.try_lock("k").await.is_err();
     // On a busy machine the lock may have expired by now.
@@ -76,15 +63,15 @@ async fn row_34_holder_stopped_longer_than_ttl() {
     let next = next.expect("after the ttl");
     let next_token = next.fencing_token().map(FencingToken::get).unwrap();
     assert!(store.write(next_token, "next"));
-    other.thaw();
-    other.tell("go on").unwrap();
-    assert_eq!(printed("believes"), "false", "after its stop");
+    other.worker.thaw();
+    other.worker.tell("go on").unwrap();
+    assert_eq!(other.printed("believes"), "false", "after its stop");
     assert!(
         !store.write(token, "stale"),
         "a stale holder that writes anyway is refused"
     );
     assert_eq!(store.0.get("value").as_deref(), Some("next"));
-    let status = other.end(Duration::from_secs(20)).unwrap();
+    let status = other.worker.end(Duration::from_secs(20)).unwrap();
     assert!(status.expect("it has ended").success());
     assert!(next.is_valid(), "the stale holder has not released it");
 }
