@@ -1,5 +1,5 @@
-//! Extensions by another ttl than the lock's own, on nodes in memory with a clock that the tests move. How long they last
-//! in each case is checked against the reference of `redlock-core`, and what they do to a key is in the table of
+//! Extensions by another ttl than the lock's own, on nodes in memory with a clock that the tests move. How long they
+//! last in each case is checked against the reference of `redlock-core`, and what they do to a key is in the table of
 //! `conformance`.
 
 use std::time::Duration;

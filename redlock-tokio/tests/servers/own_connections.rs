@@ -151,7 +151,7 @@ async fn a_server_without_resp3_is_asked_for_resp2() {
     eventually("the first is closed", || seen.closed.load(SeqCst) == 1).await;
 }
 
-/// A function of the user that fails for one address, panics, or does not return, one after the other, until it is well.
+/// A function of the user that fails for one address, panics, or does not return, by turns, until it is well.
 #[derive(Clone)]
 pub(crate) struct Sick {
     address: String,
@@ -180,8 +180,8 @@ impl Sick {
         }
     }
 
-    /// Asserts that the third node of a client says why it cannot be connected to, by this text for a call that fails, and is
-    /// connected to in the end.
+    /// Asserts that the third node of a client says why it cannot be connected to, by this text for a call that fails,
+    /// and is connected to in the end.
     pub(crate) async fn costs_one_node_and_recovers(self, builder: RedlockBuilder, failed: &str) {
         let redlock = built(builder.connect_timeout(MS(500))).await;
         let patience = Duration::from_secs(4);

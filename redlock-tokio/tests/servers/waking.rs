@@ -1,7 +1,7 @@
 //! A waiter wakes when the lock is free, whichever client held it. Over real servers.
 //!
-//! Where a test asserts that a waiter was woken, the waiter's own next attempt would come only after minutes. No test takes
-//! that long.
+//! Where a test asserts that a waiter was woken, the waiter's own next attempt would come only after minutes. No test
+//! takes that long.
 
 use std::time::{Duration, Instant};
 

@@ -249,8 +249,8 @@ pub(crate) async fn waiting_at(
     waiting
 }
 
-/// Starts a request for a taken key, which does not look again while a test lasts, unless it is woken. Waits as [`waiting_at`]
-/// does.
+/// Starts a request for a taken key, which does not look again while a test lasts, unless it is woken. Waits as
+/// [`waiting_at`] does.
 pub(crate) async fn asleep_at(
     servers: &[Cli],
     lock: Lock,

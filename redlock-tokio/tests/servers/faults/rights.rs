@@ -1,5 +1,5 @@
-//! The fault matrix, row 46: rights that are missing because of an ACL or a renamed command. The client finds this out when
-//! it connects to a node, before the node grants a lock that it could not extend or release.
+//! The fault matrix, row 46: rights that are missing because of an ACL or a renamed command. The client finds this out
+//! when it connects to a node, before the node grants a lock that it could not extend or release.
 
 use redlock_kit::{RedisServer, RedisServers};
 use redlock_tokio::{BuildError, Redlock, RedlockBuilder, ReleaseOutcome};

@@ -1,5 +1,5 @@
-//! Locks that one process gives away and another adopts: over real servers, with late messages of the giver, and a giver
-//! that dies.
+//! Locks that one process gives away and another adopts: over real servers, with late messages of the giver, and a
+//! giver that dies.
 
 use std::process;
 
