@@ -31,14 +31,11 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(name: &str, count: usize, acts: &[Act]) -> Self {
-        Self::with_timeout(name, count, acts, NODE_TIMEOUT).await
-    }
-
-    async fn with_timeout(name: &str, count: usize, acts: &[Act], timeout: Duration) -> Self {
+    async fn new(name: &str, count: usize, acts: &[Act], timeout: Duration) -> Self {
         panics::watch();
         let fakes: Vec<_> = (0..count).map(|_| Fake::at(LOCKING, acts)).collect();
-        let redlock = among_five(&fakes).node_timeout(timeout).build().await;
+        let builder = among_five(fakes.iter().map(Fake::url));
+        let redlock = builder.node_timeout(timeout).build().await;
         let redlock = redlock.unwrap_or_else(|error| panic!("{name}: {error}"));
         let name = name.to_owned();
         Self {
@@ -48,23 +45,13 @@ impl Scene {
         }
     }
 
-    /// Locks a key, which must succeed.
-    async fn lock(&self, key: &str) {
-        let guard = self.redlock.lock(key).await;
-        drop(guard.unwrap_or_else(|error| panic!("{}: {error}", self.name)));
-    }
-
     fn odd_answers(&self) -> usize {
         self.fakes.iter().map(Fake::odd_answers).sum()
     }
 }
 
 /// Returns a builder over these servers, with nodes in memory to make five.
-fn among_five(fakes: &[Fake]) -> RedlockBuilder {
-    among_five_at(fakes.iter().map(Fake::url))
-}
-
-fn among_five_at(urls: impl ExactSizeIterator<Item = String>) -> RedlockBuilder {
+fn among_five(urls: impl ExactSizeIterator<Item = String>) -> RedlockBuilder {
     let others = (urls.len()..5).map(|_| MemoryNode::new());
     let options = LockOptions::new().retry_delay(MS(5), MS(20));
     trusting(urls)
@@ -99,7 +86,7 @@ async fn a_minority_that_answers_rubbish_costs_nothing_and_recovers() {
     let cases = rubbish::all();
     let scenes = cases
         .iter()
-        .map(|(name, acts)| Scene::with_timeout(name, 2, acts, LONG_TIMEOUT));
+        .map(|(name, acts)| Scene::new(name, 2, acts, LONG_TIMEOUT));
     let scenes = join_all(scenes).await;
     for scene in &scenes {
         let (name, fakes) = (&scene.name, &scene.fakes);
@@ -126,7 +113,8 @@ async fn used_again(scene: &Scene) {
     let until = Instant::now() + Duration::from_secs(60);
     while scene.fakes.iter().any(|it| it.grants() == 0) {
         assert!(Instant::now() < until, "{}: not used again", scene.name);
-        scene.lock("again").await;
+        let guard = scene.redlock.lock("again").await;
+        drop(guard.unwrap_or_else(|error| panic!("{}: {error}", scene.name)));
         tokio::time::sleep(MS(10)).await;
     }
 }
@@ -134,7 +122,9 @@ async fn used_again(scene: &Scene) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_answers_rubbish_gives_no_lock_and_an_error_in_time() {
     let cases = rubbish::all();
-    let scenes = cases.iter().map(|(name, acts)| Scene::new(name, 3, acts));
+    let scenes = cases
+        .iter()
+        .map(|(name, acts)| Scene::new(name, 3, acts, NODE_TIMEOUT));
     let scenes = join_all(scenes).await;
     join_all(scenes.iter().map(async |scene| {
         let (name, fakes) = (&scene.name, &scene.fakes);
@@ -164,7 +154,7 @@ async fn a_majority_that_answers_rubbish_gives_no_lock_and_an_error_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_is_one_line_even_if_a_node_sends_control_characters() {
     let acts = [Act::Say(b"-ERR \x07\x1b[2J\ninjected=line\r\n".into())];
-    let scene = Scene::new("a bell", 3, &acts).await;
+    let scene = Scene::new("a bell", 3, &acts, NODE_TIMEOUT).await;
     let error = scene.redlock.try_lock("k").await.map(drop).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("ERR"), "{text:?}");
@@ -203,7 +193,7 @@ async fn connect_to(name: &str, fakes: &[Fake]) {
     let urls = fakes
         .iter()
         .map(|it| format!("{}?protocol=resp3", it.url()));
-    let built = among_five_at(urls).build().await;
+    let built = among_five(urls).build().await;
     let taken = before.elapsed();
     assert!(taken < Duration::from_secs(5), "{name}: {taken:?}");
     match built {
@@ -232,8 +222,8 @@ async fn panics_in_tasks_of_the_driver_are_counted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_in_many_packets_is_an_answer() {
-    let acts = [Act::SayBytewise(b"+OK\r\n".into())];
-    let Scene { redlock, fakes, .. } = Scene::new("bytewise", 3, &acts).await;
+    let acts = b"+OK\r\n".map(|byte| Act::Say(vec![byte]));
+    let Scene { redlock, fakes, .. } = Scene::new("bytewise", 3, &acts, NODE_TIMEOUT).await;
     // The two nodes in memory answer before the first byte arrives.
     let guard = redlock.try_lock("k").await.expect("five votes");
     assert!(guard.is_valid());

@@ -215,7 +215,7 @@ proptest! {
         });
         prop_assert!(fake.odd_answers() > 0, "it was not tested");
         // Pushes may come in front.
-        let is_yes = [&b"+OK\r\n"[..], b":1\r\n"].iter().any(|yes| answer.windows(yes.len()).any(|it| it == *yes));
+        let is_yes = answer.windows(5).any(|it| it == b"+OK\r\n");
         match outcome {
             Ok(()) => prop_assert!(is_yes, "a lock for {:?}", answer.escape_ascii().to_string()),
             Err(error) => {

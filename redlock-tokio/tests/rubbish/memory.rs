@@ -84,7 +84,7 @@ async fn another_process() {
     };
     let acts = [
         Act::Say(head.into()),
-        Act::Repeat(endless.repeat(65536 / endless.len()).into()),
+        Act::Repeat(Duration::ZERO, endless.repeat(65536 / endless.len()).into()),
     ];
     let before = mebibytes("VmRSS:");
     thread::spawn(move || watch_memory(before));

@@ -1,24 +1,27 @@
 //! A function that is asked for the credentials of each new connection. Over real servers with users.
 
 use std::{
-    future::{Ready, pending, ready},
+    future::{Ready, ready},
     io,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
-    time::Instant,
 };
 
 use redlock_kit::{RedisServer, RedisServers};
-use redlock_tokio::{Credentials, Durability, NodeError, NodeState, Redlock, RedlockBuilder};
+use redlock_tokio::{Credentials, RedlockBuilder};
 use tracing::Level;
 
-use crate::support::{
-    Cli, MS, built, eventually,
-    log::Log,
-    shards,
-    states::{all_vote, is_refused, state, voting},
+use crate::{
+    own_connections::Sick,
+    support::{
+        Cli, MS, built, eventually,
+        log::Log,
+        shards,
+        states::{all_vote, is_refused},
+        trusting,
+    },
 };
 
 /// What the servers and the clients of a test agree on, and how often a client asked.
@@ -59,10 +62,7 @@ impl Vault {
 }
 
 fn over<S: AsRef<str>>(urls: impl IntoIterator<Item = S>) -> RedlockBuilder {
-    let builder = Redlock::builder()
-        .nodes(urls)
-        .durability(Durability::AssumedForTests);
-    builder.node_timeout(MS(2000))
+    trusting(urls).node_timeout(MS(2000))
 }
 
 #[tokio::test]
@@ -72,10 +72,14 @@ async fn each_new_connection_has_the_password_of_its_time_and_keeps_the_lock() {
     vault.rotate(servers.iter(), "first");
     let redlock = over(servers.urls()).ttl(MS(60_000));
     let redlock = built(redlock.credentials_from(vault.function())).await;
-    // A client that knows only the first password.
     let fixed = over(servers.urls()).credentials(Credentials::new("locker", "first"));
-    let fixed = built(fixed).await;
-    drop(fixed.lock("other").await.expect("the first password"));
+    drop(
+        built(fixed)
+            .await
+            .lock("k")
+            .await
+            .expect("the first password"),
+    );
     let guard = redlock.lock("k").await.expect("the first password");
     assert_eq!(vault.asked(), 3, "once for each connection");
 
@@ -90,14 +94,6 @@ async fn each_new_connection_has_the_password_of_its_time_and_keeps_the_lock() {
         let user = Cli::of(server).run(&["CLIENT", "LIST"]);
         assert!(user.contains("user=locker"), "{user}");
     }
-
-    eventually("the first password is refused", || {
-        let nodes = fixed.nodes();
-        let mut states = nodes.iter().map(|node| node.state.to_string());
-        states.all(|state| state.contains("invalid username-password"))
-    })
-    .await;
-    assert!(fixed.try_lock("other").await.is_err());
 }
 
 #[tokio::test]
@@ -125,74 +121,24 @@ async fn a_cluster_gets_the_password_of_its_time_from_the_function() {
     drop(redlock.lock("k").await.expect("the second password"));
 }
 
-/// Three servers, and a builder of a client for whose third node this function is asked for credentials.
-fn with_a_sick_node<F>(
-    sick: impl Fn() -> F + Send + Sync + 'static,
-) -> (RedisServers, RedlockBuilder)
-where
-    F: Future<Output = Result<Credentials, io::Error>> + Send + 'static,
-{
+#[tokio::test]
+async fn credentials_that_fail_or_never_come_cost_one_node_and_recover() {
     let servers = RedisServers::spawn(3).unwrap();
     Vault::default().rotate(servers.iter(), "pw");
-    let address = servers.get(2).address().to_string();
-    let builder = over(servers.urls()).credentials_from(move |of| {
-        let is_sick = of == address;
-        let sick = is_sick.then(&sick);
-        async move {
-            match sick {
-                Some(sick) => sick.await,
-                None => Ok(Credentials::new("locker", "pw")),
+    let sick = Sick::at(servers.get(2));
+    let ask = {
+        let sick = sick.clone();
+        move |address: String| {
+            let sick = sick.clone();
+            async move {
+                sick.suffer(&address).await?;
+                Ok::<_, io::Error>(Credentials::new("locker", "pw"))
             }
         }
-    });
-    (servers, builder)
-}
-
-#[tokio::test]
-async fn a_node_without_credentials_has_a_typed_error_and_recovers() {
-    let calls = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&calls);
-    let (_servers, builder) = with_a_sick_node(move || {
-        let call = count.fetch_add(1, SeqCst);
-        async move {
-            match call {
-                0..3 => Err(io::Error::other("the token service is down")),
-                3 => panic!("no token"),
-                _ => Ok(Credentials::new("locker", "pw")),
-            }
-        }
-    });
-    let redlock = built(builder).await;
-    let state = state(&redlock, 2);
-    let NodeState::Reconnecting(NodeError::Credentials(text)) = &state else {
-        panic!("{state:?}");
     };
-    assert_eq!(&**text, "the token service is down");
-    assert!(state.to_string().starts_with("no credentials: "), "{state}");
-    drop(redlock.lock("k").await.expect("two of three"));
-
-    voting(&redlock, 2).await;
-    assert_eq!(calls.load(SeqCst), 5, "four failures, one of them a panic");
-}
-
-#[tokio::test]
-async fn credentials_that_never_come_end_with_the_connect_timeout() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
-    let (_servers, builder) = with_a_sick_node(move || {
-        count.fetch_add(1, SeqCst);
-        pending()
-    });
-    let start = Instant::now();
-    let redlock = built(builder.connect_timeout(MS(300))).await;
-    assert!(start.elapsed() >= MS(300), "the whole time limit");
-    drop(redlock.lock("k").await.expect("two of three"));
-    let state = state(&redlock, 2);
-    assert!(
-        matches!(&state, NodeState::Reconnecting(NodeError::Unreachable(text)) if text.contains("300ms")),
-        "{state:?}"
-    );
-    eventually("it is asked again", || asked.load(SeqCst) >= 2).await;
+    let builder = over(servers.urls()).credentials_from(ask);
+    let failed = "no credentials: a function that fails";
+    sick.costs_one_node_and_recovers(builder, failed).await;
 }
 
 #[tokio::test]

@@ -14,33 +14,13 @@ use crate::{
 /// So that the next renewal, after a third of it, is far away.
 const TTL: Duration = Duration::from_secs(60);
 
-struct Scene {
-    _servers: RedisServers,
-    clis: Vec<Cli>,
-    redlock: Redlock,
-}
-
-impl Scene {
-    /// Five servers, and a client whose URLs end like this.
-    async fn new(url_end: &str) -> Self {
-        let servers = RedisServers::spawn(5).unwrap();
-        let urls = servers.urls().into_iter().map(|url| url + url_end);
-        Self {
-            clis: clis(&servers),
-            redlock: built(trusting(urls).ttl(TTL).max_hold(10 * TTL)).await,
-            _servers: servers,
-        }
-    }
-
-    /// Does this on a majority of the servers. Returns whether the holder learns of it.
-    async fn is_learned(&self, command: &[&str], guard: LockGuard) -> bool {
-        each(&self.clis[..3], command);
-        is_lost(&guard).await
-    }
-
-    fn scripts_run(&self) -> u64 {
-        self.clis.iter().map(|cli| cli.calls("evalsha")).sum()
-    }
+/// Five servers, and a client whose URLs end like this.
+async fn five(url_end: &str) -> (RedisServers, Vec<Cli>, Redlock) {
+    let servers = RedisServers::spawn(5).unwrap();
+    let urls = servers.urls().into_iter().map(|url| url + url_end);
+    let redlock = built(trusting(urls).ttl(TTL).max_hold(10 * TTL)).await;
+    let nodes = clis(&servers);
+    (servers, nodes, redlock)
 }
 
 /// Returns whether a holder learns within two seconds that its keys are lost.
@@ -50,8 +30,7 @@ async fn is_lost(guard: &LockGuard) -> bool {
 
 #[tokio::test]
 async fn a_holder_learns_of_a_loss_when_a_majority_of_servers_reports_it() {
-    let scene = Scene::new("?protocol=resp3").await;
-    let redlock = &scene.redlock;
+    let (_servers, nodes, redlock) = five("?protocol=resp3").await;
     for (lock, command) in [
         (redlock.lock("k"), &["FLUSHALL"][..]),
         (redlock.lock("k"), &["DEL", "k"]),
@@ -62,42 +41,45 @@ async fn a_holder_learns_of_a_loss_when_a_majority_of_servers_reports_it() {
     ] {
         let guard = lock.await.unwrap();
         guard.extend().await.unwrap();
-        assert!(scene.is_learned(command, guard).await, "{command:?}");
-        each(&scene.clis, &["DEL", "k"]);
+        each(&nodes[..3], command);
+        assert!(is_lost(&guard).await, "{command:?}");
+        each(&nodes, &["DEL", "k"]);
     }
 }
 
 /// Without reports, or before the first extension, a holder learns of it when it extends the lock.
 #[tokio::test]
 async fn without_reports_a_holder_does_not_learn_of_a_loss_before_its_next_extension() {
-    let scene = Scene::new("?protocol=resp2").await;
-    let guard = scene.redlock.lock("k").await.unwrap();
-    guard.extend().await.unwrap();
-    assert!(!scene.is_learned(&["DEL", "k"], guard).await, "RESP2");
-
-    let scene = Scene::new("?protocol=resp3").await;
-    let guard = scene.redlock.lock("k").await.unwrap();
-    assert!(!scene.is_learned(&["DEL", "k"], guard).await, "short");
+    for (url_end, is_extended) in [("?protocol=resp2", true), ("?protocol=resp3", false)] {
+        let (_servers, nodes, redlock) = five(url_end).await;
+        let guard = redlock.lock("k").await.unwrap();
+        if is_extended {
+            guard.extend().await.unwrap();
+        }
+        each(&nodes[..3], &["DEL", "k"]);
+        assert!(!is_lost(&guard).await, "{url_end}");
+    }
 }
 
 #[tokio::test]
 async fn the_loss_of_a_minority_ends_nothing_and_extensions_report_nothing_to_their_own_client() {
-    let scene = Scene::new("?protocol=resp3").await;
-    let guard = scene.redlock.lock("k").await.unwrap();
-    let other = scene.redlock.lock("other").await.unwrap();
+    let (_servers, nodes, redlock) = five("?protocol=resp3").await;
+    let guard = redlock.lock("k").await.unwrap();
+    let other = redlock.lock("other").await.unwrap();
     for _ in 0..3 {
         guard.extend().await.unwrap();
         other.extend().await.unwrap();
     }
     // The slowest answers come after those of a majority.
-    eventually("all have answered", || scene.scripts_run() >= 30).await;
-    each(&scene.clis[..2], &["DEL", "k"]);
+    let scripts_run = || nodes.iter().map(|it| it.calls("evalsha")).sum::<u64>();
+    eventually("all have answered", || scripts_run() >= 30).await;
+    each(&nodes[..2], &["DEL", "k"]);
     tokio::time::sleep(MS(500)).await;
-    assert_eq!(scene.scripts_run(), 30, "no extension of its own");
+    assert_eq!(scripts_run(), 30, "no extension of its own");
     assert!(guard.is_valid());
     // The next extension puts the key back.
     guard.extend().await.unwrap();
     let value = Some(guard.value());
-    let is_back = || scene.clis.iter().all(|cli| cli.get("k") == value);
+    let is_back = || nodes.iter().all(|it| it.get("k") == value);
     eventually("it is back", is_back).await;
 }

@@ -5,11 +5,9 @@
 #[path = "../support/refused.rs"]
 mod refused;
 
-mod acquisitions;
 mod conformance;
 mod connecting;
 mod credentials;
-mod election;
 mod extending;
 mod faults;
 mod fencing;
@@ -18,19 +16,16 @@ mod kit;
 mod learning;
 mod lines;
 mod minimal_rights;
-mod once;
 mod operations;
 mod other_clients;
-mod outages;
 mod own_connections;
 #[path = "../../benches/shared/packages.rs"]
 #[allow(dead_code, reason = "other programs fetch packages from pip, too")]
 mod packages;
-mod permits;
 mod promises;
 mod readers;
-mod refusals;
 mod saying_less;
+mod several_keys;
 mod starting;
 #[path = "../support/mod.rs"]
 mod support;

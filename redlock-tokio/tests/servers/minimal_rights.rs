@@ -48,6 +48,7 @@ async fn row_46_each_command_of_the_line_is_named_if_it_is_missing() {
             }
             Err(error) => {
                 assert!(!SPARED.contains(&name), "{error}");
+                assert_says(&error, &servers.get(0).address().to_string());
                 let text = error.to_string().to_uppercase();
                 let mut words = text.split(|it: char| !it.is_alphanumeric());
                 assert!(words.any(|it| it == name.to_uppercase()), "{error}");
@@ -94,8 +95,11 @@ async fn each_key_of_a_feature_is_needed_and_all_together_are_enough() {
             let rest: Vec<_> = keys.iter().copied().filter(|it| it != missing).collect();
             let redlock = with_keys(&servers, &rest).await;
             for lock in features {
-                let outcome = lock(&redlock).wait(MS(0)).await;
-                assert_says(&outcome.expect_err(missing), "NOPERM");
+                let error = lock(&redlock).wait(MS(0)).await.expect_err(missing);
+                assert_says(&error, "NOPERM");
+                if *missing == "~redlock:fence:*" {
+                    assert_says(&error, "grant the key pattern redlock:fence:*");
+                }
             }
         }
     }

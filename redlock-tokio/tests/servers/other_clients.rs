@@ -72,11 +72,6 @@ fn after_recipe(script: &str, servers: &RedisServers) -> Option<Command> {
     Some(node)
 }
 
-/// Returns the values that the servers have for a key.
-fn values(servers: &RedisServers, key: &str) -> Vec<Option<String>> {
-    clis(servers).iter().map(|cli| cli.get(key)).collect()
-}
-
 #[tokio::test]
 async fn retries_leave_keys_with_which_nobody_gets_a_majority() {
     let (servers, [redlock]) = fleet(5).await;
@@ -92,8 +87,8 @@ async fn retries_leave_keys_with_which_nobody_gets_a_majority() {
     let _script = Script(retrying.spawn().unwrap());
     let leaves_keys_on = async |count: usize| {
         let kept = || {
-            let values = values(&servers, "k");
-            values[0].is_some() && values[..count].iter().all(|it| *it == values[0])
+            let values = each(&clis[..count], &["GET", "k"]);
+            !values[0].is_empty() && values.iter().all(|it| *it == values[0])
         };
         eventually("its attempts leave keys", kept).await;
     };
@@ -168,11 +163,8 @@ async fn the_recipe_shares_a_lock_with_this_crate() {
     };
     assert!(status.success(), "{status}");
     println!("20 holds of node-redlock, and {holds} of this crate");
-    let is_free = || {
-        values(&servers, "lock:account:7")
-            .iter()
-            .all(Option::is_none)
-    };
+    let clis = clis(&servers);
+    let is_free = || clis.iter().all(|it| it.get("lock:account:7").is_none());
     eventually("no key stays behind", is_free).await;
 }
 
@@ -193,7 +185,8 @@ async fn the_recipe_makes_the_same_keys() {
         let output = script.args(parts).stdout(Stdio::piped()).output().unwrap();
         let key = String::from_utf8(output.stdout).unwrap();
         let guard = redlock.lock(Key::parts(parts).unwrap()).await.unwrap();
-        assert_eq!(values(&servers, &key), [Some(guard.value())], "{key}");
+        let value = Cli::of(servers.get(0)).get(&key);
+        assert_eq!(value, Some(guard.value()), "{key}");
         guard.release().await;
     }
 }

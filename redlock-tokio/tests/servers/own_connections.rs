@@ -14,21 +14,21 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use redlock_kit::{RedisServer, RedisServers};
 use redlock_tokio::{
-    BuildError, Credentials, Durability, LockOptions, PoolMessages, Redlock, RedlockBuilder,
+    BuildError, Credentials, Durability, PoolMessages, Redlock, RedlockBuilder,
     deadpool_redis::{Manager, Pool},
 };
 use tokio::{
     io::{DuplexStream, copy, duplex, split},
     net::TcpStream,
-    time::timeout,
 };
 
 use crate::{
     fleet::{clis, each},
     support::{
-        Cli, MS, assert_says, built, eventually,
+        Cli, MS, asleep_at, assert_says, built, eventually,
         log::Log,
         states::{is_reconnecting, state, votes, voting},
+        waiting_at, woken,
     },
 };
 
@@ -88,60 +88,55 @@ fn builder() -> RedlockBuilder {
     builder.node_timeout(MS(2000))
 }
 
-/// A waiter with these options polls only after minutes, which is longer than a test takes.
-fn seldom() -> LockOptions {
-    LockOptions::new().retry_delay(MS(600_000), MS(1_200_000))
-}
-
-/// Lets a waiter wait for a key of a foreign client, and frees the key.
-async fn free_while_waiting(
-    servers: &RedisServers,
-    redlock: &Redlock,
-    options: LockOptions,
-    probes: u64,
-) {
-    let nodes = clis(servers);
-    nodes.iter().for_each(|node| node.set("k", "foreign"));
-    let waiting = redlock.lock("k").wait(MS(60_000)).options(options);
-    let waiting = tokio::spawn(waiting.into_future());
-    let are_probed = || nodes.iter().all(|node| node.calls("pttl") >= probes);
-    eventually("the key is probed", are_probed).await;
-    assert_eq!(each(&nodes, &["DEL", "k"]), ["1"; 3]);
-    let woken = timeout(Duration::from_secs(10), waiting).await;
-    let guard = woken.expect("it gets the free key").unwrap().unwrap();
-    guard.release().await;
+/// Three servers that have a key of a foreign client.
+fn three() -> (RedisServers, Vec<Cli>) {
+    let servers = RedisServers::spawn(3).unwrap();
+    let nodes = clis(&servers);
+    each(&nodes, &["SET", "k", "foreign"]);
+    (servers, nodes)
 }
 
 #[tokio::test]
 async fn messages_over_own_streams_wake_the_waiter() {
     let (log, _logging) = Log::start();
-    let servers = RedisServers::spawn(3).unwrap();
+    let (servers, nodes) = three();
     let seen: [Seen; 3] = Default::default();
     let builder = builder().nodes(servers.urls());
     let redlock = built(builder.stream(tunnel(&servers, &seen))).await;
-    free_while_waiting(&servers, &redlock, seldom(), 1).await;
+    let waiting = asleep_at(&nodes, redlock.lock("k")).await;
+    each(&nodes, &["DEL", "k"]);
+    drop(woken(waiting).await);
     assert_eq!(seen.each_ref().map(|it| it.opened.load(SeqCst)), [1, 1, 1]);
     assert_eq!(log.text(), "");
 }
 
 #[tokio::test]
 async fn messages_over_a_pool_wake_the_waiter() {
-    let servers = RedisServers::spawn(3).unwrap();
+    let (servers, nodes) = three();
     let add = |builder, server| pooled(builder, server, true);
     let redlock = built(servers.iter().fold(builder(), add)).await;
-    free_while_waiting(&servers, &redlock, seldom(), 1).await;
+    let waiting = asleep_at(&nodes, redlock.lock("k")).await;
+    each(&nodes, &["DEL", "k"]);
+    drop(woken(waiting).await);
 }
 
 /// Without messages the waiter asks, and does not rely on them.
 #[tokio::test]
 async fn connections_without_messages_let_waiters_poll() {
-    let servers = RedisServers::spawn(3).unwrap();
+    let (servers, nodes) = three();
     let add = |builder, server| pooled(builder, server, false);
     let builder = servers.iter().take(2).fold(builder(), add);
     let builder = builder.nodes(servers.get(2).url() + "?protocol=resp2");
     let redlock = built(builder.stream(tunnel(&servers, &[]))).await;
-    let often = LockOptions::new().retry_delay(MS(20), MS(50));
-    free_while_waiting(&servers, &redlock, often, 4).await;
+    let often = redlock
+        .lock("k")
+        .wait(MS(60_000))
+        .retry_delay(MS(20), MS(50));
+    let waiting = waiting_at(&nodes, often).await;
+    let looks_again = || nodes.iter().all(|node| node.calls("pttl") >= 4);
+    eventually("it looks again", looks_again).await;
+    each(&nodes, &["DEL", "k"]);
+    drop(woken(waiting).await);
 }
 
 /// A server before Redis 6.
@@ -156,41 +151,70 @@ async fn a_server_without_resp3_is_asked_for_resp2() {
     eventually("the first is closed", || seen.closed.load(SeqCst) == 1).await;
 }
 
+/// A function of the user that fails for one address, panics, or does not return, by turns, until it is well.
+#[derive(Clone)]
+pub(crate) struct Sick {
+    address: String,
+    is_well: Arc<AtomicBool>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Sick {
+    pub(crate) fn at(server: &RedisServer) -> Self {
+        Self {
+            address: server.address().to_string(),
+            is_well: Arc::default(),
+            calls: Arc::default(),
+        }
+    }
+
+    /// Does this in a call for an address.
+    pub(crate) async fn suffer(self, address: &str) -> io::Result<()> {
+        if address != self.address || self.is_well.load(SeqCst) {
+            return Ok(());
+        }
+        match self.calls.fetch_add(1, SeqCst) % 3 {
+            0 => Err(io::Error::other("a function that fails")),
+            1 => panic!("a function that panics"),
+            _ => pending().await,
+        }
+    }
+
+    /// Asserts that the third node of a client says why it cannot be connected to, by this text for a call that fails,
+    /// and is connected to in the end.
+    pub(crate) async fn costs_one_node_and_recovers(self, builder: RedlockBuilder, failed: &str) {
+        let redlock = built(builder.connect_timeout(MS(500))).await;
+        let patience = Duration::from_secs(4);
+        for words in [failed, "panicked", "no connection within 500ms"] {
+            let start = Instant::now();
+            drop(redlock.lock("k").await.expect("two of three"));
+            assert!(start.elapsed() < patience, "no one waits for it");
+            let state = || state(&redlock, 2).to_string();
+            let says_so = || is_reconnecting(&redlock, 2) && state().contains(words);
+            eventually(words, says_so).await;
+        }
+        self.is_well.store(true, SeqCst);
+        voting(&redlock, 2).await;
+    }
+}
+
 #[tokio::test]
-async fn a_function_that_fails_or_hangs_costs_one_node_and_recovers() {
+async fn a_stream_that_fails_or_hangs_costs_one_node_and_recovers() {
     let servers = RedisServers::spawn(3).unwrap();
-    let is_well = Arc::new(AtomicBool::new(false));
-    let (well, calls) = (Arc::clone(&is_well), Arc::new(AtomicUsize::new(0)));
-    let sick = servers.get(2).address().to_string();
-    let open = move |address: String| {
-        let is_well = address != sick || well.load(SeqCst);
-        let call = (!is_well).then(|| calls.fetch_add(1, SeqCst) % 3);
-        async move {
-            match call {
-                None => connect(&address, &Seen::default()).await,
-                Some(0) => Err(io::Error::other("the tunnel is closed")),
-                Some(1) => panic!("a function that panics"),
-                Some(_) => pending().await,
+    let sick = Sick::at(servers.get(2));
+    let open = {
+        let sick = sick.clone();
+        move |address: String| {
+            let sick = sick.clone();
+            async move {
+                sick.suffer(&address).await?;
+                connect(&address, &Seen::default()).await
             }
         }
     };
     let builder = builder().nodes(servers.urls()).stream(open);
-    let redlock = builder.connect_timeout(MS(500)).build().await.unwrap();
-    let patience = Duration::from_secs(4);
-    for words in [
-        "the tunnel is closed",
-        "panicked",
-        "no connection within 500ms",
-    ] {
-        let start = Instant::now();
-        drop(redlock.lock("k").await.expect("two of three"));
-        assert!(start.elapsed() < patience, "no one waits for it");
-        let state = || state(&redlock, 2).to_string();
-        let says_so = || is_reconnecting(&redlock, 2) && state().contains(words);
-        eventually(words, says_so).await;
-    }
-    is_well.store(true, SeqCst);
-    voting(&redlock, 2).await;
+    let failed = "a function that fails";
+    sick.costs_one_node_and_recovers(builder, failed).await;
 }
 
 /// Credentials come from the URL, or from a function for each connection.

@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::ReleaseOutcome;
+use redlock_tokio::{Acquisition, ReleaseOutcome};
 
 use crate::{
     fleet::{clis, fleet},
-    support::{self, MS, eventually, trusting},
+    support::{MS, Other, assert_says, eventually, role, trusting},
 };
 
 #[tokio::test]
@@ -30,20 +30,50 @@ async fn a_held_lock_is_on_all_nodes_and_excludes_others_until_its_release() {
 }
 
 #[tokio::test]
+async fn a_guard_names_the_nodes_that_granted_its_lock() {
+    let (servers, [redlock]) = fleet(3).await;
+    servers.get(1).kill();
+    let guard = redlock.lock("k").await.unwrap();
+    let acquisition = guard.acquisition();
+    let Acquisition::Granted {
+        granted_by,
+        votes_needed,
+        nodes_total,
+        attempts,
+        ..
+    } = &acquisition
+    else {
+        panic!("{acquisition}");
+    };
+    let up = [0, 2].map(|index| servers.get(index).address().to_string());
+    assert_eq!(granted_by.iter().map(|it| &**it).collect::<Vec<_>>(), up);
+    assert_eq!((*votes_needed, *nodes_total, *attempts), (2, 3, 1));
+    let by = up.join(", ");
+    assert_says(
+        &acquisition,
+        &format!("granted by 2 of 3 nodes ({by}) with 1 attempt in "),
+    );
+    // Renewals and losses do not change what was.
+    guard.extend().await.unwrap();
+    assert_eq!(guard.acquisition(), acquisition);
+}
+
+#[tokio::test]
 async fn a_lock_that_is_released_later_outlives_its_process() {
     const TEST: &str = "promises::a_lock_that_is_released_later_outlives_its_process";
     const TTL: Duration = Duration::from_millis(300);
-    if let Some(urls) = support::role() {
+    if let Some(urls) = role() {
         let redlock = trusting(urls.split(',')).build().await.unwrap();
         let guard = redlock.lock("k").ttl(TTL).await.unwrap();
         guard.release_after(5 * TTL).await.unwrap();
-        println!("{}", support::READY);
+        println!("ready");
         return pending().await;
     }
     let (servers, [redlock]) = fleet(3).await;
-    let mut process = support::in_another_process(TEST, &servers.urls().join(","));
-    process.kill().unwrap();
-    process.wait().unwrap();
+    let process = Other::start(TEST, &servers.urls().join(","));
+    process.printed("ready");
+    // This kills it.
+    drop(process);
     let killed = Instant::now();
     drop(redlock.lock("k").await.unwrap());
     let waited = killed.elapsed();
@@ -53,24 +83,23 @@ async fn a_lock_that_is_released_later_outlives_its_process() {
 
 #[tokio::test]
 async fn a_crashed_holder_frees_the_lock_by_its_ttl() {
+    const TEST: &str = "promises::a_crashed_holder_frees_the_lock_by_its_ttl";
     let ttl = MS(1500);
-    if let Some(urls) = support::role() {
+    if let Some(urls) = role() {
         // The other process holds the lock until it is killed.
         let redlock = trusting(urls.split(',')).build().await.unwrap();
         let guard = redlock.lock("k").ttl(ttl).await.unwrap();
-        println!("{}", support::READY);
+        println!("ready");
         panic!("lost: {}", guard.lost().await);
     }
     let (servers, [redlock]) = fleet(5).await;
-    let mut holder = support::in_another_process(
-        "promises::a_crashed_holder_frees_the_lock_by_its_ttl",
-        &servers.urls().join(","),
-    );
+    let holder = Other::start(TEST, &servers.urls().join(","));
+    holder.printed("ready");
     // The lock is held for longer than a ttl, so the holder renews it.
     tokio::time::sleep(ttl + MS(100)).await;
     assert!(redlock.try_lock("k").await.unwrap_err().is_contended());
-    holder.kill().expect("kill -9");
-    holder.wait().unwrap();
+    // This kills it.
+    drop(holder);
     let died = Instant::now();
     let error = redlock.try_lock("k").await.unwrap_err();
     assert!(error.is_contended(), "a crash releases nothing: {error}");

@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use futures::future::try_join_all;
 use redlock_kit::RedisServers;
 use redlock_tokio::{Lock, LockGuard, Redlock};
 use tokio::time::timeout;
 
 use crate::{
     fleet::{clients_over, clis, each, fleet},
-    support::{Cli, MS, built, eventually, in_memory::runtime, trusting},
+    support::{Cli, MS, eventually},
 };
 
 /// A reader costs a script, one that joins it nothing, and a writer as much as a lock.
@@ -133,117 +132,4 @@ async fn readers_are_notified_of_a_writer_that_gives_up() {
     waits.sort_unstable();
     assert!(waits[1] < MS(100), "{waits:?}");
     assert!(held.is_valid());
-}
-
-/// The process of a reader ends, while another reader is renewed.
-#[tokio::test]
-async fn a_reader_that_dies_keeps_a_writer_out_for_its_own_ttl() {
-    let (servers, [alive, writer]) = fleet(3).await;
-    let urls = servers.urls();
-    let dead = std::thread::spawn(move || {
-        let guard = runtime().block_on(async {
-            let redlock = trusting(urls).build().await.unwrap();
-            redlock.rw_lock("catalogue").read().ttl(MS(3000)).await
-        });
-        let at = Instant::now();
-        // Without its runtime, it neither renews nor releases anything.
-        drop(guard.unwrap());
-        at
-    });
-    let died = dead.join().unwrap();
-    let other = alive.rw_lock("catalogue").read().ttl(MS(1000));
-    let other = other.await.unwrap();
-    tokio::time::sleep(MS(1500)).await;
-    other.release().await;
-    let waiting = writer.rw_lock("catalogue").write().wait(MS(20_000)).await;
-    let waited = died.elapsed();
-    drop(waiting.expect("the ttl is over"));
-    assert!(waited > MS(2800) && waited < MS(4500), "{waited:?}");
-}
-
-/// When somebody was in, and whether it was a writer.
-type Stay = (Instant, Instant, bool);
-
-/// Lets three writers and nine readers work with three clients, while one server after the other is killed and comes
-/// back without its keys. `share` says whether readers take a share.
-async fn work_while_servers_restart(share: bool) -> Vec<Stay> {
-    const TTL: Duration = Duration::from_secs(1);
-    let servers = RedisServers::spawn(5).unwrap();
-    let mut clients = Vec::new();
-    for _ in 0..3 {
-        let builder = Redlock::builder().nodes(servers.urls()).ttl(TTL);
-        let client = built(builder.max_ttl(TTL)).await;
-        client.ready(MS(20_000)).await.unwrap();
-        clients.push(client);
-    }
-    let tasks: Vec<_> = (0..12)
-        .map(|task| tokio::spawn(stays(clients[task % 3].clone(), task, share)))
-        .collect();
-    for server in servers.iter() {
-        tokio::time::sleep(MS(300)).await;
-        server.kill();
-        tokio::time::sleep(MS(100)).await;
-        server.restart().unwrap();
-        // Until the server votes again.
-        tokio::time::sleep(3 * TTL).await;
-    }
-    try_join_all(tasks).await.unwrap().concat()
-}
-
-async fn stays(client: Redlock, task: usize, share: bool) -> Vec<Stay> {
-    let is_writer = task < 3;
-    let catalogue = client.rw_lock("catalogue");
-    let mut stays = Vec::new();
-    for _ in 0..60 {
-        let request = match (is_writer, share) {
-            (true, _) => catalogue.write(),
-            (false, true) => catalogue.read(),
-            (false, false) => client.rw_lock(format!("own:{task}")).read(),
-        };
-        let Ok(guard) = request.await else {
-            continue;
-        };
-        let begin = Instant::now();
-        tokio::time::sleep(MS(20)).await;
-        let end = Instant::now();
-        if guard.is_valid() {
-            stays.push((begin, end, is_writer));
-        }
-        drop(guard);
-        tokio::time::sleep(MS(10)).await;
-    }
-    stays
-}
-
-/// Returns how many pairs were in at once: readers, and a writer beside another.
-fn pairs(stays: &[Stay]) -> [usize; 2] {
-    let mut pairs = [0; 2];
-    for (index, (begin, end, is_writer)) in stays.iter().enumerate() {
-        for (other_begin, other_end, other_writes) in &stays[..index] {
-            let is_beside = begin < other_end && other_begin < end;
-            let has_writer = *is_writer || *other_writes;
-            pairs[usize::from(has_writer)] += usize::from(is_beside);
-        }
-    }
-    pairs
-}
-
-#[tokio::test]
-async fn no_writer_is_in_beside_anybody_while_servers_restart() {
-    let stays = work_while_servers_restart(true).await;
-    let writers = stays.iter().filter(|stay| stay.2).count();
-    let [readers, overlaps] = pairs(&stays);
-    let count = stays.len();
-    assert!(
-        writers > 40 && count - writers > 100,
-        "{writers} of {count}"
-    );
-    assert!(readers > 100, "{readers} pairs of readers");
-    assert_eq!(overlaps, 0);
-}
-
-#[tokio::test]
-async fn the_check_finds_readers_that_take_no_share() {
-    let stays = work_while_servers_restart(false).await;
-    assert!(pairs(&stays)[1] > 0);
 }

@@ -1,145 +1,89 @@
-//! Servers that say less of themselves than Redis does, and lack some of its commands. Each product is
-//! imitated, as its documents describe it, by a proxy in front of a real server.
+//! Servers that say less of themselves than Redis does, or run no scripts. Each product is imitated as its documents
+//! describe it.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::time::{Duration, Instant};
 
-use redlock_kit::RedisServers;
 use redlock_tokio::{BuildError, Check, NodeState, Redlock, RedlockBuilder, ReleaseOutcome};
 
-use crate::{
-    fleet::clis,
-    support::{
-        Cli, MS, assert_says, built,
-        disguise::{Disguise, Shape},
-        eventually,
-        kinds::KINDS,
-        log::Log,
-        states::{all_vote, is_quarantined, is_reconnecting, state, votes},
-        unrenewed,
-    },
+use crate::support::{
+    MS, assert_says, built, eventually,
+    fake::{Act, Fake, Moment, bulk, is_one_of, sane_info},
+    log::Log,
+    states::{all_vote, is_quarantined, is_reconnecting, state, votes},
+    unrenewed,
 };
 
 /// The longest ttl, which is about the time for which a restarted node has no vote.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
-const AS_REDIS: Shape = Shape {
-    info: str::to_owned,
-    answers: &[],
-    queues_them: false,
-};
+/// Dragonfly ("INFO" and "ROLE" in its command reference): no `run_id`, and no `master_replid2`.
+const DRAGONFLY: &str =
+    "redis_version redis_mode uptime_in_seconds role connected_slaves master_replid";
 
-/// Dragonfly ("INFO" and "ROLE" in its command reference): no `run_id`, no `master_replid2`, and a role that is
-/// `master` or `replica`.
-const DRAGONFLY: Shape = Shape {
-    info: |text| {
-        let fields = "redis_version redis_mode arch_bits multiplexing_api tcp_port uptime_in_seconds uptime_in_days \
-                      role connected_slaves master_host master_port master_link_status master_replid";
-        keep(text, fields).replace("role:slave", "role:replica")
-    },
-    ..AS_REDIS
-};
-
-/// Upstash ("INFO" and "Connection commands" in its command reference): no section on replication, no
-/// `CLIENT TRACKING`.
-const UPSTASH: Shape = Shape {
-    info: |text| {
-        keep(
-            text,
-            "redis_version redis_mode run_id uptime_in_seconds cluster_enabled",
-        )
-    },
-    answers: &[("CLIENT TRACKING", "-ERR unknown subcommand\r\n")],
-    ..AS_REDIS
-};
+/// Upstash ("INFO" in its command reference): no section on replication.
+const UPSTASH: &str = "redis_version redis_mode run_id uptime_in_seconds cluster_enabled";
 
 /// Upstash, with a new run id on each connection left out.
-const UPSTASH_WITHOUT_RUN_ID: Shape = Shape {
-    info: |text| (UPSTASH.info)(text).replace("run_id", "walk_id"),
-    ..UPSTASH
-};
+const UPSTASH_WITHOUT_RUN_ID: &str = "redis_version redis_mode uptime_in_seconds cluster_enabled";
 
-/// Garnet without a cluster ("Server Management" in its API reference): it has no replication, so both ids
-/// of histories are zeros. It runs scripts only if it was started with `--lua`.
-const GARNET: Shape = Shape {
-    info: |text| {
-        let fields = "run_id uptime_in_seconds uptime_in_days redis_mode role cluster_enabled";
-        let ids = ["master_replid", "master_replid2"].map(|name| format!("{name}:{:040}\r\n", 0));
-        match text.contains("role:") {
-            true => keep(text, fields) + &ids.concat(),
-            false => keep(text, fields),
-        }
-    },
-    ..AS_REDIS
-};
-
-const NO_LUA: &str = "-ERR This instance has Lua scripting support disabled\r\n";
-
-const GARNET_WITHOUT_LUA: Shape = Shape {
-    answers: &[("EVAL", NO_LUA), ("EVALSHA", NO_LUA), ("SCRIPT", NO_LUA)],
-    // The server looks at a command of a transaction only when it carries out the transaction.
-    queues_them: true,
-    ..GARNET
-};
+/// Garnet without a cluster ("Server Management" in its API reference).
+const GARNET: &str =
+    "run_id uptime_in_seconds redis_mode role cluster_enabled master_replid master_replid2";
 
 /// No product, but a server that says nothing of its start.
-const WITHOUT_UPTIME: Shape = Shape {
-    info: |text| text.replace("uptime_in_seconds", "uptime_in_weeks"),
-    ..AS_REDIS
-};
+const WITHOUT_UPTIME: &str = "run_id role cluster_enabled master_replid master_replid2";
 
 /// No product, but a server that only says that it is a master.
-const ONLY_ITS_ROLE: Shape = Shape {
-    info: |text| keep(text, "role"),
-    ..AS_REDIS
-};
+const ONLY_ITS_ROLE: &str = "role";
 
-/// Returns the lines of a text with these fields, and its headings.
-fn keep(text: &str, fields: &str) -> String {
-    let is_kept = |line: &&str| {
-        let name = line.split(':').next();
-        line.starts_with('#') || fields.split(' ').any(|it| Some(it) == name)
+/// Longer than any quarantine.
+const LONG: Duration = Duration::from_secs(1000);
+
+/// Makes a server say these fields of itself, which has been up for this time.
+fn disguise(fake: &Fake, run: u64, fields: &'static str, uptime: Duration) {
+    let seen_at = Instant::now();
+    fake.behave(move |moment| match moment {
+        Moment::Asked(command) if is_one_of(command, &["INFO"]) => {
+            let uptime = uptime + seen_at.elapsed();
+            Some(vec![Act::Say(bulk(info(run, fields, uptime).as_bytes()))])
+        }
+        _ => None,
+    });
+}
+
+fn info(run: u64, fields: &str, uptime: Duration) -> String {
+    let text = sane_info(run).replace("1000000", &uptime.as_secs().to_string());
+    let text = match fields {
+        // It has no replication, so both ids of histories are zeros.
+        GARNET => text.replace(&format!("replid:{run:040x}"), &format!("replid:{:040}", 0)),
+        _ => text,
     };
-    let lines = text.split("\r\n").filter(is_kept);
-    lines.map(|line| format!("{line}\r\n")).collect()
+    let is_said = |line: &&str| {
+        let name = line.split(':').next();
+        fields.split(' ').any(|it| Some(it) == name)
+    };
+    text.split_inclusive("\r\n").filter(is_said).collect()
 }
 
-/// Three servers in one disguise, and one that has started with them.
-struct Bed {
-    servers: RedisServers,
-    disguises: Vec<Disguise>,
+/// Three servers that say these fields of themselves, and have been up for this time.
+fn three(fields: &'static str, uptime: Duration) -> [Fake; 3] {
+    [1, 2, 3].map(|run| {
+        let fake = Fake::spawn();
+        disguise(&fake, run, fields, uptime);
+        fake
+    })
 }
 
-impl Bed {
-    fn new(shape: Shape) -> Self {
-        let servers = RedisServers::spawn(4).unwrap();
-        let first = servers.iter().take(3);
-        let disguises = first.map(|it| Disguise::of(it, shape)).collect();
-        Self { servers, disguises }
-    }
-
-    fn urls(&self) -> Vec<String> {
-        self.disguises.iter().map(Disguise::url).collect()
-    }
-
-    fn builder(&self) -> RedlockBuilder {
-        builder(&self.urls())
-    }
-
-    /// Returns why a client that allows nothing is refused.
-    async fn refusal(&self) -> String {
-        let outcome = self.builder().build().await;
-        assert_refused!(outcome, BuildError::Refused { .. }).to_string()
-    }
-}
-
-fn builder(urls: &[String]) -> RedlockBuilder {
+fn over(fakes: &[Fake]) -> RedlockBuilder {
     Redlock::builder()
-        .nodes(urls)
+        .nodes(fakes.iter().map(Fake::url))
         .ttl(MAX_TTL)
         .node_timeout(MS(1000))
+}
+
+/// Returns why a client that allows nothing is refused.
+async fn refusal(fakes: &[Fake]) -> String {
+    assert_refused!(over(fakes).build().await, BuildError::Refused { .. }).to_string()
 }
 
 fn unmet(redlock: &Redlock) -> Vec<Check> {
@@ -148,83 +92,62 @@ fn unmet(redlock: &Redlock) -> Vec<Check> {
     nodes[0].unmet.iter().collect()
 }
 
-/// Uses each kind of lock, and waits for one that another client has.
-async fn assert_all_features_work(bed: &Bed, redlock: &Redlock) {
-    for kind in KINDS {
-        let guard = unrenewed((kind.lock)(redlock)).await;
-        guard.extend().await.expect(kind.name);
-        assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
-    }
-    // A waiter gets the lock, whether or not the server reports that the key is free.
-    let other = built(builder(&bed.urls()).allow_unvetted_nodes()).await;
-    let held = other.lock("contended").await.expect("free");
-    let waiter = redlock.lock("contended").wait(MS(10_000)).into_future();
-    let (taken, ()) = tokio::join!(waiter, async {
-        tokio::time::sleep(MS(50)).await;
-        drop(held);
-    });
-    drop(taken.expect("the lock is free"));
-    redlock.shutdown(None).await;
-    other.shutdown(None).await;
-    for cli in clis(&bed.servers) {
-        assert!(cli.locks().is_empty(), "no key is left");
-    }
+/// Locks, extends and releases, once all nodes vote.
+async fn assert_works(redlock: &Redlock) {
+    all_vote(redlock).await;
+    let guard = unrenewed(redlock.lock("k")).await;
+    guard.extend().await.expect("all vote");
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
 }
 
 #[tokio::test]
 async fn dragonfly_is_refused_until_its_unknown_promotions_are_allowed() {
-    let bed = Bed::new(DRAGONFLY);
-    let text = bed.refusal().await;
+    let fakes = three(DRAGONFLY, Duration::ZERO);
     let expected = "INFO lacks master_replid2, so a promoted replica would vote at once, although it may \
                     lack locks: use a server that has these fields, or accept that by allow_unvetted_nodes";
-    assert!(text.contains(expected), "{text}");
+    assert_says(&refusal(&fakes).await, expected);
 
     let (log, _guard) = Log::start();
-    let redlock = built(bed.builder().allow_unvetted_nodes()).await;
+    let redlock = built(over(&fakes).allow_unvetted_nodes()).await;
     let line = "votes unvetted, since INFO lacks some fields";
-    assert_eq!(log.text().matches(line).count(), 3, "{}", log.text());
+    assert_eq!(log.count(line), 3, "{}", log.text());
     assert_says(&log.text(), "missing=\"master_replid2\"");
     assert_eq!(unmet(&redlock), [Check::Promotion]);
     let server = redlock.nodes()[0].server.clone().expect("it is described");
     assert!(server.run_id.is_none() && server.uptime.is_some() && server.replication.is_some());
     // What the servers do say still counts: they have just started.
     assert!(is_quarantined(&redlock, 0), "{:?}", redlock.nodes());
-    all_vote(&redlock).await;
-    assert_all_features_work(&bed, &redlock).await;
+    assert_works(&redlock).await;
 }
 
 /// Clients that know the name of a server and clients that do not would stand in two lines.
 #[tokio::test]
 async fn a_server_that_tells_its_name_later_is_known_by_it() {
-    static TELLS: AtomicBool = AtomicBool::new(false);
-    let bed = Bed::new(Shape {
-        info: |text| match TELLS.load(Ordering::Relaxed) {
-            true => text.to_owned(),
-            false => text.replace("run_id", "walk_id"),
-        },
-        ..AS_REDIS
-    });
-    let redlock = built(bed.builder()).await;
+    let fakes = three("uptime_in_seconds role master_replid master_replid2", LONG);
+    let redlock = built(over(&fakes)).await;
     let named = || {
         let nodes = redlock.nodes().into_iter();
         let servers = nodes.filter_map(|it| it.server);
         servers.filter(|it| it.run_id.is_some()).count()
     };
     assert_eq!(named(), 0);
-    TELLS.store(true, Ordering::Relaxed);
+    for (fake, run) in fakes.iter().zip(1..) {
+        let fields = "run_id uptime_in_seconds role master_replid master_replid2";
+        disguise(fake, run, fields, LONG);
+    }
     eventually("all names are known", || named() == 3).await;
 }
 
 /// Another server takes the place of a node, as a failover behind one address does.
-async fn state_after_a_change_of_server(shape: Shape) -> NodeState {
-    let bed = Bed::new(shape);
-    let successor = bed.servers.get(3);
-    let redlock = built(bed.builder().allow_unvetted_nodes()).await;
+async fn state_after_a_change_of_server(fields: &'static str) -> NodeState {
+    let fakes = three(fields, LONG);
+    let redlock = built(over(&fakes).allow_unvetted_nodes()).await;
     all_vote(&redlock).await;
-    bed.disguises[0].hide(successor);
-    let cli = Cli::of(successor);
+    let connections = fakes[0].connections();
+    disguise(&fakes[0], 4, fields, 2 * LONG);
+    fakes[0].disconnect();
     eventually("the node is connected again", || {
-        cli.connections() > 1 && !is_reconnecting(&redlock, 0)
+        fakes[0].connections() > connections && !is_reconnecting(&redlock, 0)
     })
     .await;
     state(&redlock, 0)
@@ -248,7 +171,7 @@ async fn upstash_is_refused_until_its_unknown_role_is_allowed() {
     let a_replica = "role, master_replid2, so a replica would vote, ";
     let twice = "run_id and master_replid, role, master_replid2, so one server under two addresses would vote \
                  twice, a replica would vote, ";
-    for (shape, lacks, unmet_checks) in [
+    for (fields, lacks, unmet_checks) in [
         (UPSTASH, a_replica, &[Check::Role, Check::Promotion][..]),
         (
             UPSTASH_WITHOUT_RUN_ID,
@@ -256,53 +179,66 @@ async fn upstash_is_refused_until_its_unknown_role_is_allowed() {
             &[Check::Server, Check::Role, Check::Promotion],
         ),
     ] {
-        let bed = Bed::new(shape);
-        let text = bed.refusal().await;
+        let fakes = three(fields, LONG);
+        let text = refusal(&fakes).await;
         assert_says(&text, &format!("INFO lacks {lacks}"));
         assert_says(&text, "allow_unvetted_nodes");
-        let redlock = built(bed.builder().allow_unvetted_nodes()).await;
+        let redlock = built(over(&fakes).allow_unvetted_nodes()).await;
         assert_eq!(unmet(&redlock), unmet_checks);
-        all_vote(&redlock).await;
-        assert_all_features_work(&bed, &redlock).await;
+        assert_works(&redlock).await;
     }
 }
 
 #[tokio::test]
 async fn garnet_with_lua_is_vetted_like_redis() {
-    let bed = Bed::new(GARNET);
-    let redlock = bed.builder().build().await.expect("it says enough");
+    let fakes = three(GARNET, LONG);
+    let redlock = over(&fakes).build().await.expect("it says enough");
     assert_eq!(unmet(&redlock), []);
-    all_vote(&redlock).await;
-    assert_all_features_work(&bed, &redlock).await;
+    assert_works(&redlock).await;
 }
 
+/// Such a server looks at a command of a transaction only when it carries out the transaction.
 #[tokio::test]
 async fn garnet_without_lua_is_refused_by_the_name_of_the_missing_command() {
-    let bed = Bed::new(GARNET_WITHOUT_LUA);
-    for builder in [bed.builder(), bed.builder().allow_unvetted_nodes()] {
+    let fakes = [(); 3].map(|()| Fake::spawn());
+    for fake in &fakes {
+        fake.behave(|moment| {
+            let Moment::Asked(command) = moment else {
+                return None;
+            };
+            let answer = if is_one_of(command, &["EVAL", "SCRIPT"]) {
+                "-ERR This instance has Lua scripting support disabled\r\n"
+            } else if is_one_of(command, &["HELLO", "CLIENT", "PING", "INFO"]) {
+                return None;
+            } else {
+                "+QUEUED\r\n"
+            };
+            Some(vec![Act::Say(answer.into())])
+        });
+    }
+    for builder in [over(&fakes), over(&fakes).allow_unvetted_nodes()] {
         let error = builder.build().await.expect_err("it cannot release locks");
         assert_says(
             &error,
-            "locks need commands that this client may not use here",
+            "locks need commands that this client may not use here, or that were renamed: EVAL",
         );
-        assert_says(&error, "EVAL");
     }
 }
 
 #[tokio::test]
 async fn a_server_without_an_uptime_waits_once_unless_that_is_allowed() {
-    let bed = Bed::new(WITHOUT_UPTIME);
+    let fakes = three(WITHOUT_UPTIME, LONG);
     let (log, _guard) = Log::start();
-    let redlock = built(bed.builder()).await; // its run id shows restarts
+    let redlock = built(over(&fakes)).await; // its run id shows restarts
     assert_eq!(unmet(&redlock), []);
     assert_says(&log.text(), "INFO lacks uptime_in_seconds");
     assert!(is_quarantined(&redlock, 0), "{:?}", redlock.nodes());
     all_vote(&redlock).await;
     // Another client waits again.
-    let second = built(bed.builder()).await;
+    let second = built(over(&fakes)).await;
     assert!(is_quarantined(&second, 0), "{:?}", second.nodes());
-    let lenient = built(bed.builder().allow_unvetted_nodes()).await;
+    let lenient = built(over(&fakes).allow_unvetted_nodes()).await;
     assert!(votes(&lenient, 0));
     assert_eq!(unmet(&lenient), [Check::Start]);
-    assert_all_features_work(&bed, &redlock).await;
+    assert_works(&redlock).await;
 }

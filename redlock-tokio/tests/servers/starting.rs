@@ -18,7 +18,7 @@ use crate::support::{
     acl::limited,
     assert_says, built,
     scripted::{Scripted, over_custom},
-    states::{all_vote, is_refused, state, voting},
+    states::{is_refused, state, voting},
     trusting,
 };
 
@@ -58,7 +58,7 @@ const FAULTS: [Fault; 3] = [
 ];
 
 #[tokio::test]
-async fn a_service_starts_while_a_minority_refuses_it() {
+async fn a_service_starts_while_a_minority_refuses_it_and_not_where_a_majority_does() {
     for fault in FAULTS {
         let servers = RedisServers::spawn(5).unwrap();
         for index in [1, 3] {
@@ -69,29 +69,20 @@ async fn a_service_starts_while_a_minority_refuses_it() {
             let is_refused = matches!(&node.state, NodeState::Refused(error) if error.to_string().contains(fault.says));
             assert_eq!(is_refused, [1, 3].contains(&index), "{node:?}");
         }
-        let guard = redlock.lock("k").await.expect("three of five vote");
+        drop(redlock.lock("k").await.expect("three of five vote"));
+
+        servers.get(4).kill();
+        (fault.break_it)(servers.get(0));
+        let error = trusting(servers.urls()).build().await.unwrap_err();
+        assert_says(&error, fault.says);
+        for (index, server) in servers.iter().enumerate() {
+            let is_named = error.to_string().contains(&server.address().to_string());
+            assert_eq!(is_named, [0, 1, 3].contains(&index), "{error}");
+        }
+
         // The lane asks the node again until it agrees.
         (fault.mend)(servers.get(1));
         voting(&redlock, 1).await;
-        drop(guard);
-    }
-}
-
-#[tokio::test]
-async fn a_service_does_not_start_where_a_majority_refuses_it() {
-    for fault in FAULTS {
-        let servers = RedisServers::spawn(5).unwrap();
-        servers.get(4).kill();
-        for index in [0, 1, 3] {
-            (fault.break_it)(servers.get(index));
-        }
-        let error = trusting(servers.urls()).build().await.unwrap_err();
-        let text = error.to_string();
-        assert!(text.contains(fault.says), "{text}");
-        for (index, server) in servers.iter().enumerate() {
-            let is_named = text.contains(&server.address().to_string());
-            assert_eq!(is_named, [0, 1, 3].contains(&index), "{text}");
-        }
     }
 }
 
@@ -180,14 +171,8 @@ async fn five_fresh_servers_give_locks_after_the_longest_ttl() {
     let redlock = Redlock::connect(servers.urls()).await.unwrap();
     redlock.try_lock("k").await.unwrap_err();
     redlock.ready(Duration::ZERO).await.unwrap_err();
-    let mut refused = 0;
-    while let Err(error) = redlock.lock("k").await {
-        println!("{:?}: {error}", start.elapsed());
-        refused += 1;
-    }
-    let first = start.elapsed().as_secs_f64();
-    assert!((9.0..12.5).contains(&first), "{first}");
-    assert!(refused <= 2, "each waits for 5 s");
-    all_vote(&redlock).await;
-    redlock.ready(Duration::ZERO).await.expect("all vote");
+    redlock.ready(Duration::from_secs(20)).await.unwrap();
+    let ready = start.elapsed().as_secs_f64();
+    assert!((9.0..12.5).contains(&ready), "{ready}");
+    drop(redlock.lock("k").await.unwrap());
 }

@@ -1,16 +1,14 @@
 //! TLS with certificates of the test's own authorities, over real servers.
 
 use redlock_kit::RedisServer;
-use redlock_tokio::{
-    BuildError, Durability, LockOptions, Redlock, RedlockBuilder, ReleaseOutcome, TlsOptions,
-};
+use redlock_tokio::{BuildError, Durability, Redlock, RedlockBuilder, ReleaseOutcome, TlsOptions};
 use tempfile::TempDir;
 
 use crate::support::{
-    Cli, MS, assert_says,
+    Cli, MS, asleep_at, assert_says,
     certificates::{Ca, Issued, TlsServer},
-    eventually,
     log::Log,
+    woken,
 };
 
 impl TlsServer {
@@ -81,29 +79,18 @@ async fn a_client_with_a_certificate_of_the_servers_ca_is_accepted() {
     }
 }
 
+/// A password would be sent in the clear.
 #[tokio::test]
-async fn the_options_of_a_builder_are_those_of_all_its_urls() {
-    let ca = Ca::new();
-    let server = TlsServer::spawn(&ca, "redis.internal", None);
-    let tls = TlsOptions::new().ca_certificates(ca.pem());
-    let tls = tls.server_name("redis.internal");
-    let over = |list: &str| {
-        let builder = Redlock::builder().tls(tls.clone()).nodes(list);
-        patient(builder).build()
-    };
-    let redlock = over(&server.url()).await.unwrap();
-    redlock.lock("k").await.expect("a lock").release().await;
-
-    // A password would be sent in the clear.
+async fn a_builder_with_options_for_tls_refuses_urls_without_tls() {
     for plain in [
         "redis://host",
         "unix:///run/redis.sock",
         "redis+sentinel://s1/g",
         "redis+cluster://a",
     ] {
-        let error = over(&format!("rediss://host,{plain}")).await.unwrap_err();
-        let is_second = matches!(error, BuildError::Url { position: 2, .. });
-        assert!(is_second, "{plain}: {error:?}");
+        let builder = Redlock::builder().tls(TlsOptions::new());
+        let outcome = builder.nodes(format!("rediss://host,{plain}")).build();
+        let error = assert_refused!(outcome.await, BuildError::Url { position: 2, .. });
         assert_says(&error, "begins with rediss://");
     }
 }
@@ -117,15 +104,10 @@ async fn waiters_are_woken_over_tls() {
     let holder = server.build(tls.clone()).await.unwrap();
     let waiter = server.build(tls).await.unwrap();
     let guard = holder.lock("k").await.unwrap();
-    // Without a notification, the waiter would look again only after minutes.
-    let seldom = LockOptions::new().retry_delay(MS(600_000), MS(1_200_000));
-    let waiting = waiter.lock("k").wait(MS(60_000)).options(seldom);
-    let waiting = tokio::spawn(waiting.into_future());
     let server = Cli::over_unix(server.servers.get(0));
-    eventually("the key is probed", || server.calls("pttl") > 0).await;
+    let waiting = asleep_at(&[server], waiter.lock("k")).await;
     guard.release().await;
-    let woken = tokio::time::timeout(MS(10_000), waiting).await;
-    drop(woken.expect("it is woken").unwrap().unwrap());
+    drop(woken(waiting).await);
 }
 
 #[tokio::test]

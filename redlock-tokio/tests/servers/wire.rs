@@ -26,25 +26,6 @@ async fn a_lock_is_one_set_and_a_release_or_an_extension_one_script() {
     assert_eq!(server.calls("evalsha"), 20);
 }
 
-#[tokio::test]
-async fn a_key_of_another_type_is_not_ours_and_does_not_disturb_others() {
-    let (servers, [redlock]) = fleet(1).await;
-    let guards = join_all(["a", "b", "c"].map(|key| redlock.try_lock(key))).await;
-    let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
-    let server = Cli::of(servers.get(0));
-    assert_eq!(server.run(&["DEL", "b"]), "1");
-    assert_eq!(server.run(&["LPUSH", "b", "foreign"]), "1");
-    // The keys share a script. A key of another type must not fail the others.
-    let extended = join_all(guards.iter().map(|guard| guard.extend())).await;
-    let extended: Vec<bool> = extended.iter().map(Result::is_ok).collect();
-    assert_eq!(extended, [true, false, true]);
-    drop(guards);
-    eventually("ours are released", || server.run(&["DBSIZE"]) == "1").await;
-    assert_eq!(server.run(&["LRANGE", "b", "0", "-1"]), "foreign");
-    let report = redlock.shutdown(None).await;
-    assert_eq!(report.abandoned, 0, "nothing is owed for it");
-}
-
 /// A user who may only use some keys gets an error for any other key, and all else works.
 #[tokio::test]
 async fn a_forbidden_key_does_not_disturb_others() {

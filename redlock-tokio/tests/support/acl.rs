@@ -1,11 +1,11 @@
 //! Users with few rights. The lines of `DEPLOYMENTS.md` that create users, and what such a user does.
 
-use std::{slice, time::Duration};
+use std::slice;
 
 use redlock_kit::RedisServer;
-use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome};
+use redlock_tokio::{Redlock, ReleaseOutcome};
 
-use super::{Cli, locker, waiting_at};
+use super::{Cli, asleep_at, locker, waiting_at, woken};
 
 const PAGE: &str = include_str!("../../DEPLOYMENTS.md");
 
@@ -41,15 +41,11 @@ pub(crate) fn create_user(cli: &Cli, text: &str) {
 
 /// Uses each feature, with two clients over the same nodes, of which this server is one.
 pub(crate) async fn use_everything(server: &Cli, [redlock, other]: &[Redlock; 2]) {
-    let minute = Duration::from_secs(60);
     let guard = redlock.lock("one").await.unwrap();
     guard.extend().await.unwrap();
-    let seldom = LockOptions::new().retry_delay(10 * minute, 20 * minute);
-    let waiting = other.lock("one").wait(60 * minute).options(seldom);
-    let waiting = waiting_at(slice::from_ref(server), waiting).await;
+    let waiting = asleep_at(slice::from_ref(server), other.lock("one")).await;
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
-    let woken = tokio::time::timeout(minute / 3, waiting).await;
-    drop(woken.expect("it is woken").unwrap().unwrap());
+    drop(woken(waiting).await);
 
     let guard = redlock.lock("one").await.unwrap();
     let inspection = other.inspect("one").await.unwrap();

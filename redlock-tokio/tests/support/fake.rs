@@ -37,12 +37,8 @@ pub(crate) enum Act {
     Say(Vec<u8>),
     /// Sends the answer of a sane server, with this text in front and behind, as one packet.
     Obey(&'static str, &'static str),
-    /// Sends one packet for each byte.
-    SayBytewise(Vec<u8>),
-    /// Sends the bytes again and again until the client is gone.
-    Repeat(Vec<u8>),
-    /// Likewise, with this time in between.
-    RepeatEvery(Duration, Vec<u8>),
+    /// Sends the bytes again and again, with this time in between, until the client is gone.
+    Repeat(Duration, Vec<u8>),
     /// Reads on and sends nothing any more.
     Hush,
     Close,
@@ -50,11 +46,7 @@ pub(crate) enum Act {
 
 type Manner = Arc<dyn Fn(Moment<'_>) -> Option<Vec<Act>> + Send + Sync>;
 
-/// Serves a client until one of the two is gone.
-type Service = dyn Fn(&Shared, &TcpStream) -> io::Result<()> + Send + Sync;
-
-pub(crate) struct Shared {
-    service: Box<Service>,
+struct Shared {
     /// Replaces the answers of a sane server.
     manner: Mutex<Manner>,
     info: Mutex<Vec<u8>>,
@@ -71,19 +63,11 @@ pub(crate) struct Shared {
 
 impl Fake {
     pub(crate) fn spawn() -> Self {
-        Self::serving(Shared::serve)
-    }
-
-    /// Starts a server that serves each client like this, in a thread of its own.
-    pub(crate) fn serving(
-        service: impl Fn(&Shared, &TcpStream) -> io::Result<()> + Send + Sync + 'static,
-    ) -> Self {
         static RUN: AtomicU64 = AtomicU64::new(1);
 
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
-            service: Box::new(service),
             manner: Mutex::new(Arc::new(|_| None)),
             info: Mutex::new(sane_info(RUN.fetch_add(1, SeqCst)).into_bytes()),
             keys: Mutex::default(),
@@ -207,7 +191,7 @@ impl Shared {
             let shared = Arc::clone(&self);
             thread::spawn(move || {
                 // An error means that the other end has gone.
-                let _ = (shared.service)(&shared, &stream);
+                let _ = shared.serve(&stream);
                 let _ = stream.shutdown(Shutdown::Both);
             });
         }
@@ -244,14 +228,14 @@ impl Shared {
                     };
                     stream.write_all(&[before.as_bytes(), &sane, behind.as_bytes()].concat())?;
                 }
-                Act::SayBytewise(bytes) => {
-                    for byte in bytes {
-                        stream.write_all(&[byte])?;
+                // Until the server has other manners.
+                Act::Repeat(pause, bytes) => {
+                    while self.generation.load(SeqCst) == generation {
+                        stream.write_all(&bytes)?;
+                        self.streamed.fetch_add(bytes.len(), SeqCst);
+                        thread::sleep(pause);
                     }
-                }
-                Act::Repeat(bytes) => return self.repeat(stream, generation, None, &bytes),
-                Act::RepeatEvery(pause, bytes) => {
-                    return self.repeat(stream, generation, Some(pause), &bytes);
+                    return Err(io::ErrorKind::Interrupted.into());
                 }
                 Act::Hush => {
                     io::copy(&mut stream, &mut io::sink())?;
@@ -260,22 +244,6 @@ impl Shared {
             }
         }
         Ok(())
-    }
-
-    /// Sends the bytes until the client is gone, or the server has other manners.
-    fn repeat(
-        &self,
-        mut stream: &TcpStream,
-        generation: usize,
-        pause: Option<Duration>,
-        bytes: &[u8],
-    ) -> io::Result<()> {
-        while self.generation.load(SeqCst) == generation {
-            stream.write_all(bytes)?;
-            self.streamed.fetch_add(bytes.len(), SeqCst);
-            pause.into_iter().for_each(thread::sleep);
-        }
-        Err(io::ErrorKind::Interrupted.into())
     }
 
     /// Returns the answer of a sane server.

@@ -8,7 +8,6 @@ pub(crate) mod bed;
 pub(crate) mod certificates;
 pub(crate) mod council;
 pub(crate) mod cut;
-pub(crate) mod disguise;
 pub(crate) mod fake;
 pub(crate) mod gullible;
 pub(crate) mod history;
@@ -25,12 +24,12 @@ pub(crate) mod states;
 use std::{
     collections::BTreeMap,
     env,
-    io::{BufRead, BufReader},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output},
+    sync::mpsc,
     time::{Duration, Instant},
 };
 
-use redlock_kit::{RedisServer, RedisServers, SpawnError};
+use redlock_kit::{RedisServer, RedisServers, SpawnError, Worker};
 use redlock_tokio::{Durability, Lock, LockError, LockGuard, LockOptions, Redlock, RedlockBuilder};
 use tokio::task::JoinHandle;
 
@@ -250,38 +249,63 @@ pub(crate) async fn waiting_at(
     waiting
 }
 
-pub(crate) const ROLE: &str = "REDLOCK_TEST_ROLE";
+/// Starts a request for a taken key, which does not look again while a test lasts, unless it is woken. Waits as
+/// [`waiting_at`] does.
+pub(crate) async fn asleep_at(
+    servers: &[Cli],
+    lock: Lock,
+) -> JoinHandle<Result<LockGuard, LockError>> {
+    let minute = Duration::from_secs(60);
+    let seldom = lock.retry_delay(10 * minute, 20 * minute);
+    waiting_at(servers, seldom.wait(60 * minute)).await
+}
 
-/// The line that a started process prints once it is ready.
-pub(crate) const READY: &str = "ready";
+/// Returns the lock of a request that is woken.
+pub(crate) async fn woken(waiting: JoinHandle<Result<LockGuard, LockError>>) -> LockGuard {
+    let outcome = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+    outcome.expect("it is woken").unwrap().unwrap()
+}
+
+const ROLE: &str = "REDLOCK_TEST_ROLE";
 
 /// Returns the role of this process, if another test process started it.
 pub(crate) fn role() -> Option<String> {
     env::var(ROLE).ok()
 }
 
-/// Runs a test of this binary in another process, with a role to play, and waits for its end.
-pub(crate) fn to_its_end_in_another_process(test: &str, role: &str) -> Output {
-    Command::new(env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(ROLE, role)
-        .output()
-        .expect("the test binary starts")
+fn program(test: &str, role: &str) -> Command {
+    let mut program = Command::new(env::current_exe().unwrap());
+    program.args(["--exact", test, "--nocapture"]);
+    program.env(ROLE, role);
+    program
 }
 
-/// Starts a test of this binary in another process, with a role to play, and waits until it is ready.
-pub(crate) fn in_another_process(test: &str, role: &str) -> Child {
-    let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(ROLE, role)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the test binary starts");
-    let output = child.stdout.take().expect("piped");
-    let is_ready = BufReader::new(output)
-        .lines()
-        .map_while(Result::ok)
-        .any(|line| line.contains(READY));
-    assert!(is_ready, "the other process ended before it was ready");
-    child
+/// Runs a test of this binary in another process, with a role to play, and waits for its end.
+pub(crate) fn to_its_end_in_another_process(test: &str, role: &str) -> Output {
+    let output = program(test, role).output();
+    output.expect("the test binary starts")
+}
+
+/// A test of this binary in another process, with a role to play.
+pub(crate) struct Other {
+    pub(crate) worker: Worker,
+    lines: mpsc::Receiver<Option<String>>,
+}
+
+impl Other {
+    pub(crate) fn start(test: &str, role: &str) -> Self {
+        let (sender, lines) = mpsc::channel();
+        // An error means that the test of this process has ended.
+        let hear = move |line| _ = sender.send(line);
+        let worker = Worker::start(&mut program(test, role), hear);
+        let worker = worker.expect("the test binary starts");
+        Self { worker, lines }
+    }
+
+    /// Waits until it prints this word. Returns the rest of the line.
+    pub(crate) fn printed(&self, word: &str) -> String {
+        let rest = |line: String| Some(line.split_once(word)?.1.trim().to_owned());
+        let mut rests = self.lines.iter().flatten().filter_map(rest);
+        rests.next().expect("it prints the word")
+    }
 }

@@ -29,7 +29,7 @@ fn whole() -> Vec<(String, Vec<Act>)> {
         ("empty bulk string", "$0\r\n\r\n"),
         ("another status", "+KO\r\n"),
         ("empty status", "+\r\n"),
-        ("number", ":2\r\n"),
+        ("number", ":1\r\n"),
         ("negative number", ":-1\r\n"),
         (
             "confirmation of a subscription",

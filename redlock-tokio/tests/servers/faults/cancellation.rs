@@ -11,7 +11,6 @@ use crate::support::{
     bed::Bed,
     built,
     cut::{cut_after, restless},
-    eventually,
 };
 
 /// How a lock is asked for.
@@ -135,30 +134,4 @@ async fn row_36_acquire_cancelled_at_every_await() {
     }
     assert!(cuts > 25, "only {cuts} in between");
     bed.only_these_are_left(|node| left[node].clone()).await;
-}
-
-/// The servers have lost the script that raises counters when they are asked to raise one. The key may be released before
-/// the script arrives in full. Then it raises nothing.
-#[tokio::test]
-async fn fenced_acquire_cancelled_when_its_script_is_missing() {
-    let bed = Bed::new(3);
-    let redlock = bed.redlock().await;
-    let flush = || {
-        for server in 0..3 {
-            assert_eq!(bed.cli(server).run(&["SCRIPT", "FLUSH"]), "OK");
-        }
-    };
-    flush();
-    cut_after(1, redlock.lock("k").fenced(true).into_future()).await;
-    bed.no_key_is_left().await;
-    flush();
-    let guard = redlock.lock("k").fenced(true).await.expect("a free lock");
-    let fence = guard.fencing_token().expect("it is fenced").to_string();
-    for server in 0..3 {
-        let cli = bed.cli(server);
-        let is_raised = || cli.get("redlock:fence:{k}").as_ref() == Some(&fence);
-        eventually("the script was sent in full", is_raised).await;
-    }
-    drop(guard);
-    bed.no_key_is_left().await;
 }

@@ -2,8 +2,6 @@
 //! places. Row 39 is in `servers/promises.rs`.
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -14,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     fleet::{clis, fleet},
-    support::{self, Cli, eventually, trusting},
+    support::{Cli, Other, eventually, role, trusting},
 };
 
 const TTL: Duration = Duration::from_millis(600);
@@ -36,78 +34,46 @@ impl Store {
     }
 }
 
-fn signal(name: &str, pid: u32) {
-    let status = Command::new("kill").args([name, &pid.to_string()]).status();
-    assert!(status.expect("kill is there").success());
-}
-
 #[tokio::test]
 async fn row_34_holder_stopped_longer_than_ttl() {
-    if let Some(urls) = support::role() {
+    const TEST: &str = "faults::holders::row_34_holder_stopped_longer_than_ttl";
+    if let Some(urls) = role() {
         // The other process prints its token, and after its stop whether it takes its lock for valid.
         let redlock = trusting(urls.split(',')).build().await.unwrap();
         let lock = redlock.lock("k").ttl(TTL).fenced(true);
         let guard = lock.await.unwrap();
         println!("token {}", guard.fencing_token().unwrap().get());
-        println!("{}", support::READY);
         // The process is stopped here. It goes on after a line of input.
         std::io::stdin().read_line(&mut String::new()).unwrap();
-        println!("believes {}", guard.is_valid());
-        std::io::stdout().flush().unwrap();
-        drop(guard);
-        return;
+        return println!("believes {}", guard.is_valid());
     }
     let servers = RedisServers::spawn(4).unwrap();
     let store = Store(Cli::of(servers.get(3)));
     let urls = &servers.urls()[..3];
-    let mut other = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "faults::holders::row_34_holder_stopped_longer_than_ttl",
-            "--nocapture",
-        ])
-        .env(support::ROLE, urls.join(","))
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("the test binary starts");
-    let mut lines = BufReader::new(other.stdout.take().unwrap())
-        .lines()
-        .map_while(Result::ok);
-    let mut printed = |word: &str| {
-        let rest = |line: String| {
-            line.split_once(word)
-                .map(|(_, rest)| rest.trim().to_owned())
-        };
-        lines.by_ref().find_map(rest).expect("it prints the word")
-    };
+    let mut other = Other::start(TEST, &urls.join(","));
     let redlock = trusting(urls).build().await.unwrap();
-    let token: u64 = printed("token").parse().unwrap();
-    printed(support::READY);
+    let token: u64 = other.printed("token").parse().unwrap();
     let stopped_at = Instant::now();
-    signal("-STOP", other.id());
+    other.worker.freeze();
 
     let is_taken = redlock.try_lock("k").await.is_err();
     // On a busy machine the lock may have expired by now.
     assert!(is_taken || stopped_at.elapsed() > TTL / 2, "it is held");
-    let next = redlock
-        .lock("k")
-        .fenced(true)
-        .wait(10 * TTL)
-        .await
-        .expect("after the ttl");
+    let next = redlock.lock("k").fenced(true).wait(10 * TTL).await;
+    let next = next.expect("after the ttl");
     let next_token = next.fencing_token().map(FencingToken::get).unwrap();
     assert!(store.write(next_token, "next"));
-    signal("-CONT", other.id());
-    writeln!(other.stdin.take().unwrap(), "go on").unwrap();
-    assert_eq!(printed("believes"), "false", "after its stop");
+    other.worker.thaw();
+    other.worker.tell("go on").unwrap();
+    assert_eq!(other.printed("believes"), "false", "after its stop");
     assert!(
         !store.write(token, "stale"),
         "a stale holder that writes anyway is refused"
     );
     assert_eq!(store.0.get("value").as_deref(), Some("next"));
+    let status = other.worker.end(Duration::from_secs(20)).unwrap();
+    assert!(status.expect("it has ended").success());
     assert!(next.is_valid(), "the stale holder has not released it");
-    other.wait().unwrap();
 }
 
 #[tokio::test]

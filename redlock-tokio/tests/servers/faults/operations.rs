@@ -1,17 +1,14 @@
-//! What `OPERATIONS.md` tells operators to do: a dead node is replaced at its address, and a lock is freed by hand.
+//! What `OPERATIONS.md` tells operators to do: a dead node is replaced at its address.
 
 use std::time::Duration;
 
 use redlock_kit::{Proxy, RedisServers};
-use redlock_tokio::{LossReason, Redlock, RedlockBuilder};
+use redlock_tokio::{Redlock, RedlockBuilder};
 
-use crate::{
-    fleet::{clients, clis, each, fleet},
-    support::{
-        Cli, MS, built, eventually,
-        states::{all_vote, is_quarantined, votes},
-        unrenewed,
-    },
+use crate::support::{
+    Cli, MS, built, eventually,
+    states::{all_vote, is_quarantined, votes},
+    unrenewed,
 };
 
 /// The longest ttl, which is about the time for which a fresh server has no vote. A busy machine does the rest of a test in
@@ -102,27 +99,4 @@ async fn a_server_that_was_up_before_may_not_take_the_place_of_a_dead_node() {
     let other = built(over(&others)).await;
     let second = other.lock("k").await.expect("two of three are free");
     assert!(guard.is_valid() && second.is_valid(), "two holders");
-}
-
-#[tokio::test]
-async fn a_lock_is_freed_by_hand_on_all_nodes() {
-    let (servers, [holder]) = fleet(3).await;
-    let nodes = clis(&servers);
-    let guard = holder.lock("k").await.unwrap();
-    let token = Some(guard.value());
-    let has_key = || nodes.iter().all(|node| node.get("k") == token);
-    eventually("each node has the key", has_key).await;
-
-    nodes[0].run(&["DEL", "k"]);
-    guard.extend().await.expect("two of three have the key");
-    eventually("one node is not enough: the key is back", has_key).await;
-
-    let [waiter] = clients(&servers).await;
-    let connections = nodes[0].connections();
-    assert_eq!(connections, 3, "one for each process, and our own");
-    let waiting = tokio::spawn(waiter.lock("k").wait(MS(20_000)).into_future());
-    each(&nodes, &["DEL", "k"]);
-    let freed = waiting.await.unwrap().expect("the waiter is next");
-    assert_eq!(guard.lost().await, LossReason::KeysLost);
-    assert!(freed.is_valid());
 }

@@ -17,17 +17,18 @@ use crate::{
     },
 };
 
-/// The lock stays valid while all nodes restart one after the other. Each node restarts only after the node
-/// before it has its vote and our key again.
+/// A lock and a reader stay in while all nodes restart one after the other. Each node restarts only after the node
+/// before it has its vote and the keys again.
 #[tokio::test]
 async fn row_15_rolling_restarts_under_a_long_hold() {
     // A busy machine may keep a process from renewing its lock for seconds.
     let ttl = MS(5000);
     let servers = RedisServers::spawn(3).unwrap();
-    let builder = Redlock::builder().nodes(servers.urls()).ttl(ttl);
-    let redlock = built(builder.node_timeout(MS(1000))).await;
-    let lock = redlock.lock("k").wait(MS(60_000));
-    let guard = lock.max_hold(Duration::MAX).await.unwrap();
+    let builder = || Redlock::builder().nodes(servers.urls()).ttl(ttl);
+    let client = async || built(builder().node_timeout(MS(1000)).max_hold(Duration::MAX)).await;
+    let (redlock, other) = (client().await, client().await);
+    let guard = redlock.lock("k").wait(MS(60_000)).await.unwrap();
+    let reader = redlock.rw_lock("catalogue").read().await.unwrap();
     for (index, server) in servers.iter().enumerate() {
         all_vote(&redlock).await;
         server.restart().unwrap();
@@ -36,8 +37,13 @@ async fn row_15_rolling_restarts_under_a_long_hold() {
         eventually("it has no vote at first", has_no_vote).await;
         let token = Some(guard.value());
         eventually("it has our key again", || node.get("k") == token).await;
-        assert!(guard.is_valid());
+        let is_shared = || node.get("catalogue").is_some();
+        eventually("it has the reader again", is_shared).await;
+        assert!(guard.is_valid() && reader.is_valid());
         voting(&redlock, index).await;
+        all_vote(&other).await;
+        let writer = other.rw_lock("catalogue").try_write().await;
+        assert!(writer.unwrap_err().is_contended());
     }
     guard.extend().await.expect("all restarted nodes extend it");
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
