@@ -18,7 +18,6 @@ mod judging;
 mod lanes;
 mod later_release;
 mod lines;
-mod lists;
 mod lock_future;
 mod logging;
 mod misbehaving;
@@ -36,7 +35,6 @@ mod quarantine;
 mod readers;
 mod refusals;
 mod releases;
-mod replay;
 mod searching;
 mod several_keys;
 #[path = "../support/mod.rs"]
