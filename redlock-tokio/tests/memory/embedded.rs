@@ -17,8 +17,8 @@ use redlock_tokio::{
 };
 
 use crate::support::{
-    MS, assert_says, built,
-    in_memory::{all_empty, five_nodes_and_lock, over, set_down, settle, three_nodes},
+    MS, built,
+    in_memory::{all_empty, five_nodes_and_lock, set_down, settle, three_nodes},
     scripted::{Scripted, over_custom},
 };
 
@@ -118,25 +118,6 @@ async fn with_drops_the_work_when_the_lock_is_lost() {
     assert_refused!(work.await, WithLockError::Lost(LossReason::KeysLost));
     // It is dropped at the next extension.
     assert!((10..14).contains(&steps), "{steps}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn options_of_a_lock_override_those_of_the_builder() {
-    let builder = over(&three_nodes())
-        .max_ttl(MS(8000))
-        .options(LockOptions::new().ttl(MS(2000)).wait(MS(300)));
-    let redlock = builder.build().await.unwrap();
-    let guard = redlock.lock("k").await.unwrap();
-    assert!(guard.remaining() <= MS(2000));
-    let before = tokio::time::Instant::now();
-    assert!(redlock.lock("k").await.is_err());
-    assert!(before.elapsed() <= MS(300));
-    assert!(redlock.lock("k").wait(MS(1000)).await.is_err());
-    assert!(before.elapsed() >= MS(900), "{:?}", before.elapsed());
-    let long = redlock.lock("other").ttl(MS(8000)).await.unwrap();
-    assert!(long.remaining() > MS(7000));
-    let error = redlock.lock("other").ttl(MS(8001)).await.unwrap_err();
-    assert_says(&error, "longer than max_ttl, which is 8s");
 }
 
 #[tokio::test(start_paused = true)]

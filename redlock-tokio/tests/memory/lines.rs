@@ -151,20 +151,6 @@ async fn nobody_is_left_with_a_lock_when_no_node_tells_whether_others_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_is_shut_down_leaves_the_line() {
-    let (_, processes) = fleet::<3>().await;
-    let held = processes[0].lock("k").await.unwrap();
-    let gone = wait(&processes[1]);
-    sleep(MS(1)).await;
-    let waiting = wait(&processes[2]);
-    sleep(MS(1)).await;
-    processes[1].shutdown(None).await;
-    assert!(gone.await.unwrap().is_err());
-    held.release().await;
-    drop(served(waiting, MS(1)).await);
-}
-
-#[tokio::test(start_paused = true)]
 async fn processes_that_are_dead_lose_their_places() {
     let (nodes, processes) = fleet::<3>().await;
     let held = processes[0].lock("k").await.unwrap();
@@ -262,16 +248,17 @@ async fn places_for_which_nobody_asks_are_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_may_not_wait_leaves_no_place_behind() {
-    let (_, processes) = fleet::<3>().await;
+async fn requests_that_end_without_the_lock_leave_no_place_behind() {
+    let (_, processes) = fleet::<4>().await;
     let held = processes[0].lock("k").await.unwrap();
     assert!(processes[1].try_lock("k").await.is_err());
-    let short = processes[1].lock("k").wait(MS(20)).into_future();
-    assert!(short.await.is_err());
+    assert!(processes[1].lock("k").wait(MS(20)).await.is_err());
     let dropped = blocked(processes[1].lock("k").options(patient())).await;
+    let shut_down = blocked(processes[2].lock("k").options(patient())).await;
+    let waiting = blocked(processes[3].lock("k").options(patient())).await;
     dropped.abort();
-    settle().await;
-    let waiting = blocked(processes[2].lock("k").options(patient())).await;
+    processes[2].shutdown(None).await;
+    assert!(shut_down.await.unwrap().is_err());
     held.release().await;
     drop(served(waiting, MS(1)).await);
 }

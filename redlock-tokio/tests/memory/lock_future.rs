@@ -5,8 +5,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use futures::FutureExt;
 use redlock_tokio::{
-    Hold, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Redlock, ReleaseOutcome,
-    node::Session,
+    Hold, LockError, LockFuture, LockGuard, MemoryNode, Redlock, ReleaseOutcome, node::Session,
 };
 use tokio::task::yield_now;
 
@@ -15,17 +14,6 @@ use crate::support::{
     in_memory::{all_empty, embedded, five_nodes_and_lock, runtime},
     scripted::{Scripted, over_custom},
 };
-
-#[tokio::test(start_paused = true)]
-async fn a_lock_that_was_lost_before_it_was_polled_is_not_returned() {
-    let (_nodes, redlock) = five_nodes_and_lock().await;
-    let options = LockOptions::new().ttl(MS(300)).no_renewal();
-    let mut waiting = redlock.lock("k").options(options).into_future();
-    assert!((&mut waiting).now_or_never().is_none());
-    tokio::time::sleep(MS(400)).await;
-    let attempts = assert_refused!(waiting.await, LockError::TooSlow(it) => it);
-    assert_eq!(attempts.count, 1);
-}
 
 /// Polls the future of a lock up to `polls` times, with a turn of the runtime after each, and drops it.
 /// Returns whether the future completed.
@@ -73,14 +61,23 @@ async fn a_lock_cancelled_at_any_poll_leaves_no_key_behind() {
 /// The future is woken but not polled, like a branch of a `select!` while another branch runs.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_not_polled_is_not_renewed() {
-    let (nodes, redlock) = five_nodes_and_lock().await;
-    let mut future = redlock.lock("k").into_future();
-    assert!((&mut future).now_or_never().is_none());
-    tokio::time::sleep(MS(9000)).await;
-    assert!(!all_empty(&nodes), "nine of ten seconds have passed");
-    tokio::time::sleep(MS(1001)).await;
-    assert!(all_empty(&nodes), "it was renewed without a poll");
-    assert_refused!(future.await, LockError::TooSlow(_));
+    for is_handed_over in [false, true] {
+        let (nodes, redlock) = five_nodes_and_lock().await;
+        let first = match is_handed_over {
+            true => Some(redlock.lock("k").await.unwrap()),
+            false => None,
+        };
+        let mut future = redlock.lock("k").into_future();
+        assert!((&mut future).now_or_never().is_none());
+        if let Some(first) = first {
+            assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
+        }
+        tokio::time::sleep(MS(9000)).await;
+        assert!(!all_empty(&nodes), "nine of ten seconds have passed");
+        tokio::time::sleep(MS(1001)).await;
+        assert!(all_empty(&nodes), "it was renewed without a poll");
+        assert_refused!(future.await, LockError::TooSlow(_));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,18 +92,6 @@ async fn a_lock_that_is_polled_late_is_renewed_from_then_on() {
     assert!(guard.remaining() > MS(9000), "{:?}", guard.remaining());
     tokio::time::sleep(MS(20_000)).await;
     assert!(guard.is_valid());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_handed_over_lock_that_is_not_polled_is_not_renewed() {
-    let (nodes, redlock) = five_nodes_and_lock().await;
-    let first = redlock.lock("k").await.unwrap();
-    let mut second = redlock.lock("k").into_future();
-    assert!((&mut second).now_or_never().is_none());
-    assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
-    tokio::time::sleep(MS(10_001)).await;
-    assert!(all_empty(&nodes), "it was renewed without a poll");
-    assert_refused!(second.await, LockError::TooSlow(_));
 }
 
 /// No task can renew the lock after its runtime has ended. So the future must not return the lock, and its

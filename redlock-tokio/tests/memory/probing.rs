@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{
     MS, built,
-    in_memory::{client, fleet, three_nodes},
+    in_memory::{client, three_nodes},
     scripted::{Reports, Scripted, over_custom},
 };
 
@@ -89,21 +89,4 @@ async fn a_node_that_is_away_does_not_count_as_one_that_notifies() {
     // Of the two nodes that are left, one notifies.
     assert!(waited.probes > 60, "{} in {HOLD:?}", waited.probes);
     assert!(waited.delay <= MS(210), "{:?}", waited.delay);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_number_of_attempts_ends_a_wait_at_the_pace_of_the_delay() {
-    for reports in [Reports::Arrive, Reports::None] {
-        let (nodes, [holder]) = fleet().await;
-        let _guard = holder.lock("k").await.unwrap();
-        let obeying = |it| Scripted::obeying(it).reports(reports);
-        let waiter = built(over_custom(nodes.iter().map(obeying))).await;
-        let asked = Instant::now();
-        let lock = waiter.lock("k").max_attempts(11);
-        let error = lock.retry_delay(MS(20), MS(30)).await.unwrap_err();
-        let waited = asked.elapsed();
-        let is_in_time = (MS(200)..=MS(310)).contains(&waited);
-        assert!(is_in_time, "{reports:?}: {waited:?}");
-        assert!(error.to_string().contains("(11 attempts in"), "{error}");
-    }
 }
