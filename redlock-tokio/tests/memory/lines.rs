@@ -103,9 +103,7 @@ async fn the_next_request_of_a_process_takes_its_place_over() {
 async fn a_place_that_was_asked_for_by_another_request_is_asked_for_again() {
     let (nodes, [holder]) = fleet().await;
     let held = holder.lock("k").await.unwrap();
-    let distant = nodes
-        .iter()
-        .map(|it| Scripted::obeying(it).lines_after(MS(5)));
+    let distant = nodes.iter().map(|it| Scripted::late(it, MS(5)));
     let distant = built(over_custom(distant)).await;
     let first = wait(&distant);
     let second = wait(&distant);

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::support::{
     MS, acquired, assert_says, built,
     in_memory::{blocked, client, fleet, hold, over, three_nodes},
-    scripted::{Reports, Scripted, over_custom},
+    scripted::{Scripted, over_custom},
 };
 
 #[tokio::test(start_paused = true)]
@@ -206,6 +206,6 @@ async fn a_process_returns_to_the_slot_that_it_had_last() {
 
 /// A client of nodes whose answers take 5 ms.
 async fn distant_client(nodes: &[MemoryNode]) -> Redlock {
-    let distant = |it| Scripted::late(it, MS(5)).reports(Reports::ArriveLikeCalls);
-    built(over_custom(nodes.iter().map(distant))).await
+    let distant = nodes.iter().map(|it| Scripted::late(it, MS(5)));
+    built(over_custom(distant)).await
 }
