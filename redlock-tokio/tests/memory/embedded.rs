@@ -2,7 +2,6 @@
 //! extension, and work under the lock.
 
 use std::{
-    future::pending,
     pin::pin,
     sync::{
         Arc,
@@ -13,13 +12,15 @@ use std::{
 use futures::FutureExt;
 use redlock_tokio::{
     Clock, ExtendError, LockOptions, LossReason, MemoryNode, Redlock, Timestamp,
-    errors::WithLockError, node::Session, test_util::TestNodes,
+    errors::WithLockError, test_util::TestNodes,
 };
 
-use crate::support::{
-    MS, built,
-    in_memory::{all_empty, five_nodes_and_lock, set_down, settle, three_nodes},
-    scripted::{Scripted, over_custom},
+use crate::{
+    odd_node::{Manner, with_three},
+    support::{
+        MS,
+        in_memory::{all_empty, five_nodes_and_lock, settle},
+    },
 };
 
 #[tokio::test(start_paused = true)]
@@ -58,28 +59,18 @@ async fn with_does_the_work_and_returns_when_a_majority_of_the_nodes_is_free() {
 
 #[tokio::test(start_paused = true)]
 async fn with_waits_for_nodes_that_do_not_answer_for_a_node_timeout_at_most() {
-    for hangs in [true, false] {
-        let switch = Arc::new(AtomicBool::new(false));
-        let nodes = three_nodes();
-        let scripted = nodes.iter().map(|node| {
-            let hangs = Arc::clone(&switch);
-            Scripted::new(node, move |node, batch| match hangs.load(SeqCst) {
-                true => pending().boxed(),
-                false => node.execute(batch),
-            })
-        });
-        let redlock = built(over_custom(scripted)).await;
+    for manner in [Manner::Swallows, Manner::HangsUp] {
+        let (nodes, redlock) = with_three([Manner::Obeys; 3], Clock::tokio()).await;
+        let set = |manner| nodes.iter().for_each(|it| it.set(manner));
         let worked = redlock.lock("k").with(async |_| {
-            switch.store(hangs, SeqCst);
-            set_down(&nodes, !hangs);
+            set(manner);
             tokio::time::Instant::now()
         });
         let waited = worked.await.unwrap().elapsed();
         assert!(waited <= MS(60), "{waited:?}");
-        switch.store(false, SeqCst);
-        set_down(&nodes, false);
+        set(Manner::Obeys);
         redlock.shutdown(None).await;
-        assert!(all_empty(&nodes));
+        assert!(nodes.iter().all(|it| it.inner.is_empty()));
     }
 }
 
