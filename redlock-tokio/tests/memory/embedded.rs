@@ -1,12 +1,9 @@
 //! The life of a lock over nodes in memory, on a clock that the tests move: renewal, `max_hold`, loss,
 //! extension, and work under the lock.
 
-use std::{
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::SeqCst},
 };
 
 use futures::FutureExt;
@@ -18,8 +15,8 @@ use redlock_tokio::{
 use crate::{
     odd_node::{Manner, with_three},
     support::{
-        MS,
-        in_memory::{all_empty, five_nodes_and_lock, settle},
+        MS, built,
+        in_memory::{five_nodes_and_lock, over, three_nodes},
     },
 };
 
@@ -75,25 +72,6 @@ async fn with_waits_for_nodes_that_do_not_answer_for_a_node_timeout_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_was_begun_goes_on_if_with_is_dropped() {
-    let (nodes, redlock) = five_nodes_and_lock().await;
-    let is_done = AtomicBool::new(false);
-    {
-        let mut with = pin!(
-            redlock
-                .lock("k")
-                .with(async |_| is_done.store(true, SeqCst))
-        );
-        while !is_done.load(SeqCst) {
-            assert_eq!((&mut with).now_or_never().map(drop), None, "it waits");
-            tokio::task::yield_now().await;
-        }
-    }
-    settle().await;
-    assert!(all_empty(&nodes));
-}
-
-#[tokio::test(start_paused = true)]
 async fn with_drops_the_work_when_the_lock_is_lost() {
     let (nodes, redlock) = five_nodes_and_lock().await;
     let mut steps = 0;
@@ -109,6 +87,17 @@ async fn with_drops_the_work_when_the_lock_is_lost() {
     assert_refused!(work.await, WithLockError::Lost(LossReason::KeysLost));
     // It is dropped at the next extension.
     assert!((10..14).contains(&steps), "{steps}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_of_a_lock_override_those_of_the_builder() {
+    let options = LockOptions::new().ttl(MS(2000)).wait(MS(300));
+    let redlock = built(over(&three_nodes()).options(options)).await;
+    let guard = redlock.lock("k").wait(MS(0)).await.unwrap();
+    assert!(guard.remaining() <= MS(2000));
+    let asked = tokio::time::Instant::now();
+    assert!(redlock.lock("k").wait(MS(1000)).await.is_err());
+    assert!(asked.elapsed() >= MS(900), "{:?}", asked.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

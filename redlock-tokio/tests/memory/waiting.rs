@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, future::join_all};
 use redlock_tokio::{LockError, WaiterLimit};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 
 use crate::support::{
     MS, acquired, assert_says,
@@ -66,17 +66,20 @@ async fn the_next_waiter_has_its_turn_when_a_request_ends_without_the_lock() {
     let (_, [ours, theirs]) = fleet().await;
     let foreign = theirs.lock("k").await.unwrap();
     let wait = |wait| tokio::spawn(ours.lock("k").wait(wait).into_future());
-    let [first, second] = [wait(MS(100)), wait(MS(1000))];
+    let asked = Instant::now();
+    let [first, late, last] = [100, 300, 1000].map(|it| wait(MS(it)));
     assert!(first.await.unwrap().is_err());
+    assert!(late.await.unwrap().is_err());
+    assert!(asked.elapsed() < MS(310), "time in the queue counts");
     drop(foreign);
-    assert!(second.await.unwrap().is_ok(), "its turn");
+    assert!(last.await.unwrap().is_ok(), "its turn");
 }
 
 #[tokio::test(start_paused = true)]
 async fn time_in_the_queue_counts_as_time_waited() {
     let redlock = embedded().await;
     let guard = redlock.lock("k").await.unwrap();
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
     assert!(error.is_contended(), "{error}");
     assert_says(&error, "another task of this process holds it");
@@ -100,13 +103,12 @@ async fn waiters_beyond_the_limits_are_refused() {
     let wait = |key: &str| tokio::spawn(redlock.lock(key).max_waiters_per_key(2).into_future());
     let waiting = [wait("a"), wait("a"), wait("b")];
     settle().await;
-    let limit_of = async |key: &str| match redlock.lock(key).max_waiters_per_key(2).await {
-        Err(LockError::QueueFull {
-            waiting,
-            limit,
-            limited_by,
-        }) => (waiting, limit, limited_by),
-        other => panic!("{other:?}"),
+    let limit_of = async |key: &str| {
+        let outcome = redlock.lock(key).max_waiters_per_key(2).await;
+        assert_refused!(
+            outcome,
+            LockError::QueueFull { waiting, limit, limited_by } => (waiting, limit, limited_by)
+        )
     };
     assert_eq!(limit_of("a").await, (2, 2, WaiterLimit::PerKey));
     assert_eq!(limit_of("b").await, (3, 3, WaiterLimit::Total));
