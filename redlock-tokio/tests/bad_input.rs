@@ -15,7 +15,7 @@ use redlock_tokio::{
 };
 use support::{
     MS, acquired, built,
-    in_memory::{clients, embedded, over, runtime, three_nodes},
+    in_memory::{embedded, over, runtime, three_nodes},
 };
 
 async fn build(urls: &[&str]) -> BuildError {
@@ -107,39 +107,29 @@ async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_url_without_a_scheme_or_of_a_part_of_a_list_is_told_what_to_write() {
-    let parts = ["redis+sentinel://:secret@s1", "s2", "s3/orders"];
-    for (urls, words) in [
-        (&["s1:6379"][..], "write redis:// in front"),
-        (&["me:secret@s1:6379"], "write redis:// in front"),
+async fn a_list_of_nodes_is_told_which_url_is_wrong_and_what_to_write() {
+    for (list, position, words) in [
+        ("s1:6379", 1, "write redis:// in front"),
+        ("me:secret@s1:6379", 1, "write redis:// in front"),
         // The rest of a password, which only looks like an address.
-        (
-            &["redis://me:1,secret:6379,2@s1"],
-            "write redis:// in front",
-        ),
-        (&parts, "split at its commas"),
+        ("redis://me:1,secret:6379,2@s1", 2, "write redis://"),
+        ("redis://a,nonsense", 2, "scheme"),
+        ("redis+sentinel://s1,s2", 1, "name"),
+        ("redis+sentinel://s1,s2/g redis://a b", 3, "scheme"),
     ] {
-        let error = build(urls).await.to_string();
-        assert!(error.contains(words), "{urls:?}: {error}");
-        assert!(!error.contains("secret"), "{error}");
+        let text = Redlock::connect(list).await.unwrap_err().to_string();
+        let is_right = text.contains(words) && !text.contains("secret");
+        let is_there = text.starts_with(&format!("node {position}: "));
+        assert!(is_right && is_there, "{list}: {text}");
     }
-}
-
-#[tokio::test]
-async fn a_list_of_nodes_has_the_errors_of_its_urls() {
-    for (list, expected) in [
-        ("redis://a,nonsense", Some(2)),
-        ("redis+sentinel://s1,s2", Some(1)),
-        ("redis+sentinel://s1,s2/g redis://a b", Some(3)),
-        ("", None),
-        (" , ", None),
-    ] {
-        match (Redlock::connect(list).await.unwrap_err(), expected) {
-            (BuildError::Url { position, .. }, Some(expected)) => assert_eq!(position, expected),
-            (BuildError::Quorum(_), None) => {}
-            (error, _) => panic!("{list}: {error:?}"),
-        }
+    for empty in ["", " , "] {
+        let outcome = Redlock::connect(empty).await;
+        assert_refused!(outcome, BuildError::Quorum(_));
     }
+    let parts = ["redis+sentinel://:secret@s1", "s2", "s3/orders"];
+    let text = build(&parts).await.to_string();
+    assert!(text.contains("split at its commas"), "{text}");
+    assert!(!text.contains("secret"), "{text}");
 }
 
 #[cfg(not(feature = "tls-rustls"))]
@@ -248,22 +238,6 @@ async fn redis_accepts_the_longest_ttl() {
     let century = Duration::from_secs(100 * 365 * 24 * 3600);
     let redlock = servers.builder().max_ttl(century).build().await.unwrap();
     assert!(redlock.lock("k").ttl(century).await.is_ok());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wait_of_zero_makes_at_most_one_attempt() {
-    let nodes = three_nodes();
-    let [ours, theirs] = clients(&nodes).await;
-    let _guard = theirs.lock("k").await.unwrap();
-    let start = tokio::time::Instant::now();
-    let error = ours.lock("k").wait(Duration::ZERO).await.unwrap_err();
-    assert_eq!(error.attempts().map(|it| it.count), Some(1));
-    // The nodes are not asked while another task of this process holds the lock.
-    let error = theirs.lock("k").wait(Duration::ZERO).await.unwrap_err();
-    assert_eq!(error.attempts().map(|it| it.count), Some(0));
-    let text = error.to_string();
-    assert!(text.contains("another task of this process"), "{text}");
-    assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
