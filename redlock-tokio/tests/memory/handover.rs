@@ -65,35 +65,44 @@ async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
         }
     };
     let plain = LockOptions::new();
-    for (waiter_wants, holders, waiters, expected) in [
-        ("the same", plain, plain, true),
-        ("to wait for longer", plain, plain.wait(MS(9000)), true),
+    let patient = plain.wait(MS(60_000));
+    let unrenewed = patient.no_renewal();
+    for (what, holders, waiters, held, expected) in [
+        ("the same options", plain, plain, 0, true),
+        ("a longer wait", plain, plain.wait(MS(9000)), 0, true),
         (
-            "what the holder forbids",
+            "a holder that forbids it",
             plain.handover(false),
             plain,
+            0,
             false,
         ),
-        ("no handover", plain, plain.handover(false), false),
-        ("another ttl", plain, plain.ttl(MS(9000)), false),
-        ("another max_hold", plain, plain.max_hold(MS(9)), false),
-        ("another interval", plain, plain.renew_every(MS(9)), false),
+        (
+            "a waiter that forbids it",
+            plain,
+            plain.handover(false),
+            0,
+            false,
+        ),
+        ("another ttl", plain, plain.ttl(MS(9000)), 0, false),
+        ("another max_hold", plain, plain.max_hold(MS(9)), 0, false),
+        (
+            "another interval",
+            plain,
+            plain.renew_every(MS(9)),
+            0,
+            false,
+        ),
+        ("half of the ttl is not over", patient, patient, 4900, true),
+        ("half of the ttl is over", patient, patient, 5100, true),
+        ("little validity is left", unrenewed, unrenewed, 4950, false),
     ] {
-        let found = is_handed_over(TURN, [holders, waiters], after(0)).await;
-        assert_eq!(found, expected, "the waiter wants {waiter_wants}");
+        let found = is_handed_over(MS(60_000), [holders, waiters], after(held)).await;
+        assert_eq!(found, expected, "{what}");
     }
     // Nobody else waits, so it does not matter whether the streak is over.
     for held in [29, 31] {
         assert!(is_handed_over(TURN, [plain; 2], after(held)).await);
-    }
-    let patient = plain.wait(MS(60_000));
-    for (state, options, held, expected) in [
-        ("half of the ttl is not over", patient, 4900, true),
-        ("half of the ttl is over", patient, 5100, true),
-        ("little validity is left", patient.no_renewal(), 4950, false),
-    ] {
-        let found = is_handed_over(MS(60_000), [options; 2], after(held)).await;
-        assert_eq!(found, expected, "{state}");
     }
     let panics = async |guard: LockGuard| {
         let panicking = tokio::spawn(async move {

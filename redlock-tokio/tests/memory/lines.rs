@@ -114,25 +114,6 @@ async fn a_place_that_was_asked_for_by_another_request_is_asked_for_again() {
     drop(served(second, MS(50)).await);
 }
 
-/// Requests for permits of one process wait side by side, and have one place.
-#[tokio::test(start_paused = true)]
-async fn a_request_that_gives_up_leaves_the_place_to_another_that_waits_for_a_permit() {
-    let (_, processes) = fleet::<4>().await;
-    let permit = |process: &Redlock| process.semaphore("k", 2).acquire().options(patient());
-    let held = [permit(&processes[0]).await, permit(&processes[0]).await];
-    for process in &processes[1..3] {
-        let acquire = permit(process);
-        tokio::spawn(async move { acquire.await.unwrap().release().await });
-        sleep(MS(1)).await;
-    }
-    let impatient = permit(&processes[3]).wait(MS(100));
-    let impatient = tokio::spawn(impatient.into_future());
-    let patient = tokio::spawn(permit(&processes[3]).into_future());
-    assert!(impatient.await.unwrap().is_err());
-    drop(held);
-    drop(served(patient, MS(50)).await);
-}
-
 /// All wait in one line, and the holder's process asks whether others wait before it goes on.
 #[tokio::test(start_paused = true)]
 async fn nobody_is_left_with_a_lock_when_no_node_tells_whether_others_wait() {

@@ -14,7 +14,6 @@ mod handover;
 #[path = "../judge/judge.rs"]
 mod judge;
 mod judging;
-
 mod lanes;
 mod later_release;
 mod lines;

@@ -12,7 +12,7 @@ use redlock_tokio::{Acquisition, MemoryNode, Redlock, ReleaseOutcome};
 use tokio::task::JoinSet;
 
 use crate::support::{
-    MS, acquired, assert_says, built,
+    MS, acquired, built,
     in_memory::{blocked, client, fleet, hold, over, three_nodes},
     scripted::{Scripted, over_custom},
 };
@@ -187,21 +187,6 @@ async fn a_waiter_of_the_same_process_learns_of_a_release() {
     assert_eq!(first.release().await.outcome, ReleaseOutcome::Released);
     let second = tokio::time::timeout(MS(100), waiting).await;
     assert!(second.expect("its turn").unwrap().is_ok());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_returns_to_the_slot_that_it_had_last() {
-    let (_, [redlock]) = fleet().await;
-    let exports = redlock.semaphore("exports", 128);
-    let first = exports.acquire().await.unwrap();
-    let slot = first.slot();
-    first.release().await;
-    for _ in 0..5 {
-        let again = exports.acquire().await.unwrap();
-        assert_eq!(again.slot(), slot);
-        assert_says(&again.acquisition(), "1 attempt ");
-        again.release().await;
-    }
 }
 
 /// A client of nodes whose answers take 5 ms.

@@ -153,10 +153,8 @@ async fn an_adoption_without_a_majority_uses_up_only_the_nodes_that_it_reached()
     let (nodes, giver, worker) = giver_and_worker().await;
     let ticket = ticket(&giver, "k").await;
     set_down(&nodes[1..], true);
-    let error = worker.adopt(ticket.clone()).await.unwrap_err();
-    let AdoptError::Lock(LockError::NoQuorum(attempts)) = &error else {
-        panic!("{error}");
-    };
+    let outcome = worker.adopt(ticket.clone()).await;
+    let attempts = assert_refused!(outcome, AdoptError::Lock(LockError::NoQuorum(it)) => it);
     assert_eq!(attempts.count, 1);
     set_down(&nodes[1..], false);
     all_vote(&worker).await;
