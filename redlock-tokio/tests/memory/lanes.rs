@@ -42,8 +42,8 @@ fn slow(per_key: Duration) -> Scripted {
     })
 }
 
-/// The tasks send more than a node can do within `node_timeout`. The excess waits in the lane's queue, where the timeout does
-/// not run. Small requests go before large ones, but not for ever.
+/// The tasks send more than a node can do within `node_timeout`. The excess waits in the lane's queue, where the timeout
+/// does not run. Small requests go before large ones, but not for ever.
 #[tokio::test(start_paused = true)]
 async fn a_busy_node_is_not_taken_for_a_silent_one_and_many_keys_get_through_beside_single_ones() {
     const TASKS: usize = 3000;

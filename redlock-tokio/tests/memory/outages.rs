@@ -58,7 +58,7 @@ async fn a_request_fails_at_once_only_while_it_is_known_that_no_majority_can_vot
     assert!(refused_after(&redlock, short).await >= MS(200));
 }
 
-/// A request tries to connect before it is refused, since the pauses between attempts to connect are longer than a short wait.
+/// A request tries to connect before it is refused. The pauses between attempts to connect are longer than its wait.
 #[tokio::test(start_paused = true)]
 async fn a_request_notices_that_an_outage_is_over() {
     for options in [fail_fast(), LockOptions::new().wait(MS(100))] {

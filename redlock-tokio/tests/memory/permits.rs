@@ -148,8 +148,8 @@ async fn a_permit_is_free_while_a_neighbour_asks_again() {
     assert_ne!(permit.slot(), neighbour.slot());
 }
 
-/// Two requests of a process wait, and one of them watches both slots. The other one may be dropped, or the first while it
-/// asks for the slot. The nodes do not notify the process of its own release.
+/// Two requests of a process wait, and one of them watches both slots. The other one may be dropped, or the first while
+/// it asks for the slot. The nodes do not notify the process of its own release.
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_becomes_free_goes_to_one_of_those_that_wait_whoever_is_dropped() {
     for freed in [0, 1] {

@@ -25,8 +25,8 @@ use crate::support::{
 /// How long a node has no vote that starts at the time of the connection, with default settings.
 const QUARANTINE: Duration = Duration::from_millis(10_102);
 
-/// When a majority of the nodes votes that `fresh` returns. The uptime is in whole seconds, so the three seconds of the third
-/// node may be little more than two.
+/// When a majority of the nodes of `fresh` votes. The uptime is in whole seconds, so the three seconds of the third node
+/// may be little more than two.
 const MAJORITY: Duration = Duration::from_millis(10_102 - 2000);
 
 /// Describes a server with this run id, which has been up for so long when a client connects.

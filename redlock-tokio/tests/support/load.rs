@@ -25,8 +25,8 @@ pub(crate) struct Load {
 
 #[derive(Default)]
 struct Shared {
-    /// The holds of each key. A recorded hold begins after the lock was granted and ends before its release. So it is never
-    /// longer than the real hold.
+    /// The holds of each key. A recorded hold begins after the lock was granted and ends before its release. So it is
+    /// never longer than the real hold.
     holds: Mutex<HashMap<String, Vec<(Instant, Instant)>>>,
     /// How many locks there were in the current phase.
     locks: AtomicUsize,
