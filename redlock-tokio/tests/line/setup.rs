@@ -38,8 +38,6 @@ pub(crate) enum Broken {
     Nothing,
     LeaveForgotten,
     CallsNobody,
-    /// The node calls the one behind, and not the one that becomes active.
-    CallsTheNext,
     CallsOnlyTheLast,
     NoChecks,
     AsksByJoining,
@@ -125,7 +123,7 @@ pub(crate) const LARGE: &[&str] = &[
     "NOT: answers overtake calls",
 ];
 
-pub(crate) const ALL: [Setup; 24] = [
+pub(crate) const ALL: [Setup; 23] = [
     CALM,
     Setup {
         name: "two permits",
@@ -177,15 +175,6 @@ pub(crate) const ALL: [Setup; 24] = [
         ..control(
             "NOT: the first is not called",
             Broken::CallsOnlyTheLast,
-            FIRST_ARE_ACTIVE,
-        )
-    },
-    Setup {
-        active: 2,
-        requests: [1, 1, 1, 1],
-        ..control(
-            "NOT: the one behind is called",
-            Broken::CallsTheNext,
             FIRST_ARE_ACTIVE,
         )
     },

@@ -281,7 +281,6 @@ impl World {
             Action::LoseCall(it) => {
                 self.processes[it].take_call();
                 self.use_up(Fault::LostCall);
-                self.is_disturbed = true;
             }
             Action::DoubleCall(it) => {
                 if let Some(at) = self.processes[it].call() {
@@ -292,13 +291,11 @@ impl World {
             Action::Check(it) => {
                 if !self.is_stuck(setup) {
                     self.use_up(Fault::EarlyCheck);
-                    self.is_disturbed = true;
                 }
                 self.check(it, setup);
             }
             Action::LoseRequest(it) => {
                 self.use_up(Fault::Unanswered);
-                self.is_disturbed = true;
                 let process = &mut self.processes[it];
                 if let Some(Message::Join { wait, .. }) = process.to_node.pop_front()
                     && wait == process.wait
@@ -310,7 +307,6 @@ impl World {
             Action::LoseLine => {
                 self.line.clear();
                 self.use_up(Fault::Loss);
-                self.is_disturbed = true;
             }
             Action::Restart => {
                 self.line.clear();
@@ -321,7 +317,6 @@ impl World {
             }
             Action::Die(it) => {
                 self.use_up(Fault::Death);
-                self.is_disturbed = true;
                 self.holders.retain(|holder| *holder != it);
                 let process = &mut self.processes[it];
                 process.state = State::Dead;
@@ -341,6 +336,7 @@ impl World {
     fn use_up(&mut self, fault: Fault) {
         let at = self.faults_left.iter().position(|it| *it == fault);
         self.faults_left.remove(at.expect("it may happen"));
+        self.is_disturbed |= !matches!(fault, Fault::DoubledCall | Fault::Restart);
     }
 
     fn begin_streak(&mut self, process: usize) {
@@ -495,7 +491,6 @@ impl World {
         let active = setup.active as usize;
         let ranks = match setup.broken {
             Broken::CallsNobody => Vec::new(),
-            Broken::CallsTheNext => vec![left],
             Broken::CallsOnlyTheLast => vec![active - 1],
             _ if active == 1 => vec![0],
             _ => vec![0, active - 1],

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use crate::support::{
-    MS,
+    MS, built,
     in_memory::{all_empty, client, fleet, over, set_down, settle, three_nodes},
 };
 
@@ -37,21 +37,26 @@ fn campaign(redlock: &Redlock) -> (Candidate, JoinHandle<Result<(), LockError>>)
 }
 
 #[tokio::test(start_paused = true)]
-async fn observers_are_told_of_each_leader_once() {
+async fn observers_ask_every_10_ms_and_are_told_of_each_leader_once() {
     let nodes = three_nodes();
-    let [one, two] = ["one", "two"].map(|it| over(&nodes).client_name(it).build());
-    let (one, two) = (one.await.unwrap(), two.await.unwrap());
+    let [one, two] = ["one", "two"].map(|it| built(over(&nodes).client_name(it)));
+    let (one, two) = (one.await, two.await);
     let observer = client(&nodes).await;
-    let leaders = observer.elect("e").observe(MS(100)).map(|it| match it {
-        Ok(Verdict::Held { by, .. }) => by.client_name().unwrap().to_owned(),
-        other => format!("{other:?}"),
-    });
+    let leaders = observer
+        .elect("e")
+        .observe(Duration::ZERO)
+        .map(|it| match it {
+            Ok(Verdict::Held { by, .. }) => by.client_name().unwrap().to_owned(),
+            other => format!("{other:?}"),
+        });
     let mut leaders = pin!(leaders);
     assert_eq!(leaders.next().await.unwrap(), "Ok(Free)");
 
     let (mut candidate, leading) = campaign(&one);
     candidate.changed().await;
+    let asked = Instant::now();
     assert_eq!(leaders.next().await.unwrap(), "one");
+    assert!(asked.elapsed() >= MS(10), "{:?}", asked.elapsed());
     // The leader extends its lock, and that is no news.
     assert!(timeout(MS(20_000), leaders.next()).await.is_err());
 
@@ -65,30 +70,15 @@ async fn observers_are_told_of_each_leader_once() {
     let mut unnamed = pin!(observer.elect("").observe(MS(100)));
     assert!(unnamed.next().await.unwrap().is_err());
     assert!(unnamed.next().await.is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_observer_without_a_pause_asks_every_10_ms_and_ends_at_the_shutdown() {
-    let nodes = three_nodes();
-    let (redlock, observer) = (client(&nodes).await, client(&nodes).await);
-    let mut leaders = pin!(observer.elect("e").observe(Duration::ZERO));
-    assert_eq!(leaders.next().await, Some(Ok(Verdict::Free)));
-    let (mut candidate, _leading) = campaign(&redlock);
-    candidate.changed().await;
-    let start = Instant::now();
-    let leader = leaders.next().await;
-    assert!(matches!(leader, Some(Ok(Verdict::Held { .. }))));
-    assert!(start.elapsed() >= MS(10), "{:?}", start.elapsed());
-
     observer.shutdown(None).await;
     let end = timeout(MS(1000), leaders.next()).await;
     assert_eq!(end.expect("it ends"), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_candidate_leads_without_a_limit_and_another_one_after_it() {
+async fn one_candidate_leads_without_a_limit_until_it_resigns_or_ends() {
     let nodes = three_nodes();
-    let one = over(&nodes).client_name("one").build().await.unwrap();
+    let one = built(over(&nodes).client_name("one")).await;
     let other = client(&nodes).await;
     let (mut first, leading) = campaign(&one);
     assert_eq!(first.leader().await, Ok(Verdict::Free));
@@ -98,6 +88,7 @@ async fn one_candidate_leads_without_a_limit_and_another_one_after_it() {
     assert!(matches!(&leader, Verdict::Held { by, .. } if by.client_name() == Some("one")));
     // A third one, in the process of the leader.
     let (third, other_campaign) = campaign(&one);
+    second.resign(); // it does not lead
     // Far longer than `max_hold`.
     sleep(Duration::from_secs(3600)).await;
     let candidates = [&first, &second, &third].map(|it| it.candidacy());
@@ -105,53 +96,44 @@ async fn one_candidate_leads_without_a_limit_and_another_one_after_it() {
     assert_eq!(candidates, [Candidacy::Leading, campaigning, campaigning]);
     assert!(second.changed().now_or_never().is_none());
     other_campaign.abort();
-    leading.abort();
+
+    first.resign();
     let resigned = Instant::now();
     assert_eq!(second.changed().await, Candidacy::Leading);
     assert!(resigned.elapsed() < MS(300), "{:?}", resigned.elapsed());
-    assert_eq!(first.changed().await, Candidacy::Ended);
+    assert_eq!(first.changed().await, campaigning);
     assert_eq!(third.candidacy(), Candidacy::Ended);
-    assert!(first.leadership().is_none() && second.leadership().is_some());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_candidate_that_resigns_lets_another_one_lead_and_campaigns_again() {
-    let (_, [one, other]) = fleet().await;
-    let (mut first, _leading) = campaign(&one);
-    assert_eq!(first.changed().await, Candidacy::Leading);
-    let (mut second, leading) = campaign(&other);
-    settle().await;
-    second.resign(); // it does not lead
-    first.resign();
-    assert_eq!(second.changed().await, Candidacy::Leading);
-    assert_eq!(first.changed().await, Candidacy::Campaigning);
     sleep(MS(60_000)).await;
-    assert!(second.is_leader() && !first.is_leader());
-    leading.abort();
+    assert!(second.leadership().is_some() && first.leadership().is_none());
+    second.resign();
     assert_eq!(first.changed().await, Candidacy::Leading);
+    leading.abort();
+    while !second.is_leader() {
+        second.changed().await;
+    }
+    assert_eq!(first.candidacy(), Candidacy::Ended);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leadership_that_is_lost_ends_the_work_and_begins_another_campaign() {
     let (nodes, [redlock]) = fleet().await;
-    let begun = Arc::new(AtomicUsize::new(0));
     let election = redlock.elect("e").options(LockOptions::new().fenced(true));
     let mut candidate = election.candidate();
-    let begins = Arc::clone(&begun);
+    let mut terms = 0;
     let leading = tokio::spawn(election.run(async move |leadership| {
-        if begins.fetch_add(1, SeqCst) < 3 {
+        terms += 1;
+        if terms <= 3 {
             pending().await
         } else {
             leadership.fencing_token()
         }
     }));
     let mut tokens = Vec::new();
-    for term in 1..=3 {
+    for _ in 1..=3 {
         while !candidate.is_leader() {
             candidate.changed().await;
         }
         settle().await;
-        assert_eq!(begun.load(SeqCst), term);
         let leadership = candidate.leadership().unwrap();
         tokens.push(leadership.fencing_token());
         assert!(nodes.iter().all(|node| node.remove("e")));
@@ -162,7 +144,7 @@ async fn a_leadership_that_is_lost_ends_the_work_and_begins_another_campaign() {
     assert!(tokens.is_sorted() && tokens[0].is_some(), "{tokens:?}");
     assert_eq!(candidate.candidacy(), Candidacy::Ended);
     // It has resigned.
-    assert!(!nodes.iter().any(|node| node.contains("e")));
+    assert!(all_empty(&nodes));
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,7 +186,7 @@ async fn a_leader_that_was_stopped_for_too_long_does_not_go_on_with_its_work() {
         let stopped = MS(pause.load(SeqCst));
         Timestamp::ZERO.saturating_add(zero.elapsed() + stopped)
     });
-    let redlock = over(&nodes).clock(clock).build().await.unwrap();
+    let redlock = built(over(&nodes).clock(clock)).await;
     let (step, steps) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
     let election = redlock.elect("e");
     let mut candidate = election.candidate();

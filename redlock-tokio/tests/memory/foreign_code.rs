@@ -10,16 +10,14 @@ use std::{
 };
 
 use futures::{FutureExt, future::ready};
-use redlock_tokio::{
-    Clock, LockOptions, NodeState, Redlock, Timestamp, errors::NotReady, node::Session,
-};
+use redlock_tokio::{NodeState, Redlock, errors::NotReady, node::Session};
 use tokio::time::timeout;
 use tracing::Level;
 
 use crate::support::{
     MS, built,
     council::Council,
-    in_memory::{blocked, fleet, over, set_down, settle, three_nodes},
+    in_memory::{fleet, set_down, settle, three_nodes},
     log::Log,
     scripted::{Scripted, over_custom},
 };
@@ -72,47 +70,6 @@ async fn a_waker_that_panics_ends_no_task_of_the_driver() {
     tokio::time::sleep(MS(500)).await;
     redlock.ready(MS(5000)).await.unwrap();
     assert_works(&redlock).await;
-}
-
-/// One waiter's waker panics when it is woken. The other waiters still get their turns.
-#[tokio::test(start_paused = true)]
-async fn a_waker_that_panics_costs_no_other_waiter_its_turn() {
-    let (_, [redlock]) = fleet().await;
-    let guard = redlock.lock("k").await.unwrap();
-    let mut odd = redlock.lock("k").into_future();
-    poll_oddly(&mut odd);
-    let next = blocked(redlock.lock("k")).await;
-    // The drop hands the lock over, and wakes the successor, whose waker panics.
-    drop(guard);
-    drop(odd);
-    let guard = next.await.unwrap().expect("its turn");
-    let next = redlock
-        .lock("k")
-        .options(LockOptions::new().handover(false));
-    let next = blocked(next).await;
-    drop(guard);
-    drop(next.await.unwrap().expect("its turn"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_clock_that_panics_for_a_while_ends_no_task_of_the_driver() {
-    let panics = Arc::new(AtomicBool::new(false));
-    let clock = {
-        let (panics, zero) = (Arc::clone(&panics), tokio::time::Instant::now());
-        Clock::custom(move || {
-            assert!(!panics.load(SeqCst), "this clock panics on purpose");
-            Timestamp::ZERO.saturating_add(zero.elapsed())
-        })
-    };
-    let redlock = over(&three_nodes()).clock(clock).build().await.unwrap();
-    let guard = redlock.lock("held").await.unwrap();
-    let asked = tokio::spawn(redlock.lock("k").into_future());
-    panics.store(true, SeqCst);
-    tokio::time::sleep(MS(2000)).await;
-    panics.store(false, SeqCst);
-    drop(asked.await.unwrap());
-    assert_works(&redlock).await;
-    guard.extend().await.expect("it is still held");
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,88 +40,81 @@ async fn a_handed_over_lock_has_a_guard_of_its_own() {
 /// For how long a process may keep a lock by handovers while others wait.
 const TURN: Duration = Duration::from_millis(30);
 
-/// What the first holder does with its guard before a waiter gets the lock.
-enum Holder {
-    /// Drops the guard after this many milliseconds.
-    Drops(u64),
-    /// Panics while it holds the guard.
-    Panics,
-    /// Drops the guard after the lock was lost.
-    LosesTheLock,
-}
-
-impl Holder {
-    async fn finish(self, guard: LockGuard) {
-        match self {
-            Self::Drops(time) => {
-                tokio::time::sleep(MS(time)).await;
-                drop(guard);
-            }
-            Self::Panics => {
-                let panicking = tokio::spawn(async move {
-                    let _guard = guard;
-                    panic!("this holder panics on purpose");
-                });
-                assert!(panicking.await.unwrap_err().is_panic());
-            }
-            Self::LosesTheLock => {
-                guard.lost().await;
-                drop(guard);
-            }
-        }
-    }
-}
-
 /// Returns whether the lock passes from a holder to a waiter for the same key without a release.
-async fn is_handed_over(streak: Duration, options: [LockOptions; 2], holder: Holder) -> bool {
+async fn is_handed_over(
+    streak: Duration,
+    options: [LockOptions; 2],
+    end: impl AsyncFnOnce(LockGuard),
+) -> bool {
     let builder = over(&three_nodes()).max_ttl(MS(60_000));
     let redlock = built(builder.handover_for(streak)).await;
     let [first, second] = options.map(|it| redlock.lock("k").options(it));
     let guard = first.await.unwrap();
     let token = guard.token();
     let waiting = blocked(second).await;
-    holder.finish(guard).await;
+    end(guard).await;
     waiting.await.unwrap().unwrap().token() == token
 }
 
 #[tokio::test(start_paused = true)]
 async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
-    use Holder::{Drops, LosesTheLock, Panics};
-
+    let after = |time| {
+        async move |guard: LockGuard| {
+            tokio::time::sleep(MS(time)).await;
+            drop(guard);
+        }
+    };
     let plain = LockOptions::new();
-    for (waiter_wants, holders, waiters, expected) in [
-        ("the same", plain, plain, true),
-        ("to wait for longer", plain, plain.wait(MS(9000)), true),
+    let patient = plain.wait(MS(60_000));
+    let unrenewed = patient.no_renewal();
+    for (what, holders, waiters, held, expected) in [
+        ("the same options", plain, plain, 0, true),
+        ("a longer wait", plain, plain.wait(MS(9000)), 0, true),
         (
-            "what the holder forbids",
+            "a holder that forbids it",
             plain.handover(false),
             plain,
+            0,
             false,
         ),
-        ("no handover", plain, plain.handover(false), false),
-        ("another ttl", plain, plain.ttl(MS(9000)), false),
-        ("another max_hold", plain, plain.max_hold(MS(9)), false),
-        ("another interval", plain, plain.renew_every(MS(9)), false),
+        (
+            "a waiter that forbids it",
+            plain,
+            plain.handover(false),
+            0,
+            false,
+        ),
+        ("another ttl", plain, plain.ttl(MS(9000)), 0, false),
+        ("another max_hold", plain, plain.max_hold(MS(9)), 0, false),
+        (
+            "another interval",
+            plain,
+            plain.renew_every(MS(9)),
+            0,
+            false,
+        ),
+        ("half of the ttl is not over", patient, patient, 4900, true),
+        ("half of the ttl is over", patient, patient, 5100, true),
+        ("little validity is left", unrenewed, unrenewed, 4950, false),
     ] {
-        let found = is_handed_over(TURN, [holders, waiters], Drops(0)).await;
-        assert_eq!(found, expected, "the waiter wants {waiter_wants}");
+        let found = is_handed_over(MS(60_000), [holders, waiters], after(held)).await;
+        assert_eq!(found, expected, "{what}");
     }
     // Nobody else waits, so it does not matter whether the streak is over.
     for held in [29, 31] {
-        assert!(is_handed_over(TURN, [plain; 2], Drops(held)).await);
+        assert!(is_handed_over(TURN, [plain; 2], after(held)).await);
     }
-    let patient = plain.wait(MS(60_000));
-    let (unrenewed, short) = (patient.no_renewal(), patient.max_hold(MS(9)));
-    for (state, options, holder, expected) in [
-        ("half of the ttl is not over", patient, Drops(4900), true),
-        ("half of the ttl is over", patient, Drops(5100), true),
-        ("little validity is left", unrenewed, Drops(4950), false),
-        ("the holder panics", plain, Panics, false),
-        ("the lock is lost", short, LosesTheLock, false),
-    ] {
-        let found = is_handed_over(MS(60_000), [options; 2], holder).await;
-        assert_eq!(found, expected, "{state}");
-    }
+    let panics = async |guard: LockGuard| {
+        let panicking = tokio::spawn(async move {
+            let _guard = guard;
+            panic!("this holder panics on purpose");
+        });
+        assert!(panicking.await.unwrap_err().is_panic());
+    };
+    assert!(!is_handed_over(TURN, [plain; 2], panics).await);
+    let loses_the_lock = async |guard: LockGuard| _ = guard.lost().await;
+    let short = patient.max_hold(MS(9));
+    assert!(!is_handed_over(MS(60_000), [short; 2], loses_the_lock).await);
 }
 
 #[tokio::test(start_paused = true)]

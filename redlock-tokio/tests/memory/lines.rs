@@ -103,9 +103,7 @@ async fn the_next_request_of_a_process_takes_its_place_over() {
 async fn a_place_that_was_asked_for_by_another_request_is_asked_for_again() {
     let (nodes, [holder]) = fleet().await;
     let held = holder.lock("k").await.unwrap();
-    let distant = nodes
-        .iter()
-        .map(|it| Scripted::obeying(it).lines_after(MS(5)));
+    let distant = nodes.iter().map(|it| Scripted::late(it, MS(5)));
     let distant = built(over_custom(distant)).await;
     let first = wait(&distant);
     let second = wait(&distant);
@@ -114,25 +112,6 @@ async fn a_place_that_was_asked_for_by_another_request_is_asked_for_again() {
     sleep(MS(50)).await;
     held.release().await;
     drop(served(second, MS(50)).await);
-}
-
-/// Requests for permits of one process wait side by side, and have one place.
-#[tokio::test(start_paused = true)]
-async fn a_request_that_gives_up_leaves_the_place_to_another_that_waits_for_a_permit() {
-    let (_, processes) = fleet::<4>().await;
-    let permit = |process: &Redlock| process.semaphore("k", 2).acquire().options(patient());
-    let held = [permit(&processes[0]).await, permit(&processes[0]).await];
-    for process in &processes[1..3] {
-        let acquire = permit(process);
-        tokio::spawn(async move { acquire.await.unwrap().release().await });
-        sleep(MS(1)).await;
-    }
-    let impatient = permit(&processes[3]).wait(MS(100));
-    let impatient = tokio::spawn(impatient.into_future());
-    let patient = tokio::spawn(permit(&processes[3]).into_future());
-    assert!(impatient.await.unwrap().is_err());
-    drop(held);
-    drop(served(patient, MS(50)).await);
 }
 
 /// All wait in one line, and the holder's process asks whether others wait before it goes on.
@@ -148,20 +127,6 @@ async fn nobody_is_left_with_a_lock_when_no_node_tells_whether_others_wait() {
     sleep(MS(200)).await;
     set_down(&nodes, false);
     drop(served(waiting, MS(15_000)).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_that_is_shut_down_leaves_the_line() {
-    let (_, processes) = fleet::<3>().await;
-    let held = processes[0].lock("k").await.unwrap();
-    let gone = wait(&processes[1]);
-    sleep(MS(1)).await;
-    let waiting = wait(&processes[2]);
-    sleep(MS(1)).await;
-    processes[1].shutdown(None).await;
-    assert!(gone.await.unwrap().is_err());
-    held.release().await;
-    drop(served(waiting, MS(1)).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,16 +227,17 @@ async fn places_for_which_nobody_asks_are_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_may_not_wait_leaves_no_place_behind() {
-    let (_, processes) = fleet::<3>().await;
+async fn requests_that_end_without_the_lock_leave_no_place_behind() {
+    let (_, processes) = fleet::<4>().await;
     let held = processes[0].lock("k").await.unwrap();
     assert!(processes[1].try_lock("k").await.is_err());
-    let short = processes[1].lock("k").wait(MS(20)).into_future();
-    assert!(short.await.is_err());
+    assert!(processes[1].lock("k").wait(MS(20)).await.is_err());
     let dropped = blocked(processes[1].lock("k").options(patient())).await;
+    let shut_down = blocked(processes[2].lock("k").options(patient())).await;
+    let waiting = blocked(processes[3].lock("k").options(patient())).await;
     dropped.abort();
-    settle().await;
-    let waiting = blocked(processes[2].lock("k").options(patient())).await;
+    processes[2].shutdown(None).await;
+    assert!(shut_down.await.unwrap().is_err());
     held.release().await;
     drop(served(waiting, MS(1)).await);
 }

@@ -5,17 +5,17 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt;
+use futures::{FutureExt, future::ready};
 use redlock_tokio::{
-    Clock, Durability, Lock, LockGuard, LossReason, MemoryNode, NodeError, NodeState, Redlock,
-    RedlockBuilder, ReleaseOutcome, Role, ServerInfo,
-    node::{Command, Node, Operation, RunId, Server, Session, Vote},
+    Durability, Lock, LossReason, MemoryNode, NodeError, NodeState, Redlock, RedlockBuilder,
+    ReleaseOutcome, Role, ServerInfo,
+    node::{Command, Node, Operation, RunId, Server, Vote},
 };
 use tracing::Level;
 
 use crate::support::{
     MS, built,
-    in_memory::{self, three_nodes},
+    in_memory::{over, set_down, three_nodes},
     log::Log,
     scripted::{Scripted, over_custom},
 };
@@ -25,7 +25,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 #[tokio::test(start_paused = true)]
 async fn nothing_is_logged_about_sound_servers() {
     let (log, _guard) = Log::start();
-    let (_nodes, redlock) = sound_nodes().await;
+    let (_, redlock) = sound_nodes().await;
     let guard = redlock.lock("k").await.unwrap();
     tokio::time::sleep(MS(30_000)).await;
     guard.release().await;
@@ -37,15 +37,15 @@ async fn nothing_is_logged_about_sound_servers() {
 async fn a_node_that_is_down_is_logged_when_it_fails_and_when_it_is_back() {
     let (log, _guard) = Log::start();
     let (nodes, redlock) = sound_nodes().await;
-    nodes[0].inner.set_down(true);
+    nodes.memory[0].set_down(true);
     drop(redlock.lock("k").await.unwrap());
     tokio::time::sleep(MS(60_000)).await;
     check_count(&log, "connection to the node is given up", 1);
     check_count(&log, "cannot connect", 1);
-    nodes[0].inner.set_down(false);
+    nodes.memory[0].set_down(false);
     tokio::time::sleep(MS(10_000)).await;
     check_count(&log, "connected again", 1);
-    let address = format!(" node={}", nodes[0].inner.address());
+    let address = format!(" node={}", nodes.memory[0].address());
     check_count(&log, &address, 3);
     check_lines(&log, 3);
 }
@@ -53,12 +53,12 @@ async fn a_node_that_is_down_is_logged_when_it_fails_and_when_it_is_back() {
 #[tokio::test(start_paused = true)]
 async fn a_misconfigured_node_is_logged_once_for_each_reason() {
     let (log, _guard) = Log::start();
-    let nodes = nodes(changed(|it| it.in_cluster = true));
-    let _redlock = built(over(&nodes)).await;
+    let nodes = Nodes::new(changed(|it| it.in_cluster = true));
+    let _redlock = built(nodes.builder()).await;
     tokio::time::sleep(MS(60_000)).await;
     check_count(&log, "has no vote until this is changed", 1);
     let master = "m:6379".into();
-    nodes[0].describe(changed(|it| it.role = Role::ReplicaOf(master)));
+    nodes.describe_first(changed(|it| it.role = Role::ReplicaOf(master)));
     tokio::time::sleep(MS(60_000)).await;
     check_count(&log, "has no vote until this is changed", 2);
     check_count(&log, "a replica of m:6379", 1);
@@ -78,12 +78,11 @@ async fn flaws_that_do_not_cost_a_node_its_vote_are_logged() {
     });
     let lacks_history = changed(|it| it.replication = None);
     let lacks_uptime = changed(|it| it.uptime = None);
-    let evicts = changed(|it| it.eviction = Some("allkeys-lru".into()));
     let forgets = changed(|it| it.appends_to_file = false);
     let unvetted = RedlockBuilder::allow_unvetted_nodes;
     let fsync = |it: RedlockBuilder| it.durability(Durability::FsyncAlways);
     let usual = |it| it;
-    let flaws: [Flaw; 7] = [
+    let flaws: [Flaw; 5] = [
         (
             withheld,
             unvetted,
@@ -97,13 +96,11 @@ async fn flaws_that_do_not_cost_a_node_its_vote_are_logged() {
         (lacks_uptime.clone(), usual, &["each new client waits"]),
         // It need not wait, and the others append to a file.
         (lacks_uptime, fsync, &[]),
-        (evicts, usual, &["maxmemory-policy noeviction"]),
-        (forgets.clone(), fsync, &["appendonly is off"]),
         (forgets, usual, &[]),
     ];
     for (server, configure, words) in flaws {
         let (log, _guard) = Log::start();
-        let redlock = configure(over(&nodes(server))).build().await.unwrap();
+        let redlock = built(configure(Nodes::new(server).builder())).await;
         redlock.lock("k").await.unwrap().release().await;
         let log = log.text();
         assert!(words.iter().all(|it| log.contains(it)), "{words:?}: {log}");
@@ -114,8 +111,8 @@ async fn flaws_that_do_not_cost_a_node_its_vote_are_logged() {
 #[tokio::test(start_paused = true)]
 async fn a_quarantine_is_logged_when_it_begins_and_when_it_ends() {
     let (log, _guard) = Log::start();
-    let nodes = nodes(changed(|it| it.uptime = Some(Duration::ZERO)));
-    let redlock = built(over(&nodes)).await;
+    let nodes = Nodes::new(changed(|it| it.uptime = Some(Duration::ZERO)));
+    let redlock = built(nodes.builder()).await;
     tokio::time::sleep(MS(1000)).await;
     check_count(&log, "has no vote yet", 1);
     check_count(&log, " remaining=10.102 s", 1);
@@ -124,53 +121,58 @@ async fn a_quarantine_is_logged_when_it_begins_and_when_it_ends() {
     check_count(&log, "votes from now on", 1);
     assert_eq!(redlock.nodes()[0].state, NodeState::Voting);
 
-    nodes[0].describe(sound(b'x'));
+    nodes.describe_first(sound(b'x'));
     tokio::time::sleep(MS(60_000)).await;
     check_count(&log, "replaced under its connection", 1);
     check_count(&log, "votes from now on", 2);
     check_lines(&log, 4);
-    let named = format!(" node={}", nodes[0].inner.address());
+    let named = format!(" node={}", nodes.memory[0].address());
     check_count(&log, &named, 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wrong_expiry_is_logged_once_in_ten_seconds() {
     let (log, _guard) = Log::start();
-    let (nodes, redlock) = sound_nodes().await;
-    let guard = redlock.lock("k").await.unwrap();
+    // The time that keys had left, as the node claims in each answer to an extension.
+    let remaining = Arc::new(Mutex::new(HOUR));
+    let claimed = Arc::clone(&remaining);
+    let node = Scripted::new(&MemoryNode::new(), move |_, batch| {
+        let remaining = *claimed.lock().unwrap();
+        let vote = |command: &Command| match command.operation() {
+            Operation::Extend { .. } => Ok(Vote::Extended { remaining }),
+            _ => Ok(Vote::Granted),
+        };
+        ready(Ok(batch.iter().map(vote).collect())).boxed()
+    });
+    let guard = built(over_custom([node])).await.lock("k").await.unwrap();
+    let extend = async |claimed| {
+        *remaining.lock().unwrap() = claimed;
+        guard.extend().await.unwrap();
+    };
     let short = "less time left than the lock relies on";
     let long = "more time left than it was given";
-    extend(&nodes[0], &guard, MS(9_990)).await;
-    assert_eq!(log.text(), "");
-    for _ in 0..3 {
-        extend(&nodes[0], &guard, MS(5)).await;
-    }
-    check_count(&log, short, 1);
-    check_count(&log, long, 0);
-    for _ in 0..3 {
-        extend(&nodes[0], &guard, HOUR).await;
+    for claimed in [MS(9_990), MS(5), MS(5), MS(5), HOUR] {
+        extend(claimed).await;
     }
     check_count(&log, short, 1);
     check_count(&log, long, 1);
     tokio::time::sleep(MS(10_000)).await;
-    extend(&nodes[0], &guard, MS(5)).await;
+    extend(MS(5)).await;
     check_count(&log, short, 2);
-    let text = log.text();
-    let last = text.lines().rfind(|it| it.contains(short)).unwrap();
-    assert!(last.contains("withheld=2"), "{last}");
+    check_count(&log, "withheld=2", 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_logged_when_it_begins_and_when_it_ends() {
     let (log, _guard) = Log::start();
     let (nodes, redlock) = sound_nodes().await;
-    nodes.iter().for_each(|it| it.inner.set_down(true));
+    set_down(&nodes.memory, true);
     for _ in 0..10 {
         redlock.lock("k").wait(MS(500)).await.unwrap_err();
     }
     check_count(&log, "no lock can be acquired", 1);
     check_count(&log, "a lock was acquired, so the outage is over", 0);
-    nodes.iter().for_each(|it| it.inner.set_down(false));
+    set_down(&nodes.memory, false);
     for _ in 0..2 {
         let guard = redlock.lock("k").wait(MS(20_000)).await.unwrap();
         guard.release().await;
@@ -187,26 +189,22 @@ async fn a_lost_lock_is_logged_with_its_reason_its_label_and_its_keys() {
         fn(&Redlock) -> Lock,
         [&'static str; 2],
     );
-    let labelled = |it: &Redlock| it.lock("secret").label("orders");
     let usual = |it: &Redlock| it.lock("secret");
     let several = |it: &Redlock| it.lock_all(["b", "a"]);
     let odd = |it: &Redlock| it.lock("a\nWARN b");
     let logged = |it: RedlockBuilder| it.prefix("lock:").log_keys();
     let keys = "keys=[\"lock:a\", \"lock:b\"]";
-    let cases: [Case; 6] = [
-        (|it| it, labelled, ["label=\"orders\"", "secret"]),
+    let cases: [Case; 3] = [
         (|it| it.label("all"), usual, ["label=\"all\"", "keys="]),
-        (|it| it, usual, ["", "label="]),
-        (|it| it.prefix("lock:"), several, ["", "lock:a"]),
         (logged, several, [keys, "label="]),
         (logged, odd, [r"a\nWARN b", "label="]),
     ];
     for (configure, lock, [has, lacks]) in cases {
         let (log, _guard) = Log::start();
-        let nodes = nodes(sound(b'a'));
-        let redlock = configure(over(&nodes)).build().await.unwrap();
+        let nodes = three_nodes();
+        let redlock = built(configure(over(&nodes))).await;
         let guard = lock(&redlock).await.unwrap();
-        nodes.iter().for_each(|it| it.inner.clear());
+        nodes.iter().for_each(MemoryNode::clear);
         assert_eq!(guard.lost().await, LossReason::KeysLost);
         check_count(&log, "WARN redlock: a lock was lost", 1);
         check_count(&log, &LossReason::KeysLost.to_string(), 1);
@@ -232,7 +230,7 @@ async fn each_holder_is_logged_with_its_label_and_token() {
         let line = format!("a lock was acquired label=\"{label}\" token={token}");
         check_count(&log, &line, 1);
     }
-    nodes.iter().for_each(|it| it.inner.clear());
+    nodes.memory.iter().for_each(MemoryNode::clear);
     second.lost().await;
     check_count(&log, "a lock was lost label=\"second\"", 1);
     check_count(&log, "a lock was lost label=\"first\"", 0);
@@ -243,7 +241,7 @@ async fn each_holder_is_logged_with_its_label_and_token() {
 async fn a_forced_release_is_logged_with_who_did_it_and_whose_lock_it_was() {
     let (log, _guard) = Log::start();
     let nodes = three_nodes();
-    let labelled = |label| built(in_memory::over(&nodes).log_keys().client_name(label));
+    let labelled = |label| built(over(&nodes).log_keys().client_name(label));
     let (web, bastion) = (labelled("web-3").await, labelled("bastion").await);
     let guard = web.lock("order:42").await.unwrap();
     let inspection = bastion.inspect("order:42").await.unwrap();
@@ -255,46 +253,33 @@ async fn a_forced_release_is_logged_with_who_did_it_and_whose_lock_it_was() {
     check_count(&log, &line, 1);
 }
 
-/// A node in memory. A test sets its description of itself.
-struct Described {
-    inner: MemoryNode,
-    server: Arc<Mutex<Server>>,
-    /// The time that keys had left, as the node claims in each answer to an extension.
-    remaining: Arc<Mutex<Option<Duration>>>,
+/// Three nodes. A test sets how the first one describes itself.
+struct Nodes {
+    memory: Vec<MemoryNode>,
+    first: Arc<Mutex<Server>>,
 }
 
-impl Described {
-    fn new(server: Server) -> Self {
+impl Nodes {
+    fn new(first: Server) -> Self {
         Self {
-            inner: MemoryNode::with_clock(Clock::tokio()),
-            server: Arc::new(Mutex::new(server)),
-            remaining: Arc::default(),
+            memory: three_nodes(),
+            first: Arc::new(Mutex::new(first)),
         }
     }
 
-    fn describe(&self, server: Server) {
-        *self.server.lock().unwrap() = server;
+    fn describe_first(&self, server: Server) {
+        *self.first.lock().unwrap() = server;
     }
 
-    fn scripted(&self) -> Scripted {
-        let (server, remaining) = (Arc::clone(&self.server), Arc::clone(&self.remaining));
-        let scripted = Scripted::new(&self.inner, move |node, batch| {
-            let is_extension = |it: &Command| matches!(it.operation(), Operation::Extend { .. });
-            let are_extensions: Vec<_> = batch.iter().map(is_extension).collect();
-            let claimed = *remaining.lock().unwrap();
-            let answers = node.execute(batch);
-            async move {
-                let mut answers = answers.await?;
-                for (answer, is_extension) in answers.iter_mut().zip(are_extensions) {
-                    if let Some(remaining) = claimed.filter(|_| is_extension) {
-                        *answer = Ok(Vote::Extended { remaining });
-                    }
-                }
-                Ok(answers)
-            }
-            .boxed()
+    fn builder(&self) -> RedlockBuilder {
+        let nodes = self.memory.iter().zip(b'a'..).map(|(node, letter)| {
+            let first = Arc::clone(&self.first);
+            Scripted::obeying(node).server(move || match letter {
+                b'a' => first.lock().unwrap().clone(),
+                _ => sound(letter),
+            })
         });
-        scripted.server(move || server.lock().unwrap().clone())
+        over_custom(nodes)
     }
 }
 
@@ -316,18 +301,9 @@ fn sound_but(letter: u8, change: impl FnOnce(&mut ServerInfo)) -> Server {
     Server::Known(info)
 }
 
-/// Creates three nodes. The first one describes itself like this.
-fn nodes(first: Server) -> [Described; 3] {
-    [first, sound(b'b'), sound(b'c')].map(Described::new)
-}
-
-fn over(nodes: &[Described; 3]) -> RedlockBuilder {
-    over_custom(nodes.iter().map(Described::scripted))
-}
-
-async fn sound_nodes() -> ([Described; 3], Redlock) {
-    let nodes = nodes(sound(b'a'));
-    let redlock = built(over(&nodes)).await;
+async fn sound_nodes() -> (Nodes, Redlock) {
+    let nodes = Nodes::new(sound(b'a'));
+    let redlock = built(nodes.builder()).await;
     (nodes, redlock)
 }
 
@@ -340,10 +316,4 @@ fn check_count(log: &Log, text: &str, count: usize) {
 fn check_lines(log: &Log, count: usize) {
     let text = log.text();
     assert_eq!(text.lines().count(), count, "{text}");
-}
-
-/// Extends the lock. The node claims that its key had this much time left.
-async fn extend(node: &Described, guard: &LockGuard, remaining: Duration) {
-    *node.remaining.lock().unwrap() = Some(remaining);
-    guard.extend().await.unwrap();
 }

@@ -14,11 +14,9 @@ mod handover;
 #[path = "../judge/judge.rs"]
 mod judge;
 mod judging;
-
 mod lanes;
 mod later_release;
 mod lines;
-mod lists;
 mod lock_future;
 mod logging;
 mod misbehaving;
@@ -29,14 +27,11 @@ mod odd_node;
 mod once;
 mod outages;
 mod own_changes;
-mod peak;
 mod permits;
 mod probing;
 mod quarantine;
 mod readers;
-mod refusals;
 mod releases;
-mod replay;
 mod searching;
 mod several_keys;
 #[path = "../support/mod.rs"]

@@ -10,14 +10,15 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Clock, LockOptions, NodeError, NodeState, Redlock};
+use redlock_tokio::{Clock, LockOptions, NodeError, NodeState, Redlock, errors::NotReady};
 use tokio::task::JoinSet;
 
 use crate::{
     odd_node::{Manner, Odd, with_one, with_three},
     support::{
-        MS, eventually,
+        MS, assert_says, eventually,
         in_memory::{fleet, hold, settle},
+        states::votes,
     },
 };
 
@@ -53,7 +54,7 @@ async fn a_node_that_was_back_for_a_while_is_soon_connected_again() {
         tokio::time::sleep(time).await;
         nodes[0].set_down(false);
     };
-    let votes = || redlock.nodes()[0].state == NodeState::Voting;
+    let votes = || votes(&redlock, 0);
     fail_for(MS(60_000)).await;
     tokio::time::sleep(MS(5000)).await;
     assert!(votes());
@@ -139,4 +140,47 @@ async fn a_dropped_service_leaves_nothing_behind() {
     }
     let have_ended = || Arc::strong_count(&marker) == 1;
     eventually("lanes and timers have ended", have_ended).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_refuse_each_lock_are_not_ready_and_say_why() {
+    let (nodes, redlock) = three_that_refuse().await;
+    let ready = redlock.ready(Duration::ZERO).await;
+    ready.expect("nobody has asked");
+    let error = redlock.try_lock("k").await.unwrap_err();
+    assert_says(&error, "OOM");
+    assert!(is_refused(&redlock), "{:?}", redlock.nodes());
+    let outcome = redlock.ready(Duration::ZERO).await;
+    assert_says(&assert_refused!(outcome, NotReady::NoQuorum { .. }), "OOM");
+
+    nodes.iter().for_each(|it| it.set(Manner::Obeys));
+    let asking = async {
+        tokio::time::sleep(MS(1000)).await;
+        drop(redlock.lock("k").await.unwrap());
+    };
+    let (ready, ()) = tokio::join!(redlock.ready(MS(5000)), asking);
+    ready.expect("the nodes have granted a lock");
+}
+
+/// Without requests nobody knows whether the nodes still refuse. They are then worth a try.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_counts_for_ten_seconds_if_nobody_asks() {
+    let (_, redlock) = three_that_refuse().await;
+    redlock.try_lock("k").await.unwrap_err();
+    tokio::time::sleep(MS(9900)).await;
+    assert!(is_refused(&redlock));
+    redlock.ready(MS(2000)).await.expect("it is forgotten");
+    assert!((0..3).all(|node| votes(&redlock, node)));
+}
+
+async fn three_that_refuse() -> ([Odd; 3], Redlock) {
+    with_three([Manner::RefusesLocks; 3], Clock::tokio()).await
+}
+
+fn is_refused(redlock: &Redlock) -> bool {
+    let nodes = redlock.nodes();
+    nodes.iter().all(|node| match &node.state {
+        NodeState::Refused(error) => error.to_string().contains("OOM"),
+        _ => false,
+    })
 }

@@ -4,12 +4,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
+    mem,
 };
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use promql_parser::{
-    label::Matchers,
     parser::{self, Expr},
+    util::{ExprVisitor, walk_expr},
 };
 use redlock_tokio::{LockOptions, MetricsObserver};
 use redlock_tower::LockLayer;
@@ -161,74 +162,78 @@ fn each_metric_is_described_written_and_explained() {
     assert_eq!(written.collect::<Vec<_>>(), explained);
 }
 
-/// Returns what is wrong with an expression, if anything is, and notes the metrics that it shows.
-fn faults(
-    expression: &str,
-    metrics: &BTreeMap<String, Metric>,
-    shown: &mut BTreeSet<String>,
-) -> Vec<String> {
-    let mut faults = Vec::new();
-    let expression = parse(&expression.replace("$__rate_interval", "5m"));
-    visit(&expression, &mut |name, matchers| {
-        let name = name.as_deref().unwrap_or_default();
-        shown.insert(base(name).to_owned());
-        let Some(metric) = metrics.get(base(name)) else {
-            return faults.push(format!("there is no metric {name}"));
-        };
-        if (base(name) != name) != (metric.kind == "histogram") {
-            faults.push(format!("there is no series {name}"));
-        }
-        for label in matchers.matchers.iter().map(|it| &it.name) {
-            if !ADDED.contains(&&**label) && !metric.labels.contains(label) {
-                faults.push(format!("{name} has no label {label}"));
-            }
-        }
-    });
-    faults
+/// The metrics that are written, those that some expressions show, and what is wrong with the last expression.
+struct Check {
+    metrics: BTreeMap<String, Metric>,
+    shown: BTreeSet<String>,
+    faults: Vec<String>,
 }
 
-/// Shows each selector of an expression.
-fn visit(expression: &Expr, show: &mut impl FnMut(&Option<String>, &Matchers)) {
-    match expression {
-        Expr::VectorSelector(it) => show(&it.name, &it.matchers),
-        Expr::MatrixSelector(it) => show(&it.vs.name, &it.vs.matchers),
-        Expr::Aggregate(it) => visit(&it.expr, show),
-        Expr::Unary(it) => visit(&it.expr, show),
-        Expr::Paren(it) => visit(&it.expr, show),
-        Expr::Subquery(it) => visit(&it.expr, show),
-        Expr::Binary(it) => [&it.lhs, &it.rhs]
-            .into_iter()
-            .for_each(|it| visit(it, show)),
-        Expr::Call(it) => it.args.args.iter().for_each(|it| visit(it, show)),
-        Expr::NumberLiteral(_) | Expr::StringLiteral(_) => {}
-        Expr::Extension(_) => panic!("there are none"),
+impl Check {
+    fn new() -> Self {
+        Self {
+            metrics: emitted().1,
+            shown: BTreeSet::new(),
+            faults: Vec::new(),
+        }
+    }
+
+    fn faults(&mut self, expression: &str) -> Vec<String> {
+        let expression = parse(&expression.replace("$__rate_interval", "5m"));
+        let Ok(_) = walk_expr(self, &expression);
+        mem::take(&mut self.faults)
+    }
+}
+
+impl ExprVisitor for Check {
+    type Error = Infallible;
+
+    fn pre_visit(&mut self, expression: &Expr) -> Result<bool, Infallible> {
+        let selector = match expression {
+            Expr::VectorSelector(it) => it,
+            Expr::MatrixSelector(it) => &it.vs,
+            _ => return Ok(true),
+        };
+        let name = selector.name.as_deref().unwrap_or_default();
+        self.shown.insert(base(name).to_owned());
+        let Some(metric) = self.metrics.get(base(name)) else {
+            self.faults.push(format!("there is no metric {name}"));
+            return Ok(true);
+        };
+        if (base(name) != name) != (metric.kind == "histogram") {
+            self.faults.push(format!("there is no series {name}"));
+        }
+        for label in selector.matchers.matchers.iter().map(|it| &it.name) {
+            if !ADDED.contains(&&**label) && !metric.labels.contains(label) {
+                self.faults.push(format!("{name} has no label {label}"));
+            }
+        }
+        Ok(true)
     }
 }
 
 #[test]
 fn the_dashboard_shows_what_is_written() {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
-    let (_, metrics) = emitted();
-    let mut shown = BTreeSet::new();
+    let mut check = Check::new();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     for target in panels.flat_map(|it| it["targets"].as_array().into_iter().flatten()) {
         let expression = target["expr"].as_str().unwrap();
-        let faults = faults(expression, &metrics, &mut shown);
-        assert_eq!(faults, [""; 0], "{expression}");
+        assert_eq!(check.faults(expression), [""; 0], "{expression}");
     }
-    let missing: Vec<_> = metrics.keys().filter(|it| !shown.contains(*it)).collect();
+    let is_missing = |it: &&String| !check.shown.contains(*it);
+    let missing: Vec<_> = check.metrics.keys().filter(is_missing).collect();
     assert!(missing.is_empty(), "no panel shows {missing:?}");
 }
 
 #[test]
 fn the_alerts_watch_what_is_written_and_are_explained() {
     let rules: Value = serde_yaml_ng::from_str(ALERTS).unwrap();
-    let (_, metrics) = emitted();
+    let mut check = Check::new();
     for rule in rules["groups"][0]["rules"].as_array().unwrap() {
         let name = rule["alert"].as_str().unwrap();
         let expression = rule["expr"].as_str().unwrap();
-        let faults = faults(expression, &metrics, &mut BTreeSet::new());
-        assert_eq!(faults, [""; 0], "{name}");
+        assert_eq!(check.faults(expression), [""; 0], "{name}");
         let urgency = match rule["labels"]["severity"].as_str().unwrap() {
             "page" => "now",
             "ticket" => "soon",
@@ -241,13 +246,13 @@ fn the_alerts_watch_what_is_written_and_are_explained() {
 
 #[test]
 fn what_is_not_written_is_found() {
-    let (_, metrics) = emitted();
+    let mut check = Check::new();
     for (expression, fault) in [
         ("rate(redlock_request_total[5m])", "no metric"),
         ("redlock_wait_seconds > 1", "no series"),
         ("1 + sum(redlock_held_locks{key=\"a\"})", "no label"),
     ] {
-        let faults = faults(expression, &metrics, &mut BTreeSet::new());
+        let faults = check.faults(expression);
         assert!(faults[0].contains(fault), "{faults:?}");
     }
 }

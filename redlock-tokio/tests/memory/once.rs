@@ -135,18 +135,3 @@ async fn a_job_that_takes_long_is_not_run_again() {
     let (long, others) = tokio::join!(long, others);
     assert_eq!((long.unwrap(), others), (OnceOutcome::Ran(()), 0));
 }
-
-/// A person who frees it wants the job to run again.
-#[tokio::test(start_paused = true)]
-async fn a_job_whose_lock_is_freed_can_run_again_in_the_same_process() {
-    let [own, other] = hosts().await;
-    let outcome = job(&own).run(async |_| ()).await.unwrap();
-    assert_eq!(outcome, OnceOutcome::Ran(()));
-    sleep(MS(100)).await;
-    let key = own.held()[0].keys[0].clone();
-    let inspection = other.inspect(key).await.unwrap();
-    other.force_unlock(&inspection).await;
-    sleep(MS(50)).await;
-    let outcome = job(&own).run(async |_| ()).await.unwrap();
-    assert_eq!(outcome, OnceOutcome::Ran(()));
-}

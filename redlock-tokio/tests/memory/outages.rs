@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::{
     MS, built,
     in_memory::{blocked, fleet, over, paused_runtime, set_down, three_nodes},
-    kinds::{KINDS, Kind},
+    kinds::KINDS,
     scripted::{Scripted, out_of_memory, over_custom},
 };
 
@@ -56,33 +56,24 @@ async fn a_request_fails_at_once_only_while_it_is_known_that_no_majority_can_vot
         assert!(waited <= MS(51), "{waited:?}");
     }
     assert!(refused_after(&redlock, short).await >= MS(200));
-
-    // A request tries to connect before it is refused.
-    for age in 0..100 {
-        set_down(&nodes[1..], true);
-        sleep(MS(3000)).await;
-        refused_after(&redlock, fail_fast()).await;
-        sleep(MS(age)).await;
-        set_down(&nodes[1..], false);
-        let asked = Instant::now();
-        drop(redlock.lock("k").options(fail_fast()).await.unwrap());
-        assert!(asked.elapsed() <= MS(51), "{:?}", asked.elapsed());
-    }
 }
 
-/// The pauses between attempts to connect are longer than this wait. So without an attempt of its own, the request would
-/// not notice that the outage is over.
+/// A request tries to connect before it is refused. The pauses between attempts to connect are longer than its wait.
 #[tokio::test(start_paused = true)]
-async fn a_request_with_a_short_wait_notices_that_an_outage_is_over() {
-    let (nodes, [redlock]) = fleet().await;
-    let short = LockOptions::new().wait(MS(100));
-    for pause in 0..200 {
-        set_down(&nodes[1..], true);
-        redlock.try_lock("k").await.unwrap_err();
-        sleep(MS(3000 + pause)).await;
-        refused_after(&redlock, short).await;
-        set_down(&nodes[1..], false);
-        drop(redlock.lock("k").options(short).await.unwrap());
+async fn a_request_notices_that_an_outage_is_over() {
+    for options in [fail_fast(), LockOptions::new().wait(MS(100))] {
+        let (nodes, [redlock]) = fleet().await;
+        for pause in 0..100 {
+            set_down(&nodes[1..], true);
+            redlock.try_lock("k").await.unwrap_err();
+            sleep(MS(3000)).await;
+            refused_after(&redlock, options).await;
+            sleep(MS(pause)).await;
+            set_down(&nodes[1..], false);
+            let asked = Instant::now();
+            drop(redlock.lock("k").options(options).await.unwrap());
+            assert!(asked.elapsed() <= MS(51), "{:?}", asked.elapsed());
+        }
     }
 }
 
@@ -174,63 +165,32 @@ async fn connections_that_were_just_lost_are_no_known_outage() {
     drop(first.await.unwrap().expect("it tried again"));
 }
 
-/// The holder of the lock when the outage begins.
-#[derive(Clone, Copy, Debug)]
-enum Holder {
-    Nobody,
-    AnotherProcess,
-    AnotherTask,
-}
-
 async fn seeded(nodes: &[MemoryNode], seed: u64) -> Redlock {
     built(over(nodes).random_seed(seed).options(fail_fast())).await
 }
 
-/// Returns how long after the beginning of the outage the request is refused.
-async fn first_refused_after(kind: &Kind, holder: Holder, seed: u64) -> Duration {
-    let nodes = three_nodes();
-    let redlock = seeded(&nodes, seed).await;
-    let another = seeded(&nodes, seed + 1).await;
-    let often = Duration::from_millis(600);
-    let held = match holder {
-        Holder::Nobody => None,
-        Holder::AnotherProcess => Some((kind.holder)(&another).await.unwrap()),
-        Holder::AnotherTask => Some((kind.holder)(&redlock).ttl(often).await.unwrap()),
-    };
-    let request = (kind.lock)(&redlock).into_future();
-    let request = match holder {
-        Holder::Nobody => {
-            sleep(MS(7 * seed)).await;
-            request.boxed()
-        }
-        _ => {
-            let waiting = tokio::spawn(request);
-            sleep(MS(7 * seed)).await;
-            waiting.map(Result::unwrap).boxed()
-        }
-    };
-    set_down(&nodes[1..], true);
-    let begin = Instant::now();
-    assert_refused!(request.await, LockError::NoQuorum(_));
-    drop(held);
-    begin.elapsed()
-}
-
+/// Another process has the lock when the outage begins, and then another task.
 #[tokio::test(start_paused = true)]
 async fn the_first_request_of_an_outage_is_refused_once_connecting_has_failed() {
-    for (holder, limit) in [
-        (Holder::Nobody, MS(100)),
-        // The next look at the key shows the outage.
-        (Holder::AnotherProcess, MS(10_100)),
-        // The next extension does.
-        (Holder::AnotherTask, MS(300)),
-    ] {
-        for kind in &KINDS {
-            let mut longest = Duration::ZERO;
-            for seed in 0..20 {
-                longest = longest.max(first_refused_after(kind, holder, seed).await);
-            }
-            assert!(longest <= limit, "{}, {holder:?}: {longest:?}", kind.name);
+    for (seed, kind) in (0..20).flat_map(|seed| KINDS.iter().map(move |kind| (seed, kind))) {
+        for is_own in [false, true] {
+            let nodes = three_nodes();
+            let redlock = seeded(&nodes, seed).await;
+            let another = seeded(&nodes, seed + 1).await;
+            // The next look at the key shows the outage, or the next extension.
+            let (holder, limit) = match is_own {
+                false => ((kind.holder)(&another), MS(10_100)),
+                true => ((kind.holder)(&redlock).ttl(MS(600)), MS(300)),
+            };
+            let held = holder.await.unwrap();
+            let waiting = blocked((kind.lock)(&redlock)).await;
+            sleep(MS(7 * seed)).await;
+            set_down(&nodes[1..], true);
+            let begin = Instant::now();
+            assert_refused!(waiting.await.unwrap(), LockError::NoQuorum(_));
+            let waited = begin.elapsed();
+            assert!(waited <= limit, "{}, {seed}: {waited:?}", kind.name);
+            drop(held);
         }
     }
 }

@@ -4,21 +4,14 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use redlock_tokio::{
-    Acquisition, Lock, LockError, LockOptions, LossReason, MemoryNode, Redlock, ReleaseOutcome,
-    errors::{DowngradeError, KeyError, OptionsError},
-    node::{Command, Session},
+    Acquisition, Lock, LockError, LockOptions, LossReason, Redlock, ReleaseOutcome,
+    errors::{DowngradeError, OptionsError},
 };
-use tokio::{
-    task::JoinSet,
-    time::{Instant, advance, sleep, timeout},
-};
+use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::support::{
-    MS, acquired, built,
-    in_memory::{
-        all_empty, blocked, client, fleet, hold, keep_busy, over, set_down, settle, three_nodes,
-    },
-    scripted::{Reports, Scripted, over_custom},
+    MS, acquired, assert_says, built,
+    in_memory::{all_empty, blocked, client, fleet, over, set_down, settle, three_nodes},
     unrenewed,
 };
 
@@ -49,11 +42,6 @@ async fn only_readers_share_a_key() {
             assert!(all_empty(&nodes), "the last one deletes the key");
         }
     }
-    let (nodes, [redlock]) = fleet().await;
-    hold(&nodes, "k", MS(1000));
-    assert!(redlock.rw_lock("k").try_read().await.is_err());
-    let after = redlock.rw_lock("k").read().await;
-    drop(after.expect("it has expired"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,37 +97,42 @@ async fn later_readers_ask_the_nodes_beside_those_that_hold() {
     assert!(third.is_valid() && alone.is_valid() && other_ttl.is_valid());
 }
 
-/// In one process, a writer waits for the readers before it, and later readers wait for the writer.
+/// A writer waits for the readers before it, and hands over to the next writer. Later readers wait for both.
 #[tokio::test(start_paused = true)]
-async fn the_line_of_a_process_keeps_the_order() {
+async fn the_queue_of_a_process_keeps_the_order_of_readers_and_writers() {
     let (_, [redlock]) = fleet().await;
     let catalogue = redlock.rw_lock("catalogue");
-    let first = catalogue.read().await.unwrap();
-    let writer = blocked(catalogue.write()).await;
-    let later = tokio::spawn(catalogue.read().into_future());
+    let reader = catalogue.read().await.unwrap();
+    let first = blocked(catalogue.write()).await;
+    let second = blocked(catalogue.write()).await;
+    let later = blocked(catalogue.read()).await;
     let last = blocked(catalogue.read()).await;
-    assert_eq!(redlock.queue().waiting, 2, "the writer asks already");
+    assert_eq!(redlock.queue().waiting, 3, "the first writer asks already");
     assert!(catalogue.try_read().await.unwrap_err().is_contended());
-    drop(first);
-    let writer = writer.await.unwrap().unwrap();
+    drop(reader);
+    let first = first.await.unwrap().unwrap();
+    assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
+    let second = second.await.unwrap().unwrap();
     assert!(!later.is_finished() && !last.is_finished());
-    drop(writer);
+    second.downgrade().await.unwrap();
+    let acquisition = second.acquisition();
+    assert!(matches!(acquisition, Acquisition::HandedOver { .. }));
     let (later, last) = (later.await.unwrap().unwrap(), last.await.unwrap().unwrap());
-    assert_eq!(later.token(), last.token(), "one of them asked");
+    let tokens = [later.token(), last.token()];
+    assert_eq!(tokens, [second.token(); 2], "both have joined");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_hands_over_to_the_next_writer_but_not_to_a_reader() {
+async fn a_writer_does_not_hand_over_to_a_reader() {
     let (_, [redlock]) = fleet().await;
     let catalogue = redlock.rw_lock("catalogue");
-    let first = catalogue.write().await.unwrap();
-    let second = blocked(catalogue.write()).await;
-    let reader = blocked(catalogue.read()).await;
-    assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
-    let second = second.await.unwrap().unwrap();
-    assert_eq!(second.release().await.outcome, ReleaseOutcome::Released);
-    let reader = reader.await.unwrap().unwrap();
-    assert!(matches!(reader.acquisition(), Acquisition::Granted { .. }));
+    let writer = catalogue.write().await.unwrap();
+    let first = blocked(catalogue.read()).await;
+    let last = blocked(catalogue.read()).await;
+    assert_eq!(writer.release().await.outcome, ReleaseOutcome::Released);
+    let (first, last) = (first.await.unwrap().unwrap(), last.await.unwrap().unwrap());
+    assert!(matches!(first.acquisition(), Acquisition::Granted { .. }));
+    assert_eq!(first.token(), last.token(), "one of them asked");
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,49 +180,6 @@ async fn a_reader_that_leaves_a_lost_lock_learns_of_the_loss() {
         drop(one);
         let told = timeout(MS(60_000), clone.lost()).await;
         assert_eq!(told, Ok(LossReason::Expired));
-    }
-}
-
-/// Readers of another process come every millisecond and hold for 20 ms. A plain lock, the control, does not mark the key, and
-/// starves.
-#[tokio::test(start_paused = true)]
-async fn a_writer_gets_in_beside_busy_readers() {
-    for is_writer in [true, false] {
-        let nodes = three_nodes();
-        // Its readers do not share leases: each of them asks the nodes.
-        let readers = built(over(&nodes).handover_for(MS(0))).await;
-        let other = client(&nodes).await;
-        let mut crowd = JoinSet::new();
-        for task in 0..20 {
-            let lock = readers.rw_lock("catalogue");
-            crowd.spawn(async move {
-                sleep(MS(task)).await;
-                keep_busy(|| lock.read(), MS(20)).await;
-            });
-        }
-        sleep(MS(100)).await;
-        let lock = match is_writer {
-            true => other.rw_lock("catalogue").write().wait(MS(500)),
-            false => other.lock("catalogue").wait(MS(4000)),
-        };
-        assert_eq!(lock.await.is_ok(), is_writer);
-    }
-}
-
-/// A reader waits for one writer, and not for those that come after it.
-#[tokio::test(start_paused = true)]
-async fn a_reader_gets_in_beside_busy_writers() {
-    let nodes = three_nodes();
-    let mut crowd = JoinSet::new();
-    for _ in 0..4 {
-        let lock = client(&nodes).await.rw_lock("catalogue");
-        crowd.spawn(async move { keep_busy(|| lock.write(), MS(20)).await });
-    }
-    let lock = client(&nodes).await.rw_lock("catalogue");
-    for _ in 0..10 {
-        let read = lock.read().wait(MS(2000)).await;
-        drop(read.expect("it insists"));
-        sleep(MS(50)).await;
     }
 }
 
@@ -304,17 +254,10 @@ async fn a_downgraded_writer_lets_readers_in_and_keeps_writers_out() {
 #[tokio::test(start_paused = true)]
 async fn only_a_writer_can_be_downgraded() {
     let (nodes, [redlock]) = fleet().await;
-    for lock in [
-        redlock.lock("a"),
-        redlock.lock_all(["b", "c"]),
-        redlock.semaphore("d", 2).acquire(),
-        redlock.rw_lock("e").read(),
-    ] {
-        let guard = lock.await.unwrap();
-        let error = guard.downgrade().await.unwrap_err();
-        assert_eq!(error, DowngradeError::NotAWriter);
-        assert!(guard.is_valid());
-    }
+    let reader = redlock.rw_lock("e").read().await.unwrap();
+    let outcome = reader.downgrade().await;
+    assert_eq!(outcome, Err(DowngradeError::NotAWriter));
+    assert!(reader.is_valid());
     let guard = redlock.rw_lock("f").write().await.unwrap();
     set_down(&nodes, true);
     let error = guard.downgrade().await.unwrap_err();
@@ -327,69 +270,8 @@ async fn only_a_writer_can_be_downgraded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_downgrade_keeps_what_a_longer_extension_beside_it_has_asked_for() {
-    let redlock = built(over(&three_nodes()).max_ttl(MS(90_000))).await;
-    redlock.ready(MS(100_000)).await.unwrap();
-    let guard = redlock.rw_lock("catalogue").write().await.unwrap();
-    let (extended, downgraded) = tokio::join!(guard.extend_for(MS(60_000)), guard.downgrade());
-    extended.unwrap();
-    downgraded.unwrap();
-    assert!(guard.remaining() > MS(59_000), "{:?}", guard.remaining());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_writer_that_was_downgraded_still_says_that_it_was_handed_its_lock() {
-    let (_, [redlock]) = fleet().await;
-    let catalogue = redlock.rw_lock("catalogue");
-    let first = catalogue.write().await.unwrap();
-    let second = blocked(catalogue.write()).await;
-    drop(first);
-    let second = second.await.unwrap().unwrap();
-    second.downgrade().await.unwrap();
-    let acquisition = second.acquisition();
-    assert!(matches!(acquisition, Acquisition::HandedOver { .. }));
-    let reader = catalogue.read().await.unwrap();
-    let acquisition = reader.acquisition();
-    assert!(matches!(acquisition, Acquisition::Joined { .. }));
-}
-
-#[tokio::test(start_paused = true)]
-async fn nodes_that_know_no_readers_let_one_in_at_a_time() {
-    let nodes = three_nodes();
-    let client = || built(over_custom(nodes.iter().map(old)));
-    let (one, other) = (client().await, client().await);
-    let (ours, theirs) = (one.rw_lock("k"), other.rw_lock("k"));
-    let reader = ours.read().await.unwrap();
-    assert!(ours.try_read().await.is_ok(), "it joins");
-    assert!(theirs.try_read().await.is_err() && theirs.try_write().await.is_err());
-    sleep(MS(20_000)).await;
-    assert!(reader.is_valid());
-    let waiting = blocked(theirs.write()).await;
-    reader.release().await;
-    let writer = waiting.await.unwrap().unwrap();
-    writer.downgrade().await.unwrap();
-    writer.release().await;
-    assert!(all_empty(&nodes));
-}
-
-/// A node that somebody has written before there were readers.
-fn old(node: &MemoryNode) -> Scripted {
-    let old = Scripted::new(node, |node, batch| {
-        let as_a_lock = |it: &Command| Command::new(it.key().clone(), it.operation());
-        node.execute(&batch.iter().map(as_a_lock).collect::<Vec<_>>())
-    });
-    old.reports(Reports::Arrive)
-}
-
-#[tokio::test(start_paused = true)]
-async fn wrong_requests_are_refused_by_name() {
+async fn a_reader_has_no_fencing_token() {
     let redlock = client(&three_nodes()).await;
-    let outcome = redlock.rw_lock("").try_read().await;
-    assert_refused!(outcome, LockError::InvalidKey(KeyError::Empty));
-    for name in ["redlock:readers:{a}", "redlock:wait:{a}"] {
-        let outcome = redlock.try_lock(name).await;
-        assert_refused!(outcome, LockError::InvalidKey(KeyError::Reserved { .. }));
-    }
     let outcome = redlock.rw_lock("k").read().fenced(true).await;
     assert_refused!(
         outcome,
@@ -399,47 +281,28 @@ async fn wrong_requests_are_refused_by_name() {
     let fenced = built(over(&three_nodes()).fenced(true)).await;
     let reader = fenced.rw_lock("k").read().await.unwrap();
     assert_eq!(reader.fencing_token(), None);
-    drop(reader);
-    let writer = fenced.rw_lock("k").write().await.unwrap();
-    assert!(writer.fencing_token().is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_error_says_who_keeps_whom_out() {
     let (_, [one, other]) = fleet().await;
     let (ours, theirs) = (one.rw_lock("k"), other.rw_lock("k"));
-    let assert_says = |error: LockError, words: &str| {
-        let text = error.to_string();
-        let expected = format!("the lock is taken: {words}");
-        assert!(text.starts_with(&expected), "{text}");
-    };
     let reader = ours.read().await.unwrap();
     let error = theirs.try_write().await.unwrap_err();
-    assert_says(error, "readers or another client hold it");
+    assert_says(
+        &error,
+        "the lock is taken: readers or another client hold it",
+    );
     drop(reader);
     let _writer = ours.write().await.unwrap();
     let error = theirs.try_read().await.unwrap_err();
-    assert_says(error, "a writer or another client holds it");
+    assert_says(
+        &error,
+        "the lock is taken: a writer or another client holds it",
+    );
     let error = ours.try_read().await.unwrap_err();
-    assert_says(error, "a writer of this process holds it");
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_outage_is_reported_of_what_was_asked_for() {
-    let (nodes, [redlock]) = fleet().await;
-    set_down(&nodes, true);
-    let catalogue = redlock.rw_lock("catalogue");
-    assert!(catalogue.read().wait(MS(300)).await.is_err());
-    let exports = redlock.semaphore("exports", 2);
-    let fail_fast = LockOptions::new().fail_fast(true);
-    for (lock, reads, writes, permits) in [
-        (catalogue.read(), true, false, None),
-        (catalogue.write(), false, true, None),
-        (exports.acquire(), false, false, Some(2)),
-    ] {
-        let outcome = lock.options(fail_fast).await;
-        let attempts = assert_refused!(outcome, LockError::NoQuorum(it) => it);
-        let told = (attempts.by_reader(), attempts.by_writer(), attempts.permits);
-        assert_eq!((told, attempts.count), ((reads, writes, permits), 0));
-    }
+    assert_says(
+        &error,
+        "the lock is taken: a writer of this process holds it",
+    );
 }

@@ -1,20 +1,33 @@
-//! The memory of a held lock and of a waiter.
+//! The memory of a held lock, of a waiter, and the memory that a peak leaves behind.
 
 use std::{sync::Arc, time::Duration};
 
 use allocation_counter::measure;
-use futures::future::try_join_all;
-use redlock_tokio::{LockGuard, LockOptions, Redlock};
+use futures::{
+    FutureExt,
+    future::{join_all, ready, try_join_all},
+};
+use redlock_tokio::{
+    Lock, LockGuard, LockOptions, Redlock,
+    node::{Command, Session, Vote},
+};
 use tokio::runtime::Runtime;
 
-use crate::{
-    peak::Forgetful,
-    support::{
-        built,
-        in_memory::{Opens, paused_runtime},
-        scripted::over_custom,
-    },
+use crate::support::{
+    built,
+    in_memory::{Opens, paused_runtime},
+    scripted::{Answers, over_custom},
 };
+
+/// A session that grants everything and remembers nothing.
+#[derive(Clone)]
+struct Forgetful;
+
+impl Session for Forgetful {
+    fn execute(&mut self, batch: &[Command]) -> Answers {
+        ready(Ok(batch.iter().map(|_| Ok(Vote::Granted)).collect())).boxed()
+    }
+}
 
 /// The tables are as full as with four times as many.
 const MANY: usize = 5_000;
@@ -103,5 +116,32 @@ fn a_task_that_waits_weighs_little_in_a_long_line_and_in_one_of_its_own() {
             held.len()
         );
         assert!(bytes < 900.0, "{bytes:.0} B for each waiter");
+    }
+}
+
+type Request = fn(&Redlock, String) -> Lock;
+
+/// Holds so many locks at once, and releases them.
+async fn hold_at_once(redlock: &Redlock, locks: usize, request: Request) {
+    let lock = async |key: usize| request(redlock, key.to_string()).await.unwrap();
+    let guards = join_all((0..locks).map(lock)).await;
+    join_all(guards.into_iter().map(|it| it.release())).await;
+}
+
+#[test]
+fn twenty_thousand_keys_that_were_busy_at_once_leave_no_memory_behind() {
+    const PEAK: usize = 20_000;
+    let (runtime, redlock) = client();
+    let requests: [(&str, Request); 3] = [
+        ("lock", |redlock, key| redlock.lock(key)),
+        ("permit", |redlock, key| redlock.semaphore(key, 1).acquire()),
+        ("reader", |redlock, key| redlock.rw_lock(key).read()),
+    ];
+    for (kind, request) in requests {
+        runtime.block_on(hold_at_once(&redlock, 100, request));
+        let left = measure(|| runtime.block_on(hold_at_once(&redlock, PEAK, request)));
+        let per_key = left.bytes_current as f64 / PEAK as f64;
+        println!("{kind}: {per_key:.1} B for each key");
+        assert!(per_key < 5.0, "{kind}: {per_key} B for each key");
     }
 }

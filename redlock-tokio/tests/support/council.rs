@@ -11,9 +11,7 @@ use futures::{FutureExt, future::BoxFuture};
 use redlock_core::{MemberId, MemberReport, Owner, Tenure};
 use redlock_tokio::{
     MemoryNode, NodeError,
-    node::{
-        Answer, Authority, AuthorityKind, Command, FreedNotifier, NamedBy, Node, Reports, Session,
-    },
+    node::{Authority, AuthorityKind, NamedBy, Node, Reports, Session},
 };
 
 /// An authority in memory: a test decides what each of its members says. Clones are the same authority.
@@ -24,8 +22,6 @@ pub(crate) struct Council(Arc<State>);
 struct State {
     members: Mutex<Vec<Member>>,
     servers: Mutex<BTreeMap<String, MemoryNode>>,
-    /// For how long servers have been the owners at least, by their markers.
-    ages: Mutex<BTreeMap<String, Duration>>,
     objection: Mutex<Option<NodeError>>,
     panics: AtomicBool,
     /// How many watches run, and how many were started.
@@ -47,11 +43,6 @@ pub(crate) struct Seat {
     pub(crate) authority: Arc<dyn Authority>,
     pub(crate) index: usize,
     pub(crate) kind: AuthorityKind,
-}
-
-struct CouncilSession {
-    session: Box<dyn Session>,
-    tenure_age: Option<Duration>,
 }
 
 impl Council {
@@ -124,11 +115,6 @@ impl Council {
         servers.entry(owner.into()).or_default().clone()
     }
 
-    /// Sets for how long a server has been the owner at least, by its marker.
-    pub(crate) fn age(&self, owner: &str, age: Duration) {
-        self.0.ages.lock().unwrap().insert(owner.into(), age);
-    }
-
     /// Returns the tenures in which a server was connected to.
     pub(crate) fn connections(&self) -> Vec<(String, u64)> {
         let connections = self.0.connections.lock().unwrap();
@@ -188,18 +174,8 @@ impl Authority for Council {
     ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         self.0.panic_if_told();
         self.0.connections.lock().unwrap().push(tenure.clone());
-        let owner = tenure.owner.as_str();
-        let node = self.server(owner);
-        let tenure_age = self.0.ages.lock().unwrap().get(owner).copied();
-        async move {
-            let session = node.connect().await?;
-            let session = CouncilSession {
-                session,
-                tenure_age,
-            };
-            Ok(Box::new(session) as Box<dyn Session>)
-        }
-        .boxed()
+        let node = self.server(tenure.owner.as_str());
+        async move { node.connect().await }.boxed()
     }
 
     fn objection(&self, _: usize) -> Option<NodeError> {
@@ -251,23 +227,5 @@ impl Node for Seat {
     fn named_by(&self) -> Option<NamedBy> {
         let authority = Arc::clone(&self.authority);
         Some(NamedBy::new(authority, self.index, self.kind))
-    }
-}
-
-impl Session for CouncilSession {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        self.session.execute(batch)
-    }
-
-    fn watch(&mut self, freed: FreedNotifier) -> bool {
-        self.session.watch(freed)
-    }
-
-    fn tenure_age(
-        &mut self,
-        _: &Tenure,
-    ) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
-        let age = self.tenure_age;
-        async move { Ok(age) }.boxed()
     }
 }

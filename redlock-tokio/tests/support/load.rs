@@ -1,6 +1,7 @@
-//! Tasks that lock and release all the time, and how long their locks took.
+//! Tasks that lock and release all the time, with a record of their holds.
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{
         Arc, Mutex,
@@ -12,13 +13,11 @@ use std::{
 use redlock_tokio::{LockGuard, Redlock};
 use tokio::task::JoinHandle;
 
-use super::history::History;
-
 /// How long a task holds a lock. With a shorter time the tasks keep the processors busy, and the servers that fail
 /// over get too little of them.
 const HOLD: Duration = Duration::from_millis(10);
 
-/// Contending tasks over several clients, with a record of their holds.
+/// Contending tasks over several clients.
 pub(crate) struct Load {
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<()>>,
@@ -26,21 +25,20 @@ pub(crate) struct Load {
 
 #[derive(Default)]
 struct Shared {
-    history: History,
-    /// The times of the current phase.
-    times: Mutex<Vec<Duration>>,
-    /// How many locks were lost before their release.
-    lost: AtomicUsize,
+    /// The holds of each key. A recorded hold begins after the lock was granted and ends before its release. So it is
+    /// never longer than the real hold.
+    holds: Mutex<HashMap<String, Vec<(Instant, Instant)>>>,
+    /// How many locks there were in the current phase.
+    locks: AtomicUsize,
     /// How many requests got no lock.
     refused: AtomicUsize,
     is_over: AtomicBool,
 }
 
-/// How long the locks of one phase took.
+/// How many locks there were in one phase.
 pub(crate) struct Phase {
     name: &'static str,
-    lasted: Duration,
-    times: Vec<Duration>,
+    locks: usize,
 }
 
 impl Load {
@@ -59,24 +57,25 @@ impl Load {
         Self { shared, tasks }
     }
 
-    /// Runs what blocks the thread. Prints and returns how long the locks took meanwhile.
+    /// Runs what blocks the thread. Prints and returns how many locks there were meanwhile.
     pub(crate) fn during(&self, name: &'static str, run: impl FnOnce()) -> Phase {
-        self.shared.times.lock().unwrap().clear();
-        let start = Instant::now();
+        self.shared.locks.store(0, SeqCst);
         tokio::task::block_in_place(run);
-        let times = std::mem::take(&mut *self.shared.times.lock().unwrap());
-        let phase = Phase {
-            name,
-            lasted: start.elapsed(),
-            times,
-        };
+        let locks = self.shared.locks.load(SeqCst);
+        let phase = Phase { name, locks };
         println!("{phase}");
         phase
     }
 
     /// Returns how many locks were held until their release so far.
     pub(crate) fn holds(&self) -> usize {
-        self.shared.history.len()
+        self.shared
+            .holds
+            .lock()
+            .unwrap()
+            .values()
+            .map(Vec::len)
+            .sum()
     }
 
     pub(crate) fn refused(&self) -> usize {
@@ -84,7 +83,7 @@ impl Load {
     }
 
     pub(crate) fn has_two_holders(&self) -> bool {
-        self.shared.history.overlap().is_some()
+        self.shared.overlap().is_some()
     }
 
     /// Ends the tasks. Panics if two holds of a key overlap.
@@ -93,22 +92,18 @@ impl Load {
         for task in self.tasks {
             task.await.unwrap();
         }
-        assert_eq!(self.shared.history.overlap(), None, "two holders");
-        let lost = self.shared.lost.load(SeqCst);
-        let holds = self.shared.history.len();
-        println!("{holds} holds, {lost} lost, 0 overlaps");
+        assert_eq!(self.shared.overlap(), None, "two holders");
     }
 }
 
 impl Shared {
     async fn work(&self, client: &Redlock, key: &str) {
         while !self.is_over.load(SeqCst) {
-            let start = Instant::now();
             let Ok(guard) = client.lock(key).await else {
                 self.refused.fetch_add(1, SeqCst);
                 continue;
             };
-            self.times.lock().unwrap().push(start.elapsed());
+            self.locks.fetch_add(1, SeqCst);
             self.hold(key, guard).await;
         }
     }
@@ -119,30 +114,32 @@ impl Shared {
         // Read before the validity, so that the lock was valid then.
         let to = Instant::now();
         if guard.is_valid() {
-            self.history.add(key, from, to);
-        } else {
-            self.lost.fetch_add(1, SeqCst);
+            let mut holds = self.holds.lock().unwrap();
+            holds.entry(key.to_owned()).or_default().push((from, to));
         }
         // Without a handover, so that each hold is a lock of its own.
         guard.release().await;
+    }
+
+    /// Returns a key of which two holds overlap.
+    fn overlap(&self) -> Option<String> {
+        let mut holds = self.holds.lock().unwrap();
+        holds.iter_mut().find_map(|(key, holds)| {
+            holds.sort_unstable();
+            let overlaps = holds.windows(2).any(|pair| pair[1].0 < pair[0].1);
+            overlaps.then(|| key.clone())
+        })
     }
 }
 
 impl Phase {
     pub(crate) fn locks(&self) -> usize {
-        self.times.len()
+        self.locks
     }
 }
 
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let longest = self.times.iter().max().copied().unwrap_or_default();
-        write!(
-            f,
-            "{:<8} {:>5.1} s, {:>6} locks, the longest took {longest:.1?}",
-            self.name,
-            self.lasted.as_secs_f64(),
-            self.locks(),
-        )
+        write!(f, "{:<8} {:>6} locks", self.name, self.locks)
     }
 }

@@ -10,7 +10,6 @@ pub(crate) mod council;
 pub(crate) mod cut;
 pub(crate) mod fake;
 pub(crate) mod gullible;
-pub(crate) mod history;
 pub(crate) mod in_memory;
 pub(crate) mod kinds;
 pub(crate) mod load;
@@ -117,20 +116,15 @@ impl Cli {
         self
     }
 
-    pub(crate) fn run(&self, command: &[&str]) -> String {
-        String::from_utf8(self.run_for_bytes(command)).expect("text")
-    }
-
     /// Returns the server's answer without the newline at its end.
-    pub(crate) fn run_for_bytes(&self, command: &[&str]) -> Vec<u8> {
+    pub(crate) fn run(&self, command: &[&str]) -> String {
         let output = Command::new("redis-cli")
             .args(&self.0)
             .args(command)
             .output()
             .expect("redis-cli comes with redis-server, see the README");
-        let mut answer = output.stdout;
-        answer.pop_if(|last| *last == b'\n');
-        answer
+        let answer = String::from_utf8(output.stdout).expect("text");
+        answer.strip_suffix('\n').unwrap_or(&answer).to_owned()
     }
 
     pub(crate) fn set(&self, key: &str, value: &str) {

@@ -17,10 +17,7 @@ pub(crate) fn watch() {
     HOOK.call_once(|| {
         let usual = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if thread::current()
-                .name()
-                .is_some_and(|it| it.starts_with("tokio"))
-            {
+            if is_watched() {
                 PANICS.fetch_add(1, SeqCst);
             }
             usual(info);

@@ -25,7 +25,7 @@ pub(crate) struct Scripted {
     execute: Arc<Execute>,
     server: Arc<dyn Fn() -> Server + Send + Sync>,
     reports: Reports,
-    line_delay: Option<Duration>,
+    delay: Duration,
 }
 
 /// What becomes of the reports that a probed key is gone.
@@ -53,7 +53,7 @@ impl Scripted {
             execute: Arc::new(execute),
             server: Arc::new(|| Server::None),
             reports: Reports::None,
-            line_delay: None,
+            delay: Duration::ZERO,
         }
     }
 
@@ -62,12 +62,10 @@ impl Scripted {
         Self::new(inner, |node, batch| node.execute(batch))
     }
 
-    /// Returns a node that answers after this time.
+    /// Returns a node that answers after this time, and has lines.
     pub(crate) fn late(inner: &MemoryNode, delay: Duration) -> Self {
-        Self::new(inner, move |node, batch| {
-            let answers = node.execute(batch);
-            sleep(delay).then(|()| answers).boxed()
-        })
+        let obeying = Self::obeying(inner).reports(Reports::ArriveLikeCalls);
+        Self { delay, ..obeying }
     }
 
     pub(crate) fn address(mut self, address: &str) -> Self {
@@ -91,12 +89,6 @@ impl Scripted {
         self.reports = reports;
         self
     }
-
-    /// Has lines, and answers about them after this time.
-    pub(crate) fn lines_after(mut self, delay: Duration) -> Self {
-        self.line_delay = Some(delay);
-        self.reports(Reports::ArriveLikeCalls)
-    }
 }
 
 impl Node for Scripted {
@@ -117,7 +109,8 @@ impl Node for Scripted {
 
 impl Session for Scripted {
     fn execute(&mut self, batch: &[Command]) -> Answers {
-        (self.execute)(&mut self.inner, batch)
+        let answers = (self.execute)(&mut self.inner, batch);
+        after(self.delay, answers)
     }
 
     fn server(&self) -> Server {
@@ -141,13 +134,19 @@ impl Session for Scripted {
         requests: &[LineRequest],
     ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
         if self.reports == Reports::ArriveLikeCalls {
-            let answers = self.inner.line(requests);
-            return match self.line_delay {
-                Some(delay) => sleep(delay).then(|()| answers).boxed(),
-                None => answers,
-            };
+            return after(self.delay, self.inner.line(requests));
         }
         ready(Err(out_of_memory())).boxed()
+    }
+}
+
+fn after<T: Send + 'static>(
+    delay: Duration,
+    answer: BoxFuture<'static, T>,
+) -> BoxFuture<'static, T> {
+    match delay {
+        Duration::ZERO => answer,
+        delay => sleep(delay).then(|()| answer).boxed(),
     }
 }
 
