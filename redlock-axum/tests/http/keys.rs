@@ -271,17 +271,21 @@ async fn a_tuple_locks_all_of_its_keys() {
     let account = |field: &str| key("account", json_field(field, 1024));
     let nodes = TestNodes::new();
     let keys = (account("from"), account("to"), key("order", path("order")));
-    let app = layered(LockLayer::new(nodes.connect().await.unwrap(), keys).wait(MS(50)));
+    let layer = LockLayer::new(nodes.connect().await.unwrap(), keys).wait(MS(50));
+    let app = layered(layer.prefix("app/"));
     let with = |body: Value| {
         let body = Body::from(body.to_string());
         post("/orders/1").body(body).unwrap()
     };
     let transfer = |from: u32, to: u32| with(json!({ "from": from, "to": to }));
     let several = text(&app, transfer(7, 3)).await;
-    assert_eq!(several, "account:3 and account:7 and order:1");
+    assert_eq!(several, "app/account:3 and app/account:7 and app/order:1");
     let fewer = text(&app, transfer(7, 7)).await;
-    assert_eq!(fewer, "account:7 and order:1", "no key is locked twice");
-    let _other = nodes.contend("account:3").await.unwrap();
+    assert_eq!(
+        fewer, "app/account:7 and app/order:1",
+        "no key is locked twice"
+    );
+    let _other = nodes.contend("app/account:3").await.unwrap();
     for contended in [transfer(3, 5), transfer(5, 3)] {
         problem(send(&app, contended).await, 423, "locked").await;
     }
