@@ -76,8 +76,8 @@ threads:
 	    cargo test --workspace --all-features $(PROFILE) --lib -- --show-output $(or $(SCENARIO),threads::)
 
 # What a lock costs in instructions and allocations, beside the committed table. Fails if something costs over 3 % more.
-# `make cost COST=--renew` writes the table. Instructions are counted by valgrind (a line says NOT RUN without it), under
-# which rustix must read the clock by libc.
+# `make cost COST=--renew` writes the table. Instructions are counted by valgrind, under which rustix must read the clock
+# by libc.
 cost: redis
 	RUSTFLAGS="--cfg rustix_use_libc" cargo bench -q -p redlock-axum --all-features --bench cost --target-dir target/cost \
 	    -- $(COST)

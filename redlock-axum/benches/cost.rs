@@ -12,7 +12,6 @@ use std::{
     path::Path,
     pin::pin,
     process::{Command, ExitCode},
-    sync::Arc,
     time::Duration,
 };
 
@@ -21,12 +20,8 @@ use comfy_table::{Table, presets};
 use futures::{future::join_all, poll};
 use http_body_util::BodyExt;
 use redlock_axum::{LockLayer, Request};
-use redlock_core::{
-    Drift, Eligibility, KeepAlive, Lease, LeaseConfig, Nonce, Quorum, Reply, RetrySchedule, Status,
-    Timestamp, Ttl, Validity,
-};
 use redlock_kit::RedisServers;
-use redlock_tokio::{Durability, Redlock};
+use redlock_tokio::{Durability, Lock, Redlock, RedlockBuilder};
 use serde::{Deserialize, Serialize};
 use tokio::{
     runtime::{Builder, Runtime},
@@ -46,13 +41,60 @@ const TOLERANCE: f64 = 3.0;
 /// And by so many allocations: some of them happen only now and then.
 const HALF: f64 = 0.5;
 
-const INSTALL: &str = "apt-get update && apt-get install -y valgrind";
+/// Tells a counted process where the servers are.
+const URLS: &str = "REDLOCK_BENCH_URLS";
 
-/// Something that is counted, and how to do it so many times.
-struct Part {
-    name: &'static str,
-    run: fn(&World, u32),
-}
+/// Locks of a batch.
+const BATCH: u32 = 64;
+
+/// Does something so many times.
+type Part = fn(&World, u32);
+
+/// The first is the yardstick of the others.
+const PARTS: [(&str, Part); 14] = [
+    ("tokio::sync::Mutex, lock and unlock", mutex),
+    ("joining a queue and leaving it", give_up),
+    ("a handover to the next task", handover),
+    (
+        "a lock without contention, five nodes in memory",
+        |world, times| world.cycles(in_memory(), times, |it| it.lock("k")),
+    ),
+    ("the same, two keys", |world, times| {
+        world.cycles(in_memory(), times, |it| it.lock_all(["a", "b"]));
+    }),
+    ("a lock over five Redis servers", |world, times| {
+        world.cycles(world.over_servers(), times, |it| it.lock("k"));
+    }),
+    ("each of 64 locks in a batch over them", batches),
+    ("tokio::sync::RwLock, read and unlock", rw_lock),
+    ("a reader that joins another", joined),
+    ("a reader over five Redis servers", |world, times| {
+        world.cycles(world.over_servers(), times, |it| it.rw_lock("r").read());
+    }),
+    ("axum: a handler alone", |world, times| {
+        world.requests(times, async || idle());
+    }),
+    ("axum: a handler with a guard", |world, times| {
+        world.requests(times, async || {
+            let redlock = connect(in_memory()).await;
+            let handler = async move || {
+                let _guard = redlock.lock("k").await.expect("a free lock");
+            };
+            Router::new().route("/", post(handler))
+        });
+    }),
+    ("axum: a handler behind a layer", |world, times| {
+        world.requests(times, async || idle().route_layer(layer().await));
+    }),
+    (
+        "axum: the same, with cancel_on_disconnect",
+        |world, times| {
+            world.requests(times, async || {
+                idle().route_layer(layer().await.cancel_on_disconnect())
+            });
+        },
+    ),
+];
 
 /// What the parts run in.
 struct World {
@@ -61,38 +103,10 @@ struct World {
     urls: Vec<String>,
 }
 
-/// Tells a counted process where the servers are.
-const URLS: &str = "REDLOCK_BENCH_URLS";
-
-/// Locks of a batch.
-const BATCH: u32 = 64;
-
-const fn part(name: &'static str, run: fn(&World, u32)) -> Part {
-    Part { name, run }
-}
-
-/// The first is the yardstick of the others.
-const PARTS: [Part; 13] = [
-    part("tokio::sync::Mutex, lock and unlock", mutex),
-    part("core: a lease of five nodes, acquired and released", lease),
-    part("a lock without contention, five nodes in memory", lone),
-    part("the same, two keys", two_keys),
-    part("a handover to the next task", handover),
-    part("joining a queue and leaving it", give_up),
-    part("a lock over five Redis servers", over_redis),
-    part("each of 64 locks in a batch over them", batches),
-    part("tokio::sync::RwLock, read and unlock", rw_lock),
-    part("a reader that joins another", joined),
-    part("a reader over five Redis servers", reader_over_redis),
-    part("axum: a handler alone", handler),
-    part("axum: a handler behind a layer", layer),
-];
-
 /// What one run of a part takes.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Cost {
-    /// Not known without valgrind.
-    instructions: Option<f64>,
+    instructions: f64,
     allocations: f64,
 }
 
@@ -102,16 +116,16 @@ fn main() -> ExitCode {
     if let [flag, part, times] = &arguments[..]
         && flag == "--run"
     {
-        let part = PARTS.iter().find(|known| known.name == part);
+        let part = PARTS.iter().find(|(name, _)| name == part);
         let times = times.parse().expect("a number");
         let urls = env::var(URLS).expect("servers");
         let world = World::new(urls.split(' ').map(str::to_owned).collect());
-        (part.expect("a part").run)(&world, times);
+        (part.expect("a part").1)(&world, times);
         return ExitCode::SUCCESS;
     }
     let servers = RedisServers::spawn(5).expect("five servers");
     let world = World::new(servers.urls());
-    let costs = PARTS.map(|part| (part.name, part.cost(&world)));
+    let costs = PARTS.map(|(name, part)| (name, world.cost(name, part)));
     let known = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/cost.json");
     if arguments.iter().any(|argument| argument == "--renew") {
         let costs: BTreeMap<_, _> = costs.into_iter().collect();
@@ -119,9 +133,8 @@ fn main() -> ExitCode {
         fs::write(known, text).expect("cost.json can be written");
         return ExitCode::SUCCESS;
     }
-    let earlier = fs::read_to_string(known).unwrap_or_else(|_| "{}".into());
-    let earlier: BTreeMap<String, Cost> = serde_json::from_str(&earlier).expect("costs");
-    compare(&costs, &earlier)
+    let earlier = fs::read_to_string(known).expect("cost.json");
+    compare(&costs, &serde_json::from_str(&earlier).expect("costs"))
 }
 
 /// Prints the costs beside the earlier ones. Fails if one has grown.
@@ -132,75 +145,30 @@ fn compare(costs: &[(&str, Cost)], earlier: &BTreeMap<String, Cost>) -> ExitCode
     table.set_header(columns.split('|'));
     let mutex = costs[0].1.instructions;
     let mut grown = Vec::new();
-    for (name, cost) in costs {
-        let before = earlier.get(*name).copied();
-        let count = |count: Option<f64>| count.map_or("NOT RUN".into(), |it| format!("{it:.0}"));
-        let ratio = cost.instructions.zip(mutex).map(|(own, mutex)| own / mutex);
+    for &(name, cost) in costs {
+        let before = earlier.get(name).unwrap_or(&cost);
         table.add_row([
-            (*name).to_owned(),
-            count(cost.instructions),
-            ratio.map_or("NOT RUN".into(), |ratio| format!("{ratio:.1}")),
-            count(before.and_then(|before| before.instructions)),
+            name.to_owned(),
+            format!("{:.0}", cost.instructions),
+            format!("{:.1}", cost.instructions / mutex),
+            format!("{:.0}", before.instructions),
             format!("{:.1}", cost.allocations),
-            before.map_or("-".into(), |it| format!("{:.1}", it.allocations)),
+            format!("{:.1}", before.allocations),
         ]);
-        let Some(before) = before else { continue };
-        let instructions = before.instructions.zip(cost.instructions);
-        let allocations = Some((before.allocations, cost.allocations));
-        for (what, pair, spare) in [
-            ("instructions", instructions, 0.0),
-            ("allocations", allocations, HALF),
+        for (what, before, now, spare) in [
+            ("instructions", before.instructions, cost.instructions, 0.0),
+            ("allocations", before.allocations, cost.allocations, HALF),
         ] {
-            if let Some((before, now)) = pair
-                && now > before * (1.0 + TOLERANCE / 100.0) + spare
-            {
+            if now > before * (1.0 + TOLERANCE / 100.0) + spare {
                 grown.push(format!("{name}: {now:.1} {what}, before {before:.1}"));
             }
         }
     }
     println!("{table}");
-    if mutex.is_none() {
-        println!("NOT RUN: instructions need valgrind ({INSTALL})");
-    }
     for line in &grown {
         println!("more than {TOLERANCE} % more: {line}");
     }
     ExitCode::from(u8::from(!grown.is_empty()))
-}
-
-impl Part {
-    fn cost(&self, world: &World) -> Cost {
-        (self.run)(world, TIMES[0]);
-        let [fewer, more] = TIMES.map(|times| {
-            let count = |_| allocation_counter::measure(|| (self.run)(world, times)).count_total;
-            // Over servers they depend on how many answers come at once. The least of several runs is nearly the same
-            // each time.
-            (0..RUNS).map(count).min().unwrap_or_default() as f64
-        });
-        let instructions = TIMES.map(|times| self.instructions(world, times));
-        let per_run = |[fewer, more]: [f64; 2]| (more - fewer) / f64::from(TIMES[1] - TIMES[0]);
-        Cost {
-            instructions: match instructions {
-                [Some(fewer), Some(more)] => Some(per_run([fewer, more])),
-                _ => None,
-            },
-            allocations: per_run([fewer, more]),
-        }
-    }
-
-    /// Counts the instructions of a whole process. `None` without valgrind.
-    fn instructions(&self, world: &World, times: u32) -> Option<f64> {
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-        valgrind.arg(env::current_exe().expect("this program"));
-        valgrind.args(["--run", self.name, &times.to_string()]);
-        valgrind.env(URLS, world.urls.join(" "));
-        let output = valgrind.output().ok()?;
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{text}");
-        let line = text.lines().find(|line| line.contains("Collected"))?;
-        line.split(':').next_back()?.trim().parse().ok()
-    }
 }
 
 impl World {
@@ -210,31 +178,101 @@ impl World {
         Self { runtime, urls }
     }
 
+    fn cost(&self, name: &str, part: Part) -> Cost {
+        part(self, TIMES[0]);
+        let allocations = TIMES.map(|times| {
+            let count = |_| allocation_counter::measure(|| part(self, times)).count_total;
+            // Over servers they depend on how many answers come at once. The least of several runs is nearly the same
+            // each time.
+            (0..RUNS).map(count).min().unwrap_or_default() as f64
+        });
+        let instructions = TIMES.map(|times| self.instructions(name, times));
+        let per_run = |[fewer, more]: [f64; 2]| (more - fewer) / f64::from(TIMES[1] - TIMES[0]);
+        Cost {
+            instructions: per_run(instructions),
+            allocations: per_run(allocations),
+        }
+    }
+
+    /// Counts the instructions of a whole process.
+    fn instructions(&self, part: &str, times: u32) -> f64 {
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+        valgrind.arg(env::current_exe().expect("this program"));
+        valgrind.args(["--run", part, &times.to_string()]);
+        valgrind.env(URLS, self.urls.join(" "));
+        let output = valgrind.output();
+        let output = output.expect("valgrind: apt-get update && apt-get install -y valgrind");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+        let line = text.lines().find(|line| line.contains("Collected"));
+        let count = line.and_then(|line| line.split(':').next_back()?.trim().parse().ok());
+        count.expect("the instructions that were collected")
+    }
+
     /// Runs in a task, as a service does: the future in `block_on` itself runs only when no task is ready.
     fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
         let task = self.runtime.spawn(work);
         self.runtime.block_on(task).expect("no panic");
     }
 
+    /// Acquires and releases locks, one after the other.
+    fn cycles(&self, client: RedlockBuilder, times: u32, lock: fn(&Redlock) -> Lock) {
+        self.run(async move {
+            let redlock = connect(client).await;
+            for _ in 0..times {
+                let guard = lock(&redlock).await.expect("a free lock");
+                guard.release().await;
+            }
+        });
+    }
+
+    /// Sends requests to a service, one after the other.
+    fn requests<F>(&self, times: u32, app: impl FnOnce() -> F)
+    where
+        F: Future<Output = Router> + Send + 'static,
+    {
+        let app = app();
+        self.run(async move {
+            // `axum::serve` does so too. Otherwise axum builds the routes and their layers for each request.
+            let app = app.await.with_state(());
+            for _ in 0..times {
+                let request = axum::http::Request::post("/").body(Body::empty());
+                let response = app.clone().oneshot(request.expect("a request"));
+                let response = response.await.expect("infallible");
+                assert!(response.status().is_success(), "{}", response.status());
+                response.into_body().collect().await.expect("infallible");
+            }
+        });
+    }
+
     /// A client of the servers that is patient: valgrind makes it slow.
-    fn client_of_servers(&self) -> impl Future<Output = Redlock> + use<> {
-        let builder = Redlock::builder()
-            .nodes(&self.urls)
-            .ttl(Duration::from_secs(60));
-        let builder = builder.node_timeout(Duration::from_secs(20)).random_seed(7);
-        // The id of this process would have another length in each run.
-        let builder = builder.client_name("cost");
-        let builder = builder.durability(Durability::AssumedForTests);
-        async { builder.build().await.expect("five servers") }
+    fn over_servers(&self) -> RedlockBuilder {
+        let builder = Redlock::builder().nodes(&self.urls);
+        let builder = builder.ttl(Duration::from_secs(60));
+        let builder = builder.node_timeout(Duration::from_secs(20));
+        builder.durability(Durability::AssumedForTests)
     }
 }
 
-/// A client whose random choices are the same in each run.
-async fn client() -> Redlock {
-    let builder = Redlock::builder().embedded().random_seed(7);
-    let builder = builder.client_name("cost");
-    let redlock = builder.wait(Duration::from_secs(60)).build().await;
-    redlock.expect("nodes in memory")
+fn in_memory() -> RedlockBuilder {
+    let builder = Redlock::builder().embedded();
+    builder.wait(Duration::from_secs(60))
+}
+
+/// Makes a client whose random choices are the same in each run. The id of the process, which clients have in their
+/// names, would have another length.
+async fn connect(builder: RedlockBuilder) -> Redlock {
+    let builder = builder.random_seed(7).client_name("cost");
+    builder.build().await.expect("five nodes")
+}
+
+fn idle() -> Router {
+    Router::new().route("/", post(async || "done"))
+}
+
+async fn layer() -> LockLayer<fn(&Request) -> &'static str> {
+    LockLayer::new(connect(in_memory()).await, |_| "k")
 }
 
 fn mutex(world: &World, times: u32) {
@@ -246,68 +284,12 @@ fn mutex(world: &World, times: u32) {
     });
 }
 
-fn lease(_: &World, times: u32) {
-    let ttl = Ttl::new(Duration::from_secs(10)).expect("a ttl");
-    let validity = Validity::new(ttl, Drift::default()).expect("longer than its drift");
-    let delay = Duration::from_millis(20)..=Duration::from_millis(200);
-    let quorum = Quorum::majority(5).expect("five");
-    let retry = RetrySchedule::new(delay).expect("a range");
-    let interval = KeepAlive::default_interval(validity);
-    let keep_alive = KeepAlive::every(interval, Duration::from_secs(60), validity);
-    let config = LeaseConfig::new(quorum, validity, retry, keep_alive.expect("shorter"));
-    let config = Arc::new(config);
-    let now = Timestamp::ZERO;
-    for nonce in 0..times {
-        let mut lease = Lease::new(Arc::clone(&config), Nonce::new(nonce.into()));
-        lease.acquire(now, Timestamp::MAX);
-        answer(&mut lease, now);
-        assert!(lease.valid_until(now).is_some());
-        lease.release(now);
-        answer(&mut lease, now);
-        assert!(matches!(lease.status(), Status::Ended(_)));
-    }
-}
-
-fn answer(lease: &mut Lease, now: Timestamp) {
-    while let Some(transmit) = lease.poll_transmit() {
-        for node in transmit.nodes.iter() {
-            let always = Eligibility::ALWAYS;
-            lease.handle_reply(now, transmit.round, node, Reply::Granted, always);
-        }
-    }
-    while lease.poll_event().is_some() {}
-}
-
-fn lone(world: &World, times: u32) {
-    world.run(async move {
-        one_after_the_other(client().await, times).await;
-    });
-}
-
-async fn one_after_the_other(redlock: Redlock, times: u32) {
-    for _ in 0..times {
-        let guard = redlock.lock("k").await.expect("a free lock");
-        guard.release().await;
-    }
-}
-
-fn two_keys(world: &World, times: u32) {
-    world.run(async move {
-        let redlock = client().await;
-        for _ in 0..times {
-            let guard = redlock.lock_all(["a", "b"]).await.expect("free locks");
-            guard.release().await;
-        }
-    });
-}
-
 /// Two tasks pass the lock to each other.
 fn handover(world: &World, times: u32) {
     world.run(async move {
-        let redlock = client().await;
-        let redlock = Arc::new(redlock);
+        let redlock = connect(in_memory()).await;
         let tasks = [(); 2].map(|()| {
-            let redlock = Arc::clone(&redlock);
+            let redlock = redlock.clone();
             tokio::spawn(async move {
                 for _ in 0..times / 2 {
                     let guard = redlock.lock("k").await.expect("its turn");
@@ -325,7 +307,7 @@ fn handover(world: &World, times: u32) {
 
 fn give_up(world: &World, times: u32) {
     world.run(async move {
-        let redlock = client().await;
+        let redlock = connect(in_memory()).await;
         let guard = redlock.lock("k").await.expect("a free lock");
         for _ in 0..times {
             let waiting = pin!(redlock.lock("k").into_future());
@@ -347,9 +329,8 @@ fn rw_lock(world: &World, times: u32) {
 
 fn joined(world: &World, times: u32) {
     world.run(async move {
-        let builder = Redlock::builder().embedded().random_seed(7);
-        let open = builder.handover_for(Duration::from_secs(3600));
-        let lock = open.build().await.expect("nodes in memory").rw_lock("k");
+        let open = in_memory().handover_for(Duration::from_secs(3600));
+        let lock = connect(open).await.rw_lock("k");
         let _other = lock.read().await.expect("a free lock");
         for _ in 0..times {
             drop(lock.read().await.expect("it joins"));
@@ -357,28 +338,10 @@ fn joined(world: &World, times: u32) {
     });
 }
 
-fn reader_over_redis(world: &World, times: u32) {
-    let client = world.client_of_servers();
-    world.run(async move {
-        let lock = client.await.rw_lock("r");
-        for _ in 0..times {
-            let guard = lock.read().await.expect("a free lock");
-            guard.release().await;
-        }
-    });
-}
-
-fn over_redis(world: &World, times: u32) {
-    let client = world.client_of_servers();
-    world.run(async move {
-        one_after_the_other(client.await, times).await;
-    });
-}
-
 fn batches(world: &World, times: u32) {
-    let client = world.client_of_servers();
+    let client = world.over_servers();
     world.run(async move {
-        let redlock = client.await;
+        let redlock = connect(client).await;
         let keys: Vec<_> = (0..BATCH).map(|key| format!("k{key}")).collect();
         for _ in 0..times / BATCH {
             let locks = keys.iter().map(|key| redlock.lock(key).into_future());
@@ -386,30 +349,4 @@ fn batches(world: &World, times: u32) {
             join_all(guards.map(|it| it.expect("a free lock").release())).await;
         }
     });
-}
-
-fn handler(world: &World, times: u32) {
-    world.run(async move {
-        requests(Router::new().route("/", post(async || "done")), times).await;
-    });
-}
-
-fn layer(world: &World, times: u32) {
-    world.run(async move {
-        let layer = LockLayer::new(client().await, |_: &Request| "k");
-        let app = Router::new().route("/", post(async || "done"));
-        requests(app.route_layer(layer), times).await;
-    });
-}
-
-async fn requests(app: Router, times: u32) {
-    // `axum::serve` does so too. Otherwise axum builds the routes and their layers for each request.
-    let app = app.with_state(());
-    for _ in 0..times {
-        let request = axum::http::Request::post("/").body(Body::empty());
-        let response = app.clone().oneshot(request.expect("a request"));
-        let response = response.await.expect("infallible");
-        assert!(response.status().is_success(), "{}", response.status());
-        response.into_body().collect().await.expect("infallible");
-    }
 }

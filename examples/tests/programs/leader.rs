@@ -1,14 +1,13 @@
 //! Three processes elect a leader, which is killed and stopped.
 
 use std::{
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, Sender, channel},
+    process::Command,
+    sync::mpsc::{Receiver, channel},
     thread,
     time::{Duration, Instant},
 };
 
-use redlock_kit::RedisServers;
+use redlock_kit::{RedisServers, Worker};
 
 use crate::support::SOON;
 
@@ -16,28 +15,40 @@ use crate::support::SOON;
 fn another_process_leads_after_a_leader_that_was_killed_or_stopped() {
     let nodes = RedisServers::spawn(5).unwrap();
     let (sender, lines) = channel();
-    let start = || Process::start(&nodes, sender.clone());
-    let mut processes = [start(), start(), start()].into_iter().collect::<Vec<_>>();
+    let start = |()| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leader"));
+        command
+            .args(["--ttl", "1s", "--every", "50ms"])
+            .env("REDLOCK_TRUST_FRESH_NODES", "1")
+            .env("REDLOCK_NODES", nodes.urls().join(","));
+        let sender = sender.clone();
+        Worker::start(&mut command, move |line| {
+            drop(line.map(|it| sender.send(it)));
+        })
+        .unwrap()
+    };
+    let mut processes = [(); 3].map(start).into_iter().collect::<Vec<_>>();
     let (first, _) = wait_for("leads", &lines);
     wait_for("report 3", &lines);
-    processes.retain(|it| it.0.id() != first); // kill -9
+    processes.retain(|it| it.id() != first); // kill -9
 
     // The two tasks of a leader may print in either order.
     let (second, reporters) = wait_for("leads", &lines);
     assert!(second != first && reporters.iter().all(|it| [first, second].contains(it)));
     wait_for("report 3", &lines);
-    let stopped = processes.iter().find(|it| it.0.id() == second).unwrap();
-    stopped.signal("-STOP");
+    let stopped = processes.iter().find(|it| it.id() == second).unwrap();
+    stopped.freeze();
 
     let (third, reporters) = wait_for("leads", &lines);
     assert!(third != second && reporters.iter().all(|it| [second, third].contains(it)));
-    stopped.signal("-CONT");
+    stopped.thaw();
     let (late, reporters) = wait_for("leads no more", &lines);
     assert_eq!(late, second);
     let is_third = reporters.iter().all(|it| *it == third);
     assert!(is_third, "{second} in {reporters:?}");
     thread::sleep(Duration::from_millis(500)); // several reports
-    stopped.signal("-TERM");
+    let asked = Command::new("kill").arg(second.to_string()).status();
+    assert!(asked.expect("kill is there").success());
     let (ended, reporters) = wait_for("ends", &lines);
     assert!(ended == second && reporters.iter().all(|it| *it == third));
 }
@@ -51,41 +62,6 @@ fn a_leader_resigns_after_its_last_report() {
     assert!(output.status.success(), "{text}");
     for wanted in [": leads\n", ": report 3\n", ": ends\n"] {
         assert!(text.contains(wanted), "{text}");
-    }
-}
-
-/// A candidate, killed when dropped.
-struct Process(Child);
-
-impl Process {
-    /// Starts one, which sends its lines, each with its id in front.
-    fn start(nodes: &RedisServers, lines: Sender<String>) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_leader"));
-        command
-            .args(["--ttl", "1s", "--every", "50ms"])
-            .env("REDLOCK_TRUST_FRESH_NODES", "1")
-            .env("REDLOCK_NODES", nodes.urls().join(","));
-        let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
-        let output = BufReader::new(process.stdout.take().expect("piped"));
-        thread::spawn(move || {
-            let lines_of_process = output.lines().map_while(Result::ok);
-            lines_of_process.for_each(|line| drop(lines.send(line)));
-        });
-        Self(process)
-    }
-
-    fn signal(&self, name: &str) {
-        let id = self.0.id().to_string();
-        let sent = Command::new("kill").args([name, &id]).status();
-        assert!(sent.expect("kill is there").success());
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // An error means that the process has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

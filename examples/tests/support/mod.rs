@@ -1,6 +1,6 @@
-//! Helpers that the tests of the example servers share with the benchmark.
+//! Helpers of the tests of the example servers.
 
-#![allow(dead_code, reason = "each test, and the benchmark, uses its part")]
+#![allow(dead_code, reason = "each test uses its part")]
 
 pub(crate) mod box_office;
 pub(crate) mod live;

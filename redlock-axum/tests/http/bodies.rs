@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::support::{
     Bed, MS, assert_detail, event_route, may_retry, problem, refused, send,
-    server::{self, Fixture, Happened::Begun, LIMIT, ROCK, until},
+    server::{LIMIT, ROCK, Work, serve},
     terms, text, that_stops,
 };
 
@@ -215,18 +215,17 @@ async fn read(client: &mut TcpStream) -> String {
 #[tokio::test]
 async fn a_client_that_asks_first_sends_its_body_before_the_lock_or_under_it() {
     for streams in [false, true] {
-        let it = Fixture::new().await;
+        let it = Bed::new().await;
         let layer = match streams {
-            true => it.layer().stream_body(),
-            false => it.layer(),
+            true => it.patient_layer().stream_body(),
+            false => it.patient_layer(),
         };
-        let at = server::serve(reading(layer)).await;
+        let at = serve(reading(layer)).await;
         let guard = it.redlock.lock(ROCK).await.unwrap();
         let headers = "expect: 100-continue\r\ncontent-length: 5\r\n";
         let mut client = connected(at, headers).await;
-        let waits = || it.redlock.queue().waiting == 1;
         if streams {
-            until("it waits for the lock", waits).await;
+            it.until_waiting(1).await;
             let early = timeout(MS(50), client.readable()).await;
             assert!(early.is_err(), "asked for the body before the lock");
             guard.release().await;
@@ -235,7 +234,7 @@ async fn a_client_that_asks_first_sends_its_body_before_the_lock_or_under_it() {
         } else {
             assert!(read(&mut client).await.starts_with("HTTP/1.1 100"));
             client.write_all(b"whole").await.unwrap();
-            until("it waits for the lock", waits).await;
+            it.until_waiting(1).await;
             guard.release().await;
         }
         let response = read(&mut client).await;
@@ -245,8 +244,8 @@ async fn a_client_that_asks_first_sends_its_body_before_the_lock_or_under_it() {
 
 #[tokio::test]
 async fn a_body_that_is_announced_as_too_large_is_413_before_it_is_sent() {
-    let it = Fixture::new().await;
-    let at = server::serve(reading(it.layer().body_limit(9))).await;
+    let it = Bed::new().await;
+    let at = serve(reading(it.layer().body_limit(9))).await;
     let headers = "expect: 100-continue\r\ncontent-length: 10\r\n";
     let response = read(&mut connected(at, headers).await).await;
     assert!(response.starts_with("HTTP/1.1 413"), "{response}");
@@ -254,8 +253,8 @@ async fn a_body_that_is_announced_as_too_large_is_413_before_it_is_sent() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_while_it_sends_gets_no_lock() {
-    let it = Fixture::new().await;
-    let at = server::serve(it.app(it.layer())).await;
+    let (it, work) = (Bed::new().await, Work::new());
+    let at = serve(work.app(it.layer())).await;
     for (headers, part) in [
         ("content-length: 10\r\n", "{"),
         ("transfer-encoding: chunked\r\n", "1\r\n{\r\n"),
@@ -266,5 +265,5 @@ async fn a_client_that_goes_away_while_it_sends_gets_no_lock() {
         let response = read(&mut client).await;
         assert!(response.is_empty() || response.starts_with("HTTP/1.1 400"));
     }
-    assert!(!it.work.happened().contains(&Begun));
+    assert_eq!(work.happened(), []);
 }

@@ -3,7 +3,6 @@
 mod bodies;
 mod guide;
 mod keys;
-mod limits;
 mod logs;
 mod nested;
 mod read_write;

@@ -1,16 +1,16 @@
 //! The table of responses in the README, row by row: status, headers, body, and whether the handler ran.
 
-use std::time::Duration;
+use std::{any::Any, time::Duration};
 
 use axum::{
-    Extension, Json, Router,
+    Json, Router,
     body::to_bytes,
     http::{Method, StatusCode, header},
     response::Response,
     routing::post as routed_post,
 };
 use futures::future::join_all;
-use redlock_axum::{CallerDeadline, LockLayer, Locked, OnLost, Problem, key, typed};
+use redlock_axum::{CallerDeadline, CompositeKey, LockLayer, Locked, OnLost, Problem};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -18,69 +18,133 @@ use crate::support::{
     Bed, MS, assert_detail, event_route, misconfigured, post, problem, rock, send, terms, text,
 };
 
-#[tokio::test(start_paused = true)]
-async fn a_lock_that_stays_held_is_423_after_the_wait() {
-    let it = Bed::new().await;
-    for (wait, waits) in [(MS(300), MS(200)..=MS(300)), (MS(0), MS(0)..=MS(0))] {
-        let app = it.app(it.layer().wait(wait));
-        let guard = it.nodes.contend("event:secret-name").await.unwrap();
-        let (asked, before) = (Instant::now(), it.ran());
-        let response = post(&app, "/events/secret-name").await;
-        assert!(waits.contains(&asked.elapsed()), "{:?}", asked.elapsed());
-        let body = problem(response, 423, "locked").await;
-        let (handler_ran, retry_after) = terms(&body);
-        assert!(retry_after.is_some_and(|it| (1000..=2000).contains(&it)));
-        assert_eq!((handler_ran, it.ran()), (false, before));
-        let shown = body.to_string();
-        let tells = shown.contains("secret") || shown.contains("memory:");
-        assert!(!tells, "neither the key nor the nodes: {shown}");
+/// What keeps a request for the event `rock` from its lock.
+enum Obstacle {
+    None,
+    /// Another process, which works on the event.
+    Writer,
+    Reader,
+    /// Two that share the event.
+    Permits,
+    /// A request that waits already.
+    Waiter,
+    Outage,
+}
 
-        text(post(&app, "/events/other").await).await;
-        guard.release().await;
-        text(post(&app, "/events/secret-name").await).await;
-        assert_eq!(it.ran(), before + 2);
+type Layer = LockLayer<CompositeKey>;
+
+/// Puts an obstacle in the way of a request, and returns what must be kept for it to stay there.
+async fn obstruct(it: &Bed, app: &Router, obstacle: Obstacle) -> Vec<Box<dyn Any>> {
+    match obstacle {
+        Obstacle::None => Vec::new(),
+        Obstacle::Writer => vec![Box::new(it.nodes.contend("event:rock").await.unwrap())],
+        Obstacle::Reader => {
+            let reader = it.nodes.contend_as_reader("event:rock").await;
+            vec![Box::new(reader.unwrap())]
+        }
+        Obstacle::Permits => {
+            let permits = it.redlock.semaphore("event:rock", 2);
+            let first = permits.acquire().await.unwrap();
+            vec![Box::new(first), Box::new(permits.acquire().await.unwrap())]
+        }
+        Obstacle::Waiter => {
+            let guard = it.redlock.lock("event:rock").await.unwrap();
+            let app = app.clone();
+            tokio::spawn(async move { post(&app, "/events/rock").await });
+            while it.redlock.queue().waiting == 0 {
+                tokio::task::yield_now().await;
+            }
+            vec![Box::new(guard)]
+        }
+        Obstacle::Outage => {
+            it.nodes.go_down();
+            Vec::new()
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn contended_status_sets_the_status_of_contention() {
+async fn each_refusal_has_its_status_and_words_and_says_when_to_retry() {
+    use Obstacle::{None, Outage, Permits, Reader, Waiter, Writer};
+    const POST: Method = Method::POST;
+    const GET: Method = Method::GET;
+    let plain = |it: Layer| it;
+    let all_methods = |it: Layer| it.all_methods();
+    let read_write = |it: Layer| it.read_write();
+    let permits = |it: Layer| it.permits(2);
+    let permits_too = |it: Layer| it.permits(2).read_write();
+    let accepted = |it: Layer| it.contended_status(StatusCode::ACCEPTED);
+    let conflict = |it: Layer| it.contended_status(StatusCode::CONFLICT);
+    let of_readers = |it: Layer| conflict(it).read_write();
+    let of_permits = |it: Layer| conflict(it).permits(2);
+    let one_waits = |it: Layer| it.max_waiters_per_key(1).max_waiters_total(8);
+    let one_in_all = |it: Layer| it.max_waiters_per_key(8).max_waiters_total(1);
+    let no_keys = |it: Layer| it.max_keys(0);
+    let working = "is working on";
+    let no_permit = "As many requests as allowed";
+    let this = "wait for this resource.";
+    let others = "for this resource or for others.";
+    let no_lock = "No lock is available";
+    let too_many = "more than 0 resources";
+    let wrong = "is misconfigured";
+    let rows: [(_, &dyn Fn(Layer) -> Layer, _, _, _, _); 15] = [
+        (Writer, &plain, POST, 423, "locked", working),
+        (Reader, &all_methods, GET, 423, "locked", working),
+        (Reader, &read_write, POST, 423, "locked", "are reading"),
+        (Writer, &read_write, POST, 423, "locked", "are reading"),
+        (Writer, &read_write, GET, 423, "locked", "is changing"),
+        (Permits, &permits, POST, 429, "no-permit", no_permit),
+        (Writer, &conflict, POST, 409, "locked", working),
+        (Writer, &of_readers, GET, 409, "locked", "is changing"),
+        (Permits, &of_permits, POST, 409, "no-permit", no_permit),
+        (Writer, &accepted, POST, 202, "locked", working),
+        (Waiter, &one_waits, POST, 429, "queue-full", this),
+        (Waiter, &one_in_all, POST, 429, "queue-full", others),
+        (Outage, &plain, POST, 503, "unavailable", no_lock),
+        (None, &no_keys, POST, 400, "too-many-keys", too_many),
+        (None, &permits_too, POST, 500, "misconfigured", wrong),
+    ];
+    for (obstacle, layer, method, status, kind, words) in rows {
+        let it = Bed::new().await;
+        let app = it.app(layer(it.layer().wait(MS(5000)).retry_after(MS(2500))));
+        let waits = matches!(obstacle, Writer | Reader | Permits);
+        let _kept = obstruct(&it, &app, obstacle).await;
+        let asked = Instant::now();
+        let body = problem(send(&app, rock(method)).await, status, kind).await;
+        let waited = asked.elapsed();
+        let in_time = if waits {
+            MS(4800)..=MS(5000)
+        } else {
+            MS(0)..=MS(110)
+        };
+        assert!(in_time.contains(&waited), "{waited:?}: {body}");
+        let (handler_ran, retry_after) = terms(&body);
+        assert_eq!((handler_ran, it.ran()), (false, 0));
+        let is_retryable = !matches!(status, 202 | 400 | 500);
+        assert_eq!(retry_after.is_some(), is_retryable, "{body}");
+        assert!(retry_after.is_none_or(|it| (2500..=5000).contains(&it)));
+        assert_detail(&body, words);
+        let shown = body.to_string();
+        let tells = shown.contains("rock") || shown.contains("memory:");
+        assert!(!tells, "neither the key nor the nodes: {shown}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_without_a_body_and_the_longest_delay_are_possible() {
     let it = Bed::new().await;
     let _guard = it.nodes.contend("event:rock").await.unwrap();
-    let answer = async |status: u16| {
-        let layer = it.layer().wait(Duration::ZERO);
-        let app = it.app(layer.contended_status(StatusCode::from_u16(status).unwrap()));
-        post(&app, "/events/rock").await
-    };
-    for (status, is_retryable) in [(409, true), (429, true), (202, false)] {
-        let body = problem(answer(status).await, status, "locked").await;
-        let (handler_ran, retry_after) = terms(&body);
-        assert_eq!((handler_ran, retry_after.is_some()), (false, is_retryable));
-    }
-    let nothing = answer(204).await;
+    let layer = it.layer().wait(Duration::ZERO);
+    let app = it.app(layer.clone().contended_status(StatusCode::NO_CONTENT));
+    let nothing = post(&app, "/events/rock").await;
     assert_eq!(nothing.status(), 204);
     assert!(!nothing.headers().contains_key(header::CONTENT_TYPE));
     assert!(!nothing.headers().contains_key(header::RETRY_AFTER));
     let body = to_bytes(nothing.into_body(), 1000).await.unwrap();
     assert!(body.is_empty());
-    assert_eq!(it.ran(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_quorum_is_503_within_a_moment() {
-    let it = Bed::new().await;
-    it.nodes.go_down();
-    let app = it.app(it.layer().wait(MS(5000)).retry_after(MS(3500)));
-    let asked = Instant::now();
-    let body = problem(post(&app, "/events/rock").await, 503, "unavailable").await;
-    assert!(asked.elapsed() <= MS(110), "{:?}", asked.elapsed());
-    let (handler_ran, retry_after) = terms(&body);
-    assert!(retry_after.is_some_and(|it| (3500..=7000).contains(&it)));
-    assert_eq!((handler_ran, it.ran()), (false, 0));
-    let app = it.app(it.layer().wait(Duration::ZERO).retry_after(Duration::MAX));
-    let body = problem(post(&app, "/events/rock").await, 503, "unavailable").await;
+    let app = it.app(layer.retry_after(Duration::MAX));
+    let body = problem(post(&app, "/events/rock").await, 423, "locked").await;
     assert_eq!(terms(&body).1, Some(u64::MAX));
-    it.nodes.come_up();
-    text(post(&it.app(it.layer()), "/events/rock").await).await;
 }
 
 /// The handler may have written something before it asked for the lock.
@@ -135,26 +199,17 @@ async fn a_handler_can_mark_its_problem_as_retryable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_whose_lock_was_lost_is_left_alone_or_a_500() {
-    for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
-        let it = Bed::new().await;
-        let handler = async |locked: Locked| {
-            locked.lost().await;
-            sleep(MS(10)).await;
-            "committed"
-        };
-        it.nodes.lose_next("event:rock");
-        let app = event_route(handler, it.layer().on_lost(on_lost));
-        let response = post(&app, "/events/rock").await;
-        if on_lost == OnLost::Signal {
-            assert!(!response.headers().contains_key(header::CACHE_CONTROL));
-            assert_eq!(text(response).await, "committed");
-        } else {
-            let body = problem(response, 500, "lost").await;
-            // No retry: the outcome is unknown.
-            assert_eq!(terms(&body), (true, None));
-        }
-    }
+async fn a_request_whose_lock_was_lost_may_be_a_500() {
+    let it = Bed::new().await;
+    let handler = async |locked: Locked| {
+        locked.lost().await;
+        sleep(MS(10)).await;
+    };
+    it.nodes.lose_next("event:rock");
+    let app = event_route(handler, it.layer().on_lost(OnLost::Fail));
+    let body = problem(post(&app, "/events/rock").await, 500, "lost").await;
+    // No retry: the outcome is unknown.
+    assert_eq!(terms(&body), (true, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,16 +263,11 @@ async fn a_request_waits_no_longer_than_its_caller() {
 #[tokio::test(start_paused = true)]
 async fn a_500_names_no_types_and_the_log_names_the_fix() {
     let it = Bed::new().await;
-    #[derive(Clone)]
-    struct Absent;
-    let extension = key("absent", typed(|_: Extension<Absent>| 7));
-    let extension = LockLayer::new(it.redlock.clone(), extension);
     let without = Router::new().route("/events/{event}", routed_post(async |_: Locked| ()));
     let wrong = it.layer().ttl(Duration::ZERO).label("sales");
     assert!(wrong.check().is_err());
     for (app, fix, shown) in [
         (it.app(wrong), "ttl", "The lock layer `sales`"),
-        (it.app(extension), "Missing request extension", "`default`"),
         (
             without,
             "add a redlock_axum::LockLayer",
@@ -227,7 +277,7 @@ async fn a_500_names_no_types_and_the_log_names_the_fix() {
         let body = misconfigured(&app, rock(Method::POST), fix).await;
         assert_detail(&body, shown);
         let detail = body["detail"].as_str().unwrap();
-        for internal in ["::", "Locked", "Layer", "Absent", "ttl", "redlock"] {
+        for internal in ["::", "Locked", "Layer", "ttl", "redlock"] {
             assert!(!detail.contains(internal), "{internal} in {detail}");
         }
     }

@@ -4,34 +4,36 @@ use futures::FutureExt;
 use redlock_axum::TaskTracker;
 use tokio::{net::TcpListener, sync::oneshot, time::timeout};
 
-use crate::support::server::{
-    Fixture,
-    Happened::{Begun, Dropped, Ended, Left},
-    LIMIT, ROCK, VERSIONS, send, serve, until,
+use crate::support::{
+    Bed,
+    server::{
+        Happened::{Begun, Dropped, Ended},
+        LIMIT, ROCK, VERSIONS, Work, send, serve,
+    },
 };
 
 #[tokio::test]
 async fn a_client_that_leaves_while_it_waits_takes_no_lock() {
     for client in VERSIONS {
-        let it = Fixture::new().await;
-        let at = serve(it.app(it.layer())).await;
+        let (it, work) = (Bed::new().await, Work::new());
+        let at = serve(work.app(it.patient_layer())).await;
         let guard = it.redlock.lock(ROCK).await.unwrap();
         let waiting = send(&client(), at);
-        until("it waits", || it.redlock.queue().waiting == 1).await;
+        it.until_waiting(1).await;
         waiting.abort();
-        until("its place is gone", || it.redlock.queue().waiting == 0).await;
+        it.until_waiting(0).await;
         drop(guard);
         it.until_free(ROCK).await;
-        assert_eq!(it.work.happened(), [Left]);
+        assert_eq!(work.happened(), []);
     }
 }
 
 #[tokio::test]
 async fn a_handler_whose_client_leaves_runs_to_its_end_and_a_shutdown_waits_for_it() {
     for client in VERSIONS {
-        let it = Fixture::new().await;
+        let (it, work) = (Bed::new().await, Work::new());
         let tasks = TaskTracker::new();
-        let app = it.app(it.layer().tasks(tasks.clone()));
+        let app = work.app(it.layer().tasks(tasks.clone()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -40,17 +42,17 @@ async fn a_handler_whose_client_leaves_runs_to_its_end_and_a_shutdown_waits_for_
         });
         let server = tokio::spawn(server.into_future());
         let caller = send(&client(), at);
-        it.work.until(Begun).await;
+        work.until_begun().await;
         caller.abort();
-        it.work.until(Left).await;
         stop.send(()).unwrap();
+        // It waits for its connections.
         timeout(LIMIT, server).await.unwrap().unwrap().unwrap();
         tasks.close();
         assert!(tasks.wait().now_or_never().is_none());
         assert!(it.nodes.is_locked(ROCK));
-        it.work.let_end();
+        work.let_end();
         timeout(LIMIT, tasks.wait()).await.unwrap();
-        assert_eq!(it.work.happened(), [Begun, Left, Ended]);
+        assert_eq!(work.happened(), [Begun, Ended]);
         let report = timeout(LIMIT, it.redlock.shutdown(None)).await.unwrap();
         assert_eq!((report.held, report.abandoned), (0, 0));
         assert!(!it.nodes.is_locked(ROCK));
@@ -60,14 +62,13 @@ async fn a_handler_whose_client_leaves_runs_to_its_end_and_a_shutdown_waits_for_
 #[tokio::test]
 async fn cancel_on_disconnect_drops_the_handler_with_its_client() {
     for client in VERSIONS {
-        let it = Fixture::new().await;
-        let at = serve(it.app(it.layer().cancel_on_disconnect())).await;
+        let (it, work) = (Bed::new().await, Work::new());
+        let at = serve(work.app(it.layer().cancel_on_disconnect())).await;
         let caller = send(&client(), at);
-        it.work.until(Begun).await;
+        work.until_begun().await;
         assert!(it.nodes.is_locked(ROCK));
         caller.abort();
         it.until_free(ROCK).await;
-        // The handler is further in.
-        assert_eq!(it.work.happened(), [Begun, Dropped, Left]);
+        assert_eq!(work.happened(), [Begun, Dropped]);
     }
 }

@@ -16,18 +16,18 @@ use redlock_axum::{CompositeKey, LockLayer, Locked, OnLost};
 use tokio::time::timeout;
 
 use crate::support::{
-    MS, event_route,
-    server::{Fixture, LIMIT, ROCK, VERSIONS, answer, send, serve},
+    Bed, MS, event_route,
+    server::{LIMIT, ROCK, VERSIONS, send, serve},
 };
 
 #[tokio::test]
 async fn a_stream_holds_its_lock_until_it_has_ended_or_its_reader_is_gone() {
     for client in VERSIONS {
         for ends in [true, false] {
-            let it = Fixture::new().await;
+            let it = Bed::new().await;
             let (app, chunks) = streaming(it.layer().hold_until_body_end(3 * LIMIT));
             let at = serve(app).await;
-            let mut response = answer(send(&client(), at)).await;
+            let mut response = send(&client(), at).await.unwrap();
             for chunk in ["one", "two"] {
                 chunks.unbounded_send(chunk.into()).unwrap();
                 assert_eq!(response.chunk().await.unwrap().unwrap(), chunk);
@@ -50,11 +50,11 @@ async fn a_stream_holds_its_lock_until_it_has_ended_or_its_reader_is_gone() {
 #[tokio::test]
 async fn a_stream_whose_lock_is_lost_is_cut_off() {
     for client in VERSIONS {
-        let it = Fixture::new().await;
+        let it = Bed::new().await;
         let layer = it.layer().ttl(MS(300)).on_lost(OnLost::Fail);
         let (app, chunks) = streaming(layer.hold_until_body_end(3 * LIMIT));
         let at = serve(app).await;
-        let mut response = answer(send(&client(), at)).await;
+        let mut response = send(&client(), at).await.unwrap();
         chunks.unbounded_send("one".into()).unwrap();
         assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
         it.nodes.lose_held(ROCK);
@@ -65,7 +65,7 @@ async fn a_stream_whose_lock_is_lost_is_cut_off() {
 
 #[tokio::test]
 async fn a_websocket_keeps_the_lock_that_it_took_until_it_is_closed() {
-    let it = Fixture::new().await;
+    let it = Bed::new().await;
     let handler = async |upgrade: WebSocketUpgrade, locked: Locked| {
         let guard = locked.into_owned();
         upgrade.on_upgrade(async move |mut socket| {

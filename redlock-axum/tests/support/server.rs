@@ -6,14 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{
-    Router,
-    extract::{Request, State},
-    middleware::{Next, from_fn_with_state},
-    response::Response,
-};
-use redlock_axum::{CompositeKey, LockLayer, Locked, key, path};
-use redlock_tokio::{Redlock, test_util::TestNodes};
+use axum::Router;
+use redlock_axum::{CompositeKey, LockLayer, Locked};
 use reqwest::{Client, ClientBuilder};
 use tokio::{
     net::TcpListener,
@@ -22,7 +16,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{MS, event_route};
+use super::{Bed, MS, event_route};
 
 /// A limit that no step of a test reaches, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -30,35 +24,15 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// The key of the requests to `/events/rock`.
 pub(crate) const ROCK: &str = "event:rock";
 
-pub(crate) struct Fixture {
-    pub(crate) nodes: TestNodes,
-    pub(crate) redlock: Redlock,
-    pub(crate) work: Work,
-}
-
-impl Fixture {
-    pub(crate) async fn new() -> Self {
-        let nodes = TestNodes::new();
-        Self {
-            redlock: nodes.connect().await.unwrap(),
-            nodes,
-            work: Work {
-                happened: Arc::default(),
-                may_end: Arc::new(Semaphore::new(0)),
-            },
-        }
+impl Bed {
+    /// Returns a layer whose requests wait for longer than any test takes.
+    pub(crate) fn patient_layer(&self) -> LockLayer<CompositeKey> {
+        self.layer().wait(3 * LIMIT)
     }
 
-    pub(crate) fn layer(&self) -> LockLayer<CompositeKey> {
-        // No test reaches the end of this wait, unless it sets another.
-        LockLayer::new(self.redlock.clone(), key("event", path("event"))).wait(3 * LIMIT)
-    }
-
-    /// Returns the route `/events/{event}` with handlers that work.
-    pub(crate) fn app(&self, layer: LockLayer<CompositeKey>) -> Router {
-        let work = self.work.clone();
-        let app = event_route(async move |_: Locked| work.run().await, layer);
-        app.layer(from_fn_with_state(self.work.clone(), note_the_left))
+    pub(crate) async fn until_waiting(&self, requests: usize) {
+        let wait = || self.redlock.queue().waiting == requests;
+        until(&format!("{requests} wait"), wait).await;
     }
 
     pub(crate) async fn until_free(&self, key: &str) {
@@ -81,17 +55,27 @@ pub(crate) enum Happened {
     Ended,
     /// A handler was dropped before its end.
     Dropped,
-    /// The server has dropped a response before it was complete.
-    Left,
 }
 
 impl Work {
+    pub(crate) fn new() -> Self {
+        Self {
+            happened: Arc::default(),
+            may_end: Arc::new(Semaphore::new(0)),
+        }
+    }
+
+    /// Returns the route `/events/{event}` with handlers that work.
+    pub(crate) fn app(&self, layer: LockLayer<CompositeKey>) -> Router {
+        let work = self.clone();
+        event_route(async move |_: Locked| work.run().await, layer)
+    }
+
     async fn run(&self) {
         self.note(Happened::Begun);
-        let mut dropped = OnDrop(Some(self), Happened::Dropped);
+        let mut end = End(self, Happened::Dropped);
         self.may_end.acquire().await.unwrap().forget();
-        dropped.0 = None;
-        self.note(Happened::Ended);
+        end.1 = Happened::Ended;
     }
 
     /// Allows one handler to go on.
@@ -99,14 +83,14 @@ impl Work {
         self.may_end.add_permits(1);
     }
 
-    /// Returns what has happened to handlers and responses, in this order.
+    /// Returns what has happened to handlers, in this order.
     pub(crate) fn happened(&self) -> Vec<Happened> {
         self.happened.lock().unwrap().clone()
     }
 
-    pub(crate) async fn until(&self, what: Happened) {
-        let name = format!("{what:?}");
-        until(&name, || self.happened().contains(&what)).await;
+    pub(crate) async fn until_begun(&self) {
+        let has_begun = || self.happened().contains(&Happened::Begun);
+        until("a handler has begun", has_begun).await;
     }
 
     fn note(&self, what: Happened) {
@@ -114,22 +98,13 @@ impl Work {
     }
 }
 
-/// Notes its own drop, unless it was disarmed before.
-struct OnDrop<'a>(Option<&'a Work>, Happened);
+/// Notes how a handler ends.
+struct End<'a>(&'a Work, Happened);
 
-impl Drop for OnDrop<'_> {
+impl Drop for End<'_> {
     fn drop(&mut self) {
-        if let Some(work) = self.0 {
-            work.note(self.1);
-        }
+        self.0.note(self.1);
     }
-}
-
-async fn note_the_left(State(work): State<Work>, request: Request, next: Next) -> Response {
-    let mut left = OnDrop(Some(&work), Happened::Left);
-    let response = next.run(request).await;
-    left.0 = None;
-    response
 }
 
 pub(crate) async fn serve(app: Router) -> SocketAddr {
@@ -140,7 +115,7 @@ pub(crate) async fn serve(app: Router) -> SocketAddr {
 }
 
 /// Waits until a condition is true, within a generous limit.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let give_up = Instant::now() + LIMIT;
     while !is_so() {
         assert!(Instant::now() < give_up, "not in time: {what}");
@@ -158,14 +133,8 @@ fn client(builder: ClientBuilder) -> Client {
     builder.no_proxy().build().unwrap()
 }
 
-pub(crate) type Sent = JoinHandle<reqwest::Result<reqwest::Response>>;
-
 /// Sends a request to `/events/rock` in a task. Aborting the task disconnects the client.
-pub(crate) fn send(client: &Client, at: SocketAddr) -> Sent {
-    tokio::spawn(client.post(format!("http://{at}/events/rock")).send())
-}
-
-pub(crate) async fn answer(sent: Sent) -> reqwest::Response {
-    let response = timeout(LIMIT, sent).await.expect("an answer in time");
-    response.unwrap().unwrap()
+pub(crate) fn send(client: &Client, at: SocketAddr) -> JoinHandle<reqwest::Response> {
+    let request = client.post(format!("http://{at}/events/rock")).send();
+    tokio::spawn(async { timeout(LIMIT, request).await.expect("in time").unwrap() })
 }

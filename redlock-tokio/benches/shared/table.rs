@@ -45,11 +45,6 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Writes a rate in thousands a second.
-pub(crate) fn rate(per_second: f64) -> String {
-    format!("{:.1} k", per_second / 1e3)
-}
-
 /// Writes how many times the one is the other.
 pub(crate) fn ratio(one: f64, other: f64) -> String {
     if other > 0.0 {

@@ -15,7 +15,7 @@ use redlock_tower::{CallError, ExtractKey, KeyRejection, LockLayer, LockRequest,
 use tokio::time::{sleep, timeout};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{MS, assert_refused, idle, paused, share};
+use crate::support::{MS, assert_refused, idle, paused};
 
 /// Makes twelve calls at once, with numbers from 0, and returns the largest number of calls that were inside together.
 async fn crowd<K: ExtractKey<u32> + Clone + Send + Sync + 'static>(layer: LockLayer<K>) -> usize {
@@ -240,23 +240,6 @@ async fn a_lock_is_released_when_the_inner_service_responds_or_fails() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_dropped_call_drops_the_inner_call_and_releases_its_lock() {
-    let (_, redlock) = paused().await;
-    let (began, mut beginnings) = tokio::sync::mpsc::unbounded_channel();
-    let layer = LockLayer::new(redlock.clone(), |(): &()| "k");
-    let service = layer.layer(service_fn(move |()| {
-        began.send(()).unwrap();
-        std::future::pending::<Result<(), Infallible>>()
-    }));
-    let call = tokio::spawn(service.oneshot(()));
-    beginnings.recv().await.unwrap();
-    assert!(redlock.try_lock("k").await.unwrap_err().is_contended());
-    call.abort();
-    assert!(call.await.unwrap_err().is_cancelled());
-    assert!(redlock.lock("k").await.is_ok());
-}
-
 /// Otherwise a holder that needs a permit and a waiter that has it would block each other.
 #[tokio::test(start_paused = true)]
 async fn a_waiting_call_holds_no_permit_of_the_inner_service() {
@@ -288,22 +271,4 @@ async fn the_layer_fits_between_layers_that_box_their_errors() {
     assert_eq!(service.clone().oneshot(7).await.unwrap(), 7);
     let error = service.oneshot(500).await.unwrap_err();
     assert!(error.to_string().contains("timed out"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fenced_layer_gives_tokens_also_for_several_keys() {
-    let (_, redlock) = paused().await;
-    let token = service_fn(async |lock: Option<Locked>| {
-        let token = lock.and_then(|lock| lock.fencing_token());
-        Ok::<_, Infallible>(token)
-    });
-    let one = |_: &Option<Locked>| "one";
-    let other = |_: &Option<Locked>| "other";
-    let layer = LockLayer::new(redlock.clone(), one).share_hold(share);
-    assert_eq!(layer.layer(token).oneshot(None).await.unwrap(), None);
-    let first = layer.fenced(true).layer(token).oneshot(None).await;
-    let pair = LockLayer::new(redlock, (one, other)).share_hold(share);
-    let both = pair.fenced(true).layer(token).oneshot(None).await;
-    let [first, both] = [first, both].map(Result::unwrap);
-    assert!(first.is_some() && first < both, "{first:?}, {both:?}");
 }

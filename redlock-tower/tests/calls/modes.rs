@@ -204,41 +204,36 @@ async fn a_lock_that_was_taken_over_is_not_lost_for_the_layer() {
     }
 }
 
-/// Calls a service that is busy for six seconds, and takes its lock away after one. Returns the outcome, and whether
-/// the service ran to its end.
-async fn lose(on_lost: OnLost) -> (Result<(), CallError<Infallible>>, bool) {
-    let (nodes, redlock) = paused().await;
-    let ended = Arc::new(AtomicUsize::new(0));
-    let layer = LockLayer::new(redlock, |(): &()| "k").on_lost(on_lost);
-    let service = layer.layer(service_fn({
-        let ended = ended.clone();
-        move |()| {
-            let (nodes, ended) = (nodes.clone(), ended.clone());
-            async move {
-                sleep(MS(1000)).await;
-                nodes.lose_held("k");
-                sleep(MS(5000)).await;
-                ended.fetch_add(1, SeqCst);
-                Ok(())
-            }
-        }
-    }));
-    let outcome = service.oneshot(()).await;
-    (outcome, ended.load(SeqCst) == 1)
-}
-
+/// The lock is lost after one of six seconds of work.
 #[tokio::test(start_paused = true)]
 async fn on_lost_decides_what_happens_to_the_call() {
-    let (outcome, ended) = lose(OnLost::Signal).await;
-    assert!(outcome.is_ok() && ended);
-    let (outcome, ended) = lose(OnLost::Fail).await;
-    let error = outcome.unwrap_err();
-    assert!(
-        matches!(error, CallError::Lost(_)) && error.was_called() && ended,
-        "{error}"
-    );
-    let (outcome, ended) = lose(OnLost::Cancel).await;
-    assert!(matches!(outcome, Err(CallError::Lost(_))) && !ended);
+    for (on_lost, fails, ends) in [
+        (OnLost::Signal, false, true),
+        (OnLost::Fail, true, true),
+        (OnLost::Cancel, true, false),
+    ] {
+        let (nodes, redlock) = paused().await;
+        let ended = Arc::new(AtomicUsize::new(0));
+        let layer = LockLayer::new(redlock, |(): &()| "k").on_lost(on_lost);
+        let inner = service_fn({
+            let ended = ended.clone();
+            move |()| {
+                let (nodes, ended) = (nodes.clone(), ended.clone());
+                async move {
+                    sleep(MS(1000)).await;
+                    nodes.lose_held("k");
+                    sleep(MS(5000)).await;
+                    ended.fetch_add(1, SeqCst);
+                    Ok::<_, Infallible>(())
+                }
+            }
+        });
+        let outcome = layer.layer(inner).oneshot(()).await;
+        let is_lost = |it: &CallError<_>| matches!(it, CallError::Lost(_)) && it.was_called();
+        assert_eq!(outcome.is_err(), fails, "{on_lost:?}");
+        assert!(outcome.as_ref().err().is_none_or(is_lost), "{outcome:?}");
+        assert_eq!(ended.load(SeqCst), usize::from(ends), "{on_lost:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
