@@ -178,7 +178,7 @@ mod tests {
         assert!(set.insert(a));
         assert!(!set.insert(a), "a second insert changes nothing");
         assert!(set.contains(a) && !set.contains(b));
-        let both = set.union(NodeSet::from(b));
+        let both = set.union(NodeSet::from_iter([a, b]));
         assert_eq!(both.len(), 2);
         assert_eq!(both.difference(set).iter().collect::<Vec<_>>(), [b]);
         assert_eq!(format!("{both:?}"), "{0, 63}");
