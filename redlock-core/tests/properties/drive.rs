@@ -237,6 +237,15 @@ pub(crate) struct Step {
     action: Action,
 }
 
+impl Step {
+    const fn at_once(input: Input) -> Self {
+        Self {
+            pause: NO_PAUSE,
+            action: Action::Call(input),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Pause {
     For(Duration),
@@ -362,7 +371,7 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => extend_for,
         6 => Just(Input::Claim),
         8 => Just(Input::Extend),
-        1 => Just(Input::Downgrade),
+        2 => Just(Input::Downgrade),
         1 => Just(Input::Give),
         2 => prop_oneof![Just(Input::Release), release_after],
         1 => Just(Input::Abandon),
@@ -412,24 +421,15 @@ pub(crate) fn lives() -> impl Strategy<Value = Life> {
         4 => (0..40u64).prop_map(|fence| Input::AcquireFenced(FencingToken::new(fence))),
         1 => Just(Input::Timeout),
     ];
-    let first = first.prop_map(|input| Step {
-        pause: NO_PAUSE,
-        action: Action::Call(input),
-    });
+    let first = first.prop_map(Step::at_once);
     // Most attempts are answered at once, or few would succeed.
-    let then = option::weighted(0.8, volleys()).prop_map(|volley| {
-        volley.map(|action| Step {
-            pause: Pause::For(Duration::from_micros(300)),
-            action,
-        })
+    let then = volleys().prop_map(|action| Step {
+        pause: Pause::For(Duration::from_micros(300)),
+        action,
     });
+    let then = option::weighted(0.8, then);
     // Most holders run as soon as they have the lock.
-    let claim = option::weighted(0.9, Just(Input::Claim)).prop_map(|input| {
-        input.map(|input| Step {
-            pause: NO_PAUSE,
-            action: Action::Call(input),
-        })
-    });
+    let claim = option::weighted(0.9, Just(Step::at_once(Input::Claim)));
     let budget =
         prop_oneof![4 => up_to(5 * SECOND), 1 => Just(Duration::ZERO), 1 => Just(Duration::MAX)];
     let inputs = (
