@@ -89,13 +89,6 @@ fn one_server_under_two_addresses_has_one_vote() {
 }
 
 #[test]
-fn a_server_may_be_connected_to_again() {
-    let mut electorate = with_first(voter());
-    let again = connect(&mut electorate, 1, 0, &master(b'x'));
-    assert_eq!(again.outcome, ALWAYS);
-}
-
-#[test]
 fn replicas_and_nodes_of_a_cluster_have_no_vote() {
     let mut electorate = Electorate::new(voter());
     for (index, role, exclusion) in [

@@ -89,13 +89,53 @@ fn an_owner_votes_when_a_majority_has_named_it_for_long_enough() {
     let first = tenure("m", 1);
     assert!(!hear(&mut watch, at(0), report(b'a', at(0), &first)));
     assert_eq!(watch.tenure(), None, "one of three");
-    assert!(hear(&mut watch, at(1), report(b'b', at(1), &first)));
+    let age = 100 * SECOND;
+    let report_of_b = report(b'b', at(3), &first);
+    let report_of_b = MemberReport { age, ..report_of_b };
+    assert!(hear(&mut watch, at(3), report_of_b));
     let eligibility = watch.eligibility(&first);
-    assert_eq!(eligibility.starts_at(), at(1 + 13));
+    assert_eq!(eligibility.starts_at(), at(3 + 13), "the shorter age");
     assert_eq!(eligibility.ends_at(), at(3), "the older report counts");
-    assert!(!hear(&mut watch, at(2), report(b'c', at(2), &first)));
-    assert_eq!(watch.eligibility(&first).starts_at(), at(14));
-    assert_eq!(watch.eligibility(&first).ends_at(), at(1 + 3));
+    for letter in *b"ca" {
+        assert!(!hear(&mut watch, at(4), report(letter, at(4), &first)));
+    }
+    // It knows one more, so that all three are needed, and takes nothing back.
+    hear(&mut watch, at(4), foreign(b'c', b"abcd", 4, &first));
+    assert_eq!(watch.eligibility(&first).starts_at(), at(3 + 13));
+    assert_eq!(watch.eligibility(&first).ends_at(), at(4 + 3));
+}
+
+#[test]
+fn reports_that_come_late_change_nothing() {
+    let [first, second] = [tenure("m", 1), tenure("r", 2)];
+    let mut watch = watch_of(&first);
+    all_report(&mut watch, 2, &second);
+    all_report(&mut watch, 1, &first);
+    assert_eq!(watch.tenure(), Some(&second));
+    assert_eq!(watch.eligibility(&second).starts_at(), at(2 + 13));
+}
+
+#[test]
+fn a_roll_call_counts_for_one_window() {
+    let mut watch = watch();
+    let first = tenure("m", 1);
+    for letter in *b"ab" {
+        watch.handle_report(at(5), report(letter, at(5), &first));
+    }
+    assert!(!watch.handle_roll_call(at(5), at(1)), "too old");
+    // The clock was read before the reports came.
+    assert!(watch.handle_roll_call(at(4), at(2)));
+    assert_eq!(watch.eligibility(&first).starts_at(), at(5 + 13));
+}
+
+#[test]
+fn members_that_know_each_other_through_another_are_one_authority() {
+    let mut watch = watch();
+    let own = tenure("m", 1);
+    for (letter, known) in [(b'a', &b"abde"[..]), (b'b', b"abc"), (b'c', b"bc")] {
+        hear(&mut watch, at(0), foreign(letter, known, 0, &own));
+    }
+    assert_eq!(watch.tenure(), Some(&own), "three of five");
 }
 
 #[test]
@@ -118,22 +158,6 @@ fn an_address_that_leads_to_a_larger_authority_is_not_followed() {
     all_report(&mut watch, 60, &own);
     assert_eq!(watch.rivals(), None, "the address leads elsewhere again");
     assert!(watch.eligibility(&own).covers(at(60)));
-}
-
-#[test]
-fn a_client_that_starts_between_two_authorities_believes_neither() {
-    let mut watch = watch();
-    let [one, other] = [tenure("m", 1), tenure("n", 1)];
-    hear_all(&mut watch, b"abc", b"abc", 0, &one);
-    let mut late = self::watch();
-    hear(&mut late, at(0), foreign(b'x', b"xyz", 0, &other));
-    for letter in *b"abc" {
-        hear(&mut late, at(0), foreign(letter, b"abc", 0, &one));
-        assert_eq!(late.tenure(), None);
-        assert!(late.rivals().is_some());
-    }
-    hear(&mut watch, at(1), foreign(b'x', b"xyz", 1, &other));
-    assert!(watch.rivals().is_some());
 }
 
 /// All orders of these.
@@ -210,7 +234,10 @@ fn a_member_that_has_moved_does_not_join_two_authorities() {
     assert_eq!(watch.tenure(), Some(&own));
     assert!(watch.rivals().is_some());
     hear_all(&mut watch, b"cxyz", b"cxyz", 20, &theirs);
-    // c alone is no majority of a, b and c.
+    // c alone is no majority of a, b and c. Two are none of four.
+    assert_eq!(watch.tenure(), Some(&own));
+    hear_all(&mut watch, b"abcd", b"abcd", 40, &own);
+    hear_all(&mut watch, b"cdxy", b"cdxy", 60, &theirs);
     assert_eq!(watch.tenure(), Some(&own));
 }
 
@@ -224,8 +251,13 @@ fn members_that_are_replaced_one_by_one_stay_the_authority() {
         hear_all(&mut watch, group, group, second, &own);
         assert_eq!(watch.eligibility(&own).ends_at(), at(second + 3));
     }
+    let promoted = tenure("r", 2);
+    hear_all(&mut watch, b"efg", b"efg", 40, &promoted);
+    assert_eq!(watch.tenure(), Some(&promoted));
     // Sentinels that are all set up anew at once, and name the same master.
-    let another = tenure("m", 0);
+    let another = tenure("r", 0);
+    hear_all(&mut watch, b"xyz", b"xyz", 41, &another);
+    assert_eq!(watch.rivals(), None);
     hear_all(&mut watch, b"xyz", b"xyz", 50, &another);
     assert_eq!(watch.tenure(), Some(&another));
     assert_eq!(watch.eligibility(&another).starts_at(), at(50 + 13));
@@ -270,23 +302,23 @@ fn a_tenure_that_was_not_confirmed_for_long_begins_anew_if_epochs_do() {
 }
 
 #[test]
-fn markers_are_of_no_use_where_epochs_begin_anew() {
-    let first = tenure("m", 0);
-    let mut watch = watch().with_epochs_that_begin_anew();
-    all_report(&mut watch, 0, &first);
-    watch.handle_marker(at(1), &first, 90 * SECOND);
-    assert_eq!(watch.eligibility(&first).starts_at(), at(13));
-}
-
-#[test]
-fn markers_are_ignored_after_another_owner_with_the_same_epoch() {
-    let mut watch = watch();
-    for (second, owner) in [(0, "m"), (20, "n"), (40, "m")] {
-        all_report(&mut watch, second, &tenure(owner, 0));
+fn a_marker_counts_only_for_its_tenure_and_while_epochs_grow_and_last() {
+    let [lasting, again] = [watch(), watch().with_epochs_that_begin_anew()];
+    for (watch, owners, epoch, counts) in [
+        (&lasting, &["m"][..], 0, true),
+        (&lasting, &["m"], 1, false),
+        (&lasting, &["m", "n", "m"], 0, false),
+        (&again, &["m"], 0, false),
+    ] {
+        let mut watch = watch.clone();
+        for (second, owner) in (20..).step_by(20).zip(owners) {
+            all_report(&mut watch, second, &tenure(owner, 0));
+        }
+        watch.handle_marker(at(90), &tenure("m", epoch), 90 * SECOND);
+        let counted_from = if counts { 0 } else { 20 * owners.len() as u64 };
+        let starts_at = watch.eligibility(&tenure("m", 0)).starts_at();
+        assert_eq!(starts_at, at(counted_from + 13), "{owners:?} {epoch}");
     }
-    let again = tenure("m", 0);
-    watch.handle_marker(at(41), &again, 90 * SECOND);
-    assert_eq!(watch.eligibility(&again).starts_at(), at(40 + 13));
 }
 
 #[test]

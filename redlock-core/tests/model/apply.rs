@@ -8,7 +8,7 @@ use crate::{
     masters::execute,
     setup::{Counters, Mutation, Setup},
     steps::Step,
-    world::{Given, Heard, Link, MASTERS, Message, Phase, World, ticks},
+    world::{Given, Heard, Link, Message, Phase, World, ticks},
 };
 
 const ALWAYS: Eligibility = Eligibility::ALWAYS;
@@ -83,7 +83,10 @@ impl Setup {
             self.look_at_masters(world, client);
             self.fire_timers(world, client);
         }
-        forget_what_no_longer_matters(world);
+        // States that differ only in what no longer matters are one.
+        for master in &mut world.masters {
+            master.forget_expired(world.now);
+        }
     }
 
     fn begin(&self, world: &mut World, client: usize) {
@@ -94,15 +97,13 @@ impl Setup {
         }
         self.meet_masters(world, client);
         let given = world.given.clone().filter(|_| (self.adopts)(client));
-        let clock = |tick| ticks(tick - world.clients[client].lag);
+        let clock = |tick| match self.mutation {
+            Some(Mutation::AdoptedAfterItsEnd) => Timestamp::MAX,
+            _ => ticks(tick - world.clients[client].lag),
+        };
         let given = given.map(|it| (it.token, clock(it.until.max(world.now))));
         self.drive(world, client, |lease, now| {
             if let Some((giver, until)) = given {
-                let until = if self.mutation == Some(Mutation::AdoptedAfterItsEnd) {
-                    Timestamp::MAX
-                } else {
-                    until
-                };
                 return lease.adopt(now, giver, until, self.fenced.then_some(proposal));
             }
             // Later than any attempt: the number of attempts ends them.
@@ -254,13 +255,5 @@ impl Setup {
             let eligibility = self.worth(world, link, &message.operation, reply);
             self.answer(world, link, message.round, reply, eligibility);
         }
-    }
-}
-
-/// Maps states that differ only in what can never matter again onto one.
-fn forget_what_no_longer_matters(world: &mut World) {
-    for master in 0..MASTERS {
-        let now = world.now;
-        world.masters[master].forget_expired(now);
     }
 }

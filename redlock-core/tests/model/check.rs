@@ -16,10 +16,20 @@ pub(crate) trait Checked:
     + Sync
     + 'static
 {
+    /// What the labels of all these configurations begin with.
+    const PREFIX: &'static str;
+
+    /// The name in `PROOF.md`.
     fn name(&self) -> &'static str;
 
     /// The property that must be violated, in a negative control.
     fn violates(&self) -> Option<&'static str>;
+
+    /// The name in the output. What is left out in a negative control is marked.
+    fn label(&self) -> String {
+        let not = self.violates().map_or("", |_| "NOT: ");
+        format!("{}{not}{}", Self::PREFIX, self.name())
+    }
 
     /// Describes a step of a counterexample.
     fn describe(world: &Self::State, step: Self::Action) -> String;
@@ -30,13 +40,14 @@ pub(crate) trait Checked:
 
 /// What was found of a configuration.
 pub(crate) struct Outcome {
+    /// The name in `PROOF.md`.
     pub(crate) name: &'static str,
     pub(crate) is_good: bool,
     /// How many states there are, or how many steps lead to the violation.
     pub(crate) count: usize,
 }
 
-/// Explores the configurations whose names pass the filter.
+/// Explores the configurations whose labels pass the filter.
 ///
 /// Each is explored by one thread: several threads would wait for each other's memory most of the time.
 pub(crate) fn check_all<S: Checked>(
@@ -44,7 +55,7 @@ pub(crate) fn check_all<S: Checked>(
     filter: impl Fn(&str) -> bool + Sync,
 ) -> Vec<Outcome> {
     let filter = &filter;
-    let chosen = setups.iter().filter(|setup| filter(setup.name()));
+    let chosen = setups.iter().filter(|setup| filter(&setup.label()));
     let waiting = Mutex::new(chosen);
     let outcomes = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, usize::from);
@@ -100,7 +111,7 @@ fn explore<S: Checked, C: Checker<S>>(
     let _alone = io::stdout().lock();
     println!(
         "{:<46} {:>9} {:>6} {:>7.1}  {verdict}",
-        setup.name(),
+        setup.label(),
         checker.unique_state_count(),
         checker.max_depth(),
         start.elapsed().as_secs_f64(),

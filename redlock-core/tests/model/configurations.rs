@@ -1,48 +1,139 @@
 //! Many small worlds rather than one large one, each with the faults that matter together; and each
 //! rule of the algorithm once with the rule broken.
 
-mod base;
-mod controls;
 pub(crate) mod narrowed;
 
-use self::base::{
-    CONNECTED, DRIFT, FAILING_RENEWAL, FENCED, FENCED_AFTER_RESTART, LATE_RELEASE,
-    LATE_SET_AFTER_RESTART, ONCE, PROMOTION, RENEWED, RESTART, STRAGGLER,
-};
 use crate::{
     fences, later_releases, permits, readers, repairs,
-    setup::{Beyond, Setup},
+    setup::{Beyond, Mutation::*, Setup, TTL},
     several_keys, transfers,
     world::faults,
 };
 
-/// Returns all configurations: what must hold, then what must not.
+/// Returns all configurations.
 pub(crate) fn all() -> Vec<Setup> {
     [
-        worlds(),
-        fences::worlds(),
-        repairs::worlds(),
-        several_keys::worlds(),
-        permits::worlds(),
-        readers::worlds(),
-        transfers::worlds(),
-        later_releases::worlds(),
-        controls::negative_controls(),
-        fences::negative_controls(),
-        repairs::negative_controls(),
-        several_keys::negative_controls(),
-        permits::negative_controls(),
-        readers::negative_controls(),
-        transfers::negative_controls(),
-        later_releases::negative_controls(),
+        of_one_lock(),
+        fences::all(),
+        repairs::all(),
+        several_keys::all(),
+        permits::all(),
+        readers::all(),
+        transfers::all(),
+        later_releases::all(),
     ]
     .concat()
 }
 
-fn worlds() -> Vec<Setup> {
+/// One lock that is renewed for two ticks, by clients that try once.
+const RENEWED: Setup = Setup {
+    attempts: 1,
+    max_hold: 2,
+    begin_by: 2,
+    reaches: &["contended", "extended"],
+    ..Setup::CALM
+};
+
+/// One attempt each.
+const ONCE: Setup = Setup {
+    attempts: 1,
+    ..Setup::CALM
+};
+
+/// The world in which EXTEND votes of a restarted master matter.
+const LATE_SET_AFTER_RESTART: Setup = Setup {
+    name: "a late SET on a restarted master, EXTEND gated",
+    max_hold: 3,
+    faults: faults!(stragglers: 2, losses: 1, restarts: 1, stalls: 1),
+    allows: narrowed::late_set_after_restart,
+    reaches: &["contended", "extended", "restarted while held"],
+    ..RENEWED
+};
+
+/// The world in which a token that is used twice matters.
+const LATE_RELEASE: Setup = Setup {
+    name: "a late release, fresh tokens",
+    begin_by: 0,
+    fifo: false,
+    faults: faults!(stragglers: 1, losses: 2),
+    allows: narrowed::late_release,
+    reaches: &["acquired at the second attempt"],
+    ..Setup::CALM
+};
+
+/// The world in which the length of the quarantine matters.
+const RESTART: Setup = Setup {
+    name: "restart, quarantine of max_ttl",
+    quarantine: TTL,
+    faults: faults!(losses: 1, restarts: 1, stalls: 1),
+    reaches: &["contended", "restarted while held"],
+    ..ONCE
+};
+
+/// The world in which a client that comes later meets a replica that was promoted.
+const PROMOTION: Setup = Setup {
+    name: "a promotion, first-time clients",
+    begin_by: 4,
+    faults: faults!(losses: 1, promotions: 1),
+    allows: narrowed::lost_sets,
+    reaches: &["promoted while held", "votes by its marker"],
+    ..ONCE
+};
+
+/// The world in which clients are connected when a replica is promoted.
+const CONNECTED: Setup = Setup {
+    name: "renewed, a promotion under connected clients",
+    begin_by: 2,
+    faults: faults!(losses: 1, promotions: 1),
+    allows: narrowed::lost_sets,
+    reaches: &["extended", "deceived", "votes withdrawn"],
+    ..RENEWED
+};
+
+const DRIFT: Setup = Setup {
+    name: "drift within the allowance",
+    faults: faults!(stalls: 1),
+    reaches: &["contended", "acquired at the second attempt", "lost"],
+    ..Setup::CALM
+};
+
+const FAILING_RENEWAL: Setup = Setup {
+    name: "renewal with two losses",
+    faults: faults!(losses: 2),
+    reaches: &["contended", "extended", "lost"],
+    ..RENEWED
+};
+
+const STRAGGLER: Setup = Setup {
+    name: "a straggler, in order",
+    faults: faults!(stragglers: 1),
+    reaches: &["contended", "acquired at the second attempt", "late SET"],
+    ..Setup::CALM
+};
+
+/// The world in which the votes for a fence of a restarted master matter: it still has its counter,
+/// which is ahead, and a late SET may have put a key there.
+const FENCED_AFTER_RESTART: Setup = Setup {
+    name: "fenced, a late SET on a restarted master",
+    begin_by: 0,
+    faults: faults!(stragglers: 1, restarts: 1),
+    reaches: &["restarted while held", "outbid in quarantine"],
+    ..FENCED
+};
+
+const FENCED: Setup = Setup {
+    name: "fenced, a straggler",
+    fenced: true,
+    faults: faults!(stragglers: 1),
+    reaches: &["contended", "fenced twice"],
+    ..ONCE
+};
+
+/// Clients that want one lock, each for itself: what must hold, then what must not.
+fn of_one_lock() -> Vec<Setup> {
     vec![
         Setup {
-            reaches: &["acquired", "contended", "acquired at the second attempt"],
+            reaches: &["contended", "acquired at the second attempt"],
             ..Setup::CALM
         },
         STRAGGLER,
@@ -54,7 +145,7 @@ fn worlds() -> Vec<Setup> {
         Setup {
             name: "a loss",
             faults: faults!(losses: 1),
-            reaches: &["acquired", "contended", "acquired at the second attempt"],
+            reaches: &["contended", "acquired at the second attempt"],
             ..Setup::CALM
         },
         Setup {
@@ -70,14 +161,14 @@ fn worlds() -> Vec<Setup> {
         CONNECTED,
         Setup {
             name: "renewed",
-            reaches: &["acquired", "contended", "extended", "lost"],
+            reaches: &["contended", "extended", "lost"],
             ..RENEWED
         },
         FAILING_RENEWAL,
         Setup {
             name: "renewed, a straggler",
             faults: faults!(stragglers: 1),
-            reaches: &["acquired", "contended", "extended", "late SET"],
+            reaches: &["contended", "extended", "late SET"],
             ..RENEWED
         },
         Setup {
@@ -90,21 +181,21 @@ fn worlds() -> Vec<Setup> {
             max_hold: 3,
             begin_by: 3,
             faults: faults!(restarts: 1, stalls: 1),
-            reaches: &["acquired", "contended", "restarted while held", "repaired"],
+            reaches: &["contended", "restarted while held", "repaired"],
             ..RENEWED
         },
         Setup {
             name: "renewed, a restart and a straggler",
             begin_by: 1,
             faults: faults!(stragglers: 1, restarts: 1),
-            reaches: &["acquired", "contended", "restarted while held", "repaired"],
+            reaches: &["contended", "restarted while held", "repaired"],
             ..RENEWED
         },
         LATE_SET_AFTER_RESTART,
         Setup {
             name: "renewed, a crash and a pause",
             faults: faults!(pauses: 1, crashes: 1),
-            reaches: &["acquired", "contended", "extended", "lost"],
+            reaches: &["contended", "extended", "lost"],
             ..RENEWED
         },
         FENCED,
@@ -146,5 +237,32 @@ fn worlds() -> Vec<Setup> {
             faults: faults!(stalls: 1),
             ..ONCE
         },
+        Setup { drift: 0, ..DRIFT }.control("no drift allowance"),
+        LATE_RELEASE.broken(TokenReused, "token reused across attempts"),
+        Setup {
+            quarantine: TTL - 1,
+            ..RESTART
+        }
+        .control("quarantine shorter than max_ttl"),
+        PROMOTION.broken(PromotionsIgnored, "promotions ignored"),
+        PROMOTION.broken(MarkerAgeIgnored, "a marker of any age believed"),
+        CONNECTED.broken(NothingWithdrawn, "votes of a replaced master kept"),
+        LATE_SET_AFTER_RESTART.broken(ExtendNotGated, "EXTEND votes not gated"),
+        FENCED_AFTER_RESTART.broken(FenceNotGated, "votes for a fence not gated"),
+        Setup::CALM.broken(QuorumOneShort, "quorum one short of a majority"),
+        FAILING_RENEWAL.broken(FailedExtendReleases, "failed extension releases"),
+        FENCED
+            .broken(CountersIgnored, "fencing counters ignored")
+            .violating("fences grow"),
+        STRAGGLER
+            .broken(ReleaseOnlyGranted, "released only where granted")
+            .violating("nothing left behind"),
+        Setup {
+            begin_by: 0,
+            faults: faults!(stragglers: 2),
+            ..ONCE
+        }
+        .broken(TimersIgnored, "timers ignored")
+        .violating("ends in time"),
     ]
 }

@@ -47,9 +47,6 @@ const SLOW: [&str; 3] = [
 /// Returns the cells of each row of the page that has the name of a configuration in its first cell, perhaps before a
 /// colon.
 fn rows(name: &str) -> impl Iterator<Item = Vec<&'static str>> {
-    let name = name
-        .trim_start_matches("owners: ")
-        .trim_start_matches("NOT: ");
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| "));
     let rows = rows.map(|row| row.split(" | ").map(|it| it.trim_end_matches(" |")));
     rows.map(Iterator::collect).filter(move |cells: &Vec<_>| {
@@ -64,27 +61,27 @@ fn is_in_page(outcome: &Outcome) -> bool {
     rows(outcome.name).any(|cells| cells.contains(&&*count))
 }
 
-/// Returns the configurations that take most of the time of a whole run, by the page.
-fn large() -> Vec<&'static str> {
-    let has_many = |name| {
-        let mut cells = rows(name).flatten();
-        cells.any(|it| {
-            it.replace(',', "")
-                .parse()
-                .is_ok_and(|states: usize| states > MANY)
-        })
+/// Returns the labels of the configurations that take most of the time of a whole run, by the page.
+fn large() -> Vec<String> {
+    [
+        large_among(&configurations::all()),
+        large_among(&owners::all()),
+    ]
+    .concat()
+}
+
+fn large_among<S: Checked>(setups: &[S]) -> Vec<String> {
+    let is_many = |cell: &str| {
+        let states = cell.replace(',', "").parse::<usize>();
+        states.is_ok_and(|states| states > MANY)
     };
-    let masters = configurations::all();
-    let owners = owners::all();
-    let masters = masters.iter().map(Checked::name);
-    let names = masters.chain(owners.iter().map(Checked::name));
-    names
-        .filter(|name| has_many(name) || SLOW.contains(name))
-        .collect()
+    let is_large =
+        |setup: &&S| rows(setup.name()).flatten().any(is_many) || SLOW.contains(&&*setup.label());
+    setups.iter().filter(is_large).map(Checked::label).collect()
 }
 
 /// Returns a part of the largest configurations: `1/4` is every fourth, from the second.
-fn large_of(part: &str) -> Vec<&'static str> {
+fn large_of(part: &str) -> Vec<String> {
     let (first, step) = part.split_once('/').expect("such as --large=0/4");
     let [first, step] = [first, step].map(|it| it.parse::<usize>().expect("a number"));
     large().into_iter().skip(first).step_by(step).collect()
@@ -104,10 +101,11 @@ fn main() -> ExitCode {
     let part = arguments.iter().find_map(|it| it.strip_prefix("--large="));
     let is_partial = name.is_none() && part.is_none() && cfg!(debug_assertions);
     let large = part.map_or_else(large, large_of);
-    let filter = |configuration: &str| match (name, part) {
-        (Some(name), _) => configuration.contains(name),
-        (None, Some(_)) => large.contains(&configuration),
-        (None, None) => !is_partial || !large.contains(&configuration),
+    let is_large = |label: &str| large.iter().any(|it| it == label);
+    let filter = |label: &str| match (name, part) {
+        (Some(name), _) => label.contains(name),
+        (None, Some(_)) => is_large(label),
+        (None, None) => !is_partial || !is_large(label),
     };
     println!(
         "\n{:<46} {:>9} {:>6} {:>7}  verdict",

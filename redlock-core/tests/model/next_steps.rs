@@ -58,17 +58,16 @@ impl Setup {
                 steps.push(Step::Crash(index));
             }
         }
+        // A master without a key has nothing to forget.
+        let full = || (0..MASTERS).filter(|&it| world.has_key(it));
         if faults.restarts > 0 {
-            // A master without a key has nothing to forget.
-            let full = (0..MASTERS).filter(|&it| world.has_key(it));
-            steps.extend(full.map(Step::Restart));
+            steps.extend(full().map(Step::Restart));
         }
         if faults.outages > 0 {
             steps.extend((0..MASTERS).map(Step::Fall));
         }
         if faults.promotions > 0 {
-            let full = (0..MASTERS).filter(|&it| world.has_key(it));
-            steps.extend(full.map(Step::Promote));
+            steps.extend(full().map(Step::Promote));
         }
         for client in 0..world.clients.len() {
             let links = (0..MASTERS).map(|master| Link { client, master });
@@ -93,8 +92,9 @@ impl Setup {
         let (faults, messages) = (&world.faults, world.link(link));
         let arriving = 0..self.arriving(messages).len();
         steps.extend(arriving.map(|index| Step::Deliver { link, index }));
-        let can_be_marked =
-            |it: &Message| it.sets() && it.access == Access::Reader { insists: false };
+        let can_be_marked = |it: &Message| {
+            it.operation.sets_key() && it.access == Access::Reader { insists: false }
+        };
         if faults.marks > 0 && messages.first().is_some_and(can_be_marked) {
             steps.push(Step::Mark(link));
         }

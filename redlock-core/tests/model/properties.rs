@@ -4,32 +4,15 @@ use redlock_core::{AcquireFailure, Eligibility, LossReason, Slot};
 use stateright::{Model, Property};
 
 use crate::{
-    check::Checked,
     setup::{Beyond, Mutation, Setup},
     steps::Step,
-    trace,
     world::{Client, MASTERS, Master, Phase, World},
 };
 
 type Condition = fn(&Setup, &World) -> bool;
 
-impl Checked for Setup {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn violates(&self) -> Option<&'static str> {
-        self.violates
-    }
-
-    fn describe(world: &World, step: Step) -> String {
-        trace::describe(world, step)
-    }
-
-    fn describe_end(world: &World) -> String {
-        trace::describe_end(world)
-    }
-}
+/// Another client had the lock.
+const CONTENDED: Phase = Phase::Exhausted(AcquireFailure::Contended);
 
 impl Model for Setup {
     type State = World;
@@ -63,13 +46,12 @@ impl Model for Setup {
             Property::always("ends in time", ends_in_time),
             Property::always("always a timer", always_a_timer),
             Property::always("nothing left behind", nothing_left_behind),
+            Property::sometimes("acquired", |_, world: &World| world.holders() == 1),
         ];
-        let sometimes: [(&'static str, Condition); 29] = [
+        let sometimes: [(&'static str, Condition); 28] = [
             ("contended by a client that is gone", |_, world| {
                 let is_gone = |it: &Client| it.phase == Phase::Crashed && it.release_at.is_some();
-                let failed = Phase::Exhausted(AcquireFailure::Contended);
-                world.clients.iter().any(is_gone)
-                    && world.clients.iter().any(|it| it.phase == failed)
+                world.clients.iter().any(is_gone) && world.has_any(CONTENDED)
             }),
             ("adopted", |_, world| {
                 is_adopted(world) && world.holders() == 1
@@ -114,11 +96,7 @@ impl Model for Setup {
                 let mut links = world.clients.iter().flat_map(|it| &it.links);
                 links.any(|link| link.iter().any(|message| message.repairs))
             }),
-            ("acquired", |_, world| world.holders() == 1),
-            ("contended", |_, world| {
-                let failed = Phase::Exhausted(AcquireFailure::Contended);
-                world.clients.iter().any(|it| it.phase == failed)
-            }),
+            ("contended", |_, world| world.has_any(CONTENDED)),
             ("acquired at the second attempt", |_, world| {
                 let held = |it: &Client| it.phase == Phase::Held;
                 world
@@ -177,8 +155,7 @@ impl Model for Setup {
                 world.is_anyone_deceived() && world.holders() == 2
             }),
             ("votes withdrawn", |_, world| {
-                let lost = Phase::Lost(LossReason::VotesWithdrawn);
-                world.clients.iter().any(|it| it.phase == lost)
+                world.has_any(Phase::Lost(LossReason::VotesWithdrawn))
             }),
             ("votes by its marker", |_, world| {
                 // It votes at once for a client that has never seen what was there before.
@@ -260,11 +237,8 @@ fn after(world: &World, reads: bool) -> bool {
 
 /// No writer fails because of others, where it begins only after they are gone.
 fn gets_in(_: &Setup, world: &World) -> bool {
-    let failed = Phase::Exhausted(AcquireFailure::Contended);
-    !world
-        .clients
-        .iter()
-        .any(|it| it.phase == failed && !it.reads)
+    let mut writers = world.clients.iter().filter(|it| !it.reads);
+    !writers.any(|it| it.phase == CONTENDED)
 }
 
 /// A lock is lost only by its end, as long as a majority of the masters is left.

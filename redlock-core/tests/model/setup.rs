@@ -180,7 +180,7 @@ impl Setup {
         mutation: None,
         beyond: None,
         allows: |_, _| true,
-        reaches: &["acquired", "contended"],
+        reaches: &["contended"],
         violates: None,
     };
 

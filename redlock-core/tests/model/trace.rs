@@ -3,43 +3,57 @@
 use redlock_core::{Access, Operation, Token};
 
 use crate::{
+    check::Checked,
+    setup::Setup,
     steps::Step,
     world::{MASTERS, Message, World, name},
 };
 
-/// Describes a step, with the message that it is about.
-pub(crate) fn describe(world: &World, step: Step) -> String {
-    let about = match step {
-        Step::Deliver { link, index } => world.link(link).get(index),
-        Step::Mark(link) => world.link(link).first(),
-        Step::Repeat(link)
-        | Step::Delay { link, .. }
-        | Step::Lose { link, .. }
-        | Step::Halve(link) => world.link(link).last(),
-        _ => None,
-    };
-    let message = about.map(message).unwrap_or_default();
-    format!("{:>2}  {step:?} {message}", world.now)
-}
+impl Checked for Setup {
+    const PREFIX: &'static str = "";
 
-/// Describes who holds the lock, and what the masters have.
-pub(crate) fn describe_end(world: &World) -> String {
-    let valid: Vec<_> = (0..world.clients.len())
-        .filter(|&it| world.is_valid(it))
-        .map(name)
-        .collect();
-    let keys: Vec<_> = (0..MASTERS)
-        .map(|it| {
-            let owners = world.live_keys(it);
-            let owners = owners.map(|key| world.owner(key.token).map_or('?', name));
-            owners.collect::<String>()
-        })
-        .collect();
-    format!(
-        "{:>2}  valid holders {valid:?}, keys {keys:?}, fences {:?}",
-        world.now,
-        world.fences.iter().map(|it| it.get()).collect::<Vec<_>>()
-    )
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn violates(&self) -> Option<&'static str> {
+        self.violates
+    }
+
+    /// With the message that the step is about.
+    fn describe(world: &World, step: Step) -> String {
+        let about = match step {
+            Step::Deliver { link, index } => world.link(link).get(index),
+            Step::Mark(link) => world.link(link).first(),
+            Step::Repeat(link)
+            | Step::Delay { link, .. }
+            | Step::Lose { link, .. }
+            | Step::Halve(link) => world.link(link).last(),
+            _ => None,
+        };
+        let message = about.map(message).unwrap_or_default();
+        format!("{:>2}  {step:?} {message}", world.now)
+    }
+
+    /// Who holds the lock, and what the masters have.
+    fn describe_end(world: &World) -> String {
+        let valid: Vec<_> = (0..world.clients.len())
+            .filter(|&it| world.is_valid(it))
+            .map(name)
+            .collect();
+        let keys: Vec<_> = (0..MASTERS)
+            .map(|it| {
+                let owners = world.live_keys(it);
+                let owners = owners.map(|key| world.owner(key.token).map_or('?', name));
+                owners.collect::<String>()
+            })
+            .collect();
+        format!(
+            "{:>2}  valid holders {valid:?}, keys {keys:?}, fences {:?}",
+            world.now,
+            world.fences.iter().map(|it| it.get()).collect::<Vec<_>>()
+        )
+    }
 }
 
 fn message(message: &Message) -> String {

@@ -59,7 +59,7 @@ const BESIDE_ANOTHER: Setup = Setup {
     ..TWO_ADOPTERS
 };
 
-pub(crate) fn worlds() -> Vec<Setup> {
+pub(crate) fn all() -> Vec<Setup> {
     vec![
         TWO_ADOPTERS,
         REPAIRED,
@@ -83,18 +83,13 @@ pub(crate) fn worlds() -> Vec<Setup> {
             reaches: &["adopted", "fenced twice"],
             ..TWO_ADOPTERS
         },
-    ]
-}
-
-pub(crate) fn negative_controls() -> Vec<Setup> {
-    vec![
-        TWO_ADOPTERS.broken(AdoptedWithoutANewToken, "NOT: adopted without a new token"),
-        TWO_ADOPTERS.broken(GiverGoesOn, "NOT: a giver that goes on"),
+        TWO_ADOPTERS.broken(AdoptedWithoutANewToken, "adopted without a new token"),
+        TWO_ADOPTERS.broken(GiverGoesOn, "a giver that goes on"),
         TWO_ADOPTERS
-            .broken(AdoptedWithoutAKey, "NOT: adopted where no key is")
+            .broken(AdoptedWithoutAKey, "adopted where no key is")
             .violating("adopted once"),
         BESIDE_ANOTHER
-            .broken(AdoptedAfterItsEnd, "NOT: adopted after its end")
+            .broken(AdoptedAfterItsEnd, "adopted after its end")
             .violating("nobody in between"),
     ]
 }

@@ -237,21 +237,24 @@ impl World {
         &mut self.clients[link.client].links[link.master]
     }
 
+    /// What the newest message asks for.
+    fn newest(&self, link: Link) -> Option<Operation> {
+        self.link(link).last().map(|message| message.operation)
+    }
+
     /// Whether the newest message sets a key or adds a reader.
     pub(crate) fn sets(&self, link: Link) -> bool {
-        self.link(link).last().is_some_and(Message::sets)
+        self.newest(link).is_some_and(|it| it.sets_key())
     }
 
     /// Whether the newest message is an extension.
     pub(crate) fn extends(&self, link: Link) -> bool {
-        let extends = |it: &Message| matches!(it.operation, Operation::Extend { .. });
-        self.link(link).last().is_some_and(extends)
+        matches!(self.newest(link), Some(Operation::Extend { .. }))
     }
 
     /// Whether the newest message is a release.
     pub(crate) fn releases(&self, link: Link) -> bool {
-        let releases = |it: &Message| matches!(it.operation, Operation::Release { .. });
-        self.link(link).last().is_some_and(releases)
+        matches!(self.newest(link), Some(Operation::Release { .. }))
     }
 
     pub(crate) fn live_keys(&self, master: usize) -> impl Iterator<Item = &Key> {
@@ -320,6 +323,11 @@ impl World {
         holders.max().unwrap_or(0) + self.readers().min(1)
     }
 
+    /// Whether a client has ended in this way.
+    pub(crate) fn has_any(&self, phase: Phase) -> bool {
+        self.clients.iter().any(|it| it.phase == phase)
+    }
+
     /// Whether a client has not seen yet that a master was replaced.
     pub(crate) fn is_deceived(&self, Link { client, master }: Link) -> bool {
         let it = &self.clients[client];
@@ -359,13 +367,6 @@ impl Given {
         } else {
             self.others = true;
         }
-    }
-}
-
-impl Message {
-    /// Whether it sets a key or adds a reader.
-    pub(crate) fn sets(&self) -> bool {
-        self.operation.sets_key()
     }
 }
 

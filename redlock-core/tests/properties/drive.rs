@@ -1,12 +1,11 @@
 //! Drives a lease with random operation sequences and logs all that goes in and comes out.
 
-use std::{iter, ops::RangeInclusive, sync::LazyLock, time::Duration};
+use std::{iter, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*};
 use redlock_core::{
     Drift, End, Event, FencingToken, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Permits, Quorum,
-    Reply, RetrySchedule, RoundId, Share, Slot, SlotSet, Status, Timestamp, Token, Transmit, Ttl,
-    Validity,
+    Reply, RetrySchedule, Share, Slot, SlotSet, Status, Timestamp, Token, Transmit, Ttl, Validity,
 };
 
 use crate::said::Said;
@@ -31,10 +30,9 @@ pub(crate) enum Input {
     ReleaseAfter(Duration),
     Abandon,
     Timeout,
-    /// A reply to the transmission with this number, counted from zero; `None` is one that was
-    /// never sent.
+    /// A reply to the transmission with this number, counted from zero.
     Reply {
-        to: Option<usize>,
+        to: usize,
         node: NodeId,
         said: Said,
     },
@@ -77,10 +75,9 @@ impl Driven {
     /// Lives through the steps, and to the end.
     pub(crate) fn through(life: &Life) -> Self {
         let mut lease = Lease::new(life.config.clone(), Nonce::new(life.nonce));
-        match life.semaphore {
-            Some(semaphore) => semaphore.set_up(&mut lease),
-            None => lease.set_share(life.share),
-        }
+        lease.set_share(life.share);
+        lease.prefer_slots(life.preferred);
+        lease.exclude_slots(life.excluded);
         let mut driven = Self {
             nodes: life.config.quorum.nodes(),
             budget: life.budget,
@@ -134,7 +131,7 @@ impl Driven {
             Input::Abandon => lease.abandon(),
             Input::Timeout => lease.handle_timeout(*now),
             Input::Reply { to, node, said } => {
-                let round = to.map_or(*STRANGER, |to| self.sent[to].round);
+                let round = self.sent[to].round;
                 lease.handle_reply(*now, round, node, said.reply, said.eligibility());
             }
         }
@@ -152,7 +149,9 @@ impl Driven {
         match &step.action {
             Action::Call(input) => self.input(*input),
             Action::Reply { back, replies } => {
-                let to = self.sent.len().checked_sub(back + 1);
+                let Some(to) = self.sent.len().checked_sub(back + 1) else {
+                    return;
+                };
                 for (index, reply) in replies {
                     let node = NodeId::new(*index).expect("below 64");
                     let said = reply.at(self.now);
@@ -164,7 +163,9 @@ impl Driven {
                 minority,
                 replies,
             } => {
-                let to = self.sent.len().checked_sub(1);
+                let Some(to) = self.sent.len().checked_sub(1) else {
+                    return;
+                };
                 let [few, most] = replies.map(|reply| reply.at(self.now));
                 for count in 0..self.nodes {
                     let node = NodeId::new((first + count) % self.nodes).expect("below 64");
@@ -199,33 +200,6 @@ pub(crate) fn giver() -> Token {
     Nonce::new(0).token(7)
 }
 
-/// Returns the configuration of a lease of which nothing but its attempts is of interest.
-pub(crate) fn attempting(nodes: usize, delay: RangeInclusive<Duration>) -> LeaseConfig {
-    let ttl = Ttl::new(Duration::from_secs(1)).expect("a second");
-    LeaseConfig::new(
-        Quorum::majority(nodes).expect("1 to 64"),
-        Validity::new(ttl, Drift::default()).expect("longer than its drift"),
-        RetrySchedule::new(delay).expect("not empty"),
-        KeepAlive::on_demand(Duration::MAX),
-    )
-}
-
-/// A round that no lease here gets as far as.
-static STRANGER: LazyLock<RoundId> = LazyLock::new(|| {
-    let delay = Duration::from_nanos(1);
-    let mut lease = Lease::new(attempting(1, delay..=delay), Nonce::new(0));
-    lease.acquire(Timestamp::ZERO, Timestamp::MAX);
-    let mut last = None;
-    for _ in 0..2000 {
-        while let Some(transmit) = lease.poll_transmit() {
-            last = Some(transmit.round);
-        }
-        let due = lease.poll_timeout().expect("endless");
-        lease.handle_timeout(due);
-    }
-    last.expect("it sent something")
-});
-
 /// A whole input of a test.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
@@ -235,32 +209,25 @@ pub(crate) struct Life {
     pub(crate) nonce: u128,
     /// The other holders that the lock may have.
     pub(crate) share: Share,
-    /// Which slots it may ask for, if it is a semaphore.
-    pub(crate) semaphore: Option<Semaphore>,
+    /// The slots that a semaphore asks for first, and those that it does not ask for.
+    preferred: SlotSet,
+    excluded: SlotSet,
     pub(crate) start: Timestamp,
     pub(crate) steps: Vec<Step>,
 }
 
-/// The settings of a lease of a semaphore.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Semaphore {
-    pub(crate) permits: Permits,
-    preferred: Option<Slot>,
-    pub(crate) excluded: SlotSet,
-}
-
-impl Semaphore {
-    pub(crate) fn set_up(self, lease: &mut Lease) {
-        lease.set_share(Share::Permit(self.permits));
-        if let Some(preferred) = self.preferred {
-            lease.prefer_slots([preferred].into_iter().collect());
+impl Life {
+    /// The slots that may be asked for, if it is a semaphore. If all are excluded, the nodes deny any.
+    pub(crate) fn wanted(&self) -> SlotSet {
+        let Share::Permit(permits) = self.share else {
+            return SlotSet::EMPTY;
+        };
+        let wanted = permits.slots().difference(self.excluded);
+        if wanted.is_empty() {
+            permits.slots()
+        } else {
+            wanted
         }
-        lease.exclude_slots(self.excluded);
-    }
-
-    /// The slots that may be asked for.
-    pub(crate) fn wanted(self) -> SlotSet {
-        self.permits.slots().difference(self.excluded)
     }
 }
 
@@ -268,6 +235,15 @@ impl Semaphore {
 pub(crate) struct Step {
     pause: Pause,
     action: Action,
+}
+
+impl Step {
+    const fn at_once(input: Input) -> Self {
+        Self {
+            pause: NO_PAUSE,
+            action: Action::Call(input),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -372,7 +348,7 @@ fn volleys() -> impl Strategy<Value = Action> {
     })
 }
 
-fn steps(downgrades: u32, gives: u32) -> impl Strategy<Value = Step> {
+fn steps() -> impl Strategy<Value = Step> {
     let pause = prop_oneof![
         24 => Just(NO_PAUSE),
         16 => up_to(SECOND / 1000).prop_map(Pause::For),
@@ -395,9 +371,10 @@ fn steps(downgrades: u32, gives: u32) -> impl Strategy<Value = Step> {
         2 => extend_for,
         6 => Just(Input::Claim),
         8 => Just(Input::Extend),
-        downgrades => Just(Input::Downgrade),
-        gives => Just(Input::Give),
-        2 => prop_oneof![Just(Input::Release), release_after],
+        2 => Just(Input::Downgrade),
+        3 => Just(Input::Give),
+        1 => Just(Input::Release),
+        3 => release_after,
         1 => Just(Input::Abandon),
         1 => Just(Input::Acquire),
         1 => fence,
@@ -414,47 +391,24 @@ fn steps(downgrades: u32, gives: u32) -> impl Strategy<Value = Step> {
     (pause, action).prop_map(|(pause, action)| Step { pause, action })
 }
 
-/// Semaphores of which a slot is left that is not excluded.
-pub(crate) fn semaphores() -> impl Strategy<Value = Semaphore> {
+fn shares() -> impl Strategy<Value = Share> {
     let count = prop_oneof![8 => 1..6usize, 1 => 1..=Permits::MAX];
-    let inputs = (count, option::of(0..Permits::MAX), vec(0..6usize, 0..4));
-    inputs.prop_map(|(count, preferred, excluded)| {
-        let permits = Permits::new(count).expect("1 to 128");
-        let excluded: SlotSet = excluded.into_iter().filter_map(Slot::new).collect();
-        let leaves_some = !permits.slots().difference(excluded).is_empty();
-        Semaphore {
-            permits,
-            preferred: preferred.map(|index| index % count).and_then(Slot::new),
-            excluded: if leaves_some {
-                excluded
-            } else {
-                SlotSet::EMPTY
-            },
-        }
-    })
+    let permits = count.prop_map(|count| Permits::new(count).expect("1 to 128"));
+    prop_oneof![
+        4 => Just(Share::Exclusive),
+        1 => Just(Share::Writer),
+        1 => Just(Share::Reader),
+        1 => permits.prop_map(Share::Permit),
+    ]
+}
+
+fn slots() -> impl Strategy<Value = SlotSet> {
+    let indices = vec(0..6usize, 0..4);
+    indices.prop_map(|indices| indices.into_iter().filter_map(Slot::new).collect())
 }
 
 /// Lives that begin to acquire, most of them at an ordinary time, and go on at random.
 pub(crate) fn lives() -> impl Strategy<Value = Life> {
-    lives_of(0, 0)
-}
-
-/// Lives of readers and writers, too. Some holders become readers.
-pub(crate) fn shared_lives() -> impl Strategy<Value = Life> {
-    lives_of(1, 0)
-}
-
-/// Lives of clients that adopt a lock or give it away, too.
-pub(crate) fn transferred_lives() -> impl Strategy<Value = Life> {
-    lives_of(0, 1).prop_map(|life| Life {
-        share: Share::Exclusive,
-        semaphore: None,
-        ..life
-    })
-}
-
-/// `sharing` and `transfers` are 1 or 0.
-fn lives_of(sharing: u32, transfers: u32) -> impl Strategy<Value = Life> {
     let start = prop_oneof![
         8 => 0..1_000_000 * SECOND,
         1 => u64::MAX - 20 * SECOND..=u64::MAX,
@@ -463,57 +417,54 @@ fn lives_of(sharing: u32, transfers: u32) -> impl Strategy<Value = Life> {
     let adopts =
         (up_to(2 * SECOND), proposal).prop_map(|(time, proposal)| Input::Adopt { time, proposal });
     let first = prop_oneof![
-        10 * transfers => adopts,
+        2 => adopts,
         6 => Just(Input::Acquire),
         4 => (0..40u64).prop_map(|fence| Input::AcquireFenced(FencingToken::new(fence))),
         1 => Just(Input::Timeout),
     ];
-    let first = first.prop_map(|input| Step {
-        pause: NO_PAUSE,
-        action: Action::Call(input),
-    });
+    let first = first.prop_map(Step::at_once);
     // Most attempts are answered at once, or few would succeed.
-    let then = option::weighted(0.8, volleys()).prop_map(|volley| {
-        volley.map(|action| Step {
-            pause: Pause::For(Duration::from_micros(300)),
-            action,
-        })
+    let then = volleys().prop_map(|action| Step {
+        pause: Pause::For(Duration::from_micros(300)),
+        action,
     });
+    let then = option::weighted(0.8, then);
     // Most holders run as soon as they have the lock.
-    let claim = option::weighted(0.9, Just(Input::Claim)).prop_map(|input| {
-        input.map(|input| Step {
-            pause: NO_PAUSE,
-            action: Action::Call(input),
-        })
-    });
+    let claim = option::weighted(0.9, Just(Step::at_once(Input::Claim)));
     let budget =
         prop_oneof![4 => up_to(5 * SECOND), 1 => Just(Duration::ZERO), 1 => Just(Duration::MAX)];
-    let shares = prop_oneof![
-        2 => Just(Share::Exclusive),
-        sharing => Just(Share::Writer),
-        sharing => Just(Share::Reader),
-    ];
     let inputs = (
         configs(),
         budget,
         any::<u128>(),
-        (shares, option::weighted(0.2, semaphores())),
+        (shares(), slots(), slots()),
         start,
         first,
         then,
         claim,
-        vec(steps(2 * sharing, transfers), 0..30),
+        vec(steps(), 0..30),
     );
     inputs.prop_map(
-        |(config, budget, nonce, (share, semaphore), start, first, then, claim, later)| {
+        |(
+            config,
+            budget,
+            nonce,
+            (share, preferred, excluded),
+            start,
+            first,
+            then,
+            claim,
+            later,
+        )| {
             let begin = iter::once(first).chain(then).chain(claim);
             let steps = begin.chain(later).collect();
             Life {
                 config,
                 budget,
                 nonce,
-                share: semaphore.map_or(share, |it: Semaphore| Share::Permit(it.permits)),
-                semaphore,
+                share,
+                preferred,
+                excluded,
                 start: Timestamp::from_nanos(start),
                 steps,
             }

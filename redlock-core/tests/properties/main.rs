@@ -16,11 +16,6 @@ use proptest::{
 
 mod arithmetic;
 mod drive;
-mod electorate;
-mod node_sets;
-mod owed_release;
-mod owner_watch;
-mod permits;
 mod reference;
 mod retry;
 mod said;

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redlock_core::{Eligibility, Lease, NodeId, Nonce, Reply, RetrySchedule, Timestamp};
+use redlock_core::{
+    Drift, Eligibility, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Quorum, Reply, RetrySchedule,
+    Timestamp, Ttl, Validity,
+};
 
-use crate::{check, drive::attempting};
+use crate::check;
 
 fn nanos() -> impl Strategy<Value = u64> {
     (0..64u32, any::<u64>()).prop_map(|(shift, bits)| bits >> shift)
@@ -80,8 +83,15 @@ fn bucket(delay: Duration, shortest: Duration, span: Duration) -> usize {
 
 /// The first retry delays of leases that fail together, by nonce and attempt.
 fn lease_delay(nonce: u128, attempts: u32) -> Duration {
-    let delay = Duration::from_millis(20)..=Duration::from_millis(200);
-    let mut lease = Lease::new(attempting(1, delay), Nonce::new(nonce));
+    let delays = Duration::from_millis(20)..=Duration::from_millis(200);
+    let ttl = Ttl::new(Duration::from_secs(1)).expect("a second");
+    let config = LeaseConfig::new(
+        Quorum::majority(1).expect("one node"),
+        Validity::new(ttl, Drift::default()).expect("longer than its drift"),
+        RetrySchedule::new(delays).expect("not empty"),
+        KeepAlive::on_demand(Duration::MAX),
+    );
+    let mut lease = Lease::new(config, Nonce::new(nonce));
     let node = NodeId::new(0).expect("the first");
     let mut now = Timestamp::ZERO;
     lease.acquire(now, Timestamp::MAX);

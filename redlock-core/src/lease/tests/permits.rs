@@ -250,7 +250,12 @@ fn a_request_that_may_not_wait_ends_when_its_look_shows_no_free_slot() {
     assert_eq!(driven.end(), None, "slot 1 or 2 may be free on the others");
     driven.reply(at(2), &[Refused, Refused, Refused, free(&[1, 2])]);
     assert_eq!(driven.end(), None, "slot 1 or 2 may be free on a majority");
-    driven.reply(at(3), &[Refused, Refused, Refused, Refused, free(&[])]);
+    driven.reply(at(3), &[Refused; 5]);
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 1));
+    // One is free, but excluded.
+    let mut driven = denied_at_once();
+    driven.lease.exclude_slots(slots(&[3]));
+    driven.reply(at(2), &[free(&[3]); 3]);
     assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 1));
 }
 
@@ -259,6 +264,16 @@ fn a_look_that_few_nodes_answer_shows_no_contention() {
     let mut driven = denied_at_once();
     driven.reply(at(2), &[free(&[]), Refused, free(&[]), Unknown, Refused]);
     assert_eq!(driven.end(), exhausted(AcquireFailure::NoQuorum, 1));
+}
+
+#[test]
+fn two_of_four_nodes_are_enough_to_show_contention() {
+    let mut driven = semaphore();
+    driven.config().quorum = Quorum::majority(4).unwrap();
+    driven.run(|lease| lease.acquire(at(0), at(0)));
+    driven.reply(at(1), &[Denied; 2]);
+    driven.reply(at(2), &[free(&[]), free(&[]), Refused, Refused]);
+    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 1));
 }
 
 #[test]

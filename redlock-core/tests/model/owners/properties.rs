@@ -65,6 +65,8 @@ fn is_held(world: &OwnerWorld, by: impl Fn(&Client) -> bool) -> bool {
 }
 
 impl Checked for OwnerSetup {
+    const PREFIX: &'static str = "owners: ";
+
     fn name(&self) -> &'static str {
         self.name
     }

@@ -111,7 +111,7 @@ pub(super) enum Mutation {
 impl OwnerSetup {
     /// Three members, two clients that have watched them for long, and one failover.
     pub(super) const FAILOVER: Self = Self {
-        name: "owners: a failover",
+        name: "a failover",
         servers: 2,
         members: 3,
         authority: Authority::Cluster,

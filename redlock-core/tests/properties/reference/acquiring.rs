@@ -155,7 +155,7 @@ impl Story<'_> {
                     };
                     return Ok(Attempt::Failed(now, failure));
                 }
-                Input::Reply { to, .. } if to == Some(request) => {
+                Input::Reply { to, .. } if to == request => {
                     let ours = if fencing { 0 } else { votes.outbid } + votes.granted;
                     let accepted = votes.majority(votes.granted) || fence.is_none();
                     let outbid = if votes.majority(ours) {

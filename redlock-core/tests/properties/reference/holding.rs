@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redlock_core::{
-    Access, End, Event, FencingToken, LeaseConfig, LossReason, NodeSet, Operation, ReleaseVerdict,
-    Status, Timestamp, Token, Ttl,
+    End, Event, FencingToken, LeaseConfig, LossReason, NodeSet, Operation, ReleaseVerdict, Status,
+    Timestamp, Token, Ttl,
 };
 
 use super::{LogEnds, READER, READER_WITHIN, Story, acquiring::Won};
@@ -119,14 +119,14 @@ impl Story<'_> {
                     }
                 }
                 Input::Release => return self.releasing(token, now),
-                Input::Give if release_at.is_none() => return self.end(End::GivenAway),
+                Input::Give if release_at.is_none() && self.has_one_owner() => {
+                    return self.end(End::GivenAway);
+                }
                 Input::Give => {}
                 Input::Claim => claimed = true,
                 Input::Timeout if now < wake => {}
                 Input::Extend | Input::ExtendFor(_) | Input::Downgrade if release_at.is_some() => {}
-                Input::Downgrade
-                    if !matches!(self.access, Access::Exclusive | Access::Writer)
-                        || !keep_alive.allows(start, now) => {}
+                Input::Downgrade if !self.has_one_owner() || !keep_alive.allows(start, now) => {}
                 Input::Timeout | Input::Extend | Input::ExtendFor(_) | Input::Downgrade => {
                     let mut wanted = match entry.input {
                         _ if release_at.is_some() => shortest(),
@@ -166,7 +166,7 @@ impl Story<'_> {
                         asked,
                         ttl,
                     }) = extension
-                        && to == Some(request)
+                        && to == request
                     {
                         let votes = self.votes(request, asked);
                         if votes.majority(votes.granted) {
@@ -197,7 +197,7 @@ impl Story<'_> {
                         }
                     }
                     if let Some((request, asked)) = last
-                        && to == Some(request)
+                        && to == request
                     {
                         let votes = self.votes(request, asked);
                         if votes.hopeless(votes.denied) {
@@ -280,7 +280,7 @@ impl Story<'_> {
             match entry.input {
                 Input::Abandon => break ReleaseVerdict::Unconfirmed,
                 Input::Timeout if entry.now >= until => break ReleaseVerdict::Unconfirmed,
-                Input::Reply { to, .. } if to == Some(request) => {
+                Input::Reply { to, .. } if to == request => {
                     let votes = self.votes(request, Timestamp::MAX);
                     if votes.majority(votes.granted) {
                         break ReleaseVerdict::Released;

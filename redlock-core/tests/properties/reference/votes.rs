@@ -81,7 +81,7 @@ impl Story<'_> {
         let mut ballots = BTreeMap::new();
         for entry in &self.log[..self.expected.len()] {
             if let Input::Reply { to, node, said } = entry.input
-                && to == Some(request)
+                && to == request
                 && node.index() < self.config.quorum.nodes()
             {
                 ballots.entry(node.index()).or_insert(said);
