@@ -20,7 +20,7 @@ use std::{
 use redlock_tokio::NodeError;
 use tokio::sync::{mpsc, oneshot};
 
-use self::{leftovers::Releases, reliable::Changes};
+use self::{leftovers::Releases, reliable::Changes, silence::Unanswered};
 pub(crate) use self::{reliable::Witness, weather::Weather};
 use crate::{
     authority::Authorities,
@@ -33,6 +33,7 @@ use crate::{
     seen::{Seen, Tally},
     server::Server,
     trace::Trace,
+    violation::Violation,
 };
 
 /// A handle of the network that all parts of a world share.
@@ -58,6 +59,7 @@ pub(crate) struct Network {
     in_order: bool,
     pub(crate) releases: Releases,
     changes: Changes,
+    pub(crate) violations: Vec<Violation>,
     /// When a foreign client deleted a key of ours from a server last.
     pub(crate) foreign_delete_at: u64,
     pub(crate) rng: Rng,
@@ -95,7 +97,7 @@ struct Connection {
     opened_at: u64,
     /// What is lost from now on, while the connection stays open.
     loses: Option<Loses>,
-    has_lost: bool,
+    unanswered: Vec<Unanswered>,
     last_arrival: u64,
     last_delivery: u64,
     asked: u64,
@@ -145,6 +147,7 @@ impl Network {
             in_order,
             releases: Releases::default(),
             changes: Changes::default(),
+            violations: Vec::new(),
             foreign_delete_at: 0,
             rng,
             seen: Tally::default(),
@@ -168,6 +171,12 @@ impl Network {
     /// Returns the machine to which new connections to an address lead.
     pub(crate) fn machine(&self, address: usize) -> usize {
         self.moved.get(&address).copied().unwrap_or(address)
+    }
+
+    /// Returns the servers that clients write to now.
+    pub(crate) fn writable_servers(&self, addresses: usize) -> Vec<usize> {
+        let named = self.authorities.owners_now();
+        named.unwrap_or_else(|| (0..addresses).map(|it| self.machine(it)).collect())
     }
 
     /// Lets new connections to an address lead to another machine.
@@ -207,7 +216,7 @@ impl Network {
                 is_half_open: hangs,
                 opened_at: now,
                 loses: None,
-                has_lost: false,
+                unanswered: Vec::new(),
                 last_arrival: now,
                 last_delivery: now,
                 asked: 0,
@@ -263,9 +272,8 @@ impl Network {
 
     /// The process closes a connection. What it has sent may still arrive.
     pub(crate) fn close(&mut self, id: ConnectionId) {
-        let connection = self.connections.remove(&id);
-        if connection.is_some_and(|it| it.has_lost) {
-            self.seen.note(Seen::SilentGivenUp);
+        if let Some(connection) = self.connections.remove(&id) {
+            self.look_for_silence(id, &connection);
         }
     }
 

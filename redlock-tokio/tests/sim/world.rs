@@ -338,7 +338,7 @@ impl World {
         self.failures
             .extend(Violation::all(Kind::Panic, panics::take()));
         let mut network = self.network.lock();
-        self.failures.append(&mut network.releases.violations);
+        self.failures.append(&mut network.violations);
         let at = network.at();
         Outcome {
             hash: network.trace.hash(),

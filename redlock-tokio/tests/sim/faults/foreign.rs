@@ -154,12 +154,6 @@ impl World {
 }
 
 impl Network {
-    /// Returns the servers that clients write to now.
-    fn writable_servers(&self, addresses: usize) -> Vec<usize> {
-        let named = self.authorities.owners_now();
-        named.unwrap_or_else(|| (0..addresses).map(|it| self.machine(it)).collect())
-    }
-
     /// Returns whether a key of ours can be taken from a server: a majority of the others has it for as long.
     fn can_spare(&self, addresses: usize, address: usize, key: &Key) -> bool {
         let at = self.at();

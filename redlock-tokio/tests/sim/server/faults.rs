@@ -4,7 +4,7 @@ use redlock_tokio::Key;
 
 use super::{
     Outage, Refusal, Server, Withheld,
-    store::{Copy, Entry, Name},
+    store::{Contents, Entry, Name},
 };
 
 /// What a server finds on its disk when it starts.
@@ -80,7 +80,7 @@ impl Server {
     }
 
     /// Returns what a replica of it has that lags behind, on a clock that shows `local_of_replica` now.
-    pub(crate) fn replicated(&self, at: u64, lag: u64, replica: &Self) -> Copy {
+    pub(crate) fn replicated(&self, at: u64, lag: u64, replica: &Self) -> Contents {
         let mut copy = self.store.as_of(at.saturating_sub(lag));
         let (ours, theirs) = (self.millis(at), replica.millis(at));
         // What is dead by our clock is dead by theirs.
@@ -97,14 +97,14 @@ impl Server {
     }
 
     /// It becomes the master, with what it has of the master before, whose history it continues.
-    pub(crate) fn take_over(&mut self, copy: Copy, history: u32) {
+    pub(crate) fn take_over(&mut self, copy: Contents, history: u32) {
         self.store.replace(copy);
         self.identity.promote(history);
         self.end_connections();
     }
 
     /// Replaces its keys by those of another, without the keys that it lacks.
-    pub(crate) fn take_keys(&mut self, mut copy: Copy, mut lacks: impl FnMut(&Key) -> bool) {
+    pub(crate) fn take_keys(&mut self, mut copy: Contents, mut lacks: impl FnMut(&Key) -> bool) {
         copy.entries.retain(|name, _| {
             let is_lost = lacks(&name.key);
             if is_lost {
