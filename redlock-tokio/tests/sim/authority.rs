@@ -22,5 +22,5 @@ pub(crate) use self::{
     machine::Authorities,
     owners::{Owners, watch_states},
     seat::Seat,
-    worlds::{CONTROLS, RARE_CONTROLS, WITHIN},
+    worlds::{CONTROLS, WITHIN},
 };

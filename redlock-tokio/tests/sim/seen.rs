@@ -121,7 +121,6 @@ seen! {
         MemberRestart = "members that restart",
         MemberLags = "members that lag",
         MemberLosesState = "members that lose their state",
-        Astray = "questions to members of another authority",
         Split = "questions to members on the other side of a split",
         SplitOwners = "failovers while the old owner is cut off with some processes",
         QuestionLost = "questions to members that are lost",

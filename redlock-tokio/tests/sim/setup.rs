@@ -120,8 +120,6 @@ impl Setup {
                     client,
                     &self.environment.host,
                     &self.environment.network,
-                    &mut self.rng,
-                    self.environment.scale.max_ttl,
                 );
                 let builder = Redlock::builder().custom_nodes(seats);
                 owners.configure(builder, self.environment.scale.max_ttl)

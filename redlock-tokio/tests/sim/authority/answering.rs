@@ -1,12 +1,10 @@
 //! What a server answers because of its authority.
 
-use std::time::Duration;
-
 use redlock_tokio::NodeError;
 
-use super::{machine::Mark, owners::Rule};
+use super::machine::Mark;
 use crate::{
-    clock::{HOUR, SECOND},
+    clock::SECOND,
     message::{Reply, Request, Response, refused},
     network::Network,
     seen::Seen,
@@ -58,14 +56,9 @@ impl Network {
             return Response::Described(described);
         };
         let index = state.layout.machine_of(server);
-        // The history would show the promotion, too, whatever the ages say.
-        let ignores_history = matches!(
-            state.owners.without,
-            Some(Rule::Histories | Rule::Ages | Rule::Markers)
-        );
         let kind = state.owners.kind;
         let machine = &state.machines[index];
-        Response::Described(machine.describe(described, kind, index, ignores_history))
+        Response::Described(machine.describe(described, kind, index))
     }
 
     fn read_marker(&mut self, at: u64, server: usize, request: &Request) -> Option<Response> {
@@ -73,7 +66,6 @@ impl Network {
         let state = self.authorities.state()?;
         let seat = state.layout.seat_of(server);
         let index = state.layout.machine_of(server);
-        let is_ignored = state.owners.without == Some(Rule::Markers);
         let machine = &mut state.machines[index];
         match request {
             Request::TenureAge { epoch } => {
@@ -85,11 +77,7 @@ impl Network {
                 if !age.is_zero() {
                     self.seen.note(Seen::MarkerOfTenure);
                 }
-                Some(Response::Age(if is_ignored {
-                    Duration::from_nanos(HOUR)
-                } else {
-                    age
-                }))
+                Some(Response::Age(age))
             }
             Request::HistoryAge => {
                 let mark = Mark::History {

@@ -66,8 +66,6 @@ pub(crate) struct Word {
     pub(crate) age: Duration,
     /// The members that the member knows.
     pub(crate) members: Vec<usize>,
-    /// The members that are masters by the member's view, in a cluster.
-    pub(crate) masters: Vec<usize>,
 }
 
 /// A replica that is to take the place of an owner.
@@ -181,16 +179,11 @@ impl Council {
         } else {
             (0..self.members.len()).collect()
         };
-        let owners = self.seats.iter().map(|seat| it.reign(*seat).machine);
-        let mut masters: Vec<_> = owners.collect();
-        masters.sort_unstable();
-        masters.dedup();
         let word = |seat: &usize| Word {
             seat: *seat,
             reign: it.reign(*seat),
             age: it.age(at, *seat),
             members: members.clone(),
-            masters: masters.clone(),
         };
         self.seats.iter().map(word).collect()
     }

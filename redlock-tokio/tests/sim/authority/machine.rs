@@ -168,27 +168,20 @@ impl Machine {
         }
     }
 
-    pub(super) fn describe(
-        &self,
-        described: Described,
-        kind: Kind,
-        index: usize,
-        ignores_history: bool,
-    ) -> Described {
+    pub(super) fn describe(&self, described: Described, kind: Kind, index: usize) -> Described {
         let Described::Known(mut info) = described else {
             return described;
         };
-        let promotions = if ignores_history { 0 } else { self.promotions };
         let id = |promotions| {
             let text = format!("{index:010}{:010}{promotions:020}", self.starts);
             ReplicationId::new(text.as_bytes().try_into().expect("forty digits"))
         };
-        let origin = match promotions {
+        let origin = match self.promotions {
             0 => Origin::Own,
             some => Origin::Continues(id(some - 1)),
         };
         info.replication = Some(Replication {
-            id: id(promotions),
+            id: id(self.promotions),
             origin,
         });
         info.in_cluster = kind == Kind::Cluster;

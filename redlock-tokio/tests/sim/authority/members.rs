@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::{
     council::{Question, Reign, Succession, Word},
     machine::State,
-    owners::{Owners, Rule},
+    owners::Owners,
 };
 use crate::{
     clock::SECOND,
@@ -133,14 +133,11 @@ impl World {
         let at = self.at();
         let (council, member) = self.draw_member();
         let kind = self.rng.u8(..3);
-        let spares_state = self.is_without_fewest_members();
         let length = self.rng.around(2 * self.max_ttl());
         let what = self.with_authority(|it| {
             let layout = it.layout;
             let council = &mut it.councils[council];
-            let may_lose = layout.machine_of_member(member).is_none()
-                && council.next_loss_at <= at
-                && !spares_state;
+            let may_lose = layout.machine_of_member(member).is_none() && council.next_loss_at <= at;
             match kind {
                 0 => {
                     council.members[member].restart(at + length);
@@ -162,12 +159,6 @@ impl World {
         if what == Seen::MemberLosesState {
             self.reunite(length, council, member);
         }
-    }
-
-    /// Returns whether only a member that is cut off, too, may lose its state: the others hear of the owner soon.
-    fn is_without_fewest_members(&self) -> bool {
-        let owners = self.configuration.owners;
-        owners.is_some_and(|it| it.without == Some(Rule::FewestMembers))
     }
 
     /// Tells a member the latest owner after a while.
@@ -196,10 +187,7 @@ impl World {
             }
             cut_off
         });
-        let loses_state = self.rng.chance(400_000) || self.is_without_fewest_members();
-        // If this is the only one at its group's addresses, a process that starts follows the other group.
-        let has_detours = self.configuration.owners.is_some_and(|it| it.has_detours);
-        let loses_state = loses_state && !has_detours;
+        let loses_state = self.rng.chance(400_000);
         let sides: Vec<_> = (0..self.scale.processes)
             .map(|_| self.rng.chance(400_000))
             .collect();

@@ -26,18 +26,6 @@ pub(crate) enum Rule {
     Window,
     /// The majority is of all members, and not of those that answer.
     AllMembers,
-    /// One member is not enough.
-    Majority,
-    /// A group has at least as many sentinels as are listed.
-    FewestMembers,
-    /// The members of a cluster are all its nodes, with the replicas.
-    Replicas,
-    /// The age that a member tells is that of the tenure.
-    Ages,
-    /// A marker tells the age of the tenure.
-    Markers,
-    /// The history of a server shows that it was promoted.
-    Histories,
 }
 
 /// Which authority a world has.
@@ -48,8 +36,6 @@ pub(crate) struct Owners {
     pub(crate) without: Option<Rule>,
     /// Nothing goes wrong but failovers, one at a time, so that their outages can be measured.
     pub(crate) only_failovers: bool,
-    /// The first group has the only vote, and addresses of its sentinels lead to those of the second one for a while.
-    pub(crate) has_detours: bool,
 }
 
 impl Owners {
@@ -64,7 +50,7 @@ impl Owners {
             work: max_ttl / rng.pick(&[2, 8, 30]),
             ..scale
         };
-        if self.without.is_none() && !self.has_detours {
+        if self.without.is_none() {
             return scale;
         }
         // Locks that are held to the last, and wanted by all.
