@@ -10,7 +10,7 @@ mod silence;
 mod weather;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -46,7 +46,8 @@ pub(crate) struct Network {
     pub(crate) queue: Queue,
     /// All machines. The address `i` leads to the machine `i` at the beginning.
     pub(crate) servers: Vec<Server>,
-    pub(crate) authorities: Authorities,
+    /// Of a world in which they name the masters.
+    pub(crate) authorities: Option<Authorities>,
     /// To which machine new connections to each address lead, where that has changed.
     moved: BTreeMap<usize, usize>,
     connections: BTreeMap<ConnectionId, Connection>,
@@ -137,7 +138,7 @@ impl Network {
             now: Arc::default(),
             queue: Queue::default(),
             servers,
-            authorities: Authorities::default(),
+            authorities: None,
             moved: BTreeMap::new(),
             connections: BTreeMap::new(),
             opened: 0,
@@ -171,12 +172,6 @@ impl Network {
     /// Returns the machine to which new connections to an address lead.
     pub(crate) fn machine(&self, address: usize) -> usize {
         self.moved.get(&address).copied().unwrap_or(address)
-    }
-
-    /// Returns the servers that clients write to now.
-    pub(crate) fn writable_servers(&self, addresses: usize) -> Vec<usize> {
-        let named = self.authorities.owners_now();
-        named.unwrap_or_else(|| (0..addresses).map(|it| self.machine(it)).collect())
     }
 
     /// Lets new connections to an address lead to another machine.
@@ -277,15 +272,11 @@ impl Network {
         }
     }
 
-    /// Returns how long a message takes on a way that was used, on average.
-    pub(crate) fn way(&self, route: Route) -> Option<u64> {
-        let distance = self.links.get(&route)?.distance;
-        Some(self.weather.delay * distance)
-    }
-
-    /// Returns the processes that have used some way.
-    pub(crate) fn processes(&self) -> BTreeSet<usize> {
-        self.links.keys().map(|it| it.process).collect()
+    /// Returns the connections to a server.
+    fn connections_to(&self, server: usize) -> Vec<ConnectionId> {
+        let connections = self.connections.iter();
+        let those = connections.filter(|(_, it)| it.server == server);
+        those.map(|(id, _)| *id).collect()
     }
 
     /// Returns how many connections a process has.
@@ -362,28 +353,4 @@ fn disconnected() -> NodeError {
 
 fn unreachable() -> NodeError {
     NodeError::Unreachable("connection refused".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{serving::LATE, *};
-    use crate::configuration::WITHIN;
-
-    /// The seed 15 of `within-cluster` found a process that reached the owner of a slot for the first time after the
-    /// faults, over a route of ten times the length.
-    #[test]
-    fn no_answer_is_late_on_a_route_that_is_used_first_after_the_faults() {
-        let mut rng = Rng::new(15);
-        let weather = Weather::draw(&mut rng, &WITHIN);
-        let mut network = Network::new(Vec::new(), weather, true, rng, Trace::new(false));
-        network.calm();
-        for process in 0..1000 {
-            let route = Route {
-                process,
-                address: 0,
-            };
-            let round_trip = network.delay(route) + network.delay(route);
-            assert!(round_trip < LATE, "{round_trip} ns");
-        }
-    }
 }

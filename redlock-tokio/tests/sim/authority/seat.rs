@@ -1,16 +1,13 @@
 //! A process's side of an authority: the driver's `Node` and `Authority` over the simulated network.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::Arc;
 
 use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},
     stream::FuturesUnordered,
 };
-use redlock_core::{MemberReport, OwnerRule, Tenure, Timestamp};
+use redlock_core::{MemberReport, Tenure, Timestamp};
 use redlock_tokio::{
     NodeError,
     node::{Authority, AuthorityKind, NamedBy, Node, Reports, Session},
@@ -55,8 +52,6 @@ struct SimulatedAuthority {
 struct Watch {
     authority: Arc<SimulatedAuthority>,
     reports: Reports,
-    /// When each member was last asked that has answered, where these are taken for all.
-    answered: Mutex<BTreeMap<usize, Timestamp>>,
 }
 
 impl Seat {
@@ -70,7 +65,8 @@ impl Seat {
     ) -> Vec<Self> {
         let layout = Layout::new(owners.kind);
         let mut all = Vec::new();
-        for (council, seats) in layout.councils().into_iter().enumerate() {
+        for council in 0..layout.councils() {
+            let seats = layout.seats_of(council);
             let authority = Arc::new(SimulatedAuthority {
                 owners,
                 // Half of the processes refuse that, so that both are seen. None of these could start again while two
@@ -103,8 +99,7 @@ impl Node for Seat {
     }
 
     fn named_by(&self) -> Option<NamedBy> {
-        let Owners { kind, without, .. } = self.authority.owners;
-        let kind = match kind {
+        let kind = match self.authority.owners.kind {
             Kind::Sentinels { .. } => AuthorityKind::Sentinels,
             Kind::Cluster => AuthorityKind::Cluster {
                 may_share_server: self.authority.may_share_server,
@@ -114,7 +109,7 @@ impl Node for Seat {
         let named_by = NamedBy::new(authority, self.index, kind);
         // A cluster's nodes know each other, and a sentinel may have lost its state.
         Some(match kind {
-            AuthorityKind::Sentinels if without != Some(Rule::AllMembers) => {
+            AuthorityKind::Sentinels => {
                 named_by.with_fewest_members(self.authority.layout.members())
             }
             _ => named_by,
@@ -127,7 +122,6 @@ impl Authority for SimulatedAuthority {
         let watch = Watch {
             authority: Arc::new(self.clone()),
             reports,
-            answered: Mutex::default(),
         };
         async move {
             let members = 0..watch.authority.layout.members();
@@ -143,8 +137,11 @@ impl Authority for SimulatedAuthority {
     ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         let (seat, reign) = (self.seats[index], Reign::of(tenure));
         let server = self.layout.server(seat, reign.machine);
-        if self.network.lock().is_old_owner(seat, reign) {
-            self.network.lock().seen.note(Seen::OldOwnerConnected);
+        {
+            let network = &mut *self.network.lock();
+            if network.authority().latest[seat] != reign {
+                network.seen.note(Seen::OldOwnerConnected);
+            }
         }
         let node = SimulatedNode::new(server, self.client, &self.host, &self.network);
         async move { node.connect().await }.boxed()
@@ -187,32 +184,14 @@ impl Watch {
         }
     }
 
-    /// Returns the members that have answered within the usual window.
-    fn answering(&self, asked_at: Timestamp, member: usize) -> Vec<usize> {
-        let mut answered = self.answered.lock().expect("nobody panics with it");
-        answered.insert(member, asked_at);
-        let is_recent =
-            |at: &Timestamp| asked_at.saturating_duration_since(*at) <= OwnerRule::DEFAULT_WINDOW;
-        let recent = answered.iter().filter(|(_, at)| is_recent(at));
-        recent.map(|(member, _)| *member).collect()
-    }
-
     fn deliver(&self, asked_at: Timestamp, member: usize, words: &[Word]) {
-        let SimulatedAuthority {
-            owners,
-            council,
-            seats,
-            ..
-        } = &*self.authority;
+        let SimulatedAuthority { council, seats, .. } = &*self.authority;
         for word in words {
-            let members = match owners.without {
-                Some(Rule::AllMembers) => &self.answering(asked_at, member),
-                _ => &word.members,
-            };
+            let members = word.members.iter();
             let report = MemberReport {
                 asked_at,
                 member: member_id(*council, member),
-                members: members.iter().map(|it| member_id(*council, *it)).collect(),
+                members: members.map(|it| member_id(*council, *it)).collect(),
                 tenure: Some(word.reign.tenure()),
                 age: word.age,
             };

@@ -1,4 +1,4 @@
-//! The worlds of authorities, and three without a rule: the model checker takes out the others, too.
+//! The worlds of authorities, and two without a rule: the model checker takes out the others, too.
 
 use super::owners::{Kind, Owners, Rule};
 use crate::{
@@ -16,7 +16,6 @@ const AUTHORITIES: &[Fault] = &[
 const SENTINEL: Owners = Owners {
     kind: Kind::Sentinels { groups: 1 },
     without: None,
-    only_failovers: false,
 };
 
 const SENTINELS: Owners = Owners {
@@ -56,10 +55,7 @@ pub(crate) const WITHIN: [Configuration; 4] = [
         name: "within-failovers",
         about: "one group of sentinels, and nothing goes wrong but one failover at a time",
         faults: &[&[Fault::Failover]],
-        owners: Some(Owners {
-            only_failovers: true,
-            ..SENTINEL
-        }),
+        owners: Some(SENTINEL),
         ..crate::configuration::WITHIN
     },
 ];
@@ -79,7 +75,7 @@ const CONTROL: Configuration = Configuration {
 };
 
 /// The worlds without one rule.
-pub(crate) const CONTROLS: [Configuration; 3] = [
+pub(crate) const CONTROLS: [Configuration; 2] = [
     Configuration {
         name: "without-settling",
         about: "a new owner votes at once: locks of the old one are lost",
@@ -92,13 +88,6 @@ pub(crate) const CONTROLS: [Configuration; 3] = [
         about: "a confirmation counts for ever: an old owner goes on to vote",
         owners: without(Rule::Window, SENTINEL),
         found_in: 8,
-        ..CONTROL
-    },
-    Configuration {
-        name: "without-all-members",
-        about: "the members that answer are taken for all: both sides of a split have a majority",
-        owners: without(Rule::AllMembers, SENTINEL),
-        found_in: 24,
         ..CONTROL
     },
 ];

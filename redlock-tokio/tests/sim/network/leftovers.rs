@@ -14,7 +14,7 @@ use crate::{
     message::{ConnectionId, Request},
     requests::ServiceId,
     seen::Seen,
-    server::Owned,
+    server::Entry,
     trace::Seconds,
     violation::{Kind, Violation},
 };
@@ -111,9 +111,9 @@ impl Network {
         let mut left = Vec::new();
         // Nobody owes a release to a former owner of a seat: its keys are of no use.
         for server in self.writable_servers(addresses) {
-            for key in self.servers[server].owned_by(self.at(), service) {
-                if !self.releases.excuses(&key) {
-                    left.push(format!("server {server} has {key}"));
+            for (key, entry) in self.servers[server].owned_by(self.at(), service) {
+                if !self.releases.excuses(entry) {
+                    left.push(format!("server {server} has {key:?} of {}", entry.token));
                 }
             }
         }
@@ -128,17 +128,19 @@ impl Network {
             return;
         };
         let (service, server) = (connection.service, connection.server);
-        for key in self.servers[server].owned_by(self.at(), service) {
-            if let Some(released_at) = self.releases.overdue(&key, server, prompt_since, now) {
-                let text = format!(
-                    "{} server {server} has {key}, which was released at {}",
-                    Seconds(now),
-                    Seconds(released_at)
-                );
-                let violation = Violation::new(Kind::LeftoverKey, text);
-                self.violations.push(violation);
-                self.releases.settle(key.token);
-            }
+        for (key, entry) in self.servers[server].owned_by(self.at(), service) {
+            let Some(released_at) = self.releases.overdue(entry, server, prompt_since, now) else {
+                continue;
+            };
+            let text = format!(
+                "{} server {server} has {key:?} of {}, which was released at {}",
+                Seconds(now),
+                entry.token,
+                Seconds(released_at)
+            );
+            let violation = Violation::new(Kind::LeftoverKey, text);
+            self.violations.push(violation);
+            self.releases.settle(entry.token);
         }
     }
 }
@@ -230,7 +232,7 @@ impl Releases {
     /// Returns whether a key may be there although all releases were delivered: a request on another connection may
     /// come after the release, and no release is sent for a lock that was to be released later and is lost. Whether it
     /// was lost is not known here.
-    fn excuses(&self, key: &Owned) -> bool {
+    fn excuses(&self, key: &Entry) -> bool {
         self.tokens.get(&key.token).is_some_and(|it| {
             let may_stay = match it.released_at {
                 Some(released_at) => key.set_at > released_at,
@@ -241,7 +243,7 @@ impl Releases {
     }
 
     /// Returns when a key was released that should be gone by now.
-    fn overdue(&self, key: &Owned, server: usize, prompt_since: u64, now: u64) -> Option<u64> {
+    fn overdue(&self, key: &Entry, server: usize, prompt_since: u64, now: u64) -> Option<u64> {
         let requested = self.tokens.get(&key.token)?;
         let has_returned = (requested.servers.get(&server)).is_some_and(|it| it.has_returned);
         if requested.is_settled || requested.is_forced || has_returned {
@@ -250,7 +252,7 @@ impl Releases {
         let released_at = requested.released_at?;
         let due = prompt_since.max(released_at).max(key.set_at) + DELIVERY;
         // A release is owed for one ttl since the process has given up. A key that is set then stays until it expires.
-        let owed_until = requested.asked_at + key.ttl / 100 * 98;
+        let owed_until = requested.asked_at + key.ttl.as_millis() * MILLI / 100 * 98;
         (due < now && due < owed_until).then_some(released_at)
     }
 

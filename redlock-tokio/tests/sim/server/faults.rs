@@ -3,7 +3,7 @@
 use redlock_tokio::Key;
 
 use super::{
-    Outage, Refusal, Server, Withheld,
+    Lines, Outage, Refusal, Server, Withheld,
     store::{Contents, Entry, Name},
 };
 
@@ -17,9 +17,6 @@ pub(crate) enum Disk {
     /// What was there this long ago, in nanoseconds.
     Older(u64),
 }
-
-/// The master of a replica that does not reach it.
-const NOWHERE: usize = 9999;
 
 impl Server {
     /// Ends its process. Everything that is not on disk is lost.
@@ -37,11 +34,14 @@ impl Server {
         self.end_connections();
     }
 
-    /// Starts it again.
-    pub(crate) fn start(&mut self, at: u64, disk: Disk) {
+    /// Starts it again: as what it was before if an authority names it, and else as a master.
+    pub(crate) fn start(&mut self, at: u64, disk: Disk, is_named: bool) {
         let local = self.local(at);
         self.outage = None;
         self.identity.restart(local, disk != Disk::Empty);
+        if !is_named {
+            self.identity.master = None;
+        }
         self.stands_still_until = 0;
         // The rights of clients are those from before.
         self.refusal = None;
@@ -63,14 +63,11 @@ impl Server {
 
     pub(crate) fn refuse_commands(&mut self, refusal: Refusal) {
         self.end_refusal();
-        if refusal == Refusal::MasterDown {
-            self.identity.master = Some(NOWHERE);
-        }
         self.refusal = Some(refusal);
     }
 
     fn end_refusal(&mut self) {
-        if self.refusal.take() == Some(Refusal::MasterDown) {
+        if self.refusal.take() == Some(Refusal::MasterDown) && !self.is_replica() {
             self.reinstate();
         }
     }
@@ -119,7 +116,8 @@ impl Server {
     pub(crate) fn forget_keys(&mut self) {
         self.store.clear();
         self.marks.clear();
-        self.lines.clear();
+        self.tenures.clear();
+        self.lines = Lines::default();
     }
 
     /// It becomes a replica of a server that has none of its keys. Its connections go on.
