@@ -216,7 +216,10 @@ impl World {
     fn hand_over(&mut self, seats: &[usize], from: usize, to: usize, lacks: u32) {
         let network = &mut *self.network.lock();
         let at = network.at();
-        let it = network.authorities.as_mut().expect("as above");
+        let it = network
+            .authorities
+            .as_mut()
+            .expect("a world of authorities");
         let mut lost = 0;
         for &seat in seats {
             let [old, new] = [from, to].map(|machine| it.layout.server(seat, machine));
@@ -284,7 +287,10 @@ impl World {
         self.hand_over(&[seat], from, to, 0);
         let (seats, reign) = {
             let network = &mut *self.network.lock();
-            let it = network.authorities.as_mut().expect("as above");
+            let it = network
+                .authorities
+                .as_mut()
+                .expect("a world of authorities");
             it.owned[from].remove(&seat);
             // The new owner takes a later epoch, for all its slots.
             let seats: Vec<_> = it.owned[to].iter().copied().collect();

@@ -78,11 +78,13 @@ impl World {
         let chance = 10_000 * self.configuration.severity;
         let is_lost = !self.is_calm && self.rng.chance(chance);
         let network = &mut *self.network.lock();
-        let it = network.authorities.as_ref().expect("as above");
+        let it = network
+            .authorities
+            .as_ref()
+            .expect("a world of authorities");
         let machine = it.layout.machine_of_member(member);
         let server = machine.map(|machine| &network.servers[it.layout.server(0, machine)]);
-        let council_there = &it.councils[council];
-        let asked = &council_there.members[member];
+        let asked = &it.councils[council].members[member];
         if asked.down_until > at || server.is_some_and(|it| it.outage.is_some()) {
             return;
         }
@@ -99,7 +101,7 @@ impl World {
             let ask = move |world: &mut Self| world.ask(process, council, member, answer);
             return network.queue.push(later, ask);
         }
-        let words = council_there.words(at, member);
+        let words = it.councils[council].words(at, member);
         if words.iter().any(|word| word.reign != it.latest[word.seat]) {
             network.seen.note(Seen::MemberBehind);
         }
@@ -118,8 +120,11 @@ impl World {
     pub(crate) fn disturb_member(&mut self) {
         let (council, member) = self.draw_member();
         let kind = self.rng.u8(..3);
-        let until = self.at() + self.rng.around(2 * self.max_ttl());
-        if kind == 1 && self.lose_state(council, member, until) {
+        let at = self.at();
+        let until = at + self.rng.around(2 * self.max_ttl());
+        let is_active =
+            self.with_authority(|it| it.councils[council].members[member].is_active(at));
+        if kind == 1 && is_active && self.lose_state(council, member, until) {
             return;
         }
         let network = &mut *self.network.lock();
@@ -171,10 +176,10 @@ impl World {
         };
         let succession = self.draw_succession(shard);
         let mut cut_off = BTreeSet::from([member]);
-        if let Some(succession) = succession.filter(|_| is_cluster) {
-            cut_off.insert(succession.old.machine);
-        }
         if let Some(succession) = succession {
+            if is_cluster {
+                cut_off.insert(succession.old.machine);
+            }
             cut_off.remove(&succession.member);
         }
         let loses_state = self.rng.chance(400_000);
