@@ -183,7 +183,6 @@ impl Releases {
         }
     }
 
-    /// Notes what a server has done.
     fn note_granted(&mut self, server: usize, operation: Operation) {
         match operation {
             Operation::Acquire { token, .. } => self.note_set(token, server),
