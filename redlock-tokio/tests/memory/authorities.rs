@@ -55,6 +55,16 @@ async fn a_named_server_votes_when_it_has_settled() {
     assert!(in_time.contains(&settled), "{settled:?}");
     drop(redlock.lock("k").await.unwrap());
     assert_eq!(council.connections(), [("a".into(), 1)]);
+
+    // A new owner waits as long, once a majority has named it.
+    let failover = Instant::now();
+    council.name(0..2, 0, "b", 2);
+    sleep(WINDOW).await;
+    redlock.ready(Duration::from_secs(60)).await.unwrap();
+    let settled = failover.elapsed();
+    let in_time = SETTLING..SETTLING + MS(1100);
+    assert!(in_time.contains(&settled), "{settled:?}");
+    drop(redlock.lock("k").await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,17 +10,16 @@ mod calm;
 mod council;
 mod failovers;
 mod layout;
-mod machine;
 mod members;
-mod outages;
 mod owners;
 mod seat;
+mod state;
 mod worlds;
 
 pub(crate) use self::{
     layout::Layout,
-    machine::Authorities,
-    owners::{Owners, watch_states},
+    owners::Owners,
     seat::Seat,
-    worlds::{CONTROLS, RARE_CONTROLS, WITHIN},
+    state::Authorities,
+    worlds::{CONTROLS, WITHIN},
 };

@@ -127,8 +127,7 @@ fn two_holders_and_tokens_that_do_not_grow_and_leftover_keys_are_found() {
 }
 
 fn configurations() -> impl Iterator<Item = &'static Configuration> {
-    let controls = authority::CONTROLS.iter().chain(&authority::RARE_CONTROLS);
-    let of_authorities = authority::WITHIN.iter().chain(controls);
+    let of_authorities = authority::WITHIN.iter().chain(&authority::CONTROLS);
     CONFIGURATIONS.iter().chain(of_authorities)
 }
 

@@ -7,7 +7,7 @@ use redlock_tokio::{
     node::{Answer, Command, KeyState, LineAnswer, LineRequest, Operation, Server as Described},
 };
 
-use crate::{clock::MILLI, requests::ServiceId};
+use crate::requests::ServiceId;
 
 /// How long an inspection may take, as on a connection to Redis.
 pub(crate) const INSPECTION_LIMIT: Duration = Duration::from_secs(5);
@@ -83,25 +83,6 @@ pub(crate) enum Word {
 pub(crate) enum Loses {
     Requests,
     Answers,
-}
-
-/// A connection on which something was lost that its process waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Unanswered {
-    pub(crate) connection: ConnectionId,
-    pub(crate) process: usize,
-    /// When the request was sent that gets no answer.
-    pub(crate) sent: u64,
-    /// How long the process may wait for it.
-    pub(crate) limit: u64,
-}
-
-impl Unanswered {
-    /// Returns by when the connection is given up, if the process does not stand still after this time.
-    pub(crate) fn due(&self, since: u64) -> u64 {
-        // What the slowest clock adds, and a step of the process.
-        self.sent.max(since) + self.limit + self.limit / 50 + 20 * MILLI
-    }
 }
 
 /// Returns the error of a server that refuses a command.

@@ -10,7 +10,7 @@ mod silence;
 mod weather;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -20,7 +20,7 @@ use std::{
 use redlock_tokio::NodeError;
 use tokio::sync::{mpsc, oneshot};
 
-use self::{leftovers::Releases, reliable::Changes};
+use self::{leftovers::Releases, reliable::Changes, silence::Unanswered};
 pub(crate) use self::{reliable::Witness, weather::Weather};
 use crate::{
     authority::Authorities,
@@ -33,6 +33,7 @@ use crate::{
     seen::{Seen, Tally},
     server::Server,
     trace::Trace,
+    violation::Violation,
 };
 
 /// A handle of the network that all parts of a world share.
@@ -45,7 +46,8 @@ pub(crate) struct Network {
     pub(crate) queue: Queue,
     /// All machines. The address `i` leads to the machine `i` at the beginning.
     pub(crate) servers: Vec<Server>,
-    pub(crate) authorities: Authorities,
+    /// Of a world in which they name the masters.
+    pub(crate) authorities: Option<Authorities>,
     /// To which machine new connections to each address lead, where that has changed.
     moved: BTreeMap<usize, usize>,
     connections: BTreeMap<ConnectionId, Connection>,
@@ -58,6 +60,7 @@ pub(crate) struct Network {
     in_order: bool,
     pub(crate) releases: Releases,
     changes: Changes,
+    pub(crate) violations: Vec<Violation>,
     /// When a foreign client deleted a key of ours from a server last.
     pub(crate) foreign_delete_at: u64,
     pub(crate) rng: Rng,
@@ -95,7 +98,7 @@ struct Connection {
     opened_at: u64,
     /// What is lost from now on, while the connection stays open.
     loses: Option<Loses>,
-    has_lost: bool,
+    unanswered: Vec<Unanswered>,
     last_arrival: u64,
     last_delivery: u64,
     asked: u64,
@@ -135,7 +138,7 @@ impl Network {
             now: Arc::default(),
             queue: Queue::default(),
             servers,
-            authorities: Authorities::default(),
+            authorities: None,
             moved: BTreeMap::new(),
             connections: BTreeMap::new(),
             opened: 0,
@@ -145,6 +148,7 @@ impl Network {
             in_order,
             releases: Releases::default(),
             changes: Changes::default(),
+            violations: Vec::new(),
             foreign_delete_at: 0,
             rng,
             seen: Tally::default(),
@@ -207,7 +211,7 @@ impl Network {
                 is_half_open: hangs,
                 opened_at: now,
                 loses: None,
-                has_lost: false,
+                unanswered: Vec::new(),
                 last_arrival: now,
                 last_delivery: now,
                 asked: 0,
@@ -263,21 +267,16 @@ impl Network {
 
     /// The process closes a connection. What it has sent may still arrive.
     pub(crate) fn close(&mut self, id: ConnectionId) {
-        let connection = self.connections.remove(&id);
-        if connection.is_some_and(|it| it.has_lost) {
-            self.seen.note(Seen::SilentGivenUp);
+        if let Some(connection) = self.connections.remove(&id) {
+            self.look_for_silence(id, &connection);
         }
     }
 
-    /// Returns how long a message takes on a way that was used, on average.
-    pub(crate) fn way(&self, route: Route) -> Option<u64> {
-        let distance = self.links.get(&route)?.distance;
-        Some(self.weather.delay * distance)
-    }
-
-    /// Returns the processes that have used some way.
-    pub(crate) fn processes(&self) -> BTreeSet<usize> {
-        self.links.keys().map(|it| it.process).collect()
+    /// Returns the connections to a server.
+    fn connections_to(&self, server: usize) -> Vec<ConnectionId> {
+        let connections = self.connections.iter();
+        let those = connections.filter(|(_, it)| it.server == server);
+        those.map(|(id, _)| *id).collect()
     }
 
     /// Returns how many connections a process has.
@@ -354,28 +353,4 @@ fn disconnected() -> NodeError {
 
 fn unreachable() -> NodeError {
     NodeError::Unreachable("connection refused".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{serving::LATE, *};
-    use crate::configuration::WITHIN;
-
-    /// The seed 15 of `within-cluster` found a process that reached the owner of a slot for the first time after the
-    /// faults, over a route of ten times the length.
-    #[test]
-    fn no_answer_is_late_on_a_route_that_is_used_first_after_the_faults() {
-        let mut rng = Rng::new(15);
-        let weather = Weather::draw(&mut rng, &WITHIN);
-        let mut network = Network::new(Vec::new(), weather, true, rng, Trace::new(false));
-        network.calm();
-        for process in 0..1000 {
-            let route = Route {
-                process,
-                address: 0,
-            };
-            let round_trip = network.delay(route) + network.delay(route);
-            assert!(round_trip < LATE, "{round_trip} ns");
-        }
-    }
 }

@@ -79,14 +79,6 @@ impl Client {
             ]),
         }
     }
-
-    /// The same with all rights to markers.
-    pub(crate) fn keeping_markers(self) -> Self {
-        Self {
-            markers: Markers::Kept,
-            ..self
-        }
-    }
 }
 
 impl SimulatedNode {
@@ -106,6 +98,16 @@ impl SimulatedNode {
     }
 }
 
+/// Takes an answer of this kind. Returns why there is none, if there is none.
+macro_rules! answer {
+    ($reply:expr, $kind:ident) => {
+        match $reply? {
+            Response::$kind(answer) => answer,
+            other => return Err(NodeError::Unexpected(format!("{other:?}").into())),
+        }
+    };
+}
+
 impl Node for SimulatedNode {
     fn address(&self) -> &str {
         &self.address
@@ -121,9 +123,8 @@ impl Node for SimulatedNode {
                 id,
                 network: self.network.clone(),
             };
-            let server = described_in(received(described).await)?;
             let session = SimulatedSession {
-                server,
+                server: answer!(received(described).await, Described),
                 client: self.client,
                 connection,
             };
@@ -157,17 +158,12 @@ impl SimulatedSession {
             }
             Markers::Forbidden => {
                 self.note(Seen::MarkerForbidden);
-                return ready(Err(forbidden())).boxed();
+                let error = refused("NOPERM", "no right to the keys of markers");
+                return ready(Err(error)).boxed();
             }
         }
         let reply = self.connection.ask(question);
-        async {
-            match reply.await? {
-                Response::Age(age) => Ok(Some(age)),
-                other => Err(unexpected(&other)),
-            }
-        }
-        .boxed()
+        async { Ok(Some(answer!(reply.await, Age))) }.boxed()
     }
 
     fn note(&self, what: Seen) {
@@ -175,24 +171,10 @@ impl SimulatedSession {
     }
 }
 
-/// Waits for an answer of this kind, or for why there is none.
-macro_rules! answer {
-    ($reply:expr, $kind:ident) => {{
-        let reply = $reply;
-        async {
-            match reply.await? {
-                Response::$kind(answer) => Ok(answer),
-                other => Err(unexpected(&other)),
-            }
-        }
-        .boxed()
-    }};
-}
-
 impl Session for SimulatedSession {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
         let reply = self.connection.ask(Request::Execute(batch.to_vec()));
-        answer!(reply, Executed)
+        async { Ok(answer!(reply.await, Executed)) }.boxed()
     }
 
     fn server(&self) -> Server {
@@ -203,7 +185,7 @@ impl Session for SimulatedSession {
         let reply = self.connection.ask(Request::Describe);
         async {
             match timeout(INSPECTION_LIMIT, reply).await {
-                Ok(reply) => described_in(reply),
+                Ok(reply) => Ok(answer!(reply, Described)),
                 Err(_) => Err(NodeError::TimedOut(INSPECTION_LIMIT)),
             }
         }
@@ -224,7 +206,7 @@ impl Session for SimulatedSession {
 
     fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
         let reply = self.connection.ask(Request::LookUp(key.clone()));
-        answer!(reply, Found)
+        async { Ok(answer!(reply.await, Found)) }.boxed()
     }
 
     fn line(
@@ -232,7 +214,7 @@ impl Session for SimulatedSession {
         requests: &[LineRequest],
     ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
         let reply = self.connection.ask(Request::Line(requests.to_vec()));
-        answer!(reply, InLine)
+        async { Ok(answer!(reply.await, InLine)) }.boxed()
     }
 
     fn watch(&mut self, freed: FreedNotifier) -> bool {
@@ -276,20 +258,4 @@ async fn received(receiver: oneshot::Receiver<Reply>) -> Reply {
         Ok(reply) => reply,
         Err(_) => std::future::pending().await,
     }
-}
-
-fn described_in(reply: Reply) -> Result<Server, NodeError> {
-    match reply? {
-        Response::Described(server) => Ok(server),
-        other => Err(unexpected(&other)),
-    }
-}
-
-fn unexpected(response: &Response) -> NodeError {
-    NodeError::Unexpected(format!("{response:?}").into())
-}
-
-/// Returns what a server says to a client without the right to a marker.
-fn forbidden() -> NodeError {
-    refused("NOPERM", "no right to the keys of markers")
 }

@@ -21,8 +21,6 @@ pub(crate) struct Scale {
     pub(crate) renews: bool,
     /// Whether a lock with a longer ttl than `max_ttl` is refused.
     pub(crate) limits_ttl: bool,
-    /// Whether processes shut down in the middle of a run.
-    pub(crate) has_departures: bool,
 }
 
 impl Scale {
@@ -38,7 +36,6 @@ impl Scale {
             work: max_ttl / rng.pick(&[2, 8, 30]),
             renews: true,
             limits_ttl: true,
-            has_departures: true,
         }
     }
 

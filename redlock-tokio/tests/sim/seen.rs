@@ -111,7 +111,6 @@ seen! {
     }
     "faults of authorities" {
         Failover = "failovers",
-        FailoverUnderLock = "failovers while the old owner has a lock",
         FailoverLosesLock = "failovers that lose a lock",
         OwnerCrash = "owners that crash before their failover",
         MachineStandsStill = "owners that stand still and go on after their failover",
@@ -121,12 +120,10 @@ seen! {
         MemberRestart = "members that restart",
         MemberLags = "members that lag",
         MemberLosesState = "members that lose their state",
-        Astray = "questions to members of another authority",
         Split = "questions to members on the other side of a split",
         SplitOwners = "failovers while the old owner is cut off with some processes",
         QuestionLost = "questions to members that are lost",
         MemberLate = "answers of members that are late",
-        Outage = "failovers after which locks came back in time",
     }
     "situations" {
         NoStart = "starts of processes that failed",
@@ -255,8 +252,6 @@ seen! {
         MemberBehind = "answers of members that do not know the latest owner",
         MarkerOfTenure = "markers of a tenure that told an age",
         SharedServer = "voters that share a server",
-        Unconfirmed = "looks at a node that no majority confirmed",
-        Settling = "looks at a node that waits for its vote",
     }
     "commands that servers carried out or refused" {
         SetCommand = "to set keys",

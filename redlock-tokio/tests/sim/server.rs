@@ -20,16 +20,13 @@ use redlock_tokio::{
 };
 
 pub(crate) use self::{
-    contents::{Found, Owned},
-    faults::Disk,
-    identity::{Withheld, age_of_marker},
-    refusal::Refusal,
+    contents::Found, faults::Disk, identity::Withheld, refusal::Refusal, store::Entry,
 };
 use self::{
-    identity::{Identity, UP_FOR},
+    identity::{Identity, NOWHERE, UP_FOR, age_of_marker},
     lines::Lines,
     readers::Mark,
-    store::{Entry, Name, Store},
+    store::{Name, Store},
 };
 use crate::{
     clock::{MILLI, Rate},
@@ -90,6 +87,8 @@ pub(crate) struct Server {
     store: Store,
     /// The marks of writers that wait.
     marks: BTreeMap<Key, Mark>,
+    /// When the markers of tenures were written, by their epochs, in milliseconds of its clock.
+    tenures: BTreeMap<u64, u64>,
     lines: Lines,
     /// The connections that asked for a key, and hear when it is gone or shared. For each, whether the key was shared
     /// then.
@@ -112,9 +111,17 @@ impl Server {
             foreign_writes: 0,
             store: Store::default(),
             marks: BTreeMap::new(),
+            tenures: BTreeMap::new(),
             lines: Lines::default(),
             tracked: BTreeMap::new(),
         }
+    }
+
+    /// The same behind an authority, which has named it a master or a replica.
+    pub(crate) fn named(mut self, in_cluster: bool, is_replica: bool) -> Self {
+        self.identity.in_cluster = in_cluster;
+        self.identity.master = is_replica.then_some(NOWHERE);
+        self
     }
 
     /// Carries out a command. It grants one for several keys only if all of them agree.
@@ -215,18 +222,18 @@ impl Server {
     }
 
     fn refuse(&self, command: &Command) -> Option<NodeError> {
-        if let Some(error) = self.refusal.and_then(|it| it.answer(command)) {
-            return Some(error);
-        }
+        let error = self.refusal.and_then(|it| it.answer(command));
         let is_write = !matches!(command.operation(), Operation::Probe { .. });
-        (self.is_replica() && is_write).then(|| refused("READONLY", "a replica takes no writes"))
+        error.or_else(|| self.refuse_write().filter(|_| is_write))
     }
 
     /// Returns why it neither writes nor reads a marker, if it refuses that.
     pub(crate) fn refuse_marker(&self) -> Option<NodeError> {
-        if let Some(error) = self.refusal.and_then(Refusal::of_marker) {
-            return Some(error);
-        }
+        let error = self.refusal.and_then(Refusal::of_marker);
+        error.or_else(|| self.refuse_write())
+    }
+
+    fn refuse_write(&self) -> Option<NodeError> {
         let is_replica = self.is_replica();
         is_replica.then(|| refused("READONLY", "a replica takes no writes"))
     }
@@ -294,14 +301,23 @@ impl Server {
     pub(crate) fn describe(&self, at: u64) -> Described {
         match self.refusal.and_then(Refusal::of_info) {
             Some(error) => Described::Withheld(error),
-            None => self.identity.describe(self.local(at)),
+            None => {
+                let is_cut_off = self.refusal == Some(Refusal::MasterDown);
+                self.identity.describe(self.local(at), is_cut_off)
+            }
         }
     }
 
     /// Returns for how long the history exists by its marker, which is written if there is none.
     pub(crate) fn history_age(&mut self, at: u64) -> Duration {
         let now = self.millis(at);
-        self.identity.history_age(now)
+        age_of_marker(*self.identity.marked_at.get_or_insert(now), now)
+    }
+
+    /// Returns for how long it has its keys in a tenure by its marker, which is written if there is none.
+    pub(crate) fn tenure_age(&mut self, at: u64, epoch: u64) -> Duration {
+        let now = self.millis(at);
+        age_of_marker(*self.tenures.entry(epoch).or_insert(now), now)
     }
 
     /// Returns whether it has a key, with this token, be it alone or among those of readers.
@@ -318,13 +334,16 @@ impl Server {
     }
 
     /// Returns the keys that a `Redlock` has set, and that have not expired.
-    pub(crate) fn owned_by(&self, at: u64, service: ServiceId) -> Vec<Owned> {
+    pub(crate) fn owned_by(
+        &self,
+        at: u64,
+        service: ServiceId,
+    ) -> impl Iterator<Item = (&Key, &Entry)> {
         let now = self.millis(at);
         let entries = self.store.entries();
-        entries
-            .filter(|(_, it)| now < it.expires_at && it.set_by == Some(service))
-            .map(|(name, it)| Owned::new(name, it))
-            .collect()
+        let owned =
+            entries.filter(move |(_, it)| now < it.expires_at && it.set_by == Some(service));
+        owned.map(|(name, it)| (&name.key, it))
     }
 
     pub(crate) fn is_replica(&self) -> bool {

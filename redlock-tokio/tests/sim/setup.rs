@@ -7,10 +7,9 @@ use redlock_tokio::{BuildError, Clock, Drift, Durability, Redlock, RedlockBuilde
 use tokio::time::sleep;
 
 use crate::{
-    authority::{Owners, Seat, watch_states},
+    authority::Seat,
     configuration::Restarts,
     node::{Client, SimulatedNode},
-    requests::ServiceId,
     rng::Rng,
     seen::Seen,
     services::{House, Service},
@@ -40,16 +39,10 @@ impl Setup {
         loop {
             let house = House::draw(&mut self.rng);
             let service = environment.records.requests.new_service();
-            let client = self.draw_client(service);
+            let client = Client::draw(service, &mut self.rng);
             let redlock = self.redlock(client, house).await;
-            let watcher = environment
-                .has_owners()
-                .then(|| tokio::spawn(watch_states(redlock.clone(), environment.clone())));
             let service = Service::new(service, redlock, house);
             let next = users::run(&environment, service, &mut self.rng).await;
-            if let Some(watcher) = watcher {
-                watcher.abort();
-            }
             if next != Next::AnotherRedlock {
                 break;
             }
@@ -80,22 +73,6 @@ impl Setup {
         }
     }
 
-    fn draw_client(&mut self, service: ServiceId) -> Client {
-        let client = Client::draw(service, &mut self.rng);
-        // Outages are measured for clients that need not wait, and rules are tested that are about markers.
-        let needs_markers = |owners: Owners| owners.only_failovers || owners.without.is_some();
-        if self
-            .environment
-            .configuration
-            .owners
-            .is_some_and(needs_markers)
-        {
-            client.keeping_markers()
-        } else {
-            client
-        }
-    }
-
     fn builder(&mut self, client: Client, house: House) -> RedlockBuilder {
         let servers = 0..self.environment.scale.servers;
         let node = |server| {
@@ -120,8 +97,6 @@ impl Setup {
                     client,
                     &self.environment.host,
                     &self.environment.network,
-                    &mut self.rng,
-                    self.environment.scale.max_ttl,
                 );
                 let builder = Redlock::builder().custom_nodes(seats);
                 owners.configure(builder, self.environment.scale.max_ttl)

@@ -107,8 +107,6 @@ impl World {
         let scale = Scale {
             renews: configuration.renews,
             limits_ttl: configuration.restarts != Restarts::Trusted,
-            // An outage would last until a process is there again.
-            has_departures: !owners.is_some_and(|it| it.only_failovers),
             ..scale.reduced(reduction)
         };
         let weather = Weather::draw(&mut rng, &configuration);
@@ -138,7 +136,7 @@ impl World {
         let in_order = configuration.in_order;
         let mut network = Network::new(servers, weather, in_order, rng.fork(), Trace::new(print));
         if let Some(owners) = owners {
-            network.authorities = Authorities::new(owners, &mut rng);
+            network.authorities = Some(Authorities::new(owners, &mut rng));
         }
         let mut world = Self {
             configuration,
@@ -221,7 +219,6 @@ impl World {
                 network.now.store(target, Relaxed);
                 network.note_changes();
                 drop(network);
-                self.note_service();
                 return;
             }
         }
@@ -267,7 +264,6 @@ impl World {
     /// Ends the faults. Broken parts are mended soon.
     fn calm(&mut self) {
         self.is_calm = true;
-        self.end_outage();
         self.network.lock().calm();
         self.calm_authorities();
         self.enter(Stage::Calm);
@@ -338,7 +334,7 @@ impl World {
         self.failures
             .extend(Violation::all(Kind::Panic, panics::take()));
         let mut network = self.network.lock();
-        self.failures.append(&mut network.releases.violations);
+        self.failures.append(&mut network.violations);
         let at = network.at();
         Outcome {
             hash: network.trace.hash(),

@@ -1,12 +1,10 @@
 //! What a server answers because of its authority.
 
-use std::time::Duration;
-
 use redlock_tokio::NodeError;
 
-use super::{machine::Mark, owners::Rule};
+use super::state::Authorities;
 use crate::{
-    clock::{HOUR, SECOND},
+    clock::SECOND,
     message::{Reply, Request, Response, refused},
     network::Network,
     seen::Seen,
@@ -16,105 +14,41 @@ use crate::{
 const NODE_TIMEOUT: u64 = SECOND / 4;
 
 impl Network {
-    /// Answers what depends on the authority of a server. `None` if the server answers as any other.
-    pub(crate) fn respond_as_named(
+    /// Returns the answer of a server that refuses a request because of its authority.
+    pub(crate) fn refuse_as_named(
         &mut self,
         at: u64,
         server: usize,
         request: &Request,
     ) -> Option<Reply> {
-        self.authorities.state()?;
-        let refusal = self.refuse_as_named(at, server);
-        match request {
-            Request::Describe => Some(Ok(self.describe_as_named(at, server))),
-            Request::HistoryAge | Request::TenureAge { .. } => {
-                if let Some(error) = refusal {
-                    self.seen.note(Seen::MarkerRefused);
-                    return Some(Err(error));
-                }
-                match self.refuse_marker(server) {
-                    Some(error) => Some(Err(error)),
-                    None => self.read_marker(at, server, request).map(Ok),
-                }
-            }
-            Request::LookUp(_) | Request::Line(_) => refusal.map(Err),
-            Request::Execute(commands) => {
-                let Some(error) = refusal else {
-                    let state = self.authorities.state()?;
-                    let seat = state.layout.seat_of(server);
-                    if state.latest[seat].machine != state.layout.machine_of(server) {
-                        self.seen.note(Seen::OldOwnerServes);
-                    }
-                    return None;
-                };
+        let refusal = self.refusal_by_authority(at, server);
+        match (request, refusal) {
+            (Request::Describe, _) => None,
+            (Request::Execute(commands), Some(error)) => {
                 Some(Ok(Response::Executed(vec![Err(error); commands.len()])))
             }
-        }
-    }
-
-    fn describe_as_named(&mut self, at: u64, server: usize) -> Response {
-        let described = self.servers[server].describe(at);
-        let Some(state) = self.authorities.state() else {
-            return Response::Described(described);
-        };
-        let index = state.layout.machine_of(server);
-        // The history would show the promotion, too, whatever the ages say.
-        let ignores_history = matches!(
-            state.owners.without,
-            Some(Rule::Histories | Rule::Ages | Rule::Markers)
-        );
-        let kind = state.owners.kind;
-        let machine = &state.machines[index];
-        Response::Described(machine.describe(described, kind, index, ignores_history))
-    }
-
-    fn read_marker(&mut self, at: u64, server: usize, request: &Request) -> Option<Response> {
-        let now = self.servers[server].millis(at);
-        let state = self.authorities.state()?;
-        let seat = state.layout.seat_of(server);
-        let index = state.layout.machine_of(server);
-        let is_ignored = state.owners.without == Some(Rule::Markers);
-        let machine = &mut state.machines[index];
-        match request {
-            Request::TenureAge { epoch } => {
-                let mark = Mark::Tenure {
-                    seat,
-                    epoch: *epoch,
-                };
-                let age = machine.age(now, mark);
-                if !age.is_zero() {
-                    self.seen.note(Seen::MarkerOfTenure);
+            (Request::Execute(_), None) => {
+                let Authorities { layout, latest, .. } = self.authorities.as_ref()?;
+                let owner = latest[layout.seat_of(server)].machine;
+                if owner != layout.machine_of(server) {
+                    self.seen.note(Seen::OldOwnerServes);
                 }
-                Some(Response::Age(if is_ignored {
-                    Duration::from_nanos(HOUR)
-                } else {
-                    age
-                }))
+                None
             }
-            Request::HistoryAge => {
-                let mark = Mark::History {
-                    process: machine.starts,
-                    promotions: machine.promotions,
-                };
-                Some(Response::Age(machine.age(now, mark)))
-            }
-            Request::Describe | Request::Execute(_) | Request::LookUp(_) | Request::Line(_) => None,
+            (_, refusal) => refusal.map(Err),
         }
     }
 
-    /// Returns why a server refuses all commands for keys, because of its authority.
-    fn refuse_as_named(&mut self, at: u64, server: usize) -> Option<NodeError> {
-        let state = self.authorities.state()?;
-        let seat = state.layout.seat_of(server);
-        let machine = &state.machines[state.layout.machine_of(server)];
-        if let Some(error) = machine.refusal(seat, state.owners.kind) {
+    fn refusal_by_authority(&mut self, at: u64, server: usize) -> Option<NodeError> {
+        let it = self.authorities.as_ref()?;
+        if let Some(error) = self.refusal_of(server) {
             self.seen.note(Seen::NotTheOwner);
             return Some(error);
         }
         // The other masters serve nothing while the slots of one have no master.
-        let is_uncovered = state.needs_full_coverage
-            && state.masters.iter().any(|master| {
-                let server = &self.servers[state.layout.server(0, *master)];
+        let is_uncovered = it.needs_full_coverage
+            && it.masters.iter().any(|master| {
+                let server = &self.servers[it.layout.server(0, *master)];
                 server.outage.is_some() && server.stopped_at + NODE_TIMEOUT <= at
             });
         is_uncovered.then(|| {

@@ -1,15 +1,7 @@
 //! The end of the faults: all members agree, and each shard has one master.
 
 use super::council::Reign;
-use crate::{network::Network, world::World};
-
-impl Network {
-    /// Returns whether a later owner of a seat exists.
-    pub(super) fn is_old_owner(&mut self, seat: usize, reign: Reign) -> bool {
-        let state = self.authorities.state();
-        state.is_some_and(|it| it.latest[seat] != reign)
-    }
-}
+use crate::world::World;
 
 impl World {
     /// Makes the members agree on the latest owners, and the others replicas. Of two voters on one server, one moves
@@ -20,30 +12,26 @@ impl World {
         if self.configuration.owners.is_none() {
             return;
         }
+        for server in &mut self.network.lock().servers {
+            server.stands_still_until = server.stands_still_until.min(at);
+        }
         let machines = self.with_authority(|it| {
-            for machine in &mut it.machines {
-                machine.stands_still_until = machine.stands_still_until.min(at);
-            }
             for seat in 0..it.latest.len() {
                 let shard = it.layout.shard_of(it.latest[seat].machine);
                 let machine = it.masters[shard];
-                it.machines[machine].owns.insert(seat);
+                it.owned[machine].insert(seat);
                 let council = &mut it.councils[it.layout.council_of(seat)];
                 let latest = it.latest[seat];
-                let agree = council.supporters(seat, latest) == council.members.len();
-                if latest.machine != machine || !agree {
+                if latest.machine != machine || !council.agrees(seat, latest) {
                     let epoch = council.latest_epoch() + 1;
                     it.latest[seat] = Reign { machine, epoch };
                 }
                 for member in &mut council.members {
-                    member.cut_until.clear();
-                    member.lags_until = 0;
-                    member.alone_until = 0;
-                    member.down_until = member.down_until.min(at);
+                    member.calm(at);
                     member.follow(at, seat, it.latest[seat]);
                 }
             }
-            it.machines.len()
+            it.layout.machines()
         });
         for machine in 0..machines {
             self.push(0, move |world| world.demote_owner(machine));

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use redlock_core::{MemberId, Owner, Tenure};
-use tokio::sync::oneshot;
 
 use super::layout::Layout;
 use crate::{
@@ -50,14 +49,6 @@ struct View {
     since: u64,
 }
 
-/// What a process asks a member.
-pub(crate) struct Question {
-    pub(crate) process: usize,
-    pub(crate) council: usize,
-    pub(crate) member: usize,
-    pub(crate) answer: oneshot::Sender<Vec<Word>>,
-}
-
 /// What a member says about a seat.
 #[derive(Clone, Debug)]
 pub(crate) struct Word {
@@ -66,8 +57,6 @@ pub(crate) struct Word {
     pub(crate) age: Duration,
     /// The members that the member knows.
     pub(crate) members: Vec<usize>,
-    /// The members that are masters by the member's view, in a cluster.
-    pub(crate) masters: Vec<usize>,
 }
 
 /// A replica that is to take the place of an owner.
@@ -83,6 +72,10 @@ pub(crate) struct Succession {
 }
 
 impl Reign {
+    pub(super) fn first(machine: usize) -> Self {
+        Self { machine, epoch: 1 }
+    }
+
     pub(crate) fn tenure(self) -> Tenure {
         Tenure {
             owner: Owner::new(self.machine.to_string()),
@@ -106,12 +99,10 @@ pub(crate) fn member_id(council: usize, member: usize) -> MemberId {
 
 impl Council {
     /// Creates one whose members agree since long.
-    pub(super) fn new(layout: Layout, seats: Vec<usize>, rng: &mut Rng) -> Self {
+    pub(super) fn new(layout: Layout, council: usize, rng: &mut Rng) -> Self {
+        let seats = layout.seats_of(council);
         let view = |seat: usize| View {
-            reign: Reign {
-                machine: layout.first_master_of(seat),
-                epoch: 1,
-            },
+            reign: Reign::first(layout.first_master(seat)),
             since: 0,
         };
         let members = (0..layout.members()).map(|_| Member {
@@ -131,19 +122,13 @@ impl Council {
 
     /// Takes the state of a member away: it names the masters of its configuration, and knows no other member. The
     /// next one may lose its state when all processes have heard the first one again.
-    pub(super) fn lose_state(
-        &mut self,
-        at: u64,
-        member: usize,
-        until: u64,
-        configured: impl Fn(usize) -> usize,
-    ) {
+    pub(super) fn lose_state(&mut self, at: u64, member: usize, until: u64, layout: Layout) {
         self.next_loss_at = until + PAUSE_BETWEEN_LOSSES;
         let member = &mut self.members[member];
         member.alone_until = until;
-        member.lags_until = member.lags_until.max(until);
+        member.lag(until);
         for (seat, view) in &mut member.views {
-            let machine = configured(*seat);
+            let machine = layout.first_master(*seat);
             *view = View {
                 reign: Reign { machine, epoch: 0 },
                 since: at,
@@ -167,10 +152,9 @@ impl Council {
             .unwrap_or(0)
     }
 
-    /// Returns how many members name this owner.
-    pub(super) fn supporters(&self, seat: usize, reign: Reign) -> usize {
-        let members = self.members.iter();
-        members.filter(|it| it.reign(seat) == reign).count()
+    /// Returns whether all members name this owner.
+    pub(super) fn agrees(&self, seat: usize, reign: Reign) -> bool {
+        self.members.iter().all(|it| it.reign(seat) == reign)
     }
 
     /// Returns what a member says.
@@ -181,16 +165,11 @@ impl Council {
         } else {
             (0..self.members.len()).collect()
         };
-        let owners = self.seats.iter().map(|seat| it.reign(*seat).machine);
-        let mut masters: Vec<_> = owners.collect();
-        masters.sort_unstable();
-        masters.dedup();
         let word = |seat: &usize| Word {
             seat: *seat,
             reign: it.reign(*seat),
             age: it.age(at, *seat),
             members: members.clone(),
-            masters: masters.clone(),
         };
         self.seats.iter().map(word).collect()
     }
@@ -215,6 +194,19 @@ impl Member {
         if reign.epoch > view.reign.epoch {
             *view = View { reign, since: at };
         }
+    }
+
+    /// Ends what goes wrong with the member.
+    pub(super) fn calm(&mut self, at: u64) {
+        self.cut_until.clear();
+        self.lags_until = 0;
+        self.alone_until = 0;
+        self.down_until = self.down_until.min(at);
+    }
+
+    /// Lets the member learn nothing for a while.
+    pub(super) fn lag(&mut self, until: u64) {
+        self.lags_until = self.lags_until.max(until);
     }
 
     /// Ends the member's process for a while. It keeps the epochs, and forgets since when it knows them.

@@ -1,12 +1,9 @@
 //! Replicas take the place of masters, and slots move.
 
-use super::{
-    council::{Reign, Succession},
-    machine::State,
-    outages::Gap,
-};
+use super::council::{Reign, Succession};
 use crate::{
     clock::{MILLI, SECOND},
+    network::Network,
     seen::Seen,
     server::{Disk, Outage},
     world::World,
@@ -28,7 +25,8 @@ enum Fate {
 impl World {
     /// A replica that lags takes the place of an owner.
     pub(crate) fn fail_over(&mut self) {
-        let Some(succession) = self.draw_succession(None) else {
+        let shard = self.draw_shard();
+        let Some(succession) = self.draw_succession(shard) else {
             return;
         };
         let fate = self.rng.pick(&[
@@ -37,8 +35,6 @@ impl World {
             Fate::StandsStill,
             Fate::Abdicates,
         ]);
-        // What it costs would be part of an outage that has not ended.
-        self.end_outage();
         let machine = succession.old.machine;
         self.tell((fate, succession), || format!("{fate:?}: {succession:?}"));
         let detected_in = self.rng.around(SECOND / 2);
@@ -51,9 +47,7 @@ impl World {
             }
             Fate::StandsStill => {
                 let length = self.rng.around(self.max_ttl());
-                let until = self.at() + length;
-                self.stop_machine(machine, until);
-                self.network.lock().seen.note(Seen::MachineStandsStill);
+                self.stop_machine(machine, length);
                 (detected_in, length + self.rng.around(SECOND / 2))
             }
             Fate::Abdicates => (0, self.rng.around(20 * MILLI)),
@@ -68,18 +62,16 @@ impl World {
 
     /// Several failovers of a shard follow each other within a moment.
     pub(crate) fn flap(&mut self) {
-        let shards = self.with_authority(|it| it.layout.shards());
-        let shard = self.rng.usize(..shards);
+        let shard = self.draw_shard();
         let left = self.rng.u32(2..=5);
         self.push(0, move |world| world.flap_on(shard, left));
     }
 
     fn flap_on(&mut self, shard: usize, left: u32) {
-        let at = self.at();
         if left == 0 || self.is_calm {
             return;
         }
-        if let Some(succession) = self.draw_succession_of(at, shard) {
+        if let Some(succession) = self.draw_succession(shard) {
             let is_done = self.promote_owner(Succession {
                 spreads_in: 20 * MILLI,
                 ..succession
@@ -93,41 +85,38 @@ impl World {
         self.push(delay, move |world| world.flap_on(shard, left - 1));
     }
 
-    pub(super) fn draw_succession_of(&mut self, at: u64, shard: usize) -> Option<Succession> {
+    pub(super) fn draw_shard(&mut self) -> usize {
+        let shards = self.with_authority(|it| it.layout.seats());
+        self.rng.usize(..shards)
+    }
+
+    /// Decides on a failover: which replica takes the place of which owner, by the word of which member.
+    pub(super) fn draw_succession(&mut self, shard: usize) -> Option<Succession> {
         let pick = self.rng.usize(..1000);
         let goes_back = self.rng.chance(600_000);
         let spreads_in = self.rng.pick(&[20 * MILLI, SECOND / 2]);
-        let network = &mut *self.network.lock();
-        let state = network.authorities.state()?;
-        let layout = state.layout;
+        let network = self.network.lock();
+        let it = network.authorities.as_ref()?;
+        let layout = it.layout;
         let in_shard = |machine: &usize| layout.shard_of(*machine) == shard;
-        let is_up = |machine: usize| network.servers[layout.server(0, machine)].outage.is_none();
-        let replicas: Vec<_> = (0..layout.machines())
-            .filter(in_shard)
-            .filter(|it| state.machines[*it].is_replica && is_up(*it))
-            .filter(|it| state.machines[*it].stands_still_until <= at)
-            .collect();
-        let former = state.former_masters[shard];
+        let machines = (0..layout.machines()).filter(in_shard);
+        let replicas: Vec<_> = machines.filter(|it| network.is_ready(*it)).collect();
+        let former = it.former_masters[shard];
         let new = if goes_back && replicas.contains(&former) {
             former
         } else {
             *replicas.get(pick % replicas.len().max(1))?
         };
-        // In a cluster the replica itself is elected.
-        let member = match layout.machine_of_member(new) {
-            Some(_) => new,
-            None => pick % layout.members(),
-        };
-        let master = state.masters[shard];
-        let seat = match layout.machine_of_member(new) {
-            Some(_) => *state.machines[master].owns.first()?,
-            None => shard,
+        // In a cluster the replica itself is elected, for all slots of its master.
+        let (member, seat) = match layout.machine_of_member(new) {
+            Some(machine) => (machine, *it.owned[it.masters[shard]].first()?),
+            None => (pick % layout.members(), shard),
         };
         let council = layout.council_of(seat);
-        let it = &state.councils[council].members[member];
-        let old = it.reign(seat);
+        let decides = &it.councils[council].members[member];
+        let old = decides.reign(seat);
         let knows_master = in_shard(&old.machine) && old.machine != new;
-        (it.is_active(at) && knows_master).then_some(Succession {
+        (decides.is_active(network.at()) && knows_master).then_some(Succession {
             council,
             member,
             old,
@@ -146,44 +135,58 @@ impl World {
             spreads_in,
         } = succession;
         let at = self.at();
-        if self.is_calm {
+        if self.is_calm || !self.network.lock().is_ready(new) {
             return false;
         }
-        let promoted = self.with_authority(|it| {
-            let is_up = it.machines[new].is_replica && it.machines[new].stands_still_until <= at;
-            let seats: Vec<_> = it.machines[old.machine].owns.iter().copied().collect();
-            let member = &it.councils[council].members[member];
-            let knows = seats.iter().any(|seat| member.reign(*seat) == old);
-            (is_up && knows && member.is_active(at)).then_some(seats)
+        let elected = self.with_authority(|it| {
+            let seats: Vec<_> = it.owned[old.machine].iter().copied().collect();
+            let decides = &it.councils[council].members[member];
+            let knows = seats.iter().any(|seat| decides.reign(*seat) == old);
+            let epoch = match it.layout.machine_of_member(member) {
+                // An election, in which each vote is for the latest epoch.
+                Some(_) => it.councils[council].latest_epoch() + 1,
+                // Two sentinels that promote at the same time may choose the same epoch.
+                None => old.epoch + 1,
+            };
+            (knows && decides.is_active(at)).then_some((seats, epoch))
         });
-        let is_down = {
-            let network = &mut *self.network.lock();
-            let layout = network.authorities.state().expect("as above").layout;
-            network.servers[layout.server(0, new)].outage.is_some()
-        };
-        let Some(seats) = promoted.filter(|_| !is_down) else {
+        let Some((seats, epoch)) = elected else {
             return false;
         };
-        let epoch = self.with_authority(|it| match it.layout.machine_of_member(member) {
-            // An election, in which each vote is for the latest epoch.
-            Some(_) => it.councils[council].latest_epoch() + 1,
-            // Two sentinels that promote at the same time may choose the same epoch.
-            None => old.epoch + 1,
-        });
         self.tell(succession, || format!("{new} for {old:?} in epoch {epoch}"));
-        self.hand_over(&seats, old.machine, new, true);
+        let lacks = self.rng.pick(&[200_000, 700_000, 1_000_000]);
+        self.hand_over(&seats, old.machine, new, lacks);
+        self.network.lock().promote(new);
         let reign = Reign {
             machine: new,
             epoch,
         };
-        let is_latest = self.with_authority(|it| it.note_promotion(at, &seats, reign));
-        if !is_latest {
+        if !self.note_promotion(&seats, reign) {
             // Another replica was promoted at the same time, and the authority settles on one of the two.
             let delay = self.rng.around(self.max_ttl());
             self.push(delay, move |world| world.demote_owner(new));
         }
         self.spread(council, member, &seats, reign, spreads_in);
         true
+    }
+
+    /// Notes a promotion. Returns whether no other has a later epoch.
+    fn note_promotion(&self, seats: &[usize], reign: Reign) -> bool {
+        self.with_authority(|it| {
+            let shard = it.layout.shard_of(reign.machine);
+            let mut is_latest = false;
+            for seat in seats {
+                if reign.epoch > it.latest[*seat].epoch {
+                    it.latest[*seat] = reign;
+                    is_latest = true;
+                }
+            }
+            if is_latest {
+                it.former_masters[shard] = it.masters[shard];
+                it.masters[shard] = reign.machine;
+            }
+            is_latest
+        })
     }
 
     /// Makes a member turn to an owner now, and the others when they hear of it.
@@ -209,63 +212,49 @@ impl World {
         }
     }
 
-    /// Copies the keys of some seats from one machine to another, which lacks some if it `lags`.
-    fn hand_over(&mut self, seats: &[usize], from: usize, to: usize, lags: bool) {
-        let at = self.at();
-        let chance = if lags {
-            self.rng.pick(&[200_000, 700_000, 1_000_000])
-        } else {
-            0
-        };
+    /// Copies the keys of some seats from one machine to another, which lacks each with this chance of a million.
+    fn hand_over(&mut self, seats: &[usize], from: usize, to: usize, lacks: u32) {
         let network = &mut *self.network.lock();
-        let state = network.authorities.state().expect("a world of authorities");
-        let layout = state.layout;
+        let at = network.at();
+        let it = network
+            .authorities
+            .as_mut()
+            .expect("a world of authorities");
         let mut lost = 0;
-        let mut had = 0;
         for &seat in seats {
-            let (old, new) = (layout.server(seat, from), layout.server(seat, to));
+            let [old, new] = [from, to].map(|machine| it.layout.server(seat, machine));
             let copy = network.servers[old].replicated(at, 0, &network.servers[new]);
-            had += network.servers[old].live_keys(at);
             let rng = &mut self.rng;
-            network.servers[new].take_keys(copy, |_| rng.chance(chance));
+            network.servers[new].take_keys(copy, |_| rng.chance(lacks));
             lost += network.servers[old].live_keys(at) - network.servers[new].live_keys(at);
-            state.machines[to].owns.insert(seat);
+            it.owned[to].insert(seat);
         }
-        if lags {
-            let machine = &mut state.machines[to];
-            machine.promote();
-            network.seen.note(Seen::Failover);
-            if had > 0 {
-                network.seen.note(Seen::FailoverUnderLock);
-            }
-            if lost > 0 {
-                network.seen.note(Seen::FailoverLosesLock);
-            }
+        if lost > 0 {
+            network.seen.note(Seen::FailoverLosesLock);
         }
     }
 
     /// An old owner hears that it is a replica, unless it is the owner again.
     pub(super) fn demote_owner(&mut self, machine: usize) {
-        let at = self.at();
         let network = &mut *self.network.lock();
-        let state = network.authorities.state().expect("a world of authorities");
-        let layout = state.layout;
+        let at = network.at();
+        let layout = network.authority().layout;
         let shard = layout.shard_of(machine);
-        let it = &mut state.machines[machine];
-        if state.masters[shard] == machine || it.is_replica {
+        let master = network.authority().masters[shard];
+        let servers = layout.servers_of(machine);
+        let it = &network.servers[servers[0]];
+        if master == machine || it.is_replica() {
             return;
         }
-        let servers = layout.servers_of(machine);
-        let is_down = network.servers[servers[0]].outage.is_some();
-        if is_down || it.stands_still_until > at {
+        if !it.is_running(at) {
             let later = it.stands_still_until.max(at + SECOND);
             return network
                 .queue
                 .push(later, move |world| world.demote_owner(machine));
         }
-        it.demote();
+        network.authority().owned[machine].clear();
         for server in servers {
-            network.servers[server].forget_keys();
+            network.servers[server].demote(master);
             network.servers[server].end_connections();
             network.reset_all(server);
         }
@@ -276,88 +265,84 @@ impl World {
         let at = self.at();
         let seats = self.with_authority(|it| it.layout.seats());
         let (seat, pick) = (self.rng.usize(..seats), self.rng.usize(..1000));
-        let Some((from, to)) = self.with_authority(|it| {
+        let ends = self.with_authority(|it| {
             let from = it.latest[seat].machine;
             // Two voters on one server are enough: all three would leave some processes without a majority.
-            let has_room = |to: &usize| *to != from && it.machines[*to].owns.len() < 2;
+            let has_room = |to: &usize| *to != from && it.owned[*to].len() < 2;
             let others: Vec<_> = it.masters.iter().copied().filter(has_room).collect();
             let to = *others.get(pick % others.len().max(1))?;
             let is_active = it.councils[0].members.get(to)?.is_active(at);
-            let is_master = it.machines[from].owns.contains(&seat) && it.masters.contains(&from);
+            let is_master = it.is_owner(seat, from) && it.masters.contains(&from);
             (is_active && is_master).then_some((from, to))
-        }) else {
-            return;
-        };
-        self.move_seat(seat, from, to);
+        });
+        if let Some((from, to)) = ends {
+            self.move_seat(seat, from, to);
+        }
     }
 
     pub(super) fn move_seat(&mut self, seat: usize, from: usize, to: usize) {
         self.tell((seat, from, to), || {
             format!("seat {seat} moves from {from} to {to}")
         });
-        self.network.lock().seen.note(Seen::SlotMove);
-        self.hand_over(&[seat], from, to, false);
-        let (seats, reign) = self.with_authority(|it| {
-            it.machines[from].owns.remove(&seat);
+        self.hand_over(&[seat], from, to, 0);
+        let (seats, reign) = {
+            let network = &mut *self.network.lock();
+            let it = network
+                .authorities
+                .as_mut()
+                .expect("a world of authorities");
+            it.owned[from].remove(&seat);
             // The new owner takes a later epoch, for all its slots.
-            let seats: Vec<_> = it.machines[to].owns.iter().copied().collect();
+            let seats: Vec<_> = it.owned[to].iter().copied().collect();
             let epoch = it.councils[0].latest_epoch() + 1;
             let reign = Reign { machine: to, epoch };
             for seat in &seats {
                 it.latest[*seat] = reign;
             }
+            network.servers[it.layout.server(seat, from)].forget_keys();
+            network.seen.note(Seen::SlotMove);
             if seats.len() > 1 {
-                (seats, reign)
-            } else {
-                (vec![seat], reign)
+                network.seen.note(Seen::SharedServer);
             }
-        });
-        if seats.len() > 1 {
-            self.network.lock().seen.note(Seen::SharedServer);
-        }
-        {
-            let network = &mut *self.network.lock();
-            let layout = network.authorities.state().expect("as above").layout;
-            network.servers[layout.server(seat, from)].forget_keys();
-        }
+            (seats, reign)
+        };
         self.spread(0, to, &seats, reign, SECOND / 2);
     }
 
-    fn stop_machine(&self, machine: usize, until: u64) {
+    fn stop_machine(&self, machine: usize, length: u64) {
         let network = &mut *self.network.lock();
-        let state = network.authorities.state().expect("a world of authorities");
-        state.machines[machine].stands_still_until = until;
-        for server in state.layout.servers_of(machine) {
+        let until = network.at() + length;
+        for server in network.authority().layout.servers_of(machine) {
             network.servers[server].stands_still_until = until;
         }
+        network.seen.note(Seen::MachineStandsStill);
     }
 
     fn crash_machine(&mut self, machine: usize, returns_in: u64) {
         let outage = self.rng.pick(&[Outage::Refuses, Outage::Silent]);
         let disk = self.rng.pick(&[Disk::Empty, Disk::Complete]);
         let network = &mut *self.network.lock();
-        let layout = network.authorities.state().expect("as above").layout;
+        let servers = network.authority().layout.servers_of(machine);
         network.seen.note(Seen::OwnerCrash);
-        network.stop(&layout.servers_of(machine), outage, disk, returns_in);
+        network.stop(&servers, outage, disk, returns_in);
     }
 }
 
-impl State {
-    /// Notes a promotion. Returns whether no other has a later epoch.
-    fn note_promotion(&mut self, at: u64, seats: &[usize], reign: Reign) -> bool {
-        let shard = self.layout.shard_of(reign.machine);
-        let mut is_latest = false;
-        for seat in seats {
-            if reign.epoch > self.latest[*seat].epoch {
-                self.latest[*seat] = reign;
-                is_latest = true;
-                self.outage = Some(Gap::new(at, reign));
-            }
+impl Network {
+    /// Returns whether a machine is a replica that can be promoted.
+    fn is_ready(&self, machine: usize) -> bool {
+        let layout = self.authorities.as_ref().map(|it| it.layout);
+        layout.is_some_and(|it| {
+            let server = &self.servers[it.server(0, machine)];
+            server.is_replica() && server.is_running(self.at())
+        })
+    }
+
+    /// Makes a replica a master, with what it has.
+    fn promote(&mut self, machine: usize) {
+        for server in self.authority().layout.servers_of(machine) {
+            self.servers[server].reinstate();
         }
-        if is_latest {
-            self.former_masters[shard] = self.masters[shard];
-            self.masters[shard] = reign.machine;
-        }
-        is_latest
+        self.seen.note(Seen::Failover);
     }
 }

@@ -1,19 +1,18 @@
 use super::owners::Kind;
 use crate::{clock::Rate, rng::Rng, server::Server};
 
-/// How many machines a group of sentinels watches.
-const MACHINES_OF_GROUP: usize = 3;
+/// How many sentinels a group has, and how many machines it watches.
+const OF_GROUP: usize = 3;
 
-/// How many sentinels a group has.
-const SENTINELS: usize = 3;
-
-/// How many shards the cluster has, each with a master and a replica.
+/// How many shards the cluster has, and how many of its slots vote.
 const SHARDS: usize = 3;
 
-/// How many slots of the cluster vote.
-const VOTERS: usize = 3;
+/// A master and its replica.
+const OF_SHARD: usize = 2;
 
 /// Which machine serves what at the beginning, and the numbers of its servers.
+///
+/// The machines of a shard, or of a group, copy each other. Each shard has one seat at the beginning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     kind: Kind,
@@ -24,18 +23,16 @@ impl Layout {
         Self { kind }
     }
 
+    /// Returns how many seats there are, and how many shards.
     pub(crate) fn seats(self) -> usize {
         match self.kind {
             Kind::Sentinels { groups } => groups,
-            Kind::Cluster => VOTERS,
+            Kind::Cluster => SHARDS,
         }
     }
 
     pub(crate) fn machines(self) -> usize {
-        match self.kind {
-            Kind::Sentinels { groups } => groups * MACHINES_OF_GROUP,
-            Kind::Cluster => 2 * SHARDS,
-        }
+        self.seats() * self.machines_of_shard()
     }
 
     /// Returns how many servers there are: in a cluster one for each machine and seat.
@@ -60,69 +57,50 @@ impl Layout {
 
     pub(crate) fn seat_of(self, server: usize) -> usize {
         match self.kind {
-            Kind::Sentinels { .. } => server / MACHINES_OF_GROUP,
+            Kind::Sentinels { .. } => self.shard_of(server),
             Kind::Cluster => server / self.machines(),
         }
     }
 
     /// Returns all servers of a machine.
     pub(crate) fn servers_of(self, machine: usize) -> Vec<usize> {
-        match self.kind {
-            Kind::Sentinels { .. } => vec![machine],
-            Kind::Cluster => (0..self.seats())
-                .map(|seat| self.server(seat, machine))
-                .collect(),
-        }
+        let servers = 0..self.servers();
+        servers
+            .filter(|it| self.machine_of(*it) == machine)
+            .collect()
     }
 
-    /// Returns the shard of a machine: the machines that copy each other.
     pub(super) fn shard_of(self, machine: usize) -> usize {
-        match self.kind {
-            Kind::Sentinels { .. } => machine / MACHINES_OF_GROUP,
-            Kind::Cluster => machine % SHARDS,
-        }
+        machine / self.machines_of_shard()
     }
 
-    pub(super) fn shards(self) -> usize {
+    /// Returns the first master of a shard, and so the first owner of its seat.
+    pub(super) fn first_master(self, shard: usize) -> usize {
+        shard * self.machines_of_shard()
+    }
+
+    pub(crate) fn councils(self) -> usize {
         match self.kind {
             Kind::Sentinels { groups } => groups,
-            Kind::Cluster => SHARDS,
+            Kind::Cluster => 1,
         }
-    }
-
-    /// Returns the first master of a shard.
-    pub(super) fn first_master(self, shard: usize) -> usize {
-        match self.kind {
-            Kind::Sentinels { .. } => shard * MACHINES_OF_GROUP,
-            Kind::Cluster => shard,
-        }
-    }
-
-    /// Returns the first owner of a seat.
-    pub(super) fn first_master_of(self, seat: usize) -> usize {
-        self.first_master(seat % self.shards())
     }
 
     /// Returns the council that names the owner of a seat.
-    pub(crate) fn council_of(self, seat: usize) -> usize {
-        match self.kind {
-            Kind::Sentinels { .. } => seat,
-            Kind::Cluster => 0,
-        }
+    pub(super) fn council_of(self, seat: usize) -> usize {
+        seat % self.councils()
     }
 
-    /// Returns the seats of each council.
-    pub(super) fn councils(self) -> Vec<Vec<usize>> {
-        match self.kind {
-            Kind::Sentinels { groups } => (0..groups).map(|seat| vec![seat]).collect(),
-            Kind::Cluster => vec![(0..VOTERS).collect()],
-        }
+    /// Returns the seats whose owners a council names.
+    pub(crate) fn seats_of(self, council: usize) -> Vec<usize> {
+        let seats = 0..self.seats();
+        seats.filter(|it| self.council_of(*it) == council).collect()
     }
 
     /// Returns how many members each council has.
     pub(crate) fn members(self) -> usize {
         match self.kind {
-            Kind::Sentinels { .. } => SENTINELS,
+            Kind::Sentinels { .. } => OF_GROUP,
             Kind::Cluster => self.machines(),
         }
     }
@@ -134,12 +112,21 @@ impl Layout {
 
     /// Creates the servers. Those of one machine have one process and one clock.
     pub(crate) fn create_servers(self, rng: &mut Rng) -> Vec<Server> {
-        let rates: Vec<_> = (0..self.machines())
-            .map(|_| Rate::draw_within(rng))
-            .collect();
-        let machines = (0..self.servers()).map(|server| self.machine_of(server));
-        machines
-            .map(|machine| Server::new(machine as u32, rates[machine]))
-            .collect()
+        let machines = 0..self.machines();
+        let rates: Vec<_> = machines.map(|_| Rate::draw_within(rng)).collect();
+        let create = |server| {
+            let machine = self.machine_of(server);
+            let server = Server::new(machine as u32, rates[machine]);
+            let is_replica = self.first_master(self.shard_of(machine)) != machine;
+            server.named(self.kind == Kind::Cluster, is_replica)
+        };
+        (0..self.servers()).map(create).collect()
+    }
+
+    fn machines_of_shard(self) -> usize {
+        match self.kind {
+            Kind::Sentinels { .. } => OF_GROUP,
+            Kind::Cluster => OF_SHARD,
+        }
     }
 }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Durability, NodeState, Redlock, RedlockBuilder};
-use tokio::time::sleep;
+use redlock_tokio::{Durability, RedlockBuilder};
 
 use super::layout::Layout;
-use crate::{process::Stage, rng::Rng, scale::Scale, seen::Seen, users::Environment};
+use crate::{rng::Rng, scale::Scale};
 
 /// What names the masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,20 +23,6 @@ pub(crate) enum Rule {
     Settling,
     /// A confirmation counts for a window.
     Window,
-    /// The majority is of all members, and not of those that answer.
-    AllMembers,
-    /// One member is not enough.
-    Majority,
-    /// A group has at least as many sentinels as are listed.
-    FewestMembers,
-    /// The members of a cluster are all its nodes, with the replicas.
-    Replicas,
-    /// The age that a member tells is that of the tenure.
-    Ages,
-    /// A marker tells the age of the tenure.
-    Markers,
-    /// The history of a server shows that it was promoted.
-    Histories,
 }
 
 /// Which authority a world has.
@@ -46,10 +31,6 @@ pub(crate) struct Owners {
     pub(crate) kind: Kind,
     /// The rule that is taken out, if one is.
     pub(crate) without: Option<Rule>,
-    /// Nothing goes wrong but failovers, one at a time, so that their outages can be measured.
-    pub(crate) only_failovers: bool,
-    /// The first group has the only vote, and addresses of its sentinels lead to those of the second one for a while.
-    pub(crate) has_detours: bool,
 }
 
 impl Owners {
@@ -64,7 +45,7 @@ impl Owners {
             work: max_ttl / rng.pick(&[2, 8, 30]),
             ..scale
         };
-        if self.without.is_none() && !self.has_detours {
+        if self.without.is_none() {
             return scale;
         }
         // Locks that are held to the last, and wanted by all.
@@ -93,25 +74,6 @@ impl Owners {
             builder.durability(Durability::LosslessFailovers)
         } else {
             builder
-        }
-    }
-}
-
-/// Counts how often nodes have no vote since no majority confirms them, or not since long enough.
-pub(crate) async fn watch_states(redlock: Redlock, environment: Environment) {
-    let stages = &environment.stages;
-    while !stages.has_come(Stage::End) {
-        for status in redlock.nodes() {
-            match status.state {
-                NodeState::Unconfirmed => environment.note(Seen::Unconfirmed),
-                NodeState::Quarantined { .. } => environment.note(Seen::Settling),
-                _ => {}
-            }
-        }
-        tokio::select! {
-            biased;
-            () = stages.come(Stage::End) => {}
-            () = sleep(Owners::window(environment.scale.max_ttl)) => {}
         }
     }
 }

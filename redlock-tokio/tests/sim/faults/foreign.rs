@@ -72,26 +72,20 @@ impl World {
         let text = || format!("a foreign client takes {key:?} on server {server}");
         self.tell((server, key.as_bytes(), overwrites), text);
         let value = overwrites.then(|| self.draw_value(Some(key.clone())));
-        {
-            let network = &mut *self.network.lock();
-            let at = network.at();
-            network.servers[server].delete(at, &key);
-            network.foreign_delete_at = at;
-            network.notify_of(at, server, &key);
-            network.seen.note(Seen::ForeignDelete);
-        }
-        let Some(value) = value else {
-            return;
-        };
-        {
-            let network = &mut *self.network.lock();
-            let at = network.at();
+        let mut network = self.network.lock();
+        let at = network.at();
+        network.servers[server].delete(at, &key);
+        network.foreign_delete_at = at;
+        network.notify_of(at, server, &key);
+        network.seen.note(Seen::ForeignDelete);
+        if let Some(value) = value {
             network.servers[server].overwrite(at, &key, value.token, value.ttl);
             network.seen.note(Seen::ForeignOverwrite);
+            drop(network);
+            let delay = self.rng.around(self.max_ttl() / 8) + MILLI;
+            self.delete_foreign_later(delay, server, &value);
+            self.forget_later(value);
         }
-        let delay = self.rng.around(self.max_ttl() / 8) + MILLI;
-        self.delete_foreign_later(delay, server, &value);
-        self.forget_later(value);
     }
 
     fn set_foreign(&mut self, server: usize, value: &Value) {
@@ -154,12 +148,6 @@ impl World {
 }
 
 impl Network {
-    /// Returns the servers that clients write to now.
-    fn writable_servers(&self, addresses: usize) -> Vec<usize> {
-        let named = self.authorities.owners_now();
-        named.unwrap_or_else(|| (0..addresses).map(|it| self.machine(it)).collect())
-    }
-
     /// Returns whether a key of ours can be taken from a server: a majority of the others has it for as long.
     fn can_spare(&self, addresses: usize, address: usize, key: &Key) -> bool {
         let at = self.at();

@@ -1,13 +1,6 @@
 //! What goes wrong with routes.
 
-use crate::{
-    clock::MILLI,
-    message::{Loses, Unanswered},
-    network::Route,
-    seen::Seen,
-    violation::{Kind, Violation},
-    world::World,
-};
+use crate::{message::Loses, network::Route, seen::Seen, world::World};
 
 impl World {
     /// Cuts off one address, one process, or some pairs of both, in one direction or in both.
@@ -42,17 +35,6 @@ impl World {
         let share = self.rng.pick(&[100_000, 100_000, 1_000_000]);
         let rng = &mut self.rng;
         self.network.lock().silence(loses, || rng.chance(share));
-    }
-
-    /// Looks whether a process has given up a connection that has lost a request or an answer.
-    pub(crate) fn look_for_end(&mut self, unanswered: Unanswered) {
-        let process = self.processes[unanswered.process].as_ref();
-        if process.is_some_and(|it| it.host.stands_still()) {
-            return self.push(100 * MILLI, move |world| world.look_for_end(unanswered));
-        }
-        let failure = self.network.lock().look_for_end(unanswered);
-        let failure = failure.map(|it| Violation::new(Kind::Service, it));
-        self.failures.extend(failure);
     }
 
     fn routes(&self) -> Vec<Route> {

@@ -23,11 +23,8 @@ impl Network {
                 self.reset_all(server);
             }
             let start = move |network: &mut Self| {
-                let at = network.at();
-                network.servers[server].start(at, disk);
-                network
-                    .authorities
-                    .handle_start(server, disk != Disk::Empty);
+                let (at, is_named) = (network.at(), network.authorities.is_some());
+                network.servers[server].start(at, disk, is_named);
             };
             self.queue.push_to_network(at + length, start);
         }
@@ -70,8 +67,8 @@ impl World {
             return;
         }
         network.seen.note(seen);
-        let servers = network.authorities.servers_with(server);
-        let keeps_marker = network.authorities.exist() && disk != Disk::Empty;
+        let servers = network.servers_with(server);
+        let keeps_marker = network.authorities.is_some() && disk != Disk::Empty;
         network.stop(&servers, outage, disk, length);
         drop(network);
         // Keys that expire early for that reason are as good as lost, and the server waits before it votes. A marker
@@ -101,7 +98,7 @@ impl World {
         let most = self.max_ttl() / 2;
         let mut network = self.network.lock();
         let mut set_back = 0;
-        for server in network.authorities.servers_with(server) {
+        for server in network.servers_with(server) {
             set_back = network.servers[server].set_clock_back(by, most);
         }
         if set_back > 0 {
@@ -143,9 +140,11 @@ impl World {
         let length = self.rng.around(self.max_ttl() / 2).min(10 * SECOND);
         let mut network = self.network.lock();
         let until = network.at() + length;
-        let server = &mut network.servers[server];
-        if server.outage.is_none() {
-            server.stands_still_until = server.stands_still_until.max(until);
+        if network.servers[server].outage.is_none() {
+            for server in network.servers_with(server) {
+                let it = &mut network.servers[server].stands_still_until;
+                *it = until.max(*it);
+            }
             network.seen.note(Seen::ServerPause);
         }
     }

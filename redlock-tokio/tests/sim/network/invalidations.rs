@@ -32,12 +32,7 @@ impl Network {
 
     /// Sends word to all that are connected to a server that any key may be gone.
     pub(crate) fn notify_of_all(&mut self, at: u64, server: usize) {
-        let connections = self.connections.iter();
-        let ids: Vec<_> = connections
-            .filter(|(_, it)| it.server == server)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
+        for id in self.connections_to(server) {
             self.invalidate(at, id, &Word::AllFreed);
         }
     }

@@ -4,7 +4,7 @@
 //! A process notes each release that it owes to a server, and sends it again four times a second for as long as the key
 //! may live. So a key is gone soon after the release, if the server answers in time and refuses nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use redlock_tokio::{Token, node::Operation};
 
@@ -14,7 +14,7 @@ use crate::{
     message::{ConnectionId, Request},
     requests::ServiceId,
     seen::Seen,
-    server::Owned,
+    server::Entry,
     trace::Seconds,
     violation::{Kind, Violation},
 };
@@ -30,49 +30,53 @@ const DELIVERY: u64 = 700 * MILLI;
 #[derive(Default)]
 pub(crate) struct Releases {
     tokens: HashMap<Token, Requested>,
-    /// The servers to which a release of this token was sent.
-    released: HashSet<(Token, usize)>,
-    /// The servers on which a release has deleted the key with this token.
-    deleted: HashSet<(Token, usize)>,
-    /// The servers on which an earlier request has set the key again after that.
-    returned: HashSet<(Token, usize)>,
-    /// The servers on which a client has adopted the key with this token.
-    adopted: HashSet<(Token, usize)>,
-    /// The tokens that were set again on such a server after that.
-    came_back: HashSet<Token>,
-    /// The tokens that others may release by force, while their process extends and repairs them.
-    forced: HashSet<Token>,
-    /// The tokens of locks that are to be released later, and that may be lost before.
-    released_later: HashSet<Token>,
-    pub(crate) violations: Vec<Violation>,
 }
 
 /// The requests with one token, which go to all servers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Default)]
 struct Requested {
     /// When the keys were asked for or extended for the last time.
     asked_at: u64,
     /// When the release was sent to the first server.
     released_at: Option<u64>,
-    /// Whether nothing is expected of the process any more: an answer to the release was replaced, or a leftover key
-    /// was found already.
+    /// Nothing is expected of the process any more: an answer to the release was replaced, or a leftover key was found
+    /// already.
     is_settled: bool,
+    /// Others may release it by force, while its process extends and repairs it.
+    is_forced: bool,
+    /// Its lock is to be released later, and may be lost before.
+    is_released_later: bool,
+    /// A server had it again after a client had adopted its key there.
+    came_back: bool,
+    servers: HashMap<usize, Done>,
+}
+
+/// What one server has got and done with a token.
+#[derive(Default)]
+struct Done {
+    /// A release was sent there.
+    is_released: bool,
+    /// A release has deleted the key.
+    is_deleted: bool,
+    /// A request on an earlier connection has set the key after that. The process has the word that the key is gone.
+    has_returned: bool,
+    /// A client has adopted the key.
+    is_adopted: bool,
 }
 
 impl Network {
     /// Notes what a process asks for and releases, and looks whether the server has keys that it should not have any
     /// more.
     pub(super) fn note_sent(&mut self, id: ConnectionId, now: u64, request: &Request) {
-        let Request::Execute(commands) = request else {
-            return self.look_for_leftovers(id, now);
-        };
-        let Some(server) = self.connections.get(&id).map(|it| it.server) else {
-            return;
-        };
-        for command in commands {
-            self.releases.note_sent(now, server, command.operation());
-        }
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Request::Execute(commands) = request
+            && let Some(connection) = self.connections.get_mut(&id)
+        {
+            for command in commands {
+                let operation = command.operation();
+                let failure = self.releases.note_sent(now, connection.server, operation);
+                let failure = failure.map(|it| Violation::new(Kind::LeftoverKey, it));
+                self.violations.extend(failure);
+            }
             connection.prompt_since.get_or_insert(now);
         }
         self.look_for_leftovers(id, now);
@@ -87,15 +91,7 @@ impl Network {
 
     /// Notes what a server has done.
     pub(super) fn note_granted(&mut self, at: u64, server: usize, operation: Operation) {
-        match operation {
-            Operation::Acquire { token, .. } => self.releases.note_set(token, server),
-            Operation::Adopt { giver, token, .. } => {
-                self.releases.note_set(token, server);
-                self.releases.note_adopted(giver, server);
-            }
-            Operation::Release { token } => self.releases.note_deleted(token, server),
-            _ => {}
-        }
+        self.releases.note_granted(server, operation);
         let released_at = |token| self.releases.released_at(token);
         match operation {
             Operation::Acquire { token, .. } if released_at(token).is_some() => {
@@ -114,12 +110,10 @@ impl Network {
     pub(crate) fn keys_left_by(&self, service: ServiceId, addresses: usize) -> Vec<String> {
         let mut left = Vec::new();
         // Nobody owes a release to a former owner of a seat: its keys are of no use.
-        let named = self.authorities.owners_now();
-        let servers = named.unwrap_or_else(|| (0..addresses).map(|it| self.machine(it)).collect());
-        for server in servers {
-            for key in self.servers[server].owned_by(self.at(), service) {
-                if !self.releases.excuses(&key) {
-                    left.push(format!("server {server} has {key}"));
+        for server in self.writable_servers(addresses) {
+            for (key, entry) in self.servers[server].owned_by(self.at(), service) {
+                if !self.releases.excuses(entry) {
+                    left.push(format!("server {server} has {key:?} of {}", entry.token));
                 }
             }
         }
@@ -134,20 +128,19 @@ impl Network {
             return;
         };
         let (service, server) = (connection.service, connection.server);
-        for key in self.servers[server].owned_by(self.at(), service) {
-            if self.releases.has_returned(key.token, server) {
+        for (key, entry) in self.servers[server].owned_by(self.at(), service) {
+            let Some(released_at) = self.releases.overdue(entry, server, prompt_since, now) else {
                 continue;
-            }
-            if let Some(released_at) = self.releases.overdue(&key, prompt_since, now) {
-                let text = format!(
-                    "{} server {server} has {key}, which was released at {}",
-                    Seconds(now),
-                    Seconds(released_at)
-                );
-                let violation = Violation::new(Kind::LeftoverKey, text);
-                self.releases.violations.push(violation);
-                self.releases.settle(key.token);
-            }
+            };
+            let text = format!(
+                "{} server {server} has {key:?} of {}, which was released at {}",
+                Seconds(now),
+                entry.token,
+                Seconds(released_at)
+            );
+            let violation = Violation::new(Kind::LeftoverKey, text);
+            self.violations.push(violation);
+            self.releases.settle(entry.token);
         }
     }
 }
@@ -163,78 +156,71 @@ impl Connection {
 }
 
 impl Releases {
-    pub(super) fn note_sent(&mut self, now: u64, server: usize, operation: Operation) {
+    /// Notes a request. Returns what is wrong with it, if something is.
+    fn note_sent(&mut self, now: u64, server: usize, operation: Operation) -> Option<String> {
         match operation {
-            Operation::Acquire { token, .. } | Operation::Adopt { token, .. }
-                if self.released.contains(&(token, server)) && !self.forced.contains(&token) =>
-            {
-                let text = format!(
-                    "{} server {server} is asked to set {token}, which was released there before",
-                    Seconds(now)
-                );
-                let violation = Violation::new(Kind::LeftoverKey, text);
-                self.violations.push(violation);
-            }
             Operation::Acquire { token, .. }
             | Operation::Adopt { token, .. }
             | Operation::Extend { token, .. } => {
-                self.requested(token, now).asked_at = now;
+                let sets = !matches!(operation, Operation::Extend { .. });
+                let requested = self.requested(token);
+                requested.asked_at = now;
+                let was_released = requested.on(server).is_released;
+                (sets && was_released && !requested.is_forced).then(|| {
+                    format!(
+                        "{} server {server} is asked to set {token}, which was released there before",
+                        Seconds(now)
+                    )
+                })
             }
             Operation::Release { token } => {
-                self.requested(token, now).released_at.get_or_insert(now);
-                self.released.insert((token, server));
+                let requested = self.requested(token);
+                requested.released_at.get_or_insert(now);
+                requested.on(server).is_released = true;
+                None
             }
+            _ => None,
+        }
+    }
+
+    fn note_granted(&mut self, server: usize, operation: Operation) {
+        match operation {
+            Operation::Acquire { token, .. } => self.note_set(token, server),
+            Operation::Adopt { giver, token, .. } => {
+                self.note_set(token, server);
+                self.requested(giver).on(server).is_adopted = true;
+            }
+            Operation::Release { token } => self.requested(token).on(server).is_deleted = true,
             _ => {}
         }
     }
 
-    /// Notes that a server has deleted the key with this token.
-    pub(super) fn note_deleted(&mut self, token: Token, server: usize) {
-        self.deleted.insert((token, server));
-    }
-
-    /// Notes that a server has set a key. If it has deleted the key before, the process has the word that the key is
-    /// gone, and does not know of the request on an earlier connection that comes now.
-    pub(super) fn note_set(&mut self, token: Token, server: usize) {
-        if self.deleted.contains(&(token, server)) {
-            self.returned.insert((token, server));
-        }
-        if self.adopted.contains(&(token, server)) {
-            self.came_back.insert(token);
-        }
-    }
-
-    /// Notes that a server has given the key of this token to a client that adopts it.
-    pub(super) fn note_adopted(&mut self, giver: Token, server: usize) {
-        self.adopted.insert((giver, server));
+    fn note_set(&mut self, token: Token, server: usize) {
+        let requested = self.requested(token);
+        let done = requested.on(server);
+        done.has_returned |= done.is_deleted;
+        requested.came_back |= done.is_adopted;
     }
 
     /// Returns whether a server had the token again after a client had adopted its key there: by a request of the giver
     /// on an earlier connection.
     pub(crate) fn came_back(&self, giver: Token) -> bool {
-        self.came_back.contains(&giver)
-    }
-
-    /// Returns whether an earlier request has set the key after its release had deleted it.
-    pub(super) fn has_returned(&self, token: Token, server: usize) -> bool {
-        self.returned.contains(&(token, server))
+        self.tokens.get(&giver).is_some_and(|it| it.came_back)
     }
 
     /// Notes that somebody else than its process may release a token from now on.
     pub(crate) fn force(&mut self, token: Token) {
-        self.forced.insert(token);
+        self.requested(token).is_forced = true;
     }
 
     /// Notes that a lock is to be released later, and may be lost before. The driver sends no release then, and the
     /// keys stay until they expire.
     pub(crate) fn delay(&mut self, token: Token) {
-        self.released_later.insert(token);
+        self.requested(token).is_released_later = true;
     }
 
     pub(crate) fn settle(&mut self, token: Token) {
-        if let Some(requested) = self.tokens.get_mut(&token) {
-            requested.is_settled = true;
-        }
+        self.requested(token).is_settled = true;
     }
 
     /// Returns when the release was sent to the first server.
@@ -245,35 +231,37 @@ impl Releases {
     /// Returns whether a key may be there although all releases were delivered: a request on another connection may
     /// come after the release, and no release is sent for a lock that was to be released later and is lost. Whether it
     /// was lost is not known here.
-    pub(super) fn excuses(&self, key: &Owned) -> bool {
-        let requested = self.tokens.get(&key.token);
-        requested.is_some_and(|it| {
+    fn excuses(&self, key: &Entry) -> bool {
+        self.tokens.get(&key.token).is_some_and(|it| {
             let may_stay = match it.released_at {
                 Some(released_at) => key.set_at > released_at,
-                None => self.released_later.contains(&key.token),
+                None => it.is_released_later,
             };
-            may_stay || it.is_settled || self.forced.contains(&key.token)
+            may_stay || it.is_settled || it.is_forced
         })
     }
 
     /// Returns when a key was released that should be gone by now.
-    pub(super) fn overdue(&self, key: &Owned, prompt_since: u64, now: u64) -> Option<u64> {
-        if self.forced.contains(&key.token) {
+    fn overdue(&self, key: &Entry, server: usize, prompt_since: u64, now: u64) -> Option<u64> {
+        let requested = self.tokens.get(&key.token)?;
+        let has_returned = (requested.servers.get(&server)).is_some_and(|it| it.has_returned);
+        if requested.is_settled || requested.is_forced || has_returned {
             return None;
         }
-        let requested = self.tokens.get(&key.token).filter(|it| !it.is_settled)?;
         let released_at = requested.released_at?;
         let due = prompt_since.max(released_at).max(key.set_at) + DELIVERY;
         // A release is owed for one ttl since the process has given up. A key that is set then stays until it expires.
-        let owed_until = requested.asked_at + key.ttl / 100 * 98;
+        let owed_until = requested.asked_at + key.ttl.as_millis() * MILLI / 100 * 98;
         (due < now && due < owed_until).then_some(released_at)
     }
 
-    fn requested(&mut self, token: Token, now: u64) -> &mut Requested {
-        self.tokens.entry(token).or_insert(Requested {
-            asked_at: now,
-            released_at: None,
-            is_settled: false,
-        })
+    fn requested(&mut self, token: Token) -> &mut Requested {
+        self.tokens.entry(token).or_default()
+    }
+}
+
+impl Requested {
+    fn on(&mut self, server: usize) -> &mut Done {
+        self.servers.entry(server).or_default()
     }
 }

@@ -1,11 +1,6 @@
 //! What happens to requests at their server, and to answers on their way back.
 
-use std::time::Duration;
-
-use redlock_tokio::{
-    NodeError,
-    node::{Access, Command, Operation, Vote},
-};
+use redlock_tokio::node::{Access, Operation, Vote};
 
 use super::{
     Arrival, ConnectionId, Loses, Network, Reply, Request, Response, disconnected, unreachable,
@@ -81,7 +76,7 @@ impl Network {
             self.seen.note(Seen::ConnectionRefusedNoAuth);
             return Err(error);
         }
-        if let Some(reply) = self.respond_as_named(at, server, request) {
+        if let Some(reply) = self.refuse_as_named(at, server, request) {
             return reply;
         }
         Ok(match request {
@@ -91,16 +86,22 @@ impl Network {
                 self.trace.note(at, (server, "describe"), text);
                 Response::Described(described)
             }
-            Request::TenureAge { .. } => Response::Age(Duration::ZERO),
-            Request::HistoryAge => {
-                if let Some(error) = self.refuse_marker(server) {
+            Request::HistoryAge | Request::TenureAge { .. } => {
+                let it = &mut self.servers[server];
+                if let Some(error) = it.refuse_marker() {
+                    self.seen.note(Seen::MarkerRefused);
                     return Err(error);
                 }
-                let age = self.servers[server].history_age(at);
+                let (age, seen) = match request {
+                    Request::TenureAge { epoch } => {
+                        (it.tenure_age(at, *epoch), Seen::MarkerOfTenure)
+                    }
+                    _ => (it.history_age(at), Seen::MarkerFound),
+                };
                 if age.as_secs() > 0 {
-                    self.seen.note(Seen::MarkerFound);
+                    self.seen.note(seen);
                 }
-                let text = || format!("server {server} has a history of {age:?}");
+                let text = || format!("server {server}: {request:?} is {age:?}");
                 self.trace.note(at, (server, age), text);
                 Response::Age(age)
             }
@@ -109,18 +110,14 @@ impl Network {
                 None => Response::Found(self.servers[server].look_up(at, key)),
             },
             Request::Line(requests) => {
-                let mut answers = Vec::with_capacity(requests.len());
                 let from = arrival.connection;
                 let connection = self.connections.get(&from);
                 let is_called = connection.is_some_and(|it| it.invalidations.is_some());
-                for request in requests {
-                    let server = &mut self.servers[server];
-                    let (answer, called) = server.execute_in_line(at, from, is_called, request);
-                    answers.push(answer);
-                    for called in called {
-                        self.seen.note(Seen::CalledInLine);
-                        self.invalidate(at, called, &Word::Called(request.key.clone()));
-                    }
+                let it = &mut self.servers[server];
+                let (answers, called) = it.execute_in_line(at, from, is_called, requests);
+                for (connection, key) in called {
+                    self.seen.note(Seen::CalledInLine);
+                    self.invalidate(at, connection, &Word::Called(key));
                 }
                 let text = || format!("server {server} {requests:?} -> {answers:?}");
                 self.trace.note(at, (server, requests.len()), text);
@@ -133,8 +130,10 @@ impl Network {
                 };
                 let mut answers = Vec::with_capacity(commands.len());
                 for command in commands {
-                    let insists = self.would_insist(at, server, command);
-                    let answer = self.servers[server].execute(at, sender, command);
+                    let it = &mut self.servers[server];
+                    let insists = command.access() == Access::Reader { insists: true }
+                        && it.keeps_readers_out(at, command.key());
+                    let answer = it.execute(at, sender, command);
                     // A counter that is ahead does not keep a key from being set.
                     if matches!(answer, Ok(Vote::Granted | Vote::Outbid { .. })) {
                         self.note_granted(at, server, command.operation());
@@ -175,26 +174,6 @@ impl Network {
                 Response::Executed(answers)
             }
         })
-    }
-
-    /// Returns whether a command is the first of a reader that would be let in in spite of a mark.
-    fn would_insist(&self, at: u64, server: usize, command: &Command) -> bool {
-        let Operation::Acquire { token, .. } = command.operation() else {
-            return false;
-        };
-        let insists = matches!(command.access(), Access::Reader { insists: true });
-        // A repair insists, too.
-        let mut servers = self.servers.iter();
-        insists
-            && self.servers[server].keeps_readers_out(at, command.key())
-            && !servers.any(|it| it.holds(at, command.key(), token))
-    }
-
-    /// Returns why a server refuses a question for a marker, if it does.
-    pub(crate) fn refuse_marker(&mut self, server: usize) -> Option<NodeError> {
-        let error = self.servers[server].refuse_marker()?;
-        self.seen.note(Seen::MarkerRefused);
-        Some(error)
     }
 
     /// Sends an answer back.
@@ -268,12 +247,7 @@ impl Network {
 
     /// Breaks all connections to a server. Some processes hear nothing of it.
     pub(crate) fn reset_all(&mut self, server: usize) {
-        let connections = self.connections.iter();
-        let ids: Vec<_> = connections
-            .filter(|(_, it)| it.server == server)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
+        for id in self.connections_to(server) {
             if self.befalls(Seen::HalfOpen) {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.is_half_open = true;

@@ -1,6 +1,6 @@
 //! What a server has for a key, for those who look, and what clients that are not ours do with it.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use redlock_core::Ttl;
 use redlock_tokio::{
@@ -8,10 +8,7 @@ use redlock_tokio::{
     node::{Holder, KeyState, Occupant},
 };
 
-use super::{
-    Server,
-    store::{Entry, Name},
-};
+use super::{Server, store::Entry};
 use crate::clock::MILLI;
 
 /// A token of a key, and its remaining life.
@@ -22,17 +19,6 @@ pub(crate) struct Found {
     pub(crate) expires_in: u64,
     /// One of our `Redlock`s has set it here.
     pub(crate) is_ours: bool,
-}
-
-/// A key that has not expired, as its server has it.
-#[derive(Clone, Debug)]
-pub(crate) struct Owned {
-    key: Key,
-    pub(crate) token: Token,
-    /// When it was set or extended, in true time.
-    pub(crate) set_at: u64,
-    /// For how long it was set, in nanoseconds of the server's clock.
-    pub(crate) ttl: u64,
 }
 
 /// No semaphore of the users has more permits.
@@ -66,8 +52,11 @@ impl Server {
 
     /// Returns whether it carries out commands at once.
     pub(crate) fn is_at_work(&self, at: u64) -> bool {
-        let is_up = self.outage.is_none() && self.stands_still_until <= at;
-        is_up && self.refusal.is_none() && !self.is_replica()
+        self.is_running(at) && self.refusal.is_none() && !self.is_replica()
+    }
+
+    pub(crate) fn is_running(&self, at: u64) -> bool {
+        self.outage.is_none() && self.stands_still_until <= at
     }
 
     /// Returns what a key has: one token, or those of its readers.
@@ -98,23 +87,5 @@ impl Server {
     pub(crate) fn delete(&mut self, at: u64, key: &Key) {
         self.foreign_writes += 1;
         self.store.remove(at, key);
-    }
-}
-
-impl Owned {
-    pub(super) fn new(name: &Name, entry: &Entry) -> Self {
-        Self {
-            key: name.key.clone(),
-            token: entry.token,
-            set_at: entry.set_at,
-            ttl: entry.ttl.as_duration().as_nanos() as u64,
-        }
-    }
-}
-
-impl fmt::Display for Owned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, token, .. } = self;
-        write!(f, "{key:?} with the token {token}")
     }
 }

@@ -3,8 +3,8 @@
 use redlock_tokio::Key;
 
 use super::{
-    Outage, Refusal, Server, Withheld,
-    store::{Copy, Entry, Name},
+    Lines, Outage, Refusal, Server, Withheld,
+    store::{Contents, Entry, Name},
 };
 
 /// What a server finds on its disk when it starts.
@@ -17,9 +17,6 @@ pub(crate) enum Disk {
     /// What was there this long ago, in nanoseconds.
     Older(u64),
 }
-
-/// The master of a replica that does not reach it.
-const NOWHERE: usize = 9999;
 
 impl Server {
     /// Ends its process. Everything that is not on disk is lost.
@@ -37,11 +34,14 @@ impl Server {
         self.end_connections();
     }
 
-    /// Starts it again.
-    pub(crate) fn start(&mut self, at: u64, disk: Disk) {
+    /// Starts it again: as what it was before if an authority names it, and else as a master.
+    pub(crate) fn start(&mut self, at: u64, disk: Disk, is_named: bool) {
         let local = self.local(at);
         self.outage = None;
         self.identity.restart(local, disk != Disk::Empty);
+        if !is_named {
+            self.identity.master = None;
+        }
         self.stands_still_until = 0;
         // The rights of clients are those from before.
         self.refusal = None;
@@ -63,14 +63,11 @@ impl Server {
 
     pub(crate) fn refuse_commands(&mut self, refusal: Refusal) {
         self.end_refusal();
-        if refusal == Refusal::MasterDown {
-            self.identity.master = Some(NOWHERE);
-        }
         self.refusal = Some(refusal);
     }
 
     fn end_refusal(&mut self) {
-        if self.refusal.take() == Some(Refusal::MasterDown) {
+        if self.refusal.take() == Some(Refusal::MasterDown) && !self.is_replica() {
             self.reinstate();
         }
     }
@@ -80,7 +77,7 @@ impl Server {
     }
 
     /// Returns what a replica of it has that lags behind, on a clock that shows `local_of_replica` now.
-    pub(crate) fn replicated(&self, at: u64, lag: u64, replica: &Self) -> Copy {
+    pub(crate) fn replicated(&self, at: u64, lag: u64, replica: &Self) -> Contents {
         let mut copy = self.store.as_of(at.saturating_sub(lag));
         let (ours, theirs) = (self.millis(at), replica.millis(at));
         // What is dead by our clock is dead by theirs.
@@ -97,14 +94,14 @@ impl Server {
     }
 
     /// It becomes the master, with what it has of the master before, whose history it continues.
-    pub(crate) fn take_over(&mut self, copy: Copy, history: u32) {
+    pub(crate) fn take_over(&mut self, copy: Contents, history: u32) {
         self.store.replace(copy);
         self.identity.promote(history);
         self.end_connections();
     }
 
     /// Replaces its keys by those of another, without the keys that it lacks.
-    pub(crate) fn take_keys(&mut self, mut copy: Copy, mut lacks: impl FnMut(&Key) -> bool) {
+    pub(crate) fn take_keys(&mut self, mut copy: Contents, mut lacks: impl FnMut(&Key) -> bool) {
         copy.entries.retain(|name, _| {
             let is_lost = lacks(&name.key);
             if is_lost {
@@ -119,7 +116,8 @@ impl Server {
     pub(crate) fn forget_keys(&mut self) {
         self.store.clear();
         self.marks.clear();
-        self.lines.clear();
+        self.tenures.clear();
+        self.lines = Lines::default();
     }
 
     /// It becomes a replica of a server that has none of its keys. Its connections go on.

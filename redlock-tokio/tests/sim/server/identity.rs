@@ -14,6 +14,9 @@ use crate::{clock::SECOND, message::refused, rng::Rng};
 /// fault of its own.
 pub(crate) const UP_FOR: u64 = 100_000 * SECOND;
 
+/// The master of a replica that does not reach it.
+pub(crate) const NOWHERE: usize = 9999;
+
 /// The process of a server, and the history of its keys.
 #[derive(Debug)]
 pub(crate) struct Identity {
@@ -30,6 +33,7 @@ pub(crate) struct Identity {
     /// The server that it follows.
     pub(crate) master: Option<usize>,
     pub(crate) withholds: Option<Withheld>,
+    pub(crate) in_cluster: bool,
 }
 
 /// What a server does not say of itself.
@@ -67,15 +71,15 @@ impl Identity {
             marked_at: None,
             master: None,
             withholds: None,
+            in_cluster: false,
         }
     }
 
-    /// Another process starts. `keeps_keys` says whether it reads a history from its disk.
+    /// Another process starts, as what it was before. `keeps_keys` says whether it reads a history from its disk.
     pub(crate) fn restart(&mut self, local: u64, keeps_keys: bool) {
         self.started_at = local;
         self.run_id = self.name();
         self.begin_history(keeps_keys.then_some(self.history));
-        self.master = None;
     }
 
     /// A history of its own begins.
@@ -91,8 +95,9 @@ impl Identity {
         self.begin_history(Some(before));
     }
 
-    /// Returns what the server says of itself at this time of its clock.
-    pub(crate) fn describe(&self, local: u64) -> Described {
+    /// Returns what the server says of itself at this time of its clock. One that `is_cut_off` has a master that it does
+    /// not reach.
+    pub(crate) fn describe(&self, local: u64, is_cut_off: bool) -> Described {
         if self.withholds == Some(Withheld::Everything) {
             return Described::Withheld(refused("NOPERM", "no right to INFO"));
         }
@@ -113,7 +118,8 @@ impl Identity {
                 Some(before) => Origin::Continues(name(before)),
             },
         });
-        if let Some(master) = self.master {
+        info.in_cluster = self.in_cluster;
+        if let Some(master) = self.master.or(is_cut_off.then_some(NOWHERE)) {
             info.role = Role::ReplicaOf(format!("server-{master}"));
         }
         match self.withholds {
@@ -123,11 +129,6 @@ impl Identity {
             Some(Withheld::Origin | Withheld::Everything) | None => {}
         }
         Described::Known(info)
-    }
-
-    /// Returns for how long the history exists by its marker, which is written if there is none.
-    pub(crate) fn history_age(&mut self, millis: u64) -> Duration {
-        age_of_marker(*self.marked_at.get_or_insert(millis), millis)
     }
 
     fn name(&mut self) -> u32 {

@@ -21,10 +21,16 @@ pub(crate) struct Name {
 /// What a server stores. Keys that have expired stay until they are replaced.
 #[derive(Default)]
 pub(crate) struct Store {
-    entries: BTreeMap<Name, Entry>,
-    counters: BTreeMap<Key, FencingToken>,
-    /// The latest changes, the oldest first.
-    changes: VecDeque<Change>,
+    contents: Contents,
+    /// What was there before each of the latest changes, and the true time of the change, the oldest first.
+    earlier: VecDeque<(u64, Contents)>,
+}
+
+/// What a server, a replica or a disk has.
+#[derive(Clone, Default)]
+pub(crate) struct Contents {
+    pub(crate) entries: BTreeMap<Name, Entry>,
+    pub(crate) counters: BTreeMap<Key, FencingToken>,
 }
 
 /// The value of a key, or one of the readers that share it.
@@ -39,24 +45,6 @@ pub(crate) struct Entry {
     pub(crate) set_at: u64,
     /// For how long it was set.
     pub(crate) ttl: Ttl,
-}
-
-/// What was there before a change.
-struct Change {
-    /// In true time.
-    at: u64,
-    before: Before,
-}
-
-enum Before {
-    Entry(Name, Option<Entry>),
-    Counter(Key, Option<FencingToken>),
-}
-
-/// What a replica has, or a disk.
-pub(crate) struct Copy {
-    pub(crate) entries: BTreeMap<Name, Entry>,
-    pub(crate) counters: BTreeMap<Key, FencingToken>,
 }
 
 impl Name {
@@ -95,8 +83,7 @@ impl Store {
 
     /// Sets one entry of a key.
     pub(crate) fn put(&mut self, at: u64, name: Name, entry: Entry) {
-        let before = self.entries.insert(name.clone(), entry);
-        self.remember(at, Before::Entry(name, before));
+        self.change(at).entries.insert(name, entry);
     }
 
     /// Deletes the entries of a key for which this holds.
@@ -106,27 +93,23 @@ impl Store {
         key: &Key,
         is_meant: impl Fn(&Name, &Entry) -> bool,
     ) {
-        let meant = self.of_key(key).filter(|(name, it)| is_meant(name, it));
-        let meant: Vec<_> = meant.map(|(name, _)| name.clone()).collect();
-        for name in meant {
-            let before = self.entries.remove(&name);
-            self.remember(at, Before::Entry(name, before));
+        if self.of_key(key).any(|(name, it)| is_meant(name, it)) {
+            let entries = &mut self.change(at).entries;
+            entries.retain(|name, it| name.key != *key || !is_meant(name, it));
         }
     }
 
     pub(crate) fn set_counter(&mut self, at: u64, key: &Key, counter: FencingToken) {
-        let before = self.counters.insert(key.clone(), counter);
-        self.remember(at, Before::Counter(key.clone(), before));
+        self.change(at).counters.insert(key.clone(), counter);
     }
 
     /// Replaces everything.
-    pub(crate) fn replace(&mut self, copy: Copy) {
-        self.entries = copy.entries;
-        for entry in self.entries.values_mut() {
+    pub(crate) fn replace(&mut self, contents: Contents) {
+        self.clear();
+        self.contents = contents;
+        for entry in self.contents.entries.values_mut() {
             entry.set_by = None;
         }
-        self.counters = copy.counters;
-        self.changes.clear();
     }
 
     /// Forgets the keys and the counters.
@@ -135,53 +118,37 @@ impl Store {
     }
 
     /// Returns what was there at an earlier time.
-    pub(crate) fn as_of(&self, at: u64) -> Copy {
-        let mut copy = Copy {
-            entries: self.entries.clone(),
-            counters: self.counters.clone(),
-        };
-        for change in self.changes.iter().rev().take_while(|it| it.at > at) {
-            match &change.before {
-                Before::Entry(name, before) => restore(&mut copy.entries, name, *before),
-                Before::Counter(key, before) => restore(&mut copy.counters, key, *before),
-            }
-        }
-        copy
+    pub(crate) fn as_of(&self, at: u64) -> Contents {
+        let mut earlier = self.earlier.iter();
+        let before = earlier.find(|(changed_at, _)| *changed_at > at);
+        before.map_or(&self.contents, |(_, it)| it).clone()
     }
 
     pub(crate) fn get(&self, name: &Name) -> Option<Entry> {
-        self.entries.get(name).copied()
+        self.contents.entries.get(name).copied()
     }
 
     /// Returns all that is stored of a key.
     pub(crate) fn of_key(&self, key: &Key) -> impl Iterator<Item = (&Name, &Entry)> {
-        let from = self.entries.range(Name::alone(key)..);
+        let from = self.contents.entries.range(Name::alone(key)..);
         from.take_while(move |(name, _)| name.key == *key)
     }
 
     pub(crate) fn counter(&self, key: &Key) -> Option<FencingToken> {
-        self.counters.get(key).copied()
+        self.contents.counters.get(key).copied()
     }
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&Name, &Entry)> {
-        self.entries.iter()
+        self.contents.entries.iter()
     }
 
-    fn remember(&mut self, at: u64, before: Before) {
-        self.changes.push_back(Change { at, before });
-        while self
-            .changes
-            .front()
-            .is_some_and(|oldest| oldest.at + KEPT_FOR < at)
-        {
-            self.changes.pop_front();
+    /// Returns the contents for a change, and keeps those from before.
+    fn change(&mut self, at: u64) -> &mut Contents {
+        self.earlier.push_back((at, self.contents.clone()));
+        let is_old = |(changed_at, _): &(u64, Contents)| changed_at + KEPT_FOR < at;
+        while self.earlier.front().is_some_and(is_old) {
+            self.earlier.pop_front();
         }
-    }
-}
-
-fn restore<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, key: &K, before: Option<V>) {
-    match before {
-        Some(value) => drop(map.insert(key.clone(), value)),
-        None => drop(map.remove(key)),
+        &mut self.contents
     }
 }

@@ -90,7 +90,7 @@ async fn wait_for_end(environment: &Environment, rng: &mut Rng) -> Next {
         biased;
         () = environment.stages.come(Stage::End) => Next::End,
         () = sleep(life) => {
-            if !environment.is_calm() && environment.scale.has_departures {
+            if !environment.is_calm() {
                 return rng.pick(&[Next::AnotherRedlock, Next::Reboot]);
             }
             environment.stages.come(Stage::End).await;
