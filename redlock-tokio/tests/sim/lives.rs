@@ -21,7 +21,7 @@ impl World {
         {
             let stopped_at = process.host.thaw();
             let registry = &self.records.registry;
-            registry.note_stop(&process.host, stopped_at, at);
+            registry.lock().note_stop(&process.host, stopped_at, at);
             process.resume(at);
         }
     }
@@ -65,8 +65,8 @@ impl World {
 
     /// Notes that a process has ended.
     pub(crate) fn forget_process(&self, host: &Arc<Host>) {
-        self.records.registry.end_all_of(host);
-        self.records.services.forget(host);
+        self.records.registry.lock().end_all_of(host);
+        self.records.services.lock().forget(host);
         self.network.lock().forget(host);
     }
 
@@ -87,7 +87,7 @@ impl World {
             if let Some(it) = it
                 && it.has_ended()
                 && !it.is_ending
-                && self.records.registry.holds_of(&it.host) == 0
+                && self.records.registry.lock().holds_of(&it.host) == 0
             {
                 it.is_ending = true;
                 let life = it.host.life;

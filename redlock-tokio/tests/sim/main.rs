@@ -49,6 +49,7 @@ mod seen;
 mod server;
 mod services;
 mod setup;
+mod shared;
 #[path = "../../benches/shared/table.rs"]
 #[allow(dead_code, reason = "figures of benchmarks are not printed here")]
 mod table;

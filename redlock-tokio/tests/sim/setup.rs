@@ -39,7 +39,7 @@ impl Setup {
         let environment = self.environment.clone();
         loop {
             let house = House::draw(&mut self.rng);
-            let service = environment.records.requests.new_service();
+            let service = environment.records.requests.lock().new_service();
             let client = self.draw_client(service);
             let redlock = self.redlock(client, house).await;
             let watcher = environment

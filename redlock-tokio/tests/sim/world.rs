@@ -211,7 +211,7 @@ impl World {
             for process in self.processes.iter().flatten() {
                 if behind(process) {
                     process.run_until(target);
-                    self.records.registry.look_at(&process.host);
+                    self.records.registry.lock().look_at(&process.host);
                     all_there &= process.host.now() >= target;
                 }
             }
@@ -230,22 +230,19 @@ impl World {
     /// Looks at all holds, and at what each `Redlock` keeps.
     fn look(&mut self) {
         let at = self.at();
-        let Records {
-            registry,
-            requests,
-            services,
-            quiet,
-            ..
-        } = &self.records;
-        registry.look(at);
+        let forgotten = self.records.registry.lock().look(at);
+        drop(forgotten);
+        let mut services = self.records.services.lock();
         let limits = services.check_limits();
         self.failures.extend(Violation::all(Kind::Limit, limits));
         self.looks += 1;
         if self.looks.is_multiple_of(RARELY) {
             let since = at.saturating_sub(2 * self.max_ttl());
-            let sizes = services.check_sizes(requests, since, quiet.since(at));
+            let requests = self.records.requests.lock();
+            let sizes = services.check_sizes(&requests, since, self.records.quiet.since(at));
             self.failures.extend(Violation::all(Kind::Remains, sizes));
         }
+        drop(services);
         self.note_departures();
     }
 
@@ -332,9 +329,11 @@ impl World {
             }
             self.end_process(index);
         }
-        self.records.registry.clear();
+        let holds = self.records.registry.lock().take_all();
+        drop(holds);
         self.look_for_leaks();
-        self.failures.extend(self.records.registry.violations());
+        self.failures
+            .extend(self.records.registry.lock().violations());
         self.failures
             .extend(Violation::all(Kind::Panic, panics::take()));
         let mut network = self.network.lock();

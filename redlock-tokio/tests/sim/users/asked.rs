@@ -65,7 +65,7 @@ impl Asked {
             open,
             ..
         } = self;
-        let is_quiet = environment.records.quiet.since(open.since());
+        let is_quiet = environment.is_quiet(open.since);
         let has_bad_key = self.keys == Keys::Bad;
         let is_possible = match error {
             LockError::InvalidKey(_) => return (!has_bad_key).then_some("the key is good"),
@@ -78,7 +78,7 @@ impl Asked {
             // A process that stood still has not yet seen what has ended meanwhile.
             LockError::Contended(attempts) if attempts.count == 0 => {
                 let reach = environment.max_ttl();
-                let since = open.since().saturating_sub(reach);
+                let since = open.since.saturating_sub(reach);
                 let has_rival = match attempts.ahead {
                     Some(_) => open.has_rival(reach),
                     None => open.has_rival_in_process(reach),
@@ -93,7 +93,7 @@ impl Asked {
             }
             LockError::NoQuorum(_) | LockError::TooSlow(_) | LockError::Quarantined { .. } => {
                 let spare = (environment.scale.servers - 1) / 2;
-                environment.nodes_may_fail(service.id, spare, terms.ttl, open.since())
+                environment.nodes_may_fail(service.id, spare, terms.ttl, open.since)
             }
             LockError::QueueFull {
                 waiting,
@@ -107,8 +107,8 @@ impl Asked {
                     _ => service.house.max_waiters_total,
                 };
                 // This one is among them.
-                let requests = &environment.records.requests;
-                let alive = requests.alive(service.id, open.since()).requests;
+                let requests = environment.records.requests.lock();
+                let alive = requests.alive(service.id, open.since).requests;
                 waiting >= limit && *waiting < alive && *limit == expected
             }
             _ => false,
@@ -124,7 +124,7 @@ impl Asked {
             return Some("nobody has shut it down");
         };
         let environment = &self.environment;
-        let since = closed_at.max(self.open.since());
+        let since = closed_at.max(self.open.since);
         let is_late = environment.now() > since + PROMPT;
         (is_late && !environment.stood_still_since(since))
             .then_some("the request did not end when the shutdown began")
@@ -146,7 +146,7 @@ impl Asked {
                 terms.max_attempts
             ));
         }
-        let stood_still = environment.stood_still_since(self.open.since());
+        let stood_still = environment.stood_still_since(self.open.since);
         let limit = terms.wait.saturating_add(self.last_attempt() + FULL_BATCH);
         if attempts.waited > limit && !stood_still {
             environment.fail(format_args!(

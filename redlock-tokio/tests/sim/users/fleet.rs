@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -15,24 +15,20 @@ use super::{
 };
 use crate::seen::Seen;
 
-/// How far the wall clocks were ahead that have run each fire time. Clones are handles of the same.
-#[derive(Clone, Default)]
-pub(crate) struct Runs(Arc<Mutex<BTreeMap<u32, Duration>>>);
+/// How far the wall clocks were ahead that have run each fire time.
+#[derive(Default)]
+pub(crate) struct Runs(BTreeMap<u32, Duration>);
 
 impl Runs {
     /// Notes a run. Returns whether there was one before by a clock that was not too far ahead of this one.
-    fn begin(&self, number: u32, ahead: Duration, tolerance: Duration) -> bool {
-        let before = self.lock().insert(number, ahead);
+    fn begin(&mut self, number: u32, ahead: Duration, tolerance: Duration) -> bool {
+        let before = self.0.insert(number, ahead);
         before.is_some_and(|before| before <= ahead + tolerance)
     }
 
     /// Forgets a run whose lock was lost, or whose clock was set meanwhile.
-    fn forget(&self, number: u32) {
-        self.lock().remove(&number);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Duration>> {
-        self.0.lock().expect("no code panics under this lock")
+    fn forget(&mut self, number: u32) {
+        self.0.remove(&number);
     }
 }
 
@@ -54,21 +50,18 @@ impl User {
             .service
             .redlock
             .once("job", UNIX_EPOCH + period * number);
-        let run = once.options(terms.options).run(|hold: &Hold| {
+        let run = once.options(terms.options()).run(|hold: &Hold| {
             let mark = WorkMark::new(View::new(hold, &asked, true));
             let environment = environment.clone();
             // Less than half of the span, by all clocks.
-            let is_second =
-                environment
-                    .records
-                    .runs
-                    .begin(number, ahead(&environment), period * 48 / 100);
+            let mut runs = environment.records.runs.lock();
+            let is_second = runs.begin(number, ahead(&environment), period * 48 / 100);
             if is_second && ahead(&environment) == begun {
                 environment.fail(format_args!("fire time {number} is run again"));
             }
             let host = &environment.host;
             let end = host.when(host.timestamp().saturating_add(period));
-            environment.records.registry.keep(host, end);
+            environment.registry().keep(host, end);
             // It is kept for as long as it is valid, and expires by itself then.
             environment.network.lock().releases.settle(hold.token());
             async move {
@@ -80,7 +73,7 @@ impl User {
         let cancel = self.cancel_sometimes();
         let outcome = cancel.run(run).await;
         if ahead(&environment) != begun || matches!(outcome, Some(Err(WithLockError::Lost(_)))) {
-            records.runs.forget(number);
+            records.runs.lock().forget(number);
         }
         match outcome {
             Some(Ok(OnceOutcome::Ran(()))) => environment.note(Seen::RanOnce),
@@ -100,9 +93,13 @@ impl User {
         }
         let terms = Terms::usual(&environment.scale);
         let asked = self.ask(&["leader".to_owned()], terms);
-        let election = self.service.redlock.elect("leader").options(terms.options);
+        let election = self
+            .service
+            .redlock
+            .elect("leader")
+            .options(terms.options());
         let candidate = Arc::new(election.candidate());
-        environment.records.registry.campaign(&candidate);
+        environment.registry().campaign(&candidate);
         let resigns = self.rng.chance(300_000);
         let leading = lead(election, candidate, asked, resigns);
         let limit = terms.ttl * self.rng.u32(1..=4) / 2;

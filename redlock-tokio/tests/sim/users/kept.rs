@@ -116,7 +116,7 @@ impl Kept {
     /// Moves the guard to a place that outlives the runtime.
     pub(crate) fn outlive(self, fate: Fate) {
         let environment = self.view.environment().clone();
-        let outliving = &environment.records.outliving;
+        let mut outliving = environment.records.outliving.lock();
         outliving.push(fate, self);
     }
 
@@ -137,7 +137,8 @@ impl Kept {
     fn take(&mut self) -> Option<LockGuard> {
         let guard = self.guard.take()?;
         self.view.note_given_back();
-        self.view.registry().release(self.view.id);
+        let environment = self.view.environment();
+        environment.registry().release(self.view.id);
         self.stop_watching();
         Some(guard)
     }

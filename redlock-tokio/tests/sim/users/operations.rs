@@ -32,7 +32,7 @@ impl User {
     /// Releases a lock by force that nobody else wants.
     pub(super) async fn force_alone(&mut self) {
         let environment = self.environment.clone();
-        let is_quiet = environment.records.quiet.since(environment.now());
+        let is_quiet = environment.is_quiet(environment.now());
         let fail = |text: &str, inspection: &Inspection| {
             if is_quiet {
                 environment.fail(format_args!("{text}: {inspection}"));
@@ -88,7 +88,7 @@ impl User {
     /// free.
     async fn look_up(&mut self, key: &str) -> Inspection {
         let (environment, service) = (self.environment.clone(), self.service.clone());
-        let holders = || environment.records.registry.holders(key);
+        let holders = || environment.registry().holders(key);
         let (before, since) = (holders(), environment.now());
         let inspection = service.redlock.inspect(key).await;
         let inspection = inspection.expect("the key is good");
@@ -112,13 +112,13 @@ impl User {
             && inspection.verdict() == Verdict::Free
             && is_soon
         {
-            let registry = &environment.records.registry;
-            let held = lasting.clone().find(|it| !registry.was_forced(*it.1));
+            let mut held = lasting.clone();
+            let held = held.find(|it| !environment.registry().was_forced(*it.1));
             if let Some(held) = held {
                 environment.fail(format_args!("{held:?} holds it: {inspection}"));
             }
         }
-        if environment.records.quiet.since(since) {
+        if environment.is_quiet(since) {
             let is_gone = |token: &Token| {
                 let released_at = environment.network.lock().releases.released_at(*token);
                 released_at.is_some_and(|at| at + SECOND < since)

@@ -22,7 +22,7 @@ impl User {
     pub(super) async fn read_or_write(&mut self, kind: Keys, key: String, terms: Terms) {
         let environment = self.environment.clone();
         let elsewhere = || {
-            let registry = &environment.records.registry;
+            let registry = environment.registry();
             registry.reader_elsewhere(&environment.host, &key)
         };
         let cancel = match terms.wait {
@@ -36,7 +36,7 @@ impl User {
         };
         let before = elsewhere();
         let asked = self.ask_as(kind, std::slice::from_ref(&key), terms);
-        let request = request.options(terms.options);
+        let request = request.options(terms.options());
         let Some(kept) = self.wait_for(request, asked, cancel).await else {
             return;
         };

@@ -43,7 +43,7 @@ impl User {
             .collect();
         for _ in 0..8 {
             self.environment.pause(&mut self.rng, SHORT_WORK * 3).await;
-            let terms = Terms::impatient(&self.environment.scale);
+            let terms = Terms::usual(&self.environment.scale).wait(Duration::from_millis(1));
             drop(self.lock_key(&key, terms).await);
         }
         for member in members {

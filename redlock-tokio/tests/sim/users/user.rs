@@ -1,6 +1,6 @@
 //! A user: does everything that the API offers, at random.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use redlock_tokio::{LockError, LockGuard, errors::NotReady};
 
@@ -15,7 +15,7 @@ use super::{
 use crate::{
     process::Stage,
     quiet::{KINDS, UserId},
-    requests::{Keys, Order},
+    requests::{Keys, OpenRequest},
     rng::Rng,
     seen::Seen,
     services::Service,
@@ -128,23 +128,15 @@ impl User {
 
     /// Notes that a request of this kind joins the queue now.
     pub(super) fn ask_as(&self, kind: Keys, keys: &[String], terms: Terms) -> Asked {
-        let (environment, host) = (&self.environment, &self.environment.host);
-        let clock = std::sync::Arc::clone(host);
-        let names = keys.to_vec();
-        let requests = &environment.records.requests;
-        let order = match kind {
-            // Several requests for permits have their turns at once, and an adoption waits for nobody.
-            Keys::Permit | Keys::Adopted => Order::Unwatched,
-            Keys::Read => Order::Reader,
-            Keys::Write => Order::Writer,
-            _ => Order::Watched,
-        };
+        let host = Arc::clone(&self.environment.host);
+        let requests = &self.environment.records.requests;
+        let now = move || host.now();
         Asked {
-            environment: environment.clone(),
+            environment: self.environment.clone(),
             service: self.service.clone(),
             terms,
-            open: requests.begin(self.service.id, names, order, move || clock.now()),
-            at: host.timestamp(),
+            open: OpenRequest::begin(requests, self.service.id, kind, keys.to_vec(), now),
+            at: self.environment.host.timestamp(),
             keys: kind,
         }
     }
@@ -157,7 +149,7 @@ impl User {
 
     pub(super) async fn lock_key(&mut self, key: &str, terms: Terms) -> Option<Kept> {
         let asked = self.ask(&[key.to_owned()], terms);
-        let lock = self.service.redlock.lock(key).options(terms.options);
+        let lock = self.service.redlock.lock(key).options(terms.options());
         let outcome = lock.await;
         self.keep(asked, outcome)
     }
@@ -165,7 +157,7 @@ impl User {
     /// Makes a request, and may give it up at any moment.
     async fn lock_or_cancel(&mut self, terms: Terms, cancel: Cancel) {
         let key = self.key();
-        let lock = self.service.redlock.lock(&key).options(terms.options);
+        let lock = self.service.redlock.lock(&key).options(terms.options());
         let asked = self.ask(&[key], terms);
         if let Some(kept) = self.wait_for(lock, asked, cancel).await {
             self.work_under(kept).await;
@@ -192,7 +184,7 @@ impl User {
         let terms = terms.fenced_sometimes(&mut self.rng);
         let cancel = self.cancel_sometimes();
         let asked = self.ask(&keys, terms);
-        let lock = self.service.redlock.lock_all(keys).options(terms.options);
+        let lock = self.service.redlock.lock_all(keys).options(terms.options());
         let has_several = asked.keys == Keys::Several;
         if let Some(kept) = self.wait_for(lock, asked, cancel).await {
             if has_several {
@@ -214,7 +206,7 @@ impl User {
         let terms = terms.impatient_sometimes(&mut self.rng);
         let cancel = self.cancel_sometimes();
         let asked = self.ask(&[key], terms);
-        let request = semaphore.acquire().options(terms.options);
+        let request = semaphore.acquire().options(terms.options());
         if let Some(kept) = self.wait_for(request, asked, cancel).await {
             let slot = kept.view().hold.slot();
             self.environment.note(match slot {
@@ -320,7 +312,7 @@ impl User {
         let Some(outcome) = outcome else {
             return environment.note(Seen::ReadyCancelled);
         };
-        let is_quiet = environment.records.quiet.since(since);
+        let is_quiet = environment.is_quiet(since);
         let is_possible = match &outcome {
             Ok(()) => true,
             Err(NotReady::ShutDown) => self.service.closed_at().is_some(),
@@ -337,10 +329,11 @@ impl User {
         let redlock = &self.service.redlock;
         let (queue, nodes) = (redlock.queue(), redlock.nodes());
         let environment = &self.environment;
-        let requests = &environment.records.requests;
         let old = environment.now().saturating_sub(8 * environment.max_ttl());
-        requests.forget_before(old);
-        let requests = requests.open(self.service.id);
+        let requests = &environment.records.requests;
+        requests.lock().forget_before(old);
+        let alive = requests.lock().alive(self.service.id, u64::MAX);
+        let requests = alive.requests;
         let limit = self.service.house.max_waiters_total;
         if queue.waiting > limit || queue.waiting > requests {
             environment.fail(format_args!(

@@ -24,7 +24,7 @@ use crate::{
     clock::SECOND,
     judge::HoldId,
     network::Network,
-    registry::{Registry, Write, keys_on_nodes},
+    registry::{Write, keys_on_nodes},
     requests::{Keys, ServiceId},
     seen::Seen,
 };
@@ -78,9 +78,10 @@ impl View {
     /// Notes that a user has a lock.
     pub(crate) fn new(hold: &Hold, asked: &Asked, is_watched: bool) -> Self {
         let environment = asked.environment.clone();
-        let registry = &environment.records.registry;
         let is_shared = asked.keys == Keys::Read;
+        let mut registry = environment.registry();
         let id = registry.begin(&environment.host, hold, is_shared, is_watched);
+        drop(registry);
         environment.note(Seen::Acquired);
         environment.tell(("has", id, hold.fencing_token()));
         let got_at = environment.host.timestamp();
@@ -93,7 +94,7 @@ impl View {
             is_downgraded: Arc::default(),
             is_given_away: Arc::default(),
             spare: 0,
-            since: asked.open.since(),
+            since: asked.open.since,
             held_since: asked.at.max(got_at.saturating_sub(LAST_ATTEMPT)),
             got_at,
             given_back: Arc::default(),
@@ -175,7 +176,7 @@ impl View {
                     fail("too many attempts");
                 }
                 let streaks = asked.open.note_streak();
-                let since = asked.open.since();
+                let since = asked.open.since;
                 let stands_in_line = asked.keys == Keys::Shared && terms.max_attempts.is_none();
                 let is_long = since + DISORDER < environment.now();
                 // It may stand in another line than those for whom another node votes.
@@ -185,7 +186,7 @@ impl View {
                     && stands_in_line
                     && is_long
                     && all_vote
-                    && environment.records.quiet.since(since)
+                    && environment.is_quiet(since)
                 {
                     fail(&format!(
                         "another process had {streaks} streaks during the wait"
@@ -203,7 +204,7 @@ impl View {
 
     pub(super) async fn watch(self) {
         let reason = self.hold.lost().await;
-        self.environment.records.registry.lost(self.id);
+        self.environment.registry().lost(self.id);
         self.check_loss(reason);
     }
 
@@ -343,11 +344,11 @@ impl View {
         });
         // An answer that makes no sense may say that the keys are gone, and then they are released.
         if is_over || environment.has_senseless_answers() {
-            self.registry().release(self.id);
+            self.environment.registry().release(self.id);
         } else {
-            self.registry().release_at(self.id, until);
+            self.environment.registry().release_at(self.id, until);
         }
-        self.registry().keep(host, end);
+        self.environment.registry().keep(host, end);
         // After its time it is released or handed over at once, and without faults no lock is lost.
         if end > environment.now() && !self.is_quiet() {
             environment.network.lock().releases.delay(self.hold.token());
@@ -361,7 +362,7 @@ impl View {
             at: self.environment.now(),
             is_released_later: false,
         });
-        self.registry().release(self.id);
+        self.environment.registry().release(self.id);
     }
 
     /// Returns how long it is until a later release, by the clock of the process.
@@ -419,7 +420,7 @@ impl View {
     /// Notes that others may share the lock of a writer from now on.
     pub(super) fn share(&self) {
         self.is_downgraded.store(true, Relaxed);
-        self.registry().share(self.id);
+        self.environment.registry().share(self.id);
     }
 
     /// Notes that the lock was given away.
@@ -434,7 +435,7 @@ impl View {
         let Some(token) = self.hold.fencing_token() else {
             return;
         };
-        let write = self.registry().write(self.id, &key, token);
+        let write = self.environment.registry().write(self.id, &key, token);
         self.environment.tell(("writes", self.id, write));
         self.environment.note(match write {
             Write::Taken => Seen::FencedWrite,
@@ -471,10 +472,6 @@ impl View {
         &self.environment
     }
 
-    pub(crate) fn registry(&self) -> &Registry {
-        &self.environment.records.registry
-    }
-
     fn nodes_may_fail(&self) -> bool {
         let Self {
             service,
@@ -483,12 +480,12 @@ impl View {
             ..
         } = *self;
         let ttl = self.terms.ttl;
-        let was_forced = self.registry().was_forced(self.hold.token());
+        let was_forced = self.environment.registry().was_forced(self.hold.token());
         was_forced || self.environment.nodes_may_fail(service, spare, ttl, since)
     }
 
     fn is_quiet(&self) -> bool {
-        self.environment.records.quiet.since(self.since)
+        self.environment.is_quiet(self.since)
     }
 
     fn stood_still(&self) -> bool {

@@ -125,7 +125,7 @@ impl User {
     /// after the time, and never before.
     pub(super) async fn release_later_alone(&mut self) {
         let environment = self.environment.clone();
-        let is_quiet = environment.records.quiet.since(environment.now());
+        let is_quiet = environment.is_quiet(environment.now());
         let (key, terms) = (self.unshared_key(), Terms::usual(&environment.scale));
         let Some(kept) = self.lock_key(&key, terms).await else {
             return;
@@ -168,7 +168,7 @@ impl User {
         let work = around(&mut self.rng, work);
         let asked = self.ask(std::slice::from_ref(&key), terms);
         let cancel = self.cancel_sometimes();
-        let lock = self.service.redlock.lock(key).options(terms.options);
+        let lock = self.service.redlock.lock(key).options(terms.options());
         let mut view = None;
         let with = lock.with(async |hold: &Hold| {
             let has = view.insert(View::new(hold, &asked, true)).clone();
@@ -228,7 +228,7 @@ impl WorkMark {
 impl Drop for WorkMark {
     fn drop(&mut self) {
         self.view.note_given_back();
-        let registry = self.view.registry();
+        let mut registry = self.view.environment().registry();
         // Work whose lock is valid is dropped by its caller only.
         if self.is_done || self.view.hold.is_valid() {
             registry.release(self.view.id);
