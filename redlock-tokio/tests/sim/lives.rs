@@ -70,10 +70,14 @@ impl World {
         self.network.lock().forget(host);
     }
 
-    /// Drops what a process has moved out of its runtime, after the runtime.
+    /// Drops what a process has moved out of its runtime, after the runtime. None of it is valid.
     pub(crate) fn drop_outliving(&self, host: &Arc<Host>) {
-        for _ in 0..self.records.drop_outliving(host) {
+        let guards = self.records.outliving.lock().take(host, |_, _| true);
+        for guard in &guards {
             self.network.lock().seen.note(Seen::Outlived);
+            if let Some(text) = guard.contradiction_after_runtime() {
+                self.records.registry.lock().fail(text);
+            }
         }
     }
 

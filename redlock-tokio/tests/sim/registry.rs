@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Candidate, FencingToken, Hold, Key, Token};
+use futures::FutureExt;
+use redlock_tokio::{Candidate, ExtendError, FencingToken, Hold, Key, Token};
 
 use self::forced::Forced;
 use crate::{
@@ -50,7 +51,7 @@ pub(crate) struct Registry {
 struct Open {
     host: Arc<Host>,
     hold: Hold,
-    share: Option<Share>,
+    is_shared: bool,
     is_watched: bool,
     /// In true time.
     valid_until: u64,
@@ -62,28 +63,15 @@ struct Open {
 struct Over {
     hold: Hold,
     host: Arc<Host>,
+    end: End,
+    /// Whether it was valid until its end.
+    was_valid: bool,
     /// In true time.
     forget_at: u64,
 }
 
-/// How others may have the key of a hold, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Share {
-    Reader,
-    /// A reader that was a writer.
-    Downgraded,
-}
-
-/// Whether a resource took a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Write {
-    Taken,
-    /// The token is smaller than one that the resource has seen.
-    Stale,
-}
-
-impl Registry {
-    pub(crate) fn new() -> Self {
+impl Default for Registry {
+    fn default() -> Self {
         Self {
             judge: Judge::new(TOLERANCE),
             open: BTreeMap::new(),
@@ -96,7 +84,9 @@ impl Registry {
             looks: 0,
         }
     }
+}
 
+impl Registry {
     /// Notes that a process has a lock from now on. `is_watched` says that [`lost`](Self::lost) will be called at its
     /// loss, or else [`release`](Self::release) before.
     pub(crate) fn begin(
@@ -122,7 +112,7 @@ impl Registry {
             Open {
                 host: Arc::clone(host),
                 hold: hold.clone(),
-                share: is_shared.then_some(Share::Reader),
+                is_shared,
                 is_watched,
                 valid_until,
                 invalid_since: None,
@@ -134,21 +124,18 @@ impl Registry {
     /// Notes that a writer becomes a reader.
     pub(crate) fn share(&mut self, id: HoldId) {
         if let Some(open) = self.open.get_mut(&id) {
-            open.share = Some(Share::Downgraded);
+            open.is_shared = true;
             let at = open.host.now();
             self.judge.shared(id, at);
         }
     }
 
-    /// Returns how a reader of another process shares this key, if one has it.
-    pub(crate) fn reader_elsewhere(&self, host: &Arc<Host>, key: &str) -> Option<Share> {
-        let elsewhere = self.open.values().filter(|it| {
-            let is_elsewhere = !Arc::ptr_eq(&it.host, host) && it.is_valid();
+    /// Returns whether a reader of another process has this key.
+    pub(crate) fn is_read_elsewhere(&self, host: &Arc<Host>, key: &str) -> bool {
+        self.open.values().any(|it| {
+            let is_elsewhere = it.is_shared && !Arc::ptr_eq(&it.host, host) && it.is_valid();
             is_elsewhere && keys_on_nodes(&it.hold).iter().any(|it| it == key)
-        });
-        let mut shares = elsewhere.filter_map(|it| it.share).collect::<Vec<_>>();
-        shares.sort_by_key(|it| *it != Share::Downgraded);
-        shares.first().copied()
+        })
     }
 
     /// Returns the valid holds of a key or of its permits, with their tokens.
@@ -246,12 +233,12 @@ impl Registry {
         self.judge.stood_still(&host.name(), from, until);
     }
 
-    /// Writes to the resource that a lock protects.
-    pub(crate) fn write(&mut self, id: HoldId, key: &str, token: FencingToken) -> Write {
+    /// Writes to the resource that a lock protects. Returns whether the resource has seen no larger token.
+    pub(crate) fn write(&mut self, id: HoldId, key: &str, token: FencingToken) -> bool {
         let largest = self.resources.entry(key.to_owned()).or_insert(token);
         if token >= *largest {
             *largest = token;
-            return Write::Taken;
+            return true;
         }
         let largest = *largest;
         let open = self.open.get(&id).filter(|it| it.is_valid());
@@ -261,7 +248,7 @@ impl Registry {
             );
             self.failures.push(Violation::new(Kind::Fencing, text));
         }
-        Write::Stale
+        false
     }
 
     /// Looks until when the locks of a process are valid by now. Call this as soon as the process has sent something:
@@ -355,13 +342,7 @@ impl Registry {
     /// Looks at the holds that are over. Returns those that need no further look.
     fn look_back(&mut self, at: u64) -> Vec<Hold> {
         for over in &self.over {
-            if over.hold.is_valid() {
-                let text = format!(
-                    "{} has ended, and is valid",
-                    describe(&over.host, &over.hold)
-                );
-                self.failures.push(Violation::new(Kind::Statement, text));
-            }
+            self.failures.extend(over.contradiction());
         }
         let forgotten = self.over.extract_if(.., |it| it.forget_at < at);
         forgotten.map(|it| it.hold).collect()
@@ -378,8 +359,10 @@ impl Registry {
             let forget_at = open.valid_until + 100 * MILLI;
             let Open { host, hold, .. } = open;
             self.over.push(Over {
+                was_valid: hold.is_valid(),
                 hold,
                 host,
+                end,
                 forget_at,
             });
         }
@@ -397,6 +380,24 @@ impl Open {
     }
 }
 
+impl Over {
+    /// Returns what the hold says of itself that must not be.
+    fn contradiction(&self) -> Option<Violation> {
+        let hold = &self.hold;
+        let is_right = match hold.extend().now_or_never() {
+            Some(Err(ExtendError::Released)) => !matches!(self.end, End::Lost { .. }),
+            Some(Err(ExtendError::Lost(_))) => !self.was_valid,
+            _ => false,
+        };
+        let is_over = !hold.is_valid() && hold.remaining().is_zero();
+        let (key, client) = (hold.key(), self.host.name());
+        (!is_right || !is_over).then(|| {
+            let text = format!("a hold of {key:?} by {client} has ended, and does not say so");
+            Violation::new(Kind::Statement, text)
+        })
+    }
+}
+
 /// Returns the names that nodes have for the keys of a hold. Of a permit, that is its slot: if no two clients hold the
 /// same one, there are no more holders than permits.
 pub(crate) fn keys_on_nodes(hold: &Hold) -> Vec<String> {
@@ -406,10 +407,6 @@ pub(crate) fn keys_on_nodes(hold: &Hold) -> Vec<String> {
         Some(slot) => names.map(|name| format!("{name}:slot:{slot}")).collect(),
         None => names.collect(),
     }
-}
-
-fn describe(host: &Host, hold: &Hold) -> String {
-    format!("a hold of {:?} by {}", hold.key(), host.name())
 }
 
 /// Returns until when a hold is valid, in true time, if it is valid.

@@ -7,10 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub(crate) struct Shared<T>(Arc<Mutex<T>>);
 
 impl<T> Shared<T> {
-    pub(crate) fn new(thing: T) -> Self {
-        Self(Arc::new(Mutex::new(thing)))
-    }
-
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().expect("no code panics under this lock")
     }

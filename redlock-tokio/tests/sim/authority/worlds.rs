@@ -2,7 +2,7 @@
 
 use super::owners::{Kind, Owners, Rule};
 use crate::{
-    configuration::{Configuration, Expectation, KEYS_CHANGE, USUAL},
+    configuration::{Configuration, KEYS_CHANGE, USUAL},
     faults::Fault,
     violation,
 };
@@ -86,7 +86,7 @@ const fn without(rule: Rule, owners: Owners) -> Option<Owners> {
 
 const CONTROL: Configuration = Configuration {
     // If two have the lock of a job, it is run twice.
-    expectation: KEYS_CHANGE,
+    violations: KEYS_CHANGE,
     faults: &[USUAL, AUTHORITIES],
     ..crate::configuration::WITHIN
 };
@@ -136,13 +136,13 @@ pub(crate) const RARE_CONTROLS: [Configuration; 6] = [
         owners: without(Rule::Replicas, CLUSTER),
         // Where the masters change one by one, there are two holders. Where half of them change, the rest is no
         // authority that was known before, and nobody is served.
-        expectation: Expectation::Violated(&[
+        violations: &[
             violation::Kind::TwoHolders,
             violation::Kind::Fencing,
             violation::Kind::Service,
             violation::Kind::Remains,
             violation::Kind::Statement,
-        ]),
+        ],
         ..RARE
     },
     Configuration {

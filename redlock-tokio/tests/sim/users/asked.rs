@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{ExtendError, LockError, LossReason, Timestamp, WaiterLimit, errors::Attempts};
+use redlock_tokio::{LockError, LossReason, Timestamp, WaiterLimit, errors::Attempts};
 
 use super::{environment::Environment, terms::Terms};
 use crate::{
@@ -48,7 +48,9 @@ impl Asked {
 
     /// Judges the error with which the request has ended.
     pub(crate) fn judge(&self, error: &LockError) {
-        self.environment.note(seen_as(error));
+        let seen = seen_as(error);
+        self.environment.note(seen);
+        self.environment.tell(("not granted", seen));
         if let Some(text) = self.contradiction(error) {
             self.environment.fail(format_args!("{text}: {error}"));
         }
@@ -92,8 +94,7 @@ impl Asked {
                 open.has_rival(4 * environment.max_ttl()) || (is_unsure && !is_quiet)
             }
             LockError::NoQuorum(_) | LockError::TooSlow(_) | LockError::Quarantined { .. } => {
-                let spare = (environment.scale.servers - 1) / 2;
-                environment.nodes_may_fail(service.id, spare, terms.ttl, open.since)
+                self.nodes_may_fail((environment.scale.servers - 1) / 2)
             }
             LockError::QueueFull {
                 waiting,
@@ -117,6 +118,13 @@ impl Asked {
             return Some("a request that is invalid was not refused as such");
         }
         (!is_possible).then_some("nothing implies this")
+    }
+
+    /// Returns whether more nodes than there are to spare may be the reason why something fails.
+    pub(super) fn nodes_may_fail(&self, spare: usize) -> bool {
+        let (service, ttl) = (self.service.id, self.terms.ttl);
+        self.environment
+            .nodes_may_fail(service, spare, ttl, self.open.since)
     }
 
     fn late_shutdown(&self) -> Option<&'static str> {
@@ -178,19 +186,4 @@ pub(crate) fn loss_seen_as(reason: LossReason) -> Seen {
         LossReason::VotesWithdrawn => Seen::LostVotes,
         _ => Seen::Lost,
     }
-}
-
-/// Returns the variant of an error, for the trace.
-pub(crate) fn kind(error: &LockError) -> String {
-    variant(&format!("{error:?}"))
-}
-
-/// The same for an extension.
-pub(crate) fn extension_kind(error: &ExtendError) -> String {
-    variant(&format!("{error:?}"))
-}
-
-fn variant(debug: &str) -> String {
-    let end = debug.find([' ', '(', '{']).unwrap_or(debug.len());
-    debug[..end].to_owned()
 }

@@ -23,6 +23,7 @@ use crate::{
     seen::Seen,
     services::Services,
     shared::Shared,
+    trace::Seconds,
     users::{
         fleet::Runs,
         kept::Kept,
@@ -32,12 +33,12 @@ use crate::{
 };
 
 /// What all processes share, beside the network.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Records {
     pub(crate) registry: Shared<Registry>,
     pub(crate) requests: Shared<Requests>,
     pub(crate) services: Shared<Services>,
-    pub(crate) quiet: Quiet,
+    pub(crate) quiet: Shared<Quiet>,
     pub(crate) outliving: Shared<Outliving>,
     pub(crate) tickets: Shared<Tickets>,
     pub(crate) runs: Shared<Runs>,
@@ -57,31 +58,6 @@ pub(crate) struct Environment {
     pub(crate) stages: Stages,
 }
 
-impl Records {
-    pub(crate) fn new() -> Self {
-        Self {
-            registry: Shared::new(Registry::new()),
-            requests: Shared::default(),
-            services: Shared::default(),
-            quiet: Quiet::new(),
-            outliving: Shared::default(),
-            tickets: Shared::default(),
-            runs: Shared::default(),
-        }
-    }
-
-    /// Drops the guards of a process whose runtime has gone. None of them is valid. Returns how many there were.
-    pub(crate) fn drop_outliving(&self, host: &Arc<Host>) -> usize {
-        let guards = self.outliving.lock().take(host, |_, _| true);
-        for guard in &guards {
-            if let Some(text) = guard.contradiction_after_runtime() {
-                self.registry.lock().fail(text);
-            }
-        }
-        guards.len()
-    }
-}
-
 impl Environment {
     pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
         self.records.registry.lock()
@@ -89,13 +65,23 @@ impl Environment {
 
     /// Returns whether the world is quiet since this time at least.
     pub(crate) fn is_quiet(&self, since: u64) -> bool {
-        self.records.quiet.since(since)
+        self.records.quiet.lock().since(since)
     }
 
     /// Takes the guards of the process of which this is true, and that no user has any more.
     pub(crate) fn take_outliving(&self, is_wanted: impl Fn(Fate, &Kept) -> bool) -> Vec<Kept> {
         let mut outliving = self.records.outliving.lock();
         outliving.take(&self.host, is_wanted)
+    }
+
+    /// Drops forgotten guards whose locks have ended by themselves.
+    pub(crate) fn drop_ended(&self) {
+        let has_ended =
+            |fate, guard: &Kept| fate == Fate::Forgotten && guard.view().has_ended_by_itself();
+        for guard in self.take_outliving(has_ended) {
+            self.note(Seen::ForgottenEnded);
+            drop(guard);
+        }
     }
 
     /// Returns the true time.
@@ -124,19 +110,15 @@ impl Environment {
     /// Notes in the trace what a user sees.
     pub(crate) fn tell(&self, what: impl Hash + fmt::Debug) {
         let (process, life, at) = (self.host.process, self.host.life, self.now());
-        let text = format!("{what:?}");
+        let text = format!("{} {what:?}", self.host.name());
         let mut network = self.network.lock();
-        network.trace.note(at, (process, life, what), || {
-            format!("process {process} (life {life}) {text}")
-        });
+        network.trace.note(at, (process, life, what), || text);
     }
 
     /// Notes something that must not happen.
     pub(crate) fn fail(&self, text: impl fmt::Display) {
-        let (process, life, at) = (self.host.process, self.host.life, self.now());
-        let at = crate::trace::Seconds(at);
-        let text = format!("{at} process {process} (life {life}): {text}");
-        self.registry().fail(text);
+        let (at, process) = (Seconds(self.now()), self.host.name());
+        self.registry().fail(format!("{at} {process}: {text}"));
     }
 
     /// Returns whether the nodes may be the reason why something fails that a `Redlock` was asked for at this time:

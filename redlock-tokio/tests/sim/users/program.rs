@@ -58,8 +58,6 @@ pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut R
             environment: environment.clone(),
             service: service.clone(),
             rng: rng.fork(),
-            forgotten: Vec::new(),
-            clones: Vec::new(),
         };
         tasks.push(tokio::spawn(user.run()));
     }
@@ -89,7 +87,7 @@ async fn wait_for_end(environment: &Environment, rng: &mut Rng) -> Next {
         biased;
         () = environment.stages.come(Stage::End) => Next::End,
         () = sleep(life) => {
-            if !environment.is_calm() && environment.scale.has_departures {
+            if !environment.is_calm() && environment.configuration.has_departures() {
                 return rng.pick(&[Next::AnotherRedlock, Next::Reboot]);
             }
             environment.stages.come(Stage::End).await;
@@ -188,10 +186,7 @@ async fn outwait_forgotten(
     environment.tell(("forgotten", held, all));
     while forgotten().all + to_release() > 0 {
         sleep(GLANCE).await;
-        for guard in environment.take_outliving(|_, it| it.view().has_ended_by_itself()) {
-            environment.note(Seen::ForgottenEnded);
-            drop(guard);
-        }
+        environment.drop_ended();
     }
     service.redlock.shutdown(None).await
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use redlock_tokio::LockOptions;
 
-use crate::{rng::Rng, scale::Scale, services::MOST_WAITERS_OF_TERMS};
+use super::environment::Environment;
+use crate::{rng::Rng, services::MOST_WAITERS_OF_TERMS};
 
 /// Options, as a user knows them that must judge what follows from them.
 #[derive(Clone, Copy, Debug)]
@@ -26,14 +27,14 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// The options of a `Redlock`.
-    pub(crate) fn usual(scale: &Scale) -> Self {
+    pub(crate) fn usual(environment: &Environment) -> Self {
         Self {
-            ttl: scale.max_ttl,
+            ttl: environment.scale.max_ttl,
             wait: Duration::from_secs(5),
-            max_hold: 2 * scale.max_ttl,
+            max_hold: 2 * environment.scale.max_ttl,
             max_attempts: None,
             max_waiters: None,
-            is_renewed: scale.renews,
+            is_renewed: environment.configuration.renews,
             is_handed_over: true,
             is_fenced: false,
             is_invalid: false,
@@ -41,54 +42,49 @@ impl Terms {
         }
     }
 
-    /// Waits for a lock for as long as anybody can have to wait.
-    pub(crate) fn patient(scale: &Scale) -> Self {
-        Self::usual(scale).wait(Duration::MAX)
-    }
-
     /// Wants a lock for some milliseconds.
-    pub(crate) fn hurried(rng: &mut Rng, scale: &Scale) -> Self {
+    pub(crate) fn hurried(rng: &mut Rng, environment: &Environment) -> Self {
         Self {
             ttl: Duration::from_millis(rng.u64(4..60)),
             wait: around(rng, Duration::from_millis(50)),
             is_renewed: false,
-            ..Self::usual(scale)
+            ..Self::usual(environment)
         }
     }
 
     /// Wants a lock that ends by itself soon.
-    pub(crate) fn drowsy(scale: &Scale) -> Self {
+    pub(crate) fn drowsy(environment: &Environment) -> Self {
         Self {
-            ttl: scale.max_ttl / 4,
+            ttl: environment.scale.max_ttl / 4,
             is_renewed: false,
             is_fenced: true,
-            ..Self::usual(scale)
+            ..Self::usual(environment)
         }
     }
 
     /// Draws any options. Most often the usual ones, so that locks can be handed over.
-    pub(crate) fn draw(rng: &mut Rng, scale: &Scale) -> Self {
-        let wait = around(rng, scale.max_ttl);
-        let mut terms = Self::usual(scale).wait(wait);
+    pub(crate) fn draw(rng: &mut Rng, environment: &Environment) -> Self {
+        let wait = around(rng, environment.scale.max_ttl);
+        let mut terms = Self::usual(environment).wait(wait);
         if rng.chance(500_000) {
             return terms;
         }
         for _ in 0..rng.u8(1..=4) {
             if !terms.is_invalid {
-                terms.draw_another(rng, scale);
+                terms.draw_another(rng, environment);
             }
         }
         terms
     }
 
-    fn draw_another(&mut self, rng: &mut Rng, scale: &Scale) {
+    fn draw_another(&mut self, rng: &mut Rng, environment: &Environment) {
         match rng.u8(..11) {
-            0 | 1 => self.ttl = scale.max_ttl / rng.u32(2..=4),
-            2 => self.max_hold = around(rng, scale.max_ttl / 2),
+            0 | 1 => self.ttl = environment.scale.max_ttl / rng.u32(2..=4),
+            2 => self.max_hold = around(rng, environment.scale.max_ttl / 2),
             3 => {
                 self.is_renewed = true;
                 // Shorter than the shortest ttl, which may come later.
-                let interval = scale.max_ttl / rng.u32(6..=20);
+                let interval = environment.scale.max_ttl / rng.u32(6..=20);
                 self.others = self.others.renew_every(interval);
             }
             4 => self.is_renewed = false,
@@ -108,12 +104,12 @@ impl Terms {
                 self.others = self.others.max_attempts(attempts);
             }
             9 => {
-                let bound = around(rng, scale.max_ttl / 4);
+                let bound = around(rng, environment.scale.max_ttl / 4);
                 self.wait = self.wait.min(bound);
                 self.others = self.others.wait_at_most(bound);
             }
             _ => {
-                let invalid = self.invalid(rng, scale);
+                let invalid = self.invalid(rng, environment);
                 if rng.chance(200_000) {
                     *self = invalid;
                 }
@@ -121,14 +117,16 @@ impl Terms {
         }
     }
 
-    fn invalid(mut self, rng: &mut Rng, scale: &Scale) -> Self {
+    fn invalid(mut self, rng: &mut Rng, environment: &Environment) -> Self {
         self.is_invalid = true;
         match rng.u8(..4) {
             0 => self.ttl = Duration::ZERO,
-            1 if scale.limits_ttl => self.ttl = scale.max_ttl + Duration::from_millis(1),
+            1 if environment.configuration.limits_ttl() => {
+                self.ttl = environment.scale.max_ttl + Duration::from_millis(1)
+            }
             2 => {
                 self.is_renewed = true;
-                self.others = self.others.renew_every(scale.max_ttl);
+                self.others = self.others.renew_every(environment.scale.max_ttl);
             }
             _ => self.others = self.others.retry_delay(Duration::ZERO, Duration::ZERO),
         }

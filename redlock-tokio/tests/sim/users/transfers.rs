@@ -1,6 +1,6 @@
 //! Locks that users give away, and others adopt.
 
-use std::time::UNIX_EPOCH;
+use std::{sync::Arc, time::UNIX_EPOCH};
 
 use redlock_tokio::{
     LockError, LockGuard, LockTicket,
@@ -40,7 +40,7 @@ impl Tickets {
 impl User {
     /// Gives a lock away, if that is possible. In quiet times the user adopts it at once.
     pub(super) async fn give(&mut self, kept: Kept) {
-        let (environment, view) = (self.environment.clone(), kept.view().clone());
+        let (environment, view) = (self.environment.clone(), Arc::clone(kept.view()));
         let key = view.hold.key().as_bytes();
         let key = key.strip_prefix(self.service.redlock.prefix());
         let key = String::from_utf8_lossy(key.expect("it has the prefix")).into_owned();
@@ -51,8 +51,6 @@ impl User {
             Err(TicketError::Shared { .. }) if view.is_shared() => return,
             Err(error) => return environment.fail(format_args!("not given away: {error}")),
         };
-        view.note_given_away();
-        environment.note(Seen::GivenAway);
         environment.tell(("given away", view.id));
         let token = view.hold.token();
         // Nobody releases it.
@@ -92,7 +90,7 @@ impl User {
 
     async fn adopt(&mut self, mut sent: Sent) -> Option<Kept> {
         let environment = self.environment.clone();
-        let mut terms = Terms::usual(&environment.scale);
+        let mut terms = Terms::usual(&environment);
         if self.rng.chance(200_000) || sent.ticket.fencing_token().is_some() {
             terms = terms.fenced();
         }
@@ -135,7 +133,7 @@ impl User {
             Some(Err(_)) => (Seen::AdoptionFailed, false),
         };
         environment.note(seen);
-        environment.tell((self.id, "adopts", format!("{seen:?}"), sent.tries));
+        environment.tell((self.id, "adopts", seen, sent.tries));
         if !is_possible && !environment.stood_still_since(sent.at) {
             environment.fail(format_args!(
                 "nothing implies this of an adoption: {outcome:?}, after {} others",

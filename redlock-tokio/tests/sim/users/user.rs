@@ -5,12 +5,11 @@ use std::{sync::Arc, time::Duration};
 use redlock_tokio::{LockError, LockGuard, errors::NotReady};
 
 use super::{
-    asked::{self, Asked},
+    asked::Asked,
     cancel::Cancel,
     environment::Environment,
-    kept::{Kept, Watch},
+    kept::Kept,
     terms::{Terms, around},
-    view::View,
 };
 use crate::{
     process::Stage,
@@ -27,16 +26,12 @@ pub(crate) struct User {
     pub(crate) environment: Environment,
     pub(crate) service: Service,
     pub(crate) rng: Rng,
-    /// Guards that the user has forgotten for now. Their locks end by themselves.
-    pub(crate) forgotten: Vec<Kept>,
-    /// Clones of holds whose guards were dropped.
-    pub(crate) clones: Vec<View>,
 }
 
 impl User {
     /// Uses locks until the process or its `Redlock` ends.
     pub(crate) async fn run(mut self) {
-        self.environment.records.quiet.arrive(self.id);
+        self.environment.records.quiet.lock().arrive(self.id);
         loop {
             let think = self.environment.scale.think;
             self.environment.pause(&mut self.rng, think).await;
@@ -53,10 +48,10 @@ impl User {
     }
 
     async fn act(&mut self) {
-        let scale = self.environment.scale;
         // The first lock in quiet times must come, however long it takes.
         if self.environment.is_calm() && self.rng.chance(400_000) {
-            let (key, terms) = (self.key(), Terms::patient(&scale));
+            let terms = Terms::usual(&self.environment).wait(Duration::MAX);
+            let key = self.key();
             return match self.rng.pick(&KINDS) {
                 Keys::Shared => self.lock_and_work(key, terms).await,
                 kind => self.read_or_write(kind, key, terms).await,
@@ -69,8 +64,8 @@ impl User {
                 _ => self.oversleep().await,
             };
         }
-        let terms = Terms::draw(&mut self.rng, &scale);
-        match self.rng.u8(..26) {
+        let terms = Terms::draw(&mut self.rng, &self.environment);
+        match self.rng.u8(..25) {
             0..5 => {
                 let key = self.key();
                 self.lock_and_work(key, terms).await;
@@ -92,10 +87,9 @@ impl User {
             18 => self.get_ready().await,
             19 => self.adopt_and_work().await,
             20 => self.inspect().await,
-            21 => self.force_alone().await,
-            22 => self.release_later_alone().await,
-            23 => self.run_once().await,
-            24 => self.campaign().await,
+            21 => self.release_later_alone().await,
+            22 => self.run_once().await,
+            23 => self.campaign().await,
             _ => self.lock_and_work(String::new(), terms).await,
         }
     }
@@ -107,8 +101,6 @@ impl User {
             environment: self.environment.clone(),
             service: self.service.clone(),
             rng: self.rng.fork(),
-            forgotten: Vec::new(),
-            clones: Vec::new(),
         }
     }
 
@@ -122,23 +114,23 @@ impl User {
     }
 
     /// Notes that a request for a lock or a permit joins the queue now.
-    pub(super) fn ask(&self, keys: &[String], terms: Terms) -> Asked {
+    pub(super) fn ask(&self, keys: &[String], terms: Terms) -> Arc<Asked> {
         self.ask_as(Keys::of(keys), keys, terms)
     }
 
     /// Notes that a request of this kind joins the queue now.
-    pub(super) fn ask_as(&self, kind: Keys, keys: &[String], terms: Terms) -> Asked {
+    pub(super) fn ask_as(&self, kind: Keys, keys: &[String], terms: Terms) -> Arc<Asked> {
         let host = Arc::clone(&self.environment.host);
         let requests = &self.environment.records.requests;
         let now = move || host.now();
-        Asked {
+        Arc::new(Asked {
             environment: self.environment.clone(),
             service: self.service.clone(),
             terms,
             open: OpenRequest::begin(requests, self.service.id, kind, keys.to_vec(), now),
             at: self.environment.host.timestamp(),
             keys: kind,
-        }
+        })
     }
 
     async fn lock_and_work(&mut self, key: String, terms: Terms) {
@@ -165,9 +157,8 @@ impl User {
     }
 
     async fn try_lock(&mut self) {
-        self.environment.note(Seen::TryLock);
         let key = self.key();
-        let terms = Terms::usual(&self.environment.scale).wait(Duration::ZERO);
+        let terms = Terms::usual(&self.environment).wait(Duration::ZERO);
         let cancel = self.cancel_sometimes();
         let redlock = self.service.redlock.clone();
         let asked = self.ask(std::slice::from_ref(&key), terms);
@@ -187,11 +178,8 @@ impl User {
         let lock = self.service.redlock.lock_all(keys).options(terms.options());
         let has_several = asked.keys == Keys::Several;
         if let Some(kept) = self.wait_for(lock, asked, cancel).await {
-            if has_several {
-                self.environment.note(Seen::LockedAll);
-                if terms.is_fenced {
-                    self.environment.note(Seen::LockedAllFenced);
-                }
+            if has_several && terms.is_fenced {
+                self.environment.note(Seen::LockedAllFenced);
             }
             self.work_under(kept).await;
         }
@@ -208,11 +196,9 @@ impl User {
         let asked = self.ask(&[key], terms);
         let request = semaphore.acquire().options(terms.options());
         if let Some(kept) = self.wait_for(request, asked, cancel).await {
-            let slot = kept.view().hold.slot();
-            self.environment.note(match slot {
-                Some(0) => Seen::Permit,
-                _ => Seen::PermitOfAnotherSlot,
-            });
+            if kept.view().hold.slot() != Some(0) {
+                self.environment.note(Seen::PermitOfAnotherSlot);
+            }
             self.work_under(kept).await;
         }
     }
@@ -242,7 +228,7 @@ impl User {
     pub(super) async fn wait_for<R>(
         &mut self,
         request: R,
-        asked: Asked,
+        asked: Arc<Asked>,
         cancel: Cancel,
     ) -> Option<Kept>
     where
@@ -251,55 +237,39 @@ impl User {
         match cancel.run(request.into_future()).await {
             Some(outcome) => self.keep(asked, outcome),
             None => {
-                self.note_cancelled(&asked);
+                self.note_cancelled();
                 None
             }
         }
     }
 
-    pub(super) fn note_cancelled(&self, asked: &Asked) {
+    pub(super) fn note_cancelled(&self) {
         let environment = &self.environment;
         environment.tell((self.id, "cancelled"));
-        environment.note(match asked.keys {
-            Keys::Several => Seen::CancelledAll,
-            _ if asked.terms.is_fenced => Seen::CancelledFenced,
-            _ if asked.terms.wait.is_zero() => Seen::CancelledTry,
-            _ => Seen::Cancelled,
-        });
+        environment.note(Seen::Cancelled);
     }
 
     /// Judges the end of a request. Returns the lock, if there is one.
     pub(super) fn keep(
         &mut self,
-        asked: Asked,
+        asked: Arc<Asked>,
         outcome: Result<LockGuard, LockError>,
     ) -> Option<Kept> {
         match outcome {
             Ok(guard) => {
-                let watch = if self.rng.chance(700_000) {
-                    Watch::Task
-                } else {
-                    Watch::Nobody
-                };
+                let is_watched = self.rng.chance(700_000);
                 // Others give up, or need not be served.
-                if KINDS.contains(&asked.keys) && asked.terms.wait == Duration::MAX {
-                    self.note_served(asked.keys);
+                let environment = &self.environment;
+                if asked.terms.wait == Duration::MAX {
+                    let mut quiet = environment.records.quiet.lock();
+                    quiet.serve(self.id, asked.keys, environment.now());
                 }
-                Some(Kept::new(guard, asked, watch))
+                Some(Kept::new(guard, &asked, is_watched))
             }
             Err(error) => {
-                self.environment.tell((self.id, asked::kind(&error)));
                 asked.judge(&error);
                 None
             }
-        }
-    }
-
-    fn note_served(&self, kind: Keys) {
-        let environment = &self.environment;
-        let quiet = &environment.records.quiet;
-        if quiet.serve(self.id, kind, environment.now()) {
-            environment.note(Seen::ServedAfterFaults);
         }
     }
 
@@ -345,18 +315,6 @@ impl User {
         }
         let expected = redlock.expected_wait("key-0");
         environment.tell((self.id, queue.keys, queue.waiting, expected));
-        self.forgotten.retain(|it| !it.view().has_ended_by_itself());
-        self.use_clones();
-    }
-
-    /// Uses the clones of holds that are over, and drops some of them.
-    fn use_clones(&mut self) {
-        for view in &self.clones {
-            let ttl = self.environment.scale.max_ttl;
-            let ttl = self.rng.bool().then_some(ttl);
-            view.use_after_end(ttl);
-        }
-        let rng = &mut self.rng;
-        self.clones.retain(|_| rng.chance(800_000));
+        environment.drop_ended();
     }
 }
