@@ -122,7 +122,7 @@ impl Terms {
         match rng.u8(..4) {
             0 => self.ttl = Duration::ZERO,
             1 if environment.configuration.limits_ttl() => {
-                self.ttl = environment.scale.max_ttl + Duration::from_millis(1)
+                self.ttl = environment.scale.max_ttl + Duration::from_millis(1);
             }
             2 => {
                 self.is_renewed = true;

@@ -111,7 +111,7 @@ impl User {
             environment.records.tickets.lock().send(sent);
         }
         let guard = outcome?.ok()?;
-        self.keep(asked, Ok(guard))
+        self.keep(&asked, Ok(guard))
     }
 
     /// Judges the end of an adoption. `None` if it was cancelled.

@@ -143,7 +143,7 @@ impl User {
         let asked = self.ask(&[key.to_owned()], terms);
         let lock = self.service.redlock.lock(key).options(terms.options());
         let outcome = lock.await;
-        self.keep(asked, outcome)
+        self.keep(&asked, outcome)
     }
 
     /// Makes a request, and may give it up at any moment.
@@ -235,7 +235,7 @@ impl User {
         R: IntoFuture<Output = Result<LockGuard, LockError>>,
     {
         match cancel.run(request.into_future()).await {
-            Some(outcome) => self.keep(asked, outcome),
+            Some(outcome) => self.keep(&asked, outcome),
             None => {
                 self.note_cancelled();
                 None
@@ -252,7 +252,7 @@ impl User {
     /// Judges the end of a request. Returns the lock, if there is one.
     pub(super) fn keep(
         &mut self,
-        asked: Arc<Asked>,
+        asked: &Arc<Asked>,
         outcome: Result<LockGuard, LockError>,
     ) -> Option<Kept> {
         match outcome {
@@ -264,7 +264,7 @@ impl User {
                     let mut quiet = environment.records.quiet.lock();
                     quiet.serve(self.id, asked.keys, environment.now());
                 }
-                Some(Kept::new(guard, &asked, is_watched))
+                Some(Kept::new(guard, asked, is_watched))
             }
             Err(error) => {
                 asked.judge(&error);

@@ -57,11 +57,8 @@ impl User {
             self.rng.u8(..18)
         };
         match how {
-            0..7 => {
-                if !kept.view().hold.is_valid() {
-                    self.environment.note(Seen::DroppedTooLate);
-                }
-            }
+            0..7 if kept.view().hold.is_valid() => {}
+            0..7 => self.environment.note(Seen::DroppedTooLate),
             7..12 => kept.release(self.cancel_sometimes()).await,
             12 => self.panic_with(kept).await,
             16 => self.give(kept).await,
