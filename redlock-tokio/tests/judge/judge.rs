@@ -177,11 +177,6 @@ impl Judge {
         violations
     }
 
-    /// Returns how many holds were granted.
-    pub(crate) fn holds(&self) -> usize {
-        self.records.len()
-    }
-
     /// Returns a violation if the holder was told of its loss too late: its process had run for longer than the
     /// tolerance after the end of validity. A holder cannot be told before it has the lock.
     fn told_late(&self, record: &Record) -> Option<Violation> {

@@ -8,16 +8,6 @@ use crate::{
     violation::Kind,
 };
 
-/// What the runs of a world are to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expectation {
-    /// No violation in any seed.
-    Safe,
-    /// A violation of the first kind in at least one seed. Those of the other kinds may follow from it, and there is
-    /// none of any other kind.
-    Violated(&'static [Kind]),
-}
-
 /// What processes do with a server that has restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restarts {
@@ -67,7 +57,9 @@ pub(crate) struct Configuration {
     pub(crate) name: &'static str,
     /// What happens in it, and why that violates a promise, if it does.
     pub(crate) about: &'static str,
-    pub(crate) expectation: Expectation,
+    /// None in any seed of a world within the assumptions. Otherwise the first one in at least one seed. The others may
+    /// follow from it, and there is none of any other kind.
+    pub(crate) violations: &'static [Kind],
     /// Faults come this many times more often.
     pub(crate) severity: u32,
     pub(crate) restarts: Restarts,
@@ -97,15 +89,7 @@ pub(crate) struct Configuration {
 
 impl Configuration {
     pub(crate) fn is_safe(&self) -> bool {
-        self.expectation == Expectation::Safe
-    }
-
-    /// Returns whether violations of this kind belong to the world.
-    pub(crate) fn expects(&self, kind: Kind) -> bool {
-        match self.expectation {
-            Expectation::Safe => false,
-            Expectation::Violated(kinds) => kinds.contains(&kind),
-        }
+        self.violations.is_empty()
     }
 
     /// Returns whether servers lose keys in restarts only, and have no vote then.
@@ -113,6 +97,11 @@ impl Configuration {
         let mut faults = self.faults.iter().copied().flatten();
         let has_replicas = faults.any(|it| matches!(it, Fault::Promotion | Fault::Demotion));
         self.is_safe() && self.owners.is_none() && !has_replicas
+    }
+
+    /// Returns whether a lock with a longer ttl than the longest is refused.
+    pub(crate) fn limits_ttl(&self) -> bool {
+        self.restarts != Restarts::Trusted
     }
 
     /// Returns whether there are replicas, which take the place of masters.
@@ -172,7 +161,7 @@ pub(crate) const USUAL: &[Fault] = &[
 pub(crate) const WITHIN: Configuration = Configuration {
     name: "within",
     about: "what happens to every fleet",
-    expectation: Expectation::Safe,
+    violations: &[],
     severity: 1,
     restarts: Restarts::Quarantined,
     faults: &[USUAL],
@@ -190,24 +179,23 @@ pub(crate) const WITHIN: Configuration = Configuration {
 };
 
 /// A write of the second holder makes that of the first one stale.
-const TWO_HOLDERS: Expectation = Expectation::Violated(&[Kind::TwoHolders, Kind::Fencing]);
+const TWO_HOLDERS: &[Kind] = &[Kind::TwoHolders, Kind::Fencing];
 
 /// Keys vanish or come back on servers with which nothing seems to be wrong. So locks are lost without a cause that
 /// their users know, and a key may be there after its release.
-pub(crate) const KEYS_CHANGE: Expectation =
-    Expectation::Violated(&[Kind::TwoHolders, Kind::Fencing, Kind::Statement]);
+pub(crate) const KEYS_CHANGE: &[Kind] = &[Kind::TwoHolders, Kind::Fencing, Kind::Statement];
 
 /// What takes a time by the clock of a process takes longer in true time.
-const CLOCKS_LAG: Expectation = Expectation::Violated(&[
+const CLOCKS_LAG: &[Kind] = &[
     Kind::TwoHolders,
     Kind::Fencing,
     Kind::LateLoss,
     Kind::Statement,
     Kind::Service,
-]);
+];
 
 const BEYOND: Configuration = Configuration {
-    expectation: TWO_HOLDERS,
+    violations: TWO_HOLDERS,
     severity: 20,
     ..WITHIN
 };
@@ -274,7 +262,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     Configuration {
         name: "beyond-torn-restarts",
         about: "servers that are said to be durable lose their last second in a restart, and vote at once",
-        expectation: KEYS_CHANGE,
+        violations: KEYS_CHANGE,
         restarts: Restarts::Durable,
         faults: &[&[Fault::TornRestart]],
         ..BEYOND
@@ -290,7 +278,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         name: "beyond-unseen-demotion",
         about: "masters lose their keys as replicas for a moment, and their connections go on: they vote until the \
                 next inspection",
-        expectation: KEYS_CHANGE,
+        violations: KEYS_CHANGE,
         faults: &[&[Fault::UnseenDemotion]],
         found_in: 24,
         ..BEYOND
@@ -298,7 +286,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     Configuration {
         name: "beyond-two-masters",
         about: "a replica is promoted, and the master before goes on to vote on the connections that it has",
-        expectation: KEYS_CHANGE,
+        violations: KEYS_CHANGE,
         faults: &[&[Fault::TwoMasters]],
         found_in: 48,
         ..BEYOND
@@ -306,28 +294,28 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     Configuration {
         name: "beyond-eviction",
         about: "servers evict keys of locks that are held, and grant them again",
-        expectation: KEYS_CHANGE,
+        violations: KEYS_CHANGE,
         faults: &[&[Fault::Eviction]],
         ..BEYOND
     },
     Configuration {
         name: "beyond-flushall",
         about: "FLUSHALL, which does not show in INFO: servers grant keys that they have forgotten",
-        expectation: KEYS_CHANGE,
+        violations: KEYS_CHANGE,
         faults: &[&[Fault::Flush]],
         ..BEYOND
     },
     Configuration {
         name: "beyond-clock-steps",
         about: "clocks of servers step forward: keys expire before the validity that they were to cover",
-        expectation: KEYS_CHANGE,
+        violations: KEYS_CHANGE,
         faults: &[&[Fault::ClockStep]],
         ..BEYOND
     },
     Configuration {
         name: "beyond-wall-clocks",
         about: "wall clocks are hours apart, and servers lose their counters: later tokens are smaller",
-        expectation: Expectation::Violated(&[Kind::Fencing]),
+        violations: &[Kind::Fencing],
         faults: &[USUAL, &[Fault::FleetRestart, Fault::Promotion]],
         fencing: Fencing::Neither,
         severity: 3,
@@ -336,7 +324,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     Configuration {
         name: "beyond-fast-servers",
         about: "clocks of servers run 10 to 40 % fast: keys expire before the validity that they were to cover",
-        expectation: KEYS_CHANGE,
+        violations: KEYS_CHANGE,
         clocks: Clocks::FastServers,
         severity: 1,
         ..BEYOND
@@ -344,7 +332,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     Configuration {
         name: "beyond-slow-processes",
         about: "clocks of processes run 10 to 40 % slow: they trust keys that have expired",
-        expectation: CLOCKS_LAG,
+        violations: CLOCKS_LAG,
         clocks: Clocks::SlowProcesses,
         severity: 1,
         ..BEYOND
@@ -352,7 +340,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     Configuration {
         name: "beyond-suspension",
         about: "clocks stand still while their processes do, which then trust keys that have expired",
-        expectation: CLOCKS_LAG,
+        violations: CLOCKS_LAG,
         faults: &[&[Fault::Suspension]],
         ..BEYOND
     },
@@ -377,7 +365,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     Configuration {
         name: "control-overtaking",
         about: "a release overtakes the request that sets its key: the key stays until it expires",
-        expectation: Expectation::Violated(&[Kind::LeftoverKey, Kind::Statement]),
+        violations: &[Kind::LeftoverKey, Kind::Statement],
         severity: 8,
         in_order: false,
         found_in: 60,

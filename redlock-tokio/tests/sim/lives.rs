@@ -21,7 +21,7 @@ impl World {
         {
             let stopped_at = process.host.thaw();
             let registry = &self.records.registry;
-            registry.note_stop(&process.host, stopped_at, at);
+            registry.lock().note_stop(&process.host, stopped_at, at);
             process.resume(at);
         }
     }
@@ -65,15 +65,19 @@ impl World {
 
     /// Notes that a process has ended.
     pub(crate) fn forget_process(&self, host: &Arc<Host>) {
-        self.records.registry.end_all_of(host);
-        self.records.services.forget(host);
+        self.records.registry.lock().end_all_of(host);
+        self.records.services.lock().forget(host);
         self.network.lock().forget(host);
     }
 
-    /// Drops what a process has moved out of its runtime, after the runtime.
+    /// Drops what a process has moved out of its runtime, after the runtime. None of it is valid.
     pub(crate) fn drop_outliving(&self, host: &Arc<Host>) {
-        for _ in 0..self.records.drop_outliving(host) {
+        let guards = self.records.outliving.lock().take(host, |_, _| true);
+        for guard in &guards {
             self.network.lock().seen.note(Seen::Outlived);
+            if let Some(text) = guard.contradiction_after_runtime() {
+                self.records.registry.lock().fail(text);
+            }
         }
     }
 
@@ -87,7 +91,7 @@ impl World {
             if let Some(it) = it
                 && it.has_ended()
                 && !it.is_ending
-                && self.records.registry.holds_of(&it.host) == 0
+                && self.records.registry.lock().holds_of(&it.host) == 0
             {
                 it.is_ending = true;
                 let life = it.host.life;

@@ -18,11 +18,9 @@
 //! | `SIM_TRACE` | prints what happens |
 //! | `SIM_RUNS` | how often each seed is run: 2 by default |
 //! | `SIM_UNSHRUNK` | reports a violation as it was found |
-//! | `SIM_PROCESSES`, `SIM_USERS` | so many processes, and users in each of them, at most |
 //! | `SIM_FAULTS` | these faults only, by their numbers, such as `3,7` |
 //!
-//! A violation is shrunk: the line that replays it has the fewest processes, users and faults that were found to
-//! suffice.
+//! A violation is shrunk: the line that replays it has the fewest faults that were found to suffice.
 
 mod authority;
 mod clock;
@@ -49,6 +47,7 @@ mod seen;
 mod server;
 mod services;
 mod setup;
+mod shared;
 #[path = "../../benches/shared/table.rs"]
 #[allow(dead_code, reason = "figures of benchmarks are not printed here")]
 mod table;
@@ -118,7 +117,7 @@ fn two_holders_and_tokens_that_do_not_grow_and_leftover_keys_are_found() {
         let world = *world.expect("a world of that name");
         let run = |seed| World::new(world, seed, &Reduction::none(), false).run();
         let is_found = (0..world.found_in).any(|seed| run(seed).has(kind));
-        assert!(is_found, "{name}: {kind}");
+        assert!(is_found, "{name}: {kind:?}");
     };
     find("beyond-flushall", Kind::TwoHolders);
     find("without-settling", Kind::TwoHolders);

@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    configuration::{Configuration, Expectation},
+    configuration::Configuration,
     reduction::{Reduction, shrink},
     report::Summary,
     violation::Kind,
@@ -57,11 +57,7 @@ impl Plan {
             print: env::var("SIM_TRACE").is_ok(),
             runs: number("SIM_RUNS").unwrap_or(2).max(1),
             shrinks: env::var("SIM_UNSHRUNK").is_err(),
-            reduction: Reduction {
-                processes: number("SIM_PROCESSES"),
-                users: number("SIM_USERS"),
-                faults,
-            },
+            reduction: Reduction { faults },
         }
     }
 
@@ -105,7 +101,7 @@ impl Plan {
     pub(crate) fn simulate(&self, configurations: Vec<Configuration>) -> Vec<Summary> {
         let mut worlds: Vec<_> = configurations
             .into_iter()
-            .map(|it| (Summary::new(it, self.runs), AtomicBool::new(false)))
+            .map(|it| (Summary::new(it), AtomicBool::new(false)))
             .collect();
         let seeds = worlds.iter().enumerate();
         let runs: Vec<_> = seeds
@@ -122,17 +118,16 @@ impl Plan {
                 if is_over.load(Relaxed) {
                     continue;
                 }
-                let start = Instant::now();
                 let outcome = self.repeat(*configuration, seed);
-                match (&outcome, configuration.expectation) {
-                    (Ok(outcome), Expectation::Violated([first, ..])) => {
+                match (&outcome, configuration.violations) {
+                    (Ok(outcome), [first, ..]) => {
                         is_over.fetch_or(configuration.is_rare && outcome.has(*first), Relaxed);
                     }
-                    (Ok(_), _) => {}
+                    (Ok(_), []) => {}
                     (Err(_), _) => next.store(runs.len(), Relaxed),
                 }
                 let mut outcomes = outcomes.lock().expect("not poisoned");
-                outcomes.insert((index, seed), (outcome, start.elapsed()));
+                outcomes.insert((index, seed), outcome);
                 if told.elapsed() > Duration::from_secs(10) {
                     told = Instant::now();
                     println!(
@@ -150,22 +145,19 @@ impl Plan {
                 scope.spawn(work);
             }
         });
-        for ((index, seed), (outcome, took)) in outcomes.into_inner().expect("not poisoned") {
+        for ((index, seed), outcome) in outcomes.into_inner().expect("not poisoned") {
             match outcome {
-                Ok(outcome) => worlds[index].0.add(seed, &outcome, took),
+                Ok(outcome) => worlds[index].0.add(seed, &outcome),
                 Err(failure) => panic!("{failure}"),
             }
         }
         let summaries: Vec<_> = worlds.into_iter().map(|(it, _)| it).collect();
         for it in &summaries {
-            let Configuration {
-                name, expectation, ..
-            } = it.configuration;
-            if let Expectation::Violated([first, ..]) = expectation
+            if let [first, ..] = it.configuration.violations
                 && self.must_find(&it.configuration)
             {
-                let is_found = it.kinds.contains_key(first);
-                assert!(is_found, "{name}: the judge has not seen: {first}");
+                let (name, is_found) = (it.configuration.name, it.kinds.contains_key(first));
+                assert!(is_found, "{name}: the judge has not seen: {first:?}");
             }
         }
         summaries
@@ -202,7 +194,8 @@ impl Plan {
             }
         }
         let mut violations = first.violations.iter();
-        if let Some(violation) = violations.find(|it| !configuration.expects(it.kind)) {
+        if let Some(violation) = violations.find(|it| !configuration.violations.contains(&it.kind))
+        {
             println!("{}: seed {seed}: {violation}", configuration.name);
             let smaller = self.smaller(configuration, seed, &first, violation.kind);
             let replay = replay(configuration, seed, &smaller);

@@ -1,13 +1,6 @@
 //! The time after the faults, in which nothing may fail and every user must be served.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::{clock::SECOND, requests::Keys, scale::Scale};
 
@@ -47,58 +40,34 @@ pub(crate) struct UserId {
     pub(crate) user: usize,
 }
 
-/// From when on the world is quiet, and who is still to be served. Clones are handles of the same.
-#[derive(Clone)]
-pub(crate) struct Quiet(Arc<Inner>);
-
-struct Inner {
-    /// In true time. `u64::MAX` before the end of the faults.
-    from: AtomicU64,
-    users: Mutex<Users>,
-}
-
+/// From when on the world is quiet, and who is still to be served.
 #[derive(Default)]
-struct Users {
-    present: BTreeSet<UserId>,
-    served: BTreeSet<(UserId, Keys)>,
+pub(crate) struct Quiet {
+    /// In true time. `None` before the end of the faults.
+    from: Option<u64>,
+    /// The users that have not got a lock of each kind since the quiet began.
+    pub(crate) unserved: BTreeSet<(UserId, Keys)>,
 }
 
 impl Quiet {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(Inner {
-            from: AtomicU64::new(u64::MAX),
-            users: Mutex::default(),
-        }))
-    }
-
     /// Lets the quiet begin at this time.
-    pub(crate) fn begin(&self, from: u64) {
-        self.0.from.store(from, Relaxed);
+    pub(crate) fn begin(&mut self, from: u64) {
+        self.from = Some(from);
     }
 
     /// Returns whether the world is quiet since this time at least.
     pub(crate) fn since(&self, at: u64) -> bool {
-        at >= self.0.from.load(Relaxed)
+        self.from.is_some_and(|from| at >= from)
     }
 
-    pub(crate) fn arrive(&self, user: UserId) {
-        self.users().present.insert(user);
+    pub(crate) fn arrive(&mut self, user: UserId) {
+        self.unserved.extend(KINDS.map(|kind| (user, kind)));
     }
 
     /// Notes that a user has got a lock of this kind at this time.
-    pub(crate) fn serve(&self, user: UserId, kind: Keys, at: u64) -> bool {
-        self.since(at) && self.users().served.insert((user, kind))
-    }
-
-    /// Returns the users that have not got a lock of each kind since the quiet began.
-    pub(crate) fn unserved(&self) -> Vec<(UserId, Keys)> {
-        let users = self.users();
-        let kinds = |user: &UserId| KINDS.map(|kind| (*user, kind));
-        let all = users.present.iter().flat_map(kinds);
-        all.filter(|it| !users.served.contains(it)).collect()
-    }
-
-    fn users(&self) -> MutexGuard<'_, Users> {
-        self.0.users.lock().expect("no code panics under this lock")
+    pub(crate) fn serve(&mut self, user: UserId, kind: Keys, at: u64) {
+        if self.since(at) {
+            self.unserved.remove(&(user, kind));
+        }
     }
 }

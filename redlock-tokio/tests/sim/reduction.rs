@@ -1,4 +1,4 @@
-//! A smaller run of the same seed, and how a failing run is made smaller: fewer processes, users and faults.
+//! A smaller run of the same seed, and how a failing run is made smaller: fewer faults.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -7,21 +7,13 @@ use crate::{violation::Kind, world::Outcome};
 /// What a run has less of than its seed would give it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reduction {
-    /// At most so many processes.
-    pub(crate) processes: Option<usize>,
-    /// At most so many users in each of them.
-    pub(crate) users: Option<usize>,
     /// Only these faults, by their numbers. All if `None`.
     pub(crate) faults: Option<BTreeSet<u32>>,
 }
 
 impl Reduction {
     pub(crate) fn none() -> Self {
-        Self {
-            processes: None,
-            users: None,
-            faults: None,
-        }
+        Self { faults: None }
     }
 
     /// Returns whether a fault happens.
@@ -31,19 +23,13 @@ impl Reduction {
 }
 
 impl fmt::Display for Reduction {
-    /// Writes the variables that ask for it.
+    /// Writes the variable that asks for it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(processes) = self.processes {
-            write!(f, " SIM_PROCESSES={processes}")?;
-        }
-        if let Some(users) = self.users {
-            write!(f, " SIM_USERS={users}")?;
-        }
-        if let Some(faults) = &self.faults {
-            let numbers: Vec<_> = faults.iter().map(u32::to_string).collect();
-            write!(f, " SIM_FAULTS={}", numbers.join(","))?;
-        }
-        Ok(())
+        let Some(faults) = &self.faults else {
+            return Ok(());
+        };
+        let numbers: Vec<_> = faults.iter().map(u32::to_string).collect();
+        write!(f, " SIM_FAULTS={}", numbers.join(","))
     }
 }
 
@@ -54,22 +40,12 @@ pub(crate) fn shrink(
     kind: Kind,
     run: impl Fn(&Reduction) -> Outcome,
 ) -> Reduction {
-    let fails = |reduction: &Reduction| run(reduction).has(kind);
-    let mut best = from.clone();
-    let with_processes = |it| Reduction {
-        processes: Some(it),
-        ..best.clone()
+    let of = |faults| Reduction {
+        faults: Some(faults),
     };
-    let fewest = (1..failure.processes).map(with_processes).find(fails);
-    best = fewest.unwrap_or(best);
-    let with_users = |it| Reduction {
-        users: Some(it),
-        ..best.clone()
-    };
-    let fewest = (1..failure.users).map(with_users).find(fails);
-    best = fewest.unwrap_or(best);
-    let faults = run(&best).faults;
-    let mut kept: BTreeSet<u32> = (0..faults).filter(|it| best.includes(*it)).collect();
+    let mut kept: BTreeSet<u32> = (0..failure.faults)
+        .filter(|it| from.includes(*it))
+        .collect();
     // Half of the faults at a time, then a quarter, down to single ones.
     let mut size = kept.len().div_ceil(2);
     while size > 0 {
@@ -77,20 +53,13 @@ pub(crate) fn shrink(
         for part in all.chunks(size) {
             let mut fewer = kept.clone();
             fewer.retain(|it| !part.contains(it));
-            let smaller = Reduction {
-                faults: Some(fewer.clone()),
-                ..best.clone()
-            };
-            if fails(&smaller) {
+            if run(&of(fewer.clone())).has(kind) {
                 kept = fewer;
             }
         }
         size = if size == 1 { 0 } else { size.div_ceil(2) };
     }
-    Reduction {
-        faults: Some(kept),
-        ..best
-    }
+    of(kept)
 }
 
 #[cfg(test)]
@@ -98,13 +67,11 @@ mod tests {
     use super::*;
     use crate::violation::Violation;
 
-    /// Panics with at least two processes and the faults 3 and 17, and otherwise fails in another way.
+    /// Panics with the faults 3 and 17, and otherwise fails in another way.
     fn run(reduction: &Reduction) -> Outcome {
-        let fails = reduction.processes.is_none_or(|it| it >= 2)
-            && [3, 17].into_iter().all(|fault| reduction.includes(fault));
         let mut outcome = Outcome::of_panic();
-        (outcome.processes, outcome.users, outcome.faults) = (4, 4, 40);
-        if !fails {
+        outcome.faults = 40;
+        if ![3, 17].into_iter().all(|fault| reduction.includes(fault)) {
             outcome.violations = vec![Violation::new(Kind::Service, "another failure")];
         }
         outcome
@@ -114,9 +81,6 @@ mod tests {
     fn what_remains_is_needed() {
         let all = Reduction::none();
         let smallest = shrink(&all, &run(&all), Kind::Panic, run);
-        assert_eq!(
-            smallest.to_string(),
-            " SIM_PROCESSES=2 SIM_USERS=1 SIM_FAULTS=3,17"
-        );
+        assert_eq!(smallest.to_string(), " SIM_FAULTS=3,17");
     }
 }

@@ -6,11 +6,12 @@ mod forced;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
-use redlock_tokio::{Candidate, FencingToken, Hold, Key, Token};
+use futures::FutureExt;
+use redlock_tokio::{Candidate, ExtendError, FencingToken, Hold, Key, Token};
 
 use self::forced::Forced;
 use crate::{
@@ -31,11 +32,8 @@ const PROMPT: u64 = 50 * MILLI;
 /// Holds that are over are looked at once in so many looks.
 const RARELY: u64 = 64;
 
-/// The holds of all processes. Clones are handles of the same registry.
-#[derive(Clone)]
-pub(crate) struct Registry(Arc<Mutex<Entries>>);
-
-struct Entries {
+/// The holds of all processes.
+pub(crate) struct Registry {
     judge: Judge,
     open: BTreeMap<HoldId, Open>,
     over: Vec<Over>,
@@ -53,7 +51,7 @@ struct Entries {
 struct Open {
     host: Arc<Host>,
     hold: Hold,
-    share: Option<Share>,
+    is_shared: bool,
     is_watched: bool,
     /// In true time.
     valid_until: u64,
@@ -65,29 +63,16 @@ struct Open {
 struct Over {
     hold: Hold,
     host: Arc<Host>,
+    end: End,
+    /// Whether it was valid until its end.
+    was_valid: bool,
     /// In true time.
     forget_at: u64,
 }
 
-/// How others may have the key of a hold, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Share {
-    Reader,
-    /// A reader that was a writer.
-    Downgraded,
-}
-
-/// Whether a resource took a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Write {
-    Taken,
-    /// The token is smaller than one that the resource has seen.
-    Stale,
-}
-
-impl Registry {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Entries {
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
             judge: Judge::new(TOLERANCE),
             open: BTreeMap::new(),
             over: Vec::new(),
@@ -97,22 +82,23 @@ impl Registry {
             resources: BTreeMap::new(),
             failures: Vec::new(),
             looks: 0,
-        })))
+        }
     }
+}
 
+impl Registry {
     /// Notes that a process has a lock from now on. `is_watched` says that [`lost`](Self::lost) will be called at its
     /// loss, or else [`release`](Self::release) before.
     pub(crate) fn begin(
-        &self,
+        &mut self,
         host: &Arc<Host>,
         hold: &Hold,
         is_shared: bool,
         is_watched: bool,
     ) -> HoldId {
-        let mut entries = self.lock();
         let at = host.now();
         let valid_until = valid_until(host, hold).unwrap_or(at);
-        let id = entries.judge.granted(Grant {
+        let id = self.judge.granted(Grant {
             client: host.name(),
             keys: keys_on_nodes(hold),
             at,
@@ -120,13 +106,13 @@ impl Registry {
             fence: hold.fencing_token(),
             is_shared,
         });
-        entries.forced.note_hold(id, hold.token());
-        entries.open.insert(
+        self.forced.note_hold(id, hold.token());
+        self.open.insert(
             id,
             Open {
                 host: Arc::clone(host),
                 hold: hold.clone(),
-                share: is_shared.then_some(Share::Reader),
+                is_shared,
                 is_watched,
                 valid_until,
                 invalid_since: None,
@@ -136,35 +122,29 @@ impl Registry {
     }
 
     /// Notes that a writer becomes a reader.
-    pub(crate) fn share(&self, id: HoldId) {
-        let mut entries = self.lock();
-        if let Some(open) = entries.open.get_mut(&id) {
-            open.share = Some(Share::Downgraded);
+    pub(crate) fn share(&mut self, id: HoldId) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.is_shared = true;
             let at = open.host.now();
-            entries.judge.shared(id, at);
+            self.judge.shared(id, at);
         }
     }
 
-    /// Returns how a reader of another process shares this key, if one has it.
-    pub(crate) fn reader_elsewhere(&self, host: &Arc<Host>, key: &str) -> Option<Share> {
-        let entries = self.lock();
-        let elsewhere = entries.open.values().filter(|it| {
-            let is_elsewhere = !Arc::ptr_eq(&it.host, host) && it.is_valid();
+    /// Returns whether a reader of another process has this key.
+    pub(crate) fn is_read_elsewhere(&self, host: &Arc<Host>, key: &str) -> bool {
+        self.open.values().any(|it| {
+            let is_elsewhere = it.is_shared && !Arc::ptr_eq(&it.host, host) && it.is_valid();
             is_elsewhere && keys_on_nodes(&it.hold).iter().any(|it| it == key)
-        });
-        let mut shares = elsewhere.filter_map(|it| it.share).collect::<Vec<_>>();
-        shares.sort_by_key(|it| *it != Share::Downgraded);
-        shares.first().copied()
+        })
     }
 
     /// Returns the valid holds of a key or of its permits, with their tokens.
     pub(crate) fn holders(&self, key: &str) -> BTreeMap<HoldId, Token> {
-        let entries = self.lock();
         let is_meant = |name: &String| {
             let rest = name.strip_prefix(key);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(":slot:"))
         };
-        let holders = entries
+        let holders = self
             .open
             .iter()
             .filter(|(_, it)| it.is_valid() && keys_on_nodes(&it.hold).iter().any(is_meant));
@@ -172,167 +152,144 @@ impl Registry {
     }
 
     /// Notes that a lock is released by force from now on. Its holder may learn of it later.
-    pub(crate) fn force(&self, token: Token, at: u64) {
-        self.lock().forced.order(token, at);
+    pub(crate) fn force(&mut self, token: Token, at: u64) {
+        self.forced.order(token, at);
     }
 
     /// Returns whether a lock may have been released by force.
     pub(crate) fn was_forced(&self, token: Token) -> bool {
-        self.lock().forced.contains(token)
+        self.forced.contains(token)
     }
 
     /// Notes that a user gives a lock back, or no longer relies on it.
-    pub(crate) fn release(&self, id: HoldId) {
-        let mut entries = self.lock();
-        let at = entries.open.get(&id).map(|it| it.host.now());
+    pub(crate) fn release(&mut self, id: HoldId) {
+        let at = self.open.get(&id).map(|it| it.host.now());
         if let Some(at) = at {
-            entries.end(id, End::Released, at);
+            self.end(id, End::Released, at);
         }
     }
 
     /// Notes that a user is done with a lock, which nobody else has before this time.
-    pub(crate) fn release_at(&self, id: HoldId, until: u64) {
-        let mut entries = self.lock();
-        if entries.open.contains_key(&id) {
-            entries.judge.extended(id, until);
-            entries.end(id, End::Released, until);
+    pub(crate) fn release_at(&mut self, id: HoldId, until: u64) {
+        if self.open.contains_key(&id) {
+            self.judge.extended(id, until);
+            self.end(id, End::Released, until);
         }
     }
 
     /// Notes that a process keeps a lock until this time, though none of its users has it.
-    pub(crate) fn keep(&self, host: &Host, end: u64) {
-        self.lock().later.push((host.name(), end));
+    pub(crate) fn keep(&mut self, host: &Host, end: u64) {
+        self.later.push((host.name(), end));
     }
 
     /// Notes a candidate of the one election that there is.
-    pub(crate) fn campaign(&self, candidate: &Arc<Candidate>) {
-        self.lock().candidates.push(Arc::downgrade(candidate));
+    pub(crate) fn campaign(&mut self, candidate: &Arc<Candidate>) {
+        self.candidates.push(Arc::downgrade(candidate));
     }
 
     /// Returns how many locks that a process is to release later may not have ended.
     pub(crate) fn to_release_later(&self, host: &Host) -> usize {
         let (client, now, resumed_at) = (host.name(), host.now(), host.resumed_at());
-        let entries = self.lock();
-        let of_client = entries.later.iter().filter(|(it, _)| *it == client);
+        let of_client = self.later.iter().filter(|(it, _)| *it == client);
         let open = of_client.filter(|(_, end)| now < resumed_at.max(*end) + PROMPT);
         open.count()
     }
 
     /// Notes that a user was told of the loss of its lock.
-    pub(crate) fn lost(&self, id: HoldId) {
-        let mut entries = self.lock();
-        let told = entries
-            .open
-            .get(&id)
-            .map(|it| (it.host.now(), it.is_valid()));
+    pub(crate) fn lost(&mut self, id: HoldId) {
+        let told = self.open.get(&id).map(|it| (it.host.now(), it.is_valid()));
         if let Some((told, is_valid)) = told {
             if is_valid {
-                entries.fail(format!(
+                self.fail(format!(
                     "{id:?} is valid, and its user was told that it is lost"
                 ));
             }
-            entries.end(id, End::Lost { told }, told);
+            self.end(id, End::Lost { told }, told);
         }
     }
 
     /// Notes that a process has ended.
-    pub(crate) fn end_all_of(&self, host: &Arc<Host>) {
-        let mut entries = self.lock();
-        let open = entries.open.iter();
+    pub(crate) fn end_all_of(&mut self, host: &Arc<Host>) {
+        let open = self.open.iter();
         let ids: Vec<_> = open
             .filter(|(_, it)| Arc::ptr_eq(&it.host, host) && it.is_watched)
             .map(|(id, _)| *id)
             .collect();
         let at = host.now();
         for id in ids {
-            entries.end(id, End::Died, at);
+            self.end(id, End::Died, at);
         }
     }
 
     /// Returns how many holds of a process the registry has.
     pub(crate) fn holds_of(&self, host: &Arc<Host>) -> usize {
-        let entries = self.lock();
-        let open = entries.open.values().map(|it| &it.host);
-        let over = entries.over.iter().map(|it| &it.host);
+        let open = self.open.values().map(|it| &it.host);
+        let over = self.over.iter().map(|it| &it.host);
         open.chain(over).filter(|it| Arc::ptr_eq(it, host)).count()
     }
 
     /// Notes that a process stood still.
-    pub(crate) fn note_stop(&self, host: &Host, from: u64, until: u64) {
-        self.lock().judge.stood_still(&host.name(), from, until);
+    pub(crate) fn note_stop(&mut self, host: &Host, from: u64, until: u64) {
+        self.judge.stood_still(&host.name(), from, until);
     }
 
-    /// Writes to the resource that a lock protects.
-    pub(crate) fn write(&self, id: HoldId, key: &str, token: FencingToken) -> Write {
-        let mut entries = self.lock();
-        let largest = entries.resources.entry(key.to_owned()).or_insert(token);
+    /// Writes to the resource that a lock protects. Returns whether the resource has seen no larger token.
+    pub(crate) fn write(&mut self, id: HoldId, key: &str, token: FencingToken) -> bool {
+        let largest = self.resources.entry(key.to_owned()).or_insert(token);
         if token >= *largest {
             *largest = token;
-            return Write::Taken;
+            return true;
         }
         let largest = *largest;
-        let open = entries.open.get(&id).filter(|it| it.is_valid());
-        if open.is_some_and(|it| !entries.forced.contains(it.hold.token())) {
+        let open = self.open.get(&id).filter(|it| it.is_valid());
+        if open.is_some_and(|it| !self.forced.contains(it.hold.token())) {
             let text = format!(
                 "{key} refuses a write by its valid holder: {token} is smaller than {largest}"
             );
-            entries.failures.push(Violation::new(Kind::Fencing, text));
+            self.failures.push(Violation::new(Kind::Fencing, text));
         }
-        Write::Stale
-    }
-
-    /// Notes something that must not happen.
-    pub(crate) fn fail(&self, text: String) {
-        self.lock().fail(text);
+        false
     }
 
     /// Looks until when the locks of a process are valid by now. Call this as soon as the process has sent something:
     /// what it has sent may be a release, and its clock may go on before the world does.
-    pub(crate) fn look_at(&self, host: &Arc<Host>) {
-        self.lock().look(|it| Arc::ptr_eq(it, host));
+    pub(crate) fn look_at(&mut self, host: &Arc<Host>) {
+        self.look_at_all(|it| Arc::ptr_eq(it, host));
     }
 
-    /// Looks until when each lock is valid by now. Call this after each step of the processes.
-    pub(crate) fn look(&self, at: u64) {
-        let mut entries = self.lock();
-        entries.look(|_| true);
-        entries.count_leaders();
-        entries.looks += 1;
-        let forgotten = if entries.looks.is_multiple_of(RARELY) {
-            entries.look_back(at)
+    /// Looks until when each lock is valid by now. Call this after each step of the processes. Returns holds to be dropped
+    /// outside of the lock of the registry: the last handle of a lease may be among them.
+    #[must_use]
+    pub(crate) fn look(&mut self, at: u64) -> Vec<Hold> {
+        self.look_at_all(|_| true);
+        self.count_leaders();
+        self.looks += 1;
+        if self.looks.is_multiple_of(RARELY) {
+            self.look_back(at)
         } else {
             Vec::new()
-        };
-        drop(entries);
-        // Only now: the last handle of a lease may be among them.
-        drop(forgotten);
+        }
     }
 
-    /// Lets go of all holds.
-    pub(crate) fn clear(&self) {
-        let mut entries = self.lock();
-        let open = std::mem::take(&mut entries.open);
-        let over = std::mem::take(&mut entries.over);
-        drop(entries);
-        drop((open, over));
+    /// Takes all holds, to be dropped outside of the lock of the registry.
+    #[must_use]
+    pub(crate) fn take_all(&mut self) -> Vec<Hold> {
+        let open = std::mem::take(&mut self.open).into_values();
+        let over = std::mem::take(&mut self.over).into_iter();
+        open.map(|it| it.hold)
+            .chain(over.map(|it| it.hold))
+            .collect()
     }
 
     /// Returns everything that must not have happened.
     pub(crate) fn violations(&self) -> Vec<Violation> {
-        let entries = self.lock();
-        let judged = entries.judge.violations();
-        let judged = judged.iter().filter(|it| !entries.forced.excuses(it));
+        let judged = self.judge.violations();
+        let judged = judged.iter().filter(|it| !self.forced.excuses(it));
         let judged = judged.map(Violation::from);
-        judged.chain(entries.failures.iter().cloned()).collect()
+        judged.chain(self.failures.iter().cloned()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.0.lock().expect("no code panics under this lock")
-    }
-}
-
-impl Entries {
-    fn look(&mut self, is_meant: impl Fn(&Arc<Host>) -> bool) {
+    fn look_at_all(&mut self, is_meant: impl Fn(&Arc<Host>) -> bool) {
         let tolerance = TOLERANCE.as_nanos() as u64;
         let mut ended = Vec::new();
         for (id, open) in self.open.iter_mut().filter(|(_, it)| is_meant(&it.host)) {
@@ -383,21 +340,12 @@ impl Entries {
     }
 
     /// Looks at the holds that are over. Returns those that need no further look.
-    fn look_back(&mut self, at: u64) -> Vec<Over> {
+    fn look_back(&mut self, at: u64) -> Vec<Hold> {
         for over in &self.over {
-            if over.hold.is_valid() {
-                let text = format!(
-                    "{} has ended, and is valid",
-                    describe(&over.host, &over.hold)
-                );
-                self.failures.push(Violation::new(Kind::Statement, text));
-            }
+            self.failures.extend(over.contradiction());
         }
-        let (forgotten, over) = std::mem::take(&mut self.over)
-            .into_iter()
-            .partition(|it| it.forget_at < at);
-        self.over = over;
-        forgotten
+        let forgotten = self.over.extract_if(.., |it| it.forget_at < at);
+        forgotten.map(|it| it.hold).collect()
     }
 
     fn end(&mut self, id: HoldId, end: End, at: u64) {
@@ -411,14 +359,17 @@ impl Entries {
             let forget_at = open.valid_until + 100 * MILLI;
             let Open { host, hold, .. } = open;
             self.over.push(Over {
+                was_valid: hold.is_valid(),
                 hold,
                 host,
+                end,
                 forget_at,
             });
         }
     }
 
-    fn fail(&mut self, text: String) {
+    /// Notes something that must not happen.
+    pub(crate) fn fail(&mut self, text: String) {
         self.failures.push(Violation::new(Kind::Statement, text));
     }
 }
@@ -426,6 +377,24 @@ impl Entries {
 impl Open {
     fn is_valid(&self) -> bool {
         self.invalid_since.is_none() && self.hold.is_valid()
+    }
+}
+
+impl Over {
+    /// Returns what the hold says of itself that must not be.
+    fn contradiction(&self) -> Option<Violation> {
+        let hold = &self.hold;
+        let is_right = match hold.extend().now_or_never() {
+            Some(Err(ExtendError::Released)) => !matches!(self.end, End::Lost { .. }),
+            Some(Err(ExtendError::Lost(_))) => !self.was_valid,
+            _ => false,
+        };
+        let is_over = !hold.is_valid() && hold.remaining().is_zero();
+        let (key, client) = (hold.key(), self.host.name());
+        (!is_right || !is_over).then(|| {
+            let text = format!("a hold of {key:?} by {client} has ended, and does not say so");
+            Violation::new(Kind::Statement, text)
+        })
     }
 }
 
@@ -438,10 +407,6 @@ pub(crate) fn keys_on_nodes(hold: &Hold) -> Vec<String> {
         Some(slot) => names.map(|name| format!("{name}:slot:{slot}")).collect(),
         None => names.collect(),
     }
-}
-
-fn describe(host: &Host, hold: &Hold) -> String {
-    format!("a hold of {:?} by {}", hold.key(), host.name())
 }
 
 /// Returns until when a hold is valid, in true time, if it is valid.

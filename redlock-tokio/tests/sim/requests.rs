@@ -1,16 +1,12 @@
 //! The requests for each key, in the order in which users made them.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::collections::BTreeMap;
 
-/// The requests of all processes. Clones are handles of the same book.
-#[derive(Clone, Default)]
-pub(crate) struct Requests(Arc<Mutex<Book>>);
+use crate::shared::Shared;
 
+/// The requests of all processes.
 #[derive(Default)]
-struct Book {
+pub(crate) struct Requests {
     next: u64,
     requests: BTreeMap<RequestId, Request>,
 }
@@ -33,8 +29,8 @@ pub(crate) struct Alive {
 
 struct Request {
     service: ServiceId,
+    kind: Keys,
     keys: Vec<String>,
-    order: Order,
     /// In true time.
     since: u64,
     state: State,
@@ -47,30 +43,6 @@ enum State {
     Waiting,
     Held,
     Over { at: u64 },
-}
-
-/// Whether the end of a request is known before a later request of the same process can end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    Watched,
-    /// Another task hears of the end, and says so later.
-    Unwatched,
-    /// A reader, which others may overtake, but for writers.
-    Reader,
-    /// A writer, in the queue of readers and writers.
-    Writer,
-}
-
-impl Order {
-    /// Returns whether a request must not have its turn before an earlier one that waits.
-    fn must_follow(self, earlier: Self) -> bool {
-        match self {
-            Self::Watched => earlier == Self::Watched,
-            Self::Unwatched => false,
-            Self::Reader => earlier == Self::Writer,
-            Self::Writer => matches!(earlier, Self::Reader | Self::Writer),
-        }
-    }
 }
 
 /// The keys that a request wants.
@@ -91,12 +63,16 @@ pub(crate) enum Keys {
     Write,
     /// One key whose holder has given its lock away.
     Adopted,
+    /// The key of a foreign client.
+    Foreign,
 }
 
 /// A request that has not ended. It ends when this is dropped.
 pub(crate) struct OpenRequest {
     pub(crate) id: RequestId,
-    requests: Requests,
+    /// When the request was made, in true time.
+    pub(crate) since: u64,
+    requests: Shared<Requests>,
     now: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
@@ -109,6 +85,20 @@ impl Keys {
             [key] if key.starts_with("permits-") => Self::Permit,
             [_] => Self::Alone,
             _ => Self::Several,
+        }
+    }
+
+    /// Returns whether a request must not have its turn before one of its process for the same keys that came earlier,
+    /// and waits.
+    fn must_follow(self, earlier: Self) -> bool {
+        match self {
+            Self::Shared | Self::Alone | Self::Bad => self == earlier,
+            // Readers may overtake all but writers.
+            Self::Read => earlier == Self::Write,
+            Self::Write => matches!(earlier, Self::Read | Self::Write),
+            // Others may go first until all keys are free. Requests for permits have their turns at once, and
+            // adoptions and foreign clients wait for nobody.
+            Self::Several | Self::Permit | Self::Adopted | Self::Foreign => false,
         }
     }
 }
@@ -124,107 +114,89 @@ impl Request {
 }
 
 impl Requests {
-    pub(crate) fn new_service(&self) -> ServiceId {
-        let mut book = self.lock();
-        book.next += 1;
-        ServiceId(book.next)
-    }
-
-    /// Notes a request that joins the queue at this moment.
-    pub(crate) fn begin(
-        &self,
-        service: ServiceId,
-        keys: Vec<String>,
-        order: Order,
-        now: impl Fn() -> u64 + Send + Sync + 'static,
-    ) -> OpenRequest {
-        let mut book = self.lock();
-        book.next += 1;
-        let id = RequestId(book.next);
-        let order = match keys.len() {
-            1 => order,
-            _ => Order::Unwatched,
-        };
-        let request = Request {
-            service,
-            keys,
-            order,
-            since: now(),
-            state: State::Waiting,
-            streaks_of_others: BTreeMap::new(),
-        };
-        book.requests.insert(id, request);
-        OpenRequest {
-            id,
-            requests: self.clone(),
-            now: Box::new(now),
-        }
+    pub(crate) fn new_service(&mut self) -> ServiceId {
+        self.next += 1;
+        ServiceId(self.next)
     }
 
     /// Forgets requests that ended before this time.
-    pub(crate) fn forget_before(&self, time: u64) {
-        self.lock().requests.retain(|_, it| it.is_alive(time));
+    pub(crate) fn forget_before(&mut self, time: u64) {
+        self.requests.retain(|_, it| it.is_alive(time));
     }
 
     /// Returns what may be in the tables of a service: the requests that have not ended, or that ended after this
     /// time.
     pub(crate) fn alive(&self, service: ServiceId, since: u64) -> Alive {
-        let book = self.lock();
-        let of_service = book.requests.values().filter(|it| it.service == service);
         let mut alive = Alive {
             requests: 0,
             keys: 0,
         };
+        let of_service = self.requests.values().filter(|it| it.service == service);
         for request in of_service.filter(|it| it.is_alive(since)) {
             alive.requests += 1;
             alive.keys += request.keys.len();
         }
         alive
     }
-
-    /// Returns how many requests of a service have not ended.
-    pub(crate) fn open(&self, service: ServiceId) -> usize {
-        self.alive(service, u64::MAX).requests
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.0.lock().expect("no code panics under this lock")
-    }
 }
 
 impl OpenRequest {
+    /// Notes a request that joins the queue at this moment.
+    pub(crate) fn begin(
+        requests: &Shared<Requests>,
+        service: ServiceId,
+        kind: Keys,
+        keys: Vec<String>,
+        now: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        let mut book = requests.lock();
+        book.next += 1;
+        let (id, since) = (RequestId(book.next), now());
+        let request = Request {
+            service,
+            kind,
+            keys,
+            since,
+            state: State::Waiting,
+            streaks_of_others: BTreeMap::new(),
+        };
+        book.requests.insert(id, request);
+        Self {
+            id,
+            since,
+            requests: requests.clone(),
+            now: Box::new(now),
+        }
+    }
+
     /// Notes that the request has its lock. Returns a request of the same process for the same key that came earlier,
     /// and still waits.
-    ///
-    /// A request for several keys counts neither as the one that came earlier nor as the one that came later: it has
-    /// its turn when all of its keys are free, and others may go first until then.
     pub(crate) fn granted(&self) -> Option<RequestId> {
-        let mut book = self.requests.lock();
-        let request = book.requests.get_mut(&self.id)?;
-        let state = std::mem::replace(&mut request.state, State::Held);
-        let (service, keys, order) = (request.service, request.keys.clone(), request.order);
-        if state != State::Waiting {
+        let requests = &mut self.requests.lock().requests;
+        let own = requests.get_mut(&self.id)?;
+        if std::mem::replace(&mut own.state, State::Held) != State::Waiting {
             return None;
         }
-        let mut earlier = book.requests.range(..self.id);
+        let own = &requests[&self.id];
+        let mut earlier = requests.range(..self.id);
         let overtaken = earlier.find(|(_, it)| {
-            it.service == service
-                && it.keys == keys
+            it.service == own.service
+                && it.keys == own.keys
                 && it.state == State::Waiting
-                && order.must_follow(it.order)
+                && own.kind.must_follow(it.kind)
         });
         overtaken.map(|(id, _)| *id)
     }
 
     /// Notes that the service got its lock from the nodes. Returns how often one other service got it in the meantime.
     pub(crate) fn note_streak(&self) -> u32 {
-        let mut book = self.requests.lock();
-        let Some(own) = book.requests.get(&self.id) else {
+        let requests = &mut self.requests.lock().requests;
+        let Some(own) = requests.get(&self.id) else {
             return 0;
         };
         let most = own.streaks_of_others.values().max().copied();
         let (service, keys) = (own.service, own.keys.clone());
-        for request in book.requests.values_mut().filter(|it| it.keys == keys) {
+        for request in requests.values_mut().filter(|it| it.keys == keys) {
             if request.service == service {
                 request.streaks_of_others.clear();
             } else {
@@ -238,7 +210,7 @@ impl OpenRequest {
     /// `reach` before this one began. Readers of different processes do not keep each other from a key.
     pub(crate) fn has_rival(&self, reach: u64) -> bool {
         self.any_other(reach, |own, other| {
-            let are_readers = own.order == Order::Reader && other.order == Order::Reader;
+            let are_readers = own.kind == Keys::Read && other.kind == Keys::Read;
             !are_readers || own.service == other.service
         })
     }
@@ -248,18 +220,12 @@ impl OpenRequest {
         self.any_other(reach, |own, other| own.service == other.service)
     }
 
-    /// Returns when the request was made, in true time.
-    pub(crate) fn since(&self) -> u64 {
-        let book = self.requests.lock();
-        book.requests.get(&self.id).map_or(0, |it| it.since)
-    }
-
     fn any_other(&self, reach: u64, is_rival: impl Fn(&Request, &Request) -> bool) -> bool {
-        let book = self.requests.lock();
-        let Some(own) = book.requests.get(&self.id) else {
+        let requests = &self.requests.lock().requests;
+        let Some(own) = requests.get(&self.id) else {
             return false;
         };
-        let others = book.requests.iter().filter(|(id, _)| **id != self.id);
+        let others = requests.iter().filter(|(id, _)| **id != self.id);
         let mut rivals = others.filter(|(_, it)| {
             it.keys.iter().any(|key| own.keys.contains(key)) && is_rival(own, it)
         });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{reduction::Reduction, rng::Rng};
+use crate::rng::Rng;
 
 /// The numbers of a world, drawn from its seed.
 #[derive(Clone, Copy, Debug)]
@@ -17,10 +17,6 @@ pub(crate) struct Scale {
     pub(crate) think: Duration,
     /// How long a user keeps a lock, on average.
     pub(crate) work: Duration,
-    /// Whether users have their locks renewed, unless they ask for something else.
-    pub(crate) renews: bool,
-    /// Whether a lock with a longer ttl than `max_ttl` is refused.
-    pub(crate) limits_ttl: bool,
 }
 
 impl Scale {
@@ -34,8 +30,6 @@ impl Scale {
             max_ttl,
             think: max_ttl / rng.pick(&[2, 8, 30]),
             work: max_ttl / rng.pick(&[2, 8, 30]),
-            renews: true,
-            limits_ttl: true,
         }
     }
 
@@ -50,17 +44,6 @@ impl Scale {
             think: scale.max_ttl / 2,
             work: scale.max_ttl / 30,
             ..scale
-        }
-    }
-
-    /// Returns a smaller one. The draws of other parts of the world stay the same.
-    pub(crate) fn reduced(self, reduction: &Reduction) -> Self {
-        Self {
-            processes: reduction
-                .processes
-                .map_or(self.processes, |it| it.min(self.processes)),
-            users: reduction.users.map_or(self.users, |it| it.min(self.users)),
-            ..self
         }
     }
 }

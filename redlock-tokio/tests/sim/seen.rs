@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 macro_rules! seen {
     ($($title:literal { $($kind:ident = $name:literal,)* })*) => {
         /// Something that must have happened, or the runs have tested nothing.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub(crate) enum Seen { $($($kind,)*)* }
 
         impl Seen {
@@ -142,24 +142,15 @@ seen! {
     }
     "requests" {
         Acquired = "acquisitions",
-        TryLock = "attempts without waiting",
-        LockedAll = "locks of several keys",
         LockedAllFenced = "locks of several keys with a fencing token",
         LockedAlone = "locks of a key that nobody else wants",
-        Permit = "permits of the first slot",
         PermitOfAnotherSlot = "permits of another slot",
-        Read = "locks of readers",
         ReadJoined = "readers that joined one of their process",
         ReadBesideRead = "readers beside a reader of another process",
-        ReadBesideDowngraded = "readers beside a reader of another process that was a writer",
-        Write = "locks of writers",
         WriteAfterRead = "locks of writers that waited for readers",
         HandedOver = "locks handed over",
         TimedOut = "requests that gave up waiting",
         Cancelled = "requests cancelled",
-        CancelledTry = "attempts without waiting cancelled",
-        CancelledAll = "requests for several keys cancelled",
-        CancelledFenced = "requests for a fencing token cancelled",
         ReadyCancelled = "waits for a majority cancelled",
         NoQuorum = "requests that found no quorum",
         TooSlow = "requests that were too slow",
@@ -167,7 +158,6 @@ seen! {
         QueueFull = "requests that found a full queue",
         RefusedByShutdown = "requests refused by a shutdown",
         RefusedAsInvalid = "requests refused as invalid",
-        ServedAfterFaults = "users served after the faults",
     }
     "operations" {
         InspectedFree = "inspections of a free key",
@@ -179,14 +169,11 @@ seen! {
         ForcedTooLate = "forced releases of what was gone",
         ForcedUnconfirmed = "forced releases that some node did not confirm",
         ForcedCancelled = "forced releases cancelled",
-        LostByForce = "losses by a forced release that the holder learned of in time",
-        SurvivedForce = "locks that the forced release of an earlier one left alone",
     }
     "jobs and elections" {
         RanOnce = "jobs run at their fire time",
         RunElsewhere = "jobs run by another process",
         RunMissed = "jobs missed",
-        Led = "terms of leaders",
         Resigned = "leaders that resigned",
         CampaignCancelled = "candidates that left",
     }
@@ -215,28 +202,20 @@ seen! {
         LossWatchCancelled = "waits for a loss cancelled",
         WorkDropped = "work dropped with its lock",
         WorkCancelled = "work under a lock cancelled",
-        CloneOfReleased = "clones of released holds used",
-        CloneOfLost = "clones of lost holds used",
     }
     "ends of holds, and of processes" {
-        Released = "guards dropped",
         DroppedTooLate = "guards dropped after the loss",
         ReleaseConfirmed = "releases confirmed",
         ReleaseUnconfirmed = "releases unconfirmed",
         ReleaseHandedOver = "releases that handed the lock over",
         ReleaseTooLate = "releases of a lost lock",
         ReleaseCancelled = "releases cancelled",
-        Forgotten = "guards forgotten",
-        ForgottenForGood = "guards forgotten for good",
         ForgottenEnded = "locks of forgotten guards that ended by themselves",
-        GivenAway = "locks given away",
         ToBeReleasedLater = "locks to be released later",
         ReleasedLaterThanDue = "locks to be released at a time that was over",
         NotReleasedLater = "locks that could not be kept until a later release",
         LaterReleaseCancelled = "calls for a later release cancelled",
         LockedAfterLaterRelease = "locks that were locked again soon after a later release",
-        Panicked = "panics under a lock",
-        MovedOut = "guards moved out of their runtime",
         Outlived = "guards dropped after their runtime",
         ShutDownInTheMiddle = "shutdowns in the middle",
         ShutdownWhileHeld = "shutdowns while locks are held",

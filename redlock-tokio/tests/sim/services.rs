@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -39,9 +39,9 @@ pub(crate) struct Service {
     closing: Arc<AtomicU64>,
 }
 
-/// All `Redlock`s that exist. Clones are handles of the same list.
-#[derive(Clone, Default)]
-pub(crate) struct Services(Arc<Mutex<Vec<Watched>>>);
+/// All `Redlock`s that exist.
+#[derive(Default)]
+pub(crate) struct Services(Vec<Watched>);
 
 struct Watched {
     id: ServiceId,
@@ -87,8 +87,8 @@ impl Service {
 
 impl Services {
     /// Watches the tables of a `Redlock`, until it is gone.
-    pub(crate) fn watch(&self, host: &Arc<Host>, service: &Service) {
-        self.lock().push(Watched {
+    pub(crate) fn watch(&mut self, host: &Arc<Host>, service: &Service) {
+        self.0.push(Watched {
             id: service.id,
             host: Arc::clone(host),
             house: service.house,
@@ -97,19 +97,19 @@ impl Services {
     }
 
     /// Forgets the `Redlock`s of a process that has ended.
-    pub(crate) fn forget(&self, host: &Arc<Host>) {
-        self.lock().retain(|it| !Arc::ptr_eq(&it.host, host));
+    pub(crate) fn forget(&mut self, host: &Arc<Host>) {
+        self.0.retain(|it| !Arc::ptr_eq(&it.host, host));
     }
 
     /// Checks the limits of the queues. Returns what exceeds them.
-    pub(crate) fn check_limits(&self) -> Vec<String> {
+    pub(crate) fn check_limits(&mut self) -> Vec<String> {
         self.check(Watched::beyond_limits)
     }
 
     /// Checks that the tables have nothing that nobody needs. Requests that ended before `since` have nothing in them
     /// any more. Returns what they have.
     pub(crate) fn check_sizes(
-        &self,
+        &mut self,
         requests: &Requests,
         since: u64,
         is_quiet: bool,
@@ -125,9 +125,9 @@ impl Services {
     }
 
     /// Forgets what is gone, and what has failed, since it would fail again and again.
-    fn check(&self, check: impl Fn(&Watched, &Tables) -> Option<String>) -> Vec<String> {
+    fn check(&mut self, check: impl Fn(&Watched, &Tables) -> Option<String>) -> Vec<String> {
         let mut failures = Vec::new();
-        self.lock().retain(|it| {
+        self.0.retain(|it| {
             let Some(tables) = (it.tables)() else {
                 return false;
             };
@@ -137,10 +137,6 @@ impl Services {
             is_good
         });
         failures
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.0.lock().expect("no code panics under this lock")
     }
 }
 

@@ -38,7 +38,7 @@ impl Setup {
         let environment = self.environment.clone();
         loop {
             let house = House::draw(&mut self.rng);
-            let service = environment.records.requests.new_service();
+            let service = environment.records.requests.lock().new_service();
             let client = Client::draw(service, &mut self.rng);
             let redlock = self.redlock(client, house).await;
             let service = Service::new(service, redlock, house);
@@ -74,74 +74,60 @@ impl Setup {
     }
 
     fn builder(&mut self, client: Client, house: House) -> RedlockBuilder {
-        let servers = 0..self.environment.scale.servers;
-        let node = |server| {
-            SimulatedNode::new(
-                server,
-                client,
-                &self.environment.host,
-                &self.environment.network,
-            )
-        };
-        let nodes = servers.map(node);
-        let (host, wall) = (
-            Arc::clone(&self.environment.host),
-            Arc::clone(&self.environment.host),
-        );
-        let builder = match self.environment.configuration.owners {
+        let Environment {
+            host,
+            network,
+            configuration,
+            scale,
+            ..
+        } = self.environment.clone();
+        let max_ttl = scale.max_ttl;
+        let builder = match configuration.owners {
             Some(owners) => {
-                let is_first_start = self.environment.host.life == 1 && !self.has_tried_to_start;
-                let seats = Seat::all(
-                    owners,
-                    is_first_start,
-                    client,
-                    &self.environment.host,
-                    &self.environment.network,
-                );
-                let builder = Redlock::builder().custom_nodes(seats);
-                owners.configure(builder, self.environment.scale.max_ttl)
+                let is_first_start = host.life == 1 && !self.has_tried_to_start;
+                let seats = Seat::all(owners, is_first_start, client, &host, &network);
+                owners.configure(Redlock::builder().custom_nodes(seats), max_ttl)
             }
-            None => Redlock::builder().custom_nodes(nodes),
+            None => {
+                let node = |server| SimulatedNode::new(server, client, &host, &network);
+                Redlock::builder().custom_nodes((0..scale.servers).map(node))
+            }
         };
-        let builder = builder
+        let wall = Arc::clone(&host);
+        let drift = if configuration.drift {
+            Drift::default()
+        } else {
+            Drift::new(0, Duration::ZERO)
+        };
+        let mut builder = builder
             .client_name("simulated")
-            .max_ttl(self.environment.scale.max_ttl)
-            .ttl(self.environment.scale.max_ttl)
-            .max_hold(2 * self.environment.scale.max_ttl)
+            .max_ttl(max_ttl)
+            .ttl(max_ttl)
+            .max_hold(2 * max_ttl)
             .connect_timeout(Duration::from_secs(1))
             .max_waiters_per_key(house.max_waiters_per_key)
-            .drift(self.drift())
+            .drift(drift)
             .max_waiters_total(house.max_waiters_total)
             .random_seed(self.rng.u64(..))
             .wall_clock(move || wall.wall())
             .clock(Clock::custom(move || -> Timestamp { host.timestamp() }));
         // Locks that are not renewed are handed over for as long as they live.
-        let unrenewed = (!self.environment.scale.renews).then_some(self.environment.scale.max_ttl);
-        let builder = match house.handover_for.or(unrenewed) {
-            Some(time) => builder.handover_for(time),
-            None => builder,
-        };
-        let builder = match house.poller_share {
-            Some(percent) => builder.poller_share(percent),
-            None => builder,
-        };
-        let builder = match self.environment.configuration.restarts {
+        let unrenewed = (!configuration.renews).then_some(max_ttl);
+        if let Some(time) = house.handover_for.or(unrenewed) {
+            builder = builder.handover_for(time);
+        }
+        if let Some(percent) = house.poller_share {
+            builder = builder.poller_share(percent);
+        }
+        builder = match configuration.restarts {
             Restarts::Quarantined => builder,
             Restarts::Durable => builder.durability(Durability::FsyncAlways),
             Restarts::Trusted => builder.durability(Durability::AssumedForTests),
         };
-        if self.environment.configuration.allows_unvetted {
+        if configuration.allows_unvetted {
             builder.allow_unvetted_nodes()
         } else {
             builder
-        }
-    }
-
-    fn drift(&self) -> Drift {
-        if self.environment.configuration.drift {
-            Drift::default()
-        } else {
-            Drift::new(0, Duration::ZERO)
         }
     }
 }

@@ -10,7 +10,6 @@ use crate::clock::SECOND;
 /// A hash of every event, and the events as text if they are asked for.
 pub(crate) struct Trace {
     hash: DefaultHasher,
-    events: u64,
     print: bool,
 }
 
@@ -18,14 +17,12 @@ impl Trace {
     pub(crate) fn new(print: bool) -> Self {
         Self {
             hash: DefaultHasher::new(),
-            events: 0,
             print,
         }
     }
 
     /// Notes something that happened at `at`. The text is made only for a transcript.
     pub(crate) fn note(&mut self, at: u64, what: impl Hash, text: impl FnOnce() -> String) {
-        self.events += 1;
         at.hash(&mut self.hash);
         what.hash(&mut self.hash);
         if self.print {
@@ -35,10 +32,6 @@ impl Trace {
 
     pub(crate) fn hash(&self) -> u64 {
         self.hash.finish()
-    }
-
-    pub(crate) fn events(&self) -> u64 {
-        self.events
     }
 }
 

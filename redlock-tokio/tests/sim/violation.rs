@@ -62,19 +62,3 @@ impl fmt::Display for Violation {
         f.write_str(&self.text)
     }
 }
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TwoHolders => "two holders",
-            Self::Fencing => "fencing",
-            Self::LateLoss => "late loss",
-            Self::Statement => "wrong statement",
-            Self::Service => "not served",
-            Self::Limit => "limit exceeded",
-            Self::LeftoverKey => "leftover key",
-            Self::Remains => "something remains",
-            Self::Panic => "panic",
-        })
-    }
-}

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 use crate::{
     authority::{Authorities, Layout},
     clock::{MILLI, Rate, SECOND},
-    configuration::{Configuration, Restarts},
+    configuration::Configuration,
     events::Event,
     host::Host,
     network::{Network, SharedNetwork, Weather},
@@ -61,13 +61,9 @@ pub(crate) struct World {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) hash: u64,
-    pub(crate) events: u64,
     pub(crate) virtual_time: u64,
     pub(crate) seen: Tally,
     pub(crate) violations: Vec<Violation>,
-    pub(crate) processes: usize,
-    /// In each process.
-    pub(crate) users: usize,
     pub(crate) faults: u32,
 }
 
@@ -104,11 +100,6 @@ impl World {
         };
         let owners = configuration.owners;
         let scale = owners.map_or(scale, |it| it.scale(scale, &mut rng));
-        let scale = Scale {
-            renews: configuration.renews,
-            limits_ttl: configuration.restarts != Restarts::Trusted,
-            ..scale.reduced(reduction)
-        };
         let weather = Weather::draw(&mut rng, &configuration);
         // Each address has a second machine behind it, where one can take the place of the other.
         let machines = if configuration.has_replicas() {
@@ -146,7 +137,7 @@ impl World {
             rates,
             lives: vec![0; scale.processes],
             rng,
-            records: Records::new(),
+            records: Records::default(),
             hosts: Vec::new(),
             is_calm: false,
             is_over: false,
@@ -209,7 +200,7 @@ impl World {
             for process in self.processes.iter().flatten() {
                 if behind(process) {
                     process.run_until(target);
-                    self.records.registry.look_at(&process.host);
+                    self.records.registry.lock().look_at(&process.host);
                     all_there &= process.host.now() >= target;
                 }
             }
@@ -227,22 +218,19 @@ impl World {
     /// Looks at all holds, and at what each `Redlock` keeps.
     fn look(&mut self) {
         let at = self.at();
-        let Records {
-            registry,
-            requests,
-            services,
-            quiet,
-            ..
-        } = &self.records;
-        registry.look(at);
+        let forgotten = self.records.registry.lock().look(at);
+        drop(forgotten);
+        let mut services = self.records.services.lock();
         let limits = services.check_limits();
         self.failures.extend(Violation::all(Kind::Limit, limits));
         self.looks += 1;
         if self.looks.is_multiple_of(RARELY) {
             let since = at.saturating_sub(2 * self.max_ttl());
-            let sizes = services.check_sizes(requests, since, quiet.since(at));
+            let requests = self.records.requests.lock();
+            let sizes = services.check_sizes(&requests, since, self.records.quiet.lock().since(at));
             self.failures.extend(Violation::all(Kind::Remains, sizes));
         }
+        drop(services);
         self.note_departures();
     }
 
@@ -268,21 +256,23 @@ impl World {
         self.calm_authorities();
         self.enter(Stage::Calm);
         let settled = quiet::settling(&self.scale);
-        self.records.quiet.begin(self.at() + settled);
+        self.records.quiet.lock().begin(self.at() + settled);
         self.push(settled, Self::shut_down);
     }
 
     /// Ends all processes, once each user was served.
     fn shut_down(&mut self) {
-        let unserved = self.records.quiet.unserved();
-        if !unserved.is_empty() {
+        let quiet = self.records.quiet.lock();
+        if !quiet.unserved.is_empty() {
             let bound = quiet::service(&self.scale);
-            if !self.records.quiet.since(self.at().saturating_sub(bound)) {
+            if !quiet.since(self.at().saturating_sub(bound)) {
                 return self.push(SECOND, Self::shut_down);
             }
-            let text = format!("{unserved:?} got no lock in {} s", bound / SECOND);
+            let (unserved, bound) = (&quiet.unserved, bound / SECOND);
+            let text = format!("{unserved:?} got no lock in {bound} s");
             self.failures.push(Violation::new(Kind::Service, text));
         }
+        drop(quiet);
         self.enter(Stage::End);
         self.push(3 * self.max_ttl() + 5 * SECOND, |world| {
             world.is_over = true;
@@ -328,9 +318,11 @@ impl World {
             }
             self.end_process(index);
         }
-        self.records.registry.clear();
+        let holds = self.records.registry.lock().take_all();
+        drop(holds);
         self.look_for_leaks();
-        self.failures.extend(self.records.registry.violations());
+        self.failures
+            .extend(self.records.registry.lock().violations());
         self.failures
             .extend(Violation::all(Kind::Panic, panics::take()));
         let mut network = self.network.lock();
@@ -338,12 +330,9 @@ impl World {
         let at = network.at();
         Outcome {
             hash: network.trace.hash(),
-            events: network.trace.events(),
             virtual_time: at,
             seen: network.seen.clone(),
             violations: self.failures.clone(),
-            processes: self.scale.processes,
-            users: self.scale.users,
             faults: self.faults,
         }
     }
@@ -353,10 +342,7 @@ impl World {
         for host in self.hosts.iter().filter_map(Weak::upgrade) {
             // One is `host`.
             let handles = Arc::strong_count(&host) - 1;
-            let text = format!(
-                "{handles} handles of process {} (life {}) are left",
-                host.process, host.life
-            );
+            let text = format!("{handles} handles of {} are left", host.name());
             self.failures.push(Violation::new(Kind::Remains, text));
         }
     }

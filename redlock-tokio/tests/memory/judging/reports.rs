@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::grant;
-use crate::judge::{Judge, Violation};
+use crate::judge::Judge;
 
 #[allow(dead_code, reason = "only reports of losses are judged here")]
 #[path = "../../soak/line.rs"]
@@ -13,9 +13,10 @@ use line::{Hold, Loss};
 
 const TOLERANCE: u64 = 10;
 
-/// A hold of the key `a` that was valid from 0 until 100, and that is reported at its end.
-fn report(loss: Option<Loss>) -> Hold {
-    Hold {
+/// Returns how many violations the judge finds in a hold that was valid from 0 until 100, and that is reported at its end.
+/// The process stood still between these times.
+fn judge(loss: Option<Loss>, stop: [u64; 2]) -> usize {
+    let report = Hold {
         keys: vec![0],
         from: 0,
         until: 100,
@@ -23,49 +24,31 @@ fn report(loss: Option<Loss>) -> Hold {
         loss,
         fence: None,
         is_shared: false,
-    }
-}
-
-/// Returns what the judge says of this report, if the process stood still between these times.
-fn judge(report: &Hold, stop: Option<[u64; 2]>) -> Vec<Violation> {
+    };
+    let is_deaf = matches!(loss, Some(Loss::NotTold { .. }));
+    assert_eq!(report.was_not_told(), is_deaf, "{report:?}");
     let mut judge = Judge::new(Duration::from_nanos(TOLERANCE));
-    let grant = grant("worker", report.from, report.valid_until);
-    let hold = judge.granted(grant);
+    let hold = judge.granted(grant("worker", report.from, report.valid_until));
     judge.ended(hold, report.end(), report.until);
-    if let Some([from, until]) = stop {
-        judge.stood_still("worker", from, until);
-    }
-    judge.violations()
+    judge.stood_still("worker", stop[0], stop[1]);
+    judge.violations().len()
 }
 
 #[test]
-fn a_holder_that_released_its_lock_in_time_need_not_be_told() {
-    let released = report(None);
-    assert!(!released.was_not_told());
-    assert_eq!(judge(&released, None), []);
-}
-
-#[test]
-fn a_holder_that_was_not_told_for_longer_than_the_tolerance_is_found() {
-    for (by, found) in [(90, 0), (100 + TOLERANCE, 0), (101 + TOLERANCE, 1)] {
-        let deaf = report(Some(Loss::NotTold { by }));
-        assert!(deaf.was_not_told());
-        assert_eq!(judge(&deaf, None).len(), found, "not told by {by}");
-    }
-}
-
-#[test]
-fn the_time_in_which_the_process_stood_still_is_no_time_in_which_nobody_told() {
-    let deaf = report(Some(Loss::NotTold { by: 1000 }));
-    assert_eq!(judge(&deaf, Some([50, 990])), []);
-    assert_eq!(judge(&deaf, Some([50, 989])).len(), 1);
-}
-
-#[test]
-fn a_holder_that_was_told_is_judged_by_the_time_of_the_news() {
-    for (at, found) in [(100 + TOLERANCE, 0), (101 + TOLERANCE, 1)] {
-        let told = report(Some(Loss::Told { at }));
-        assert!(!told.was_not_told());
-        assert_eq!(judge(&told, None).len(), found, "told at {at}");
+fn a_holder_that_is_told_later_than_the_tolerance_or_never_is_found() {
+    let not_told = |by| Some(Loss::NotTold { by });
+    let told = |at| Some(Loss::Told { at });
+    let never = [0, 0];
+    for (loss, stop, found) in [
+        (None, never, 0),
+        (told(100 + TOLERANCE), never, 0),
+        (told(101 + TOLERANCE), never, 1),
+        (not_told(90), never, 0),
+        (not_told(100 + TOLERANCE), never, 0),
+        (not_told(101 + TOLERANCE), never, 1),
+        (not_told(1000), [50, 990], 0),
+        (not_told(1000), [50, 989], 1),
+    ] {
+        assert_eq!(judge(loss, stop), found, "{loss:?}, stopped {stop:?}");
     }
 }

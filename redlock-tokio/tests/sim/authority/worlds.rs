@@ -69,7 +69,7 @@ const fn without(rule: Rule, owners: Owners) -> Option<Owners> {
 
 const CONTROL: Configuration = Configuration {
     // If two have the lock of a job, it is run twice.
-    expectation: KEYS_CHANGE,
+    violations: KEYS_CHANGE,
     faults: &[USUAL, AUTHORITIES],
     ..crate::configuration::WITHIN
 };

@@ -12,7 +12,7 @@ use redlock_tokio::{Key, Token};
 use crate::{
     clock::MILLI,
     network::Network,
-    requests::{OpenRequest, Order},
+    requests::{Keys, OpenRequest},
     seen::Seen,
     server::Found,
     world::World,
@@ -132,9 +132,9 @@ impl World {
         let network = self.network.clone();
         let now = Arc::clone(&network.lock().now);
         let now = move || now.load(std::sync::atomic::Ordering::Relaxed);
-        let service = requests.new_service();
+        let service = requests.lock().new_service();
         Arc::new(Value {
-            _open: requests.begin(service, names, Order::Unwatched, now),
+            _open: OpenRequest::begin(requests, service, Keys::Foreign, names, now),
             key,
             token: Nonce::new(self.rng.u128(..)).token(1),
             ttl: Ttl::new(ttl).expect("at least some milliseconds"),

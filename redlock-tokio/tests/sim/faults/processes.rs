@@ -87,7 +87,7 @@ impl World {
         if let Some(process) = self.processes[index].take() {
             let host = Arc::clone(&process.host);
             self.network.lock().seen.note(Seen::RuntimeDrop);
-            self.records.registry.end_all_of(&host);
+            self.records.registry.lock().end_all_of(&host);
             drop(process);
             self.forget_process(&host);
             self.drop_outliving(&host);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{ExtendError, LockError, LossReason, Timestamp, WaiterLimit, errors::Attempts};
+use redlock_tokio::{LockError, LossReason, Timestamp, WaiterLimit, errors::Attempts};
 
 use super::{environment::Environment, terms::Terms};
 use crate::{
@@ -48,7 +48,9 @@ impl Asked {
 
     /// Judges the error with which the request has ended.
     pub(crate) fn judge(&self, error: &LockError) {
-        self.environment.note(seen_as(error));
+        let seen = seen_as(error);
+        self.environment.note(seen);
+        self.environment.tell(("not granted", seen));
         if let Some(text) = self.contradiction(error) {
             self.environment.fail(format_args!("{text}: {error}"));
         }
@@ -65,7 +67,7 @@ impl Asked {
             open,
             ..
         } = self;
-        let is_quiet = environment.records.quiet.since(open.since());
+        let is_quiet = environment.is_quiet(open.since);
         let has_bad_key = self.keys == Keys::Bad;
         let is_possible = match error {
             LockError::InvalidKey(_) => return (!has_bad_key).then_some("the key is good"),
@@ -78,7 +80,7 @@ impl Asked {
             // A process that stood still has not yet seen what has ended meanwhile.
             LockError::Contended(attempts) if attempts.count == 0 => {
                 let reach = environment.max_ttl();
-                let since = open.since().saturating_sub(reach);
+                let since = open.since.saturating_sub(reach);
                 let has_rival = match attempts.ahead {
                     Some(_) => open.has_rival(reach),
                     None => open.has_rival_in_process(reach),
@@ -92,8 +94,7 @@ impl Asked {
                 open.has_rival(4 * environment.max_ttl()) || (is_unsure && !is_quiet)
             }
             LockError::NoQuorum(_) | LockError::TooSlow(_) | LockError::Quarantined { .. } => {
-                let spare = (environment.scale.servers - 1) / 2;
-                environment.nodes_may_fail(service.id, spare, terms.ttl, open.since())
+                self.nodes_may_fail((environment.scale.servers - 1) / 2)
             }
             LockError::QueueFull {
                 waiting,
@@ -107,8 +108,8 @@ impl Asked {
                     _ => service.house.max_waiters_total,
                 };
                 // This one is among them.
-                let requests = &environment.records.requests;
-                let alive = requests.alive(service.id, open.since()).requests;
+                let requests = environment.records.requests.lock();
+                let alive = requests.alive(service.id, open.since).requests;
                 waiting >= limit && *waiting < alive && *limit == expected
             }
             _ => false,
@@ -119,12 +120,19 @@ impl Asked {
         (!is_possible).then_some("nothing implies this")
     }
 
+    /// Returns whether more nodes than there are to spare may be the reason why something fails.
+    pub(super) fn nodes_may_fail(&self, spare: usize) -> bool {
+        let (service, ttl) = (self.service.id, self.terms.ttl);
+        self.environment
+            .nodes_may_fail(service, spare, ttl, self.open.since)
+    }
+
     fn late_shutdown(&self) -> Option<&'static str> {
         let Some(closed_at) = self.service.closed_at() else {
             return Some("nobody has shut it down");
         };
         let environment = &self.environment;
-        let since = closed_at.max(self.open.since());
+        let since = closed_at.max(self.open.since);
         let is_late = environment.now() > since + PROMPT;
         (is_late && !environment.stood_still_since(since))
             .then_some("the request did not end when the shutdown began")
@@ -146,7 +154,7 @@ impl Asked {
                 terms.max_attempts
             ));
         }
-        let stood_still = environment.stood_still_since(self.open.since());
+        let stood_still = environment.stood_still_since(self.open.since);
         let limit = terms.wait.saturating_add(self.last_attempt() + FULL_BATCH);
         if attempts.waited > limit && !stood_still {
             environment.fail(format_args!(
@@ -178,19 +186,4 @@ pub(crate) fn loss_seen_as(reason: LossReason) -> Seen {
         LossReason::VotesWithdrawn => Seen::LostVotes,
         _ => Seen::Lost,
     }
-}
-
-/// Returns the variant of an error, for the trace.
-pub(crate) fn kind(error: &LockError) -> String {
-    variant(&format!("{error:?}"))
-}
-
-/// The same for an extension.
-pub(crate) fn extension_kind(error: &ExtendError) -> String {
-    variant(&format!("{error:?}"))
-}
-
-fn variant(debug: &str) -> String {
-    let end = debug.find([' ', '(', '{']).unwrap_or(debug.len());
-    debug[..end].to_owned()
 }

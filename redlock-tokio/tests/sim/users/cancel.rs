@@ -15,10 +15,12 @@ use crate::{rng::Rng, scale::Scale};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cancel {
     Never,
-    /// At once after it was polled so often.
-    AfterPolls(u32),
-    /// Instead of the next poll after so many. The future was woken, and cannot act on it any more.
-    InsteadOfPoll(u32),
+    /// After it was polled so often: at once, or instead of the next poll. Then the future was woken, and cannot act on
+    /// it any more.
+    Polls {
+        left: u32,
+        is_dropped_at_once: bool,
+    },
     /// After this time.
     Time(Duration),
 }
@@ -46,11 +48,9 @@ impl Cancel {
         }
         // Most futures are polled twice or less, and those that work under a lock more often.
         let most = rng.pick(&[2, 12]);
-        let polls = rng.u32(..=most);
-        if rng.bool() {
-            Self::AfterPolls(polls)
-        } else {
-            Self::InsteadOfPoll(polls)
+        Self::Polls {
+            left: rng.u32(..=most),
+            is_dropped_at_once: rng.bool(),
         }
     }
 
@@ -65,18 +65,21 @@ impl Cancel {
 
     /// Runs a future to its end, or drops it. `None` if it was dropped.
     pub(crate) async fn run<F: Future>(self, future: F) -> Option<F::Output> {
-        let (left, is_dropped_at_once) = match self {
-            Self::Never => return Some(future.await),
-            Self::Time(limit) => return timeout(limit, future).await.ok(),
-            Self::AfterPolls(left) => (left, true),
-            Self::InsteadOfPoll(left) => (left, false),
-        };
-        let polled = Polled {
-            future: Some(Box::pin(future)),
-            left,
-            is_dropped_at_once,
-        };
-        polled.await
+        match self {
+            Self::Never => Some(future.await),
+            Self::Time(limit) => timeout(limit, future).await.ok(),
+            Self::Polls {
+                left,
+                is_dropped_at_once,
+            } => {
+                let polled = Polled {
+                    future: Some(Box::pin(future)),
+                    left,
+                    is_dropped_at_once,
+                };
+                polled.await
+            }
+        }
     }
 }
 

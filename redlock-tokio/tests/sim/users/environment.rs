@@ -1,6 +1,11 @@
 //! What the code of a process knows of its world.
 
-use std::{fmt, hash::Hash, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    hash::Hash,
+    sync::{Arc, MutexGuard},
+    time::Duration,
+};
 
 use redlock_tokio::Token;
 
@@ -17,19 +22,26 @@ use crate::{
     scale::Scale,
     seen::Seen,
     services::Services,
-    users::{fleet::Runs, outliving::Outliving, transfers::Tickets},
+    shared::Shared,
+    trace::Seconds,
+    users::{
+        fleet::Runs,
+        kept::Kept,
+        outliving::{Fate, Outliving},
+        transfers::Tickets,
+    },
 };
 
 /// What all processes share, beside the network.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Records {
-    pub(crate) registry: Registry,
-    pub(crate) requests: Requests,
-    pub(crate) services: Services,
-    pub(crate) quiet: Quiet,
-    pub(crate) outliving: Outliving,
-    pub(crate) tickets: Tickets,
-    pub(crate) runs: Runs,
+    pub(crate) registry: Shared<Registry>,
+    pub(crate) requests: Shared<Requests>,
+    pub(crate) services: Shared<Services>,
+    pub(crate) quiet: Shared<Quiet>,
+    pub(crate) outliving: Shared<Outliving>,
+    pub(crate) tickets: Shared<Tickets>,
+    pub(crate) runs: Shared<Runs>,
 }
 
 /// Attempts with such a ttl may be too slow although each answer is in time.
@@ -46,32 +58,32 @@ pub(crate) struct Environment {
     pub(crate) stages: Stages,
 }
 
-impl Records {
-    pub(crate) fn new() -> Self {
-        Self {
-            registry: Registry::new(),
-            requests: Requests::default(),
-            services: Services::default(),
-            quiet: Quiet::new(),
-            outliving: Outliving::default(),
-            tickets: Tickets::default(),
-            runs: Runs::default(),
-        }
-    }
-
-    /// Drops the guards of a process whose runtime has gone. None of them is valid. Returns how many there were.
-    pub(crate) fn drop_outliving(&self, host: &Arc<Host>) -> usize {
-        let guards = self.outliving.take(host, |_, _| true);
-        for guard in &guards {
-            if let Some(text) = guard.contradiction_after_runtime() {
-                self.registry.fail(text);
-            }
-        }
-        guards.len()
-    }
-}
-
 impl Environment {
+    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.records.registry.lock()
+    }
+
+    /// Returns whether the world is quiet since this time at least.
+    pub(crate) fn is_quiet(&self, since: u64) -> bool {
+        self.records.quiet.lock().since(since)
+    }
+
+    /// Takes the guards of the process of which this is true, and that no user has any more.
+    pub(crate) fn take_outliving(&self, is_wanted: impl Fn(Fate, &Kept) -> bool) -> Vec<Kept> {
+        let mut outliving = self.records.outliving.lock();
+        outliving.take(&self.host, is_wanted)
+    }
+
+    /// Drops forgotten guards whose locks have ended by themselves.
+    pub(crate) fn drop_ended(&self) {
+        let has_ended =
+            |fate, guard: &Kept| fate == Fate::Forgotten && guard.view().has_ended_by_itself();
+        for guard in self.take_outliving(has_ended) {
+            self.note(Seen::ForgottenEnded);
+            drop(guard);
+        }
+    }
+
     /// Returns the true time.
     pub(crate) fn now(&self) -> u64 {
         self.host.now()
@@ -98,19 +110,15 @@ impl Environment {
     /// Notes in the trace what a user sees.
     pub(crate) fn tell(&self, what: impl Hash + fmt::Debug) {
         let (process, life, at) = (self.host.process, self.host.life, self.now());
-        let text = format!("{what:?}");
+        let text = format!("{} {what:?}", self.host.name());
         let mut network = self.network.lock();
-        network.trace.note(at, (process, life, what), || {
-            format!("process {process} (life {life}) {text}")
-        });
+        network.trace.note(at, (process, life, what), || text);
     }
 
     /// Notes something that must not happen.
     pub(crate) fn fail(&self, text: impl fmt::Display) {
-        let (process, life, at) = (self.host.process, self.host.life, self.now());
-        let at = crate::trace::Seconds(at);
-        let registry = &self.records.registry;
-        registry.fail(format!("{at} process {process} (life {life}): {text}"));
+        let (at, process) = (Seconds(self.now()), self.host.name());
+        self.registry().fail(format!("{at} {process}: {text}"));
     }
 
     /// Returns whether the nodes may be the reason why something fails that a `Redlock` was asked for at this time:
@@ -123,7 +131,7 @@ impl Environment {
         ttl: Duration,
         since: u64,
     ) -> bool {
-        if self.records.quiet.since(since) {
+        if self.is_quiet(since) {
             return false;
         }
         // What a member of an authority says is not known here, and neither is which answers the driver believes.
@@ -147,7 +155,7 @@ impl Environment {
 
     /// Notes that a lock is released by force from now on.
     pub(crate) fn force(&self, token: Token) {
-        self.records.registry.force(token, self.now());
+        self.registry().force(token, self.now());
         self.network.lock().releases.force(token);
     }
 

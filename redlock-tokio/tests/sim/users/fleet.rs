@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -15,26 +15,8 @@ use super::{
 };
 use crate::seen::Seen;
 
-/// How far the wall clocks were ahead that have run each fire time. Clones are handles of the same.
-#[derive(Clone, Default)]
-pub(crate) struct Runs(Arc<Mutex<BTreeMap<u32, Duration>>>);
-
-impl Runs {
-    /// Notes a run. Returns whether there was one before by a clock that was not too far ahead of this one.
-    fn begin(&self, number: u32, ahead: Duration, tolerance: Duration) -> bool {
-        let before = self.lock().insert(number, ahead);
-        before.is_some_and(|before| before <= ahead + tolerance)
-    }
-
-    /// Forgets a run whose lock was lost, or whose clock was set meanwhile.
-    fn forget(&self, number: u32) {
-        self.lock().remove(&number);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Duration>> {
-        self.0.lock().expect("no code panics under this lock")
-    }
-}
+/// How far the wall clock was ahead that has run each fire time.
+pub(crate) type Runs = BTreeMap<u32, Duration>;
 
 impl User {
     /// Runs the job of the last fire time, unless another process does.
@@ -44,7 +26,7 @@ impl User {
             return;
         }
         let (records, period) = (&environment.records, environment.scale.max_ttl);
-        let terms = Terms::usual(&environment.scale).wait(Duration::from_secs(1));
+        let terms = Terms::usual(&environment).wait(Duration::from_secs(1));
         let number = environment.host.wall().as_nanos() / period.as_nanos();
         let number = u32::try_from(number).expect("less than 2 ^ 32 periods since 1970");
         let asked = self.ask(&[format!("once-{number}")], terms);
@@ -54,21 +36,20 @@ impl User {
             .service
             .redlock
             .once("job", UNIX_EPOCH + period * number);
-        let run = once.options(terms.options).run(|hold: &Hold| {
+        let run = once.options(terms.options()).run(|hold: &Hold| {
             let mark = WorkMark::new(View::new(hold, &asked, true));
             let environment = environment.clone();
             // Less than half of the span, by all clocks.
-            let is_second =
-                environment
-                    .records
-                    .runs
-                    .begin(number, ahead(&environment), period * 48 / 100);
+            let latest = ahead(&environment) + period * 48 / 100;
+            let mut runs = environment.records.runs.lock();
+            let before = runs.insert(number, ahead(&environment));
+            let is_second = before.is_some_and(|before| before <= latest);
             if is_second && ahead(&environment) == begun {
                 environment.fail(format_args!("fire time {number} is run again"));
             }
             let host = &environment.host;
             let end = host.when(host.timestamp().saturating_add(period));
-            environment.records.registry.keep(host, end);
+            environment.registry().keep(host, end);
             // It is kept for as long as it is valid, and expires by itself then.
             environment.network.lock().releases.settle(hold.token());
             async move {
@@ -80,7 +61,7 @@ impl User {
         let cancel = self.cancel_sometimes();
         let outcome = cancel.run(run).await;
         if ahead(&environment) != begun || matches!(outcome, Some(Err(WithLockError::Lost(_)))) {
-            records.runs.forget(number);
+            records.runs.lock().remove(&number);
         }
         match outcome {
             Some(Ok(OnceOutcome::Ran(()))) => environment.note(Seen::RanOnce),
@@ -98,11 +79,15 @@ impl User {
         if environment.is_calm() {
             return;
         }
-        let terms = Terms::usual(&environment.scale);
+        let terms = Terms::usual(&environment);
         let asked = self.ask(&["leader".to_owned()], terms);
-        let election = self.service.redlock.elect("leader").options(terms.options);
+        let election = self
+            .service
+            .redlock
+            .elect("leader")
+            .options(terms.options());
         let candidate = Arc::new(election.candidate());
-        environment.records.registry.campaign(&candidate);
+        environment.registry().campaign(&candidate);
         let resigns = self.rng.chance(300_000);
         let leading = lead(election, candidate, asked, resigns);
         let limit = terms.ttl * self.rng.u32(1..=4) / 2;
@@ -119,7 +104,7 @@ impl User {
 fn lead(
     election: Election,
     candidate: Arc<Candidate>,
-    asked: Asked,
+    asked: Arc<Asked>,
     resigns: bool,
 ) -> BoxFuture<'static, Result<(), LockError>> {
     let leading = election.run(move |hold: &Hold| {
@@ -128,7 +113,6 @@ fn lead(
         if !candidate.is_leader() && hold.is_valid() {
             environment.fail("a leader does not know that it leads");
         }
-        environment.note(Seen::Led);
         let work = environment.work();
         async move {
             sleep(work).await;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use redlock_tokio::{
-    LockGuard, LockTicket, ReleaseOutcome,
+    LockGuard, LockTicket,
     errors::{DowngradeError, ReleaseAfterError, TicketError},
 };
 use tokio::task::AbortHandle;
@@ -16,36 +16,25 @@ use crate::{host::Host, seen::Seen};
 pub(crate) struct Kept {
     guard: Option<LockGuard>,
     watcher: Option<AbortHandle>,
-    view: View,
-    /// Dropped after the guard: until then, the request keeps others from the key.
-    _asked: Asked,
-}
-
-/// Whether a task watches for the loss of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Watch {
-    Task,
-    Nobody,
+    /// Dropped after the guard: until then, its request keeps others from the key.
+    view: Arc<View>,
 }
 
 impl Kept {
-    pub(crate) fn new(guard: LockGuard, asked: Asked, watch: Watch) -> Self {
-        let acquisition = guard.acquisition();
-        let view = View::new(guard.hold(), &asked, watch == Watch::Task).granted(&acquisition);
-        view.check_grant(&acquisition, &asked);
-        let watcher = (watch == Watch::Task).then(|| {
-            let view = view.clone();
-            tokio::spawn(async move { view.watch().await }).abort_handle()
-        });
+    /// Notes that a user has a lock. A task watches for its loss if `is_watched`.
+    pub(crate) fn new(guard: LockGuard, asked: &Arc<Asked>, is_watched: bool) -> Self {
+        let mut view = View::new(guard.hold(), asked, is_watched);
+        view.check_grant(&guard.acquisition());
+        let view = Arc::new(view);
+        let watcher = is_watched.then(|| tokio::spawn(Arc::clone(&view).watch()).abort_handle());
         Self {
             guard: Some(guard),
             watcher,
             view,
-            _asked: asked,
         }
     }
 
-    pub(crate) fn view(&self) -> &View {
+    pub(crate) fn view(&self) -> &Arc<View> {
         &self.view
     }
 
@@ -66,16 +55,13 @@ impl Kept {
         }
     }
 
-    /// Releases the lock, and waits for that. `None` if the release was cancelled.
-    pub(crate) async fn release(mut self, cancel: Cancel) -> Option<ReleaseOutcome> {
-        let Some(guard) = self.take() else {
-            return Some(ReleaseOutcome::NotHeld);
-        };
+    /// Releases the lock, and waits for that.
+    pub(crate) async fn release(mut self, cancel: Cancel) {
+        let Some(guard) = self.take() else { return };
         let was_valid = guard.is_valid();
         let report = cancel.run(guard.release()).await;
         let outcome = report.map(|it| it.outcome);
         self.view.check_release(outcome, was_valid);
-        outcome
     }
 
     /// Ends the hold. The lock is released when this time has passed since it was taken.
@@ -101,7 +87,7 @@ impl Kept {
             }
             None => {
                 environment.note(Seen::LaterReleaseCancelled);
-                self.view.note_cut_off();
+                environment.registry().release(self.view.id);
             }
         }
         self.stop_watching();
@@ -116,7 +102,7 @@ impl Kept {
     /// Moves the guard to a place that outlives the runtime.
     pub(crate) fn outlive(self, fate: Fate) {
         let environment = self.view.environment().clone();
-        let outliving = &environment.records.outliving;
+        let mut outliving = environment.records.outliving.lock();
         outliving.push(fate, self);
     }
 
@@ -136,8 +122,9 @@ impl Kept {
 
     fn take(&mut self) -> Option<LockGuard> {
         let guard = self.guard.take()?;
-        self.view.note_given_back();
-        self.view.registry().release(self.view.id);
+        self.view.check_longest();
+        let environment = self.view.environment();
+        environment.registry().release(self.view.id);
         self.stop_watching();
         Some(guard)
     }

@@ -1,10 +1,8 @@
 //! Users that look who holds a lock, and release locks by force.
 
-use futures::FutureExt;
-use redlock_tokio::{Inspection, LossReason, Token, Verdict};
-use tokio::time::sleep;
+use redlock_tokio::{Inspection, Token, Verdict};
 
-use super::{asked::LAST_ATTEMPT, cancel::Cancel, terms::Terms, user::User};
+use super::{cancel::Cancel, user::User};
 use crate::{clock::SECOND, seen::Seen};
 
 impl User {
@@ -29,66 +27,11 @@ impl User {
         self.force_unlock(&inspection, cancel).await;
     }
 
-    /// Releases a lock by force that nobody else wants.
-    pub(super) async fn force_alone(&mut self) {
-        let environment = self.environment.clone();
-        let is_quiet = environment.records.quiet.since(environment.now());
-        let fail = |text: &str, inspection: &Inspection| {
-            if is_quiet {
-                environment.fail(format_args!("{text}: {inspection}"));
-            }
-        };
-        let key = self.unshared_key();
-        let terms = Terms::usual(&environment.scale);
-        let before = self.look_up(&key).await;
-        if before.verdict() != Verdict::Free {
-            fail("a new key is not free", &before);
-        }
-        let Some(mut kept) = self.lock_key(&key, terms).await else {
-            return;
-        };
-        let inspection = self.look_up(&key).await;
-        let hold = kept.view().hold.clone();
-        match inspection.verdict() {
-            Verdict::Held { by, remaining }
-                if by.token() == Some(hold.token()) && remaining >= hold.remaining() => {}
-            _ => fail("not what the holder has", &inspection),
-        }
-        // A seat of a cluster that shares its server with another is owed the release, and never gets it.
-        if environment.is_calm() && !all_answer(&inspection) {
-            return;
-        }
-        let is_another = self.rng.bool();
-        if is_another {
-            kept.release(Cancel::Never).await;
-            let Some(another) = self.lock_key(&key, terms).await else {
-                return;
-            };
-            kept = another;
-        }
-        self.force_unlock(&inspection, Cancel::Never).await;
-        if terms.is_renewed {
-            sleep(terms.ttl / 3 + LAST_ATTEMPT).await;
-        } else {
-            drop(kept.view().hold.extend().await);
-        }
-        let loss = kept.view().hold.lost().now_or_never();
-        let expected = (!is_another).then_some(LossReason::KeysLost);
-        if loss == expected {
-            environment.note(match loss {
-                Some(_) => Seen::LostByForce,
-                None => Seen::SurvivedForce,
-            });
-        } else {
-            fail(&format!("{loss:?} instead of {expected:?}"), &inspection);
-        }
-    }
-
     /// Asks who has a key. In quiet times, the answer must be what the holders know. At any time, what is held is not
     /// free.
     async fn look_up(&mut self, key: &str) -> Inspection {
         let (environment, service) = (self.environment.clone(), self.service.clone());
-        let holders = || environment.records.registry.holders(key);
+        let holders = || environment.registry().holders(key);
         let (before, since) = (holders(), environment.now());
         let inspection = service.redlock.inspect(key).await;
         let inspection = inspection.expect("the key is good");
@@ -112,13 +55,13 @@ impl User {
             && inspection.verdict() == Verdict::Free
             && is_soon
         {
-            let registry = &environment.records.registry;
-            let held = lasting.clone().find(|it| !registry.was_forced(*it.1));
+            let mut held = lasting.clone();
+            let held = held.find(|it| !environment.registry().was_forced(*it.1));
             if let Some(held) = held {
                 environment.fail(format_args!("{held:?} holds it: {inspection}"));
             }
         }
-        if environment.records.quiet.since(since) {
+        if environment.is_quiet(since) {
             let is_gone = |token: &Token| {
                 let released_at = environment.network.lock().releases.released_at(*token);
                 released_at.is_some_and(|at| at + SECOND < since)

@@ -1,9 +1,6 @@
 //! Guards that no user has any more: moved out of their runtime, or forgotten.
 
-use std::{
-    mem,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::sync::Arc;
 
 use super::kept::Kept;
 use crate::host::Host;
@@ -17,9 +14,9 @@ pub(crate) enum Fate {
     Forgotten,
 }
 
-/// The guards that no user has any more. Clones are handles of the same list.
-#[derive(Clone, Default)]
-pub(crate) struct Outliving(Arc<Mutex<Vec<(Fate, Kept)>>>);
+/// The guards that no user has any more.
+#[derive(Default)]
+pub(crate) struct Outliving(Vec<(Fate, Kept)>);
 
 /// The forgotten guards of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,29 +27,26 @@ pub(crate) struct Forgotten {
 }
 
 impl Outliving {
-    pub(crate) fn push(&self, fate: Fate, guard: Kept) {
-        self.entries().push((fate, guard));
+    pub(crate) fn push(&mut self, fate: Fate, guard: Kept) {
+        self.0.push((fate, guard));
     }
 
     /// Takes the guards of a process of which this is true. The caller drops them outside of the lock of the list.
     pub(crate) fn take(
-        &self,
+        &mut self,
         host: &Arc<Host>,
         is_wanted: impl Fn(Fate, &Kept) -> bool,
     ) -> Vec<Kept> {
-        let mut entries = self.entries();
-        let (taken, others) = mem::take(&mut *entries)
-            .into_iter()
-            .partition::<Vec<_>, _>(|(fate, it)| it.is_of(host) && is_wanted(*fate, it));
-        *entries = others;
-        taken.into_iter().map(|(_, it)| it).collect()
+        let is_taken = |(fate, it): &mut (Fate, Kept)| it.is_of(host) && is_wanted(*fate, it);
+        let taken = self.0.extract_if(.., is_taken);
+        taken.map(|(_, it)| it).collect()
     }
 
     /// Counts the forgotten guards of a process.
     pub(crate) fn forgotten(&self, host: &Arc<Host>) -> Forgotten {
-        let entries = self.entries();
         let is_forgotten = |(fate, it): &&(Fate, Kept)| *fate == Fate::Forgotten && it.is_of(host);
-        let (ended, held): (Vec<_>, Vec<_>) = entries
+        let (ended, held): (Vec<_>, Vec<_>) = self
+            .0
             .iter()
             .filter(is_forgotten)
             .partition(|(_, it)| it.view().has_ended_by_itself());
@@ -60,9 +54,5 @@ impl Outliving {
             held: held.len(),
             all: held.len() + ended.len(),
         }
-    }
-
-    fn entries(&self) -> MutexGuard<'_, Vec<(Fate, Kept)>> {
-        self.0.lock().expect("no code panics under this lock")
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::{
     cancel::Cancel,
-    environment::{Environment, Records},
+    environment::Environment,
     outliving::{Fate, Forgotten},
     terms::around,
     user::User,
@@ -46,7 +46,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// Lets users work with a `Redlock` until the process ends, or somebody shuts the `Redlock` down.
 pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut Rng) -> Next {
     let services = &environment.records.services;
-    services.watch(&environment.host, &service);
+    services.lock().watch(&environment.host, &service);
     let mut tasks = Vec::new();
     for user in 0..environment.scale.users {
         let id = UserId {
@@ -58,8 +58,6 @@ pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut R
             environment: environment.clone(),
             service: service.clone(),
             rng: rng.fork(),
-            forgotten: Vec::new(),
-            clones: Vec::new(),
         };
         tasks.push(tokio::spawn(user.run()));
     }
@@ -72,8 +70,7 @@ pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut R
         // The hook has noted a panic.
         let _ = task.await;
     }
-    let outliving = &environment.records.outliving;
-    drop(outliving.take(&environment.host, |fate, _| fate == Fate::MovedOut));
+    drop(environment.take_outliving(|fate, _| fate == Fate::MovedOut));
     service.close(environment.now());
     let may_release_more = may_release_more(environment);
     let mut report = shut_down_promptly(environment, &service, may_release_more).await;
@@ -142,13 +139,9 @@ async fn shut_down_early(environment: &Environment, service: &Service, rng: &mut
 
 /// Returns whether locks that nobody uses any more have not ended yet.
 fn may_release_more(environment: &Environment) -> bool {
-    let Records {
-        outliving,
-        registry,
-        ..
-    } = &environment.records;
-    let forgotten = outliving.forgotten(&environment.host).all;
-    forgotten + registry.to_release_later(&environment.host) > 0
+    let host = &environment.host;
+    let forgotten = environment.records.outliving.lock().forgotten(host).all;
+    forgotten + environment.registry().to_release_later(host) > 0
 }
 
 /// Shuts a `Redlock` down that nobody uses any more. A lock that ends meanwhile is released, and most of those releases
@@ -176,9 +169,10 @@ async fn outwait_forgotten(
     service: &Service,
     report: ShutdownReport,
 ) -> ShutdownReport {
-    let (outliving, host) = (&environment.records.outliving, &environment.host);
-    let Forgotten { held, all } = outliving.forgotten(host);
-    let to_release = || environment.records.registry.to_release_later(host);
+    let host = &environment.host;
+    let forgotten = || environment.records.outliving.lock().forgotten(host);
+    let Forgotten { held, all } = forgotten();
+    let to_release = || environment.registry().to_release_later(host);
     let most = all + to_release();
     // A lock whose end the timers have not noticed yet still counts.
     if most > 0 && !(held..=most).contains(&report.held) {
@@ -190,12 +184,9 @@ async fn outwait_forgotten(
         environment.note(Seen::ShutdownWhileForgotten);
     }
     environment.tell(("forgotten", held, all));
-    while outliving.forgotten(host).all + to_release() > 0 {
+    while forgotten().all + to_release() > 0 {
         sleep(GLANCE).await;
-        for guard in outliving.take(host, |_, it| it.view().has_ended_by_itself()) {
-            environment.note(Seen::ForgottenEnded);
-            drop(guard);
-        }
+        environment.drop_ended();
     }
     service.redlock.shutdown(None).await
 }
@@ -205,7 +196,7 @@ fn check_last(environment: &Environment, service: &Service, report: ShutdownRepo
     if report.held > 0 {
         environment.fail(format_args!("held after a shutdown: {report:?}"));
     }
-    let holds = environment.records.registry.holds_of(&environment.host);
+    let holds = environment.registry().holds_of(&environment.host);
     let tables = service.redlock.tables()();
     if let Some(text) = tables.and_then(|it| left_after_shutdown(&it, holds)) {
         environment.fail(text);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{cancel::Cancel, terms::Terms, user::User};
-use crate::{registry::Share, requests::Keys, seen::Seen};
+use crate::{requests::Keys, seen::Seen};
 
 impl User {
     /// Reads or writes, under terms that suit that.
@@ -21,9 +21,9 @@ impl User {
     /// Reads or writes. A request that must be served is not cancelled.
     pub(super) async fn read_or_write(&mut self, kind: Keys, key: String, terms: Terms) {
         let environment = self.environment.clone();
-        let elsewhere = || {
-            let registry = &environment.records.registry;
-            registry.reader_elsewhere(&environment.host, &key)
+        let is_read_elsewhere = || {
+            let registry = environment.registry();
+            registry.is_read_elsewhere(&environment.host, &key)
         };
         let cancel = match terms.wait {
             Duration::MAX => Cancel::Never,
@@ -34,22 +34,18 @@ impl User {
             Keys::Read => lock.read(),
             _ => lock.write(),
         };
-        let before = elsewhere();
+        let was_read_elsewhere = is_read_elsewhere();
         let asked = self.ask_as(kind, std::slice::from_ref(&key), terms);
-        let request = request.options(terms.options);
+        let request = request.options(terms.options());
         let Some(kept) = self.wait_for(request, asked, cancel).await else {
             return;
         };
         if kind == Keys::Read {
-            environment.note(Seen::Read);
-            match elsewhere() {
-                Some(Share::Reader) => environment.note(Seen::ReadBesideRead),
-                Some(Share::Downgraded) => environment.note(Seen::ReadBesideDowngraded),
-                None => {}
+            if is_read_elsewhere() {
+                environment.note(Seen::ReadBesideRead);
             }
         } else {
-            environment.note(Seen::Write);
-            if before.is_some() {
+            if was_read_elsewhere {
                 environment.note(Seen::WriteAfterRead);
             }
             if self.rng.chance(300_000) {

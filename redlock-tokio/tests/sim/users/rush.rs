@@ -17,7 +17,7 @@ impl User {
     /// Wants a lock for so short a time that it may be over before a majority has answered.
     pub(super) async fn lock_in_a_hurry(&mut self) {
         let key = self.key();
-        let terms = Terms::hurried(&mut self.rng, &self.environment.scale);
+        let terms = Terms::hurried(&mut self.rng, &self.environment);
         if let Some(kept) = self.lock_key(&key, terms).await {
             kept.view().write();
         }
@@ -26,11 +26,11 @@ impl User {
     /// Writes long after the lock is over, as a user that was asleep. Others may have written since.
     pub(super) async fn oversleep(&mut self) {
         let key = self.key();
-        let scale = self.environment.scale;
-        let terms = Terms::drowsy(&scale);
+        let terms = Terms::drowsy(&self.environment);
         if let Some(kept) = self.lock_key(&key, terms).await {
             kept.view().write();
-            self.environment.pause(&mut self.rng, scale.max_ttl).await;
+            let length = self.environment.scale.max_ttl;
+            self.environment.pause(&mut self.rng, length).await;
             kept.view().write();
         }
     }
@@ -43,7 +43,7 @@ impl User {
             .collect();
         for _ in 0..8 {
             self.environment.pause(&mut self.rng, SHORT_WORK * 3).await;
-            let terms = Terms::impatient(&self.environment.scale);
+            let terms = Terms::usual(&self.environment).wait(Duration::from_millis(1));
             drop(self.lock_key(&key, terms).await);
         }
         for member in members {
@@ -53,7 +53,7 @@ impl User {
     }
 
     async fn lock_briefly(mut self, key: String) {
-        let terms = Terms::usual(&self.environment.scale);
+        let terms = Terms::usual(&self.environment);
         let kept = self.lock_key(&key, terms).await;
         if kept.is_some() {
             let work = SHORT_WORK / 2 + around(&mut self.rng, SHORT_WORK / 2);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use redlock_tokio::LockOptions;
 
-use crate::{rng::Rng, scale::Scale, services::MOST_WAITERS_OF_TERMS};
+use super::environment::Environment;
+use crate::{rng::Rng, services::MOST_WAITERS_OF_TERMS};
 
 /// Options, as a user knows them that must judge what follows from them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    pub(crate) options: LockOptions,
     pub(crate) ttl: Duration,
     pub(crate) wait: Duration,
     pub(crate) max_hold: Duration,
@@ -21,165 +21,145 @@ pub(crate) struct Terms {
     pub(crate) is_fenced: bool,
     /// No lock with these options is possible.
     pub(crate) is_invalid: bool,
+    /// What the fields above do not say.
+    others: LockOptions,
 }
 
 impl Terms {
     /// The options of a `Redlock`.
-    pub(crate) fn usual(scale: &Scale) -> Self {
-        let (ttl, max_hold) = (scale.max_ttl, 2 * scale.max_ttl);
-        let options = LockOptions::new().ttl(ttl).max_hold(max_hold);
+    pub(crate) fn usual(environment: &Environment) -> Self {
         Self {
-            options: if scale.renews {
-                options
-            } else {
-                options.no_renewal()
-            },
-            ttl,
+            ttl: environment.scale.max_ttl,
             wait: Duration::from_secs(5),
-            max_hold,
+            max_hold: 2 * environment.scale.max_ttl,
             max_attempts: None,
             max_waiters: None,
-            is_renewed: scale.renews,
+            is_renewed: environment.configuration.renews,
             is_handed_over: true,
             is_fenced: false,
             is_invalid: false,
+            others: LockOptions::new(),
         }
     }
 
-    /// Waits for a lock for as long as anybody can have to wait.
-    pub(crate) fn patient(scale: &Scale) -> Self {
-        Self::usual(scale).wait(Duration::MAX)
-    }
-
     /// Wants a lock for some milliseconds.
-    pub(crate) fn hurried(rng: &mut Rng, scale: &Scale) -> Self {
-        let ttl = Duration::from_millis(rng.u64(4..60));
-        let wait = around(rng, Duration::from_millis(50));
-        Self::usual(scale).wait(wait).ttl(ttl).unrenewed()
+    pub(crate) fn hurried(rng: &mut Rng, environment: &Environment) -> Self {
+        Self {
+            ttl: Duration::from_millis(rng.u64(4..60)),
+            wait: around(rng, Duration::from_millis(50)),
+            is_renewed: false,
+            ..Self::usual(environment)
+        }
     }
 
     /// Wants a lock that ends by itself soon.
-    pub(crate) fn drowsy(scale: &Scale) -> Self {
-        Self::usual(scale)
-            .ttl(scale.max_ttl / 4)
-            .unrenewed()
-            .fenced()
-    }
-
-    /// Waits for a moment only.
-    pub(crate) fn impatient(scale: &Scale) -> Self {
-        Self::usual(scale).wait(Duration::from_millis(1))
+    pub(crate) fn drowsy(environment: &Environment) -> Self {
+        Self {
+            ttl: environment.scale.max_ttl / 4,
+            is_renewed: false,
+            is_fenced: true,
+            ..Self::usual(environment)
+        }
     }
 
     /// Draws any options. Most often the usual ones, so that locks can be handed over.
-    pub(crate) fn draw(rng: &mut Rng, scale: &Scale) -> Self {
-        let wait = around(rng, scale.max_ttl);
-        let mut terms = Self::usual(scale).wait(wait);
+    pub(crate) fn draw(rng: &mut Rng, environment: &Environment) -> Self {
+        let wait = around(rng, environment.scale.max_ttl);
+        let mut terms = Self::usual(environment).wait(wait);
         if rng.chance(500_000) {
             return terms;
         }
         for _ in 0..rng.u8(1..=4) {
-            terms = terms.with_another(rng, scale);
+            if !terms.is_invalid {
+                terms.draw_another(rng, environment);
+            }
         }
         terms
     }
 
-    fn with_another(self, rng: &mut Rng, scale: &Scale) -> Self {
-        if self.is_invalid {
-            return self;
-        }
+    fn draw_another(&mut self, rng: &mut Rng, environment: &Environment) {
         match rng.u8(..11) {
-            0 | 1 => self.ttl(scale.max_ttl / rng.u32(2..=4)),
-            2 => self.max_hold(around(rng, scale.max_ttl / 2)),
+            0 | 1 => self.ttl = environment.scale.max_ttl / rng.u32(2..=4),
+            2 => self.max_hold = around(rng, environment.scale.max_ttl / 2),
             3 => {
+                self.is_renewed = true;
                 // Shorter than the shortest ttl, which may come later.
-                let options = self.options.renew_every(scale.max_ttl / rng.u32(6..=20));
-                Self {
-                    options,
-                    is_renewed: true,
-                    ..self
-                }
+                let interval = environment.scale.max_ttl / rng.u32(6..=20);
+                self.others = self.others.renew_every(interval);
             }
-            4 => self.unrenewed(),
-            5 => Self {
-                options: self.options.handover(false),
-                is_handed_over: false,
-                ..self
-            },
+            4 => self.is_renewed = false,
+            5 => self.is_handed_over = false,
             6 => {
                 let max_waiters = rng.usize(..=MOST_WAITERS_OF_TERMS);
-                Self {
-                    options: self.options.max_waiters_per_key(max_waiters),
-                    max_waiters: Some(max_waiters),
-                    ..self
-                }
+                self.max_waiters = Some(max_waiters);
+                self.others = self.others.max_waiters_per_key(max_waiters);
             }
             7 => {
                 let shortest = Duration::from_millis(rng.u64(1..50));
-                self.set(self.options.retry_delay(shortest, 4 * shortest))
+                self.others = self.others.retry_delay(shortest, 4 * shortest);
             }
             8 => {
                 let attempts = rng.u32(..4);
-                Self {
-                    options: self.options.max_attempts(attempts),
-                    max_attempts: Some(attempts.max(1)),
-                    ..self
-                }
+                self.max_attempts = Some(attempts.max(1));
+                self.others = self.others.max_attempts(attempts);
             }
             9 => {
-                let bound = around(rng, scale.max_ttl / 4);
-                Self {
-                    options: self.options.wait_at_most(bound),
-                    wait: self.wait.min(bound),
-                    ..self
+                let bound = around(rng, environment.scale.max_ttl / 4);
+                self.wait = self.wait.min(bound);
+                self.others = self.others.wait_at_most(bound);
+            }
+            _ => {
+                let invalid = self.invalid(rng, environment);
+                if rng.chance(200_000) {
+                    *self = invalid;
                 }
             }
-            _ => self.invalid(rng, scale),
         }
     }
 
-    fn invalid(self, rng: &mut Rng, scale: &Scale) -> Self {
-        let options = match rng.u8(..4) {
-            0 => self.options.ttl(Duration::ZERO),
-            1 if scale.limits_ttl => self.options.ttl(scale.max_ttl + Duration::from_millis(1)),
-            2 => self.options.renew_every(scale.max_ttl),
-            _ => self.options.retry_delay(Duration::ZERO, Duration::ZERO),
-        };
-        let is_invalid = rng.chance(200_000);
-        if is_invalid {
-            Self {
-                options,
-                is_invalid,
-                ..self
+    fn invalid(mut self, rng: &mut Rng, environment: &Environment) -> Self {
+        self.is_invalid = true;
+        match rng.u8(..4) {
+            0 => self.ttl = Duration::ZERO,
+            1 if environment.configuration.limits_ttl() => {
+                self.ttl = environment.scale.max_ttl + Duration::from_millis(1);
             }
+            2 => {
+                self.is_renewed = true;
+                self.others = self.others.renew_every(environment.scale.max_ttl);
+            }
+            _ => self.others = self.others.retry_delay(Duration::ZERO, Duration::ZERO),
+        }
+        self
+    }
+
+    /// Returns the options as the API takes them.
+    pub(crate) fn options(&self) -> LockOptions {
+        let options = self.others.ttl(self.ttl).wait(self.wait);
+        let options = options.max_hold(self.max_hold).fenced(self.is_fenced);
+        let options = options.handover(self.is_handed_over);
+        if self.is_renewed {
+            options
         } else {
-            self
+            options.no_renewal()
         }
     }
 
     pub(crate) fn wait(self, wait: Duration) -> Self {
-        Self {
-            options: self.options.wait(wait),
-            wait,
-            ..self
-        }
+        Self { wait, ..self }
     }
 
-    pub(crate) fn max_hold(self, max_hold: Duration) -> Self {
+    pub(crate) fn fenced(self) -> Self {
         Self {
-            options: self.options.max_hold(max_hold),
-            max_hold,
+            is_fenced: true,
             ..self
         }
     }
 
     /// The same with a fencing token, now and then.
-    pub(crate) fn fenced_sometimes(self, rng: &mut Rng) -> Self {
-        if rng.chance(300_000) {
-            self.fenced()
-        } else {
-            self
-        }
+    pub(crate) fn fenced_sometimes(mut self, rng: &mut Rng) -> Self {
+        self.is_fenced |= rng.chance(300_000);
+        self
     }
 
     /// The same without waiting, now and then.
@@ -189,34 +169,6 @@ impl Terms {
         } else {
             self
         }
-    }
-
-    pub(crate) fn fenced(self) -> Self {
-        Self {
-            options: self.options.fenced(true),
-            is_fenced: true,
-            ..self
-        }
-    }
-
-    fn unrenewed(self) -> Self {
-        Self {
-            options: self.options.no_renewal(),
-            is_renewed: false,
-            ..self
-        }
-    }
-
-    fn ttl(self, ttl: Duration) -> Self {
-        Self {
-            options: self.options.ttl(ttl),
-            ttl,
-            ..self
-        }
-    }
-
-    fn set(self, options: LockOptions) -> Self {
-        Self { options, ..self }
     }
 }
 

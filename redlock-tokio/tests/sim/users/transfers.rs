@@ -1,9 +1,6 @@
 //! Locks that users give away, and others adopt.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard},
-    time::UNIX_EPOCH,
-};
+use std::{sync::Arc, time::UNIX_EPOCH};
 
 use redlock_tokio::{
     LockError, LockGuard, LockTicket,
@@ -13,9 +10,9 @@ use redlock_tokio::{
 use super::{asked::Asked, cancel::Cancel, kept::Kept, terms::Terms, user::User};
 use crate::{requests::Keys, seen::Seen};
 
-/// The tickets that are under way between users. Clones are handles of the same.
-#[derive(Clone, Default)]
-pub(crate) struct Tickets(Arc<Mutex<Vec<Sent>>>);
+/// The tickets that are under way between users.
+#[derive(Default)]
+pub(crate) struct Tickets(Vec<Sent>);
 
 /// How many are under way at most. The oldest are lost.
 const MAX_TICKETS: usize = 8;
@@ -32,15 +29,10 @@ struct Sent {
 }
 
 impl Tickets {
-    fn lock(&self) -> MutexGuard<'_, Vec<Sent>> {
-        self.0.lock().expect("no code panics under this lock")
-    }
-
-    fn send(&self, sent: Sent) {
-        let mut tickets = self.lock();
-        tickets.push(sent);
-        if tickets.len() > MAX_TICKETS {
-            tickets.remove(0);
+    fn send(&mut self, sent: Sent) {
+        self.0.push(sent);
+        if self.0.len() > MAX_TICKETS {
+            self.0.remove(0);
         }
     }
 }
@@ -48,7 +40,7 @@ impl Tickets {
 impl User {
     /// Gives a lock away, if that is possible. In quiet times the user adopts it at once.
     pub(super) async fn give(&mut self, kept: Kept) {
-        let (environment, view) = (self.environment.clone(), kept.view().clone());
+        let (environment, view) = (self.environment.clone(), Arc::clone(kept.view()));
         let key = view.hold.key().as_bytes();
         let key = key.strip_prefix(self.service.redlock.prefix());
         let key = String::from_utf8_lossy(key.expect("it has the prefix")).into_owned();
@@ -59,8 +51,6 @@ impl User {
             Err(TicketError::Shared { .. }) if view.is_shared() => return,
             Err(error) => return environment.fail(format_args!("not given away: {error}")),
         };
-        view.note_given_away();
-        environment.note(Seen::GivenAway);
         environment.tell(("given away", view.id));
         let token = view.hold.token();
         // Nobody releases it.
@@ -75,7 +65,7 @@ impl User {
         if environment.is_calm() {
             drop(self.adopt(sent).await);
         } else {
-            environment.records.tickets.send(sent);
+            environment.records.tickets.lock().send(sent);
         }
     }
 
@@ -84,7 +74,7 @@ impl User {
         let tickets = self.environment.records.tickets.clone();
         let now = self.environment.now();
         let sent = {
-            let mut tickets = tickets.lock();
+            let tickets = &mut tickets.lock().0;
             let index = self.rng.usize(..tickets.len().max(1));
             // The giver's time may be ahead of this process.
             let has_arrived = tickets.get(index).is_some_and(|it| it.at <= now);
@@ -100,7 +90,7 @@ impl User {
 
     async fn adopt(&mut self, mut sent: Sent) -> Option<Kept> {
         let environment = self.environment.clone();
-        let mut terms = Terms::usual(&environment.scale);
+        let mut terms = Terms::usual(&environment);
         if self.rng.chance(200_000) || sent.ticket.fencing_token().is_some() {
             terms = terms.fenced();
         }
@@ -111,17 +101,17 @@ impl User {
             false => self.cancel_sometimes(),
         };
         let adoption = self.service.redlock.adopt(sent.ticket.clone());
-        let adoption = adoption.options(terms.options);
+        let adoption = adoption.options(terms.options());
         sent.tries += 1;
         let outcome = cancel.run(adoption.into_future()).await;
         sent.adoptions += u32::from(matches!(outcome, Some(Ok(_))));
         self.judge(&asked, &sent, outcome.as_ref());
         if self.rng.chance(500_000) && !environment.is_calm() {
             // It is delivered twice.
-            environment.records.tickets.send(sent);
+            environment.records.tickets.lock().send(sent);
         }
         let guard = outcome?.ok()?;
-        self.keep(asked, Ok(guard))
+        self.keep(&asked, Ok(guard))
     }
 
     /// Judges the end of an adoption. `None` if it was cancelled.
@@ -129,7 +119,7 @@ impl User {
         let (environment, host) = (&self.environment, &self.environment.host);
         let end = sent.ticket.expires_at().duration_since(UNIX_EPOCH);
         let is_over = end.is_ok_and(|end| end <= host.wall());
-        let is_quiet = environment.records.quiet.since(sent.at);
+        let is_quiet = environment.is_quiet(sent.at);
         let (seen, is_possible) = match outcome {
             None => (Seen::AdoptionCancelled, true),
             Some(Ok(_)) => (Seen::Adopted, self.may_adopt(sent)),
@@ -143,7 +133,7 @@ impl User {
             Some(Err(_)) => (Seen::AdoptionFailed, false),
         };
         environment.note(seen);
-        environment.tell((self.id, "adopts", format!("{seen:?}"), sent.tries));
+        environment.tell((self.id, "adopts", seen, sent.tries));
         if !is_possible && !environment.stood_still_since(sent.at) {
             environment.fail(format_args!(
                 "nothing implies this of an adoption: {outcome:?}, after {} others",

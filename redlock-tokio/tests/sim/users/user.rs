@@ -1,21 +1,20 @@
 //! A user: does everything that the API offers, at random.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use redlock_tokio::{LockError, LockGuard, errors::NotReady};
 
 use super::{
-    asked::{self, Asked},
+    asked::Asked,
     cancel::Cancel,
     environment::Environment,
-    kept::{Kept, Watch},
+    kept::Kept,
     terms::{Terms, around},
-    view::View,
 };
 use crate::{
     process::Stage,
     quiet::{KINDS, UserId},
-    requests::{Keys, Order},
+    requests::{Keys, OpenRequest},
     rng::Rng,
     seen::Seen,
     services::Service,
@@ -27,16 +26,12 @@ pub(crate) struct User {
     pub(crate) environment: Environment,
     pub(crate) service: Service,
     pub(crate) rng: Rng,
-    /// Guards that the user has forgotten for now. Their locks end by themselves.
-    pub(crate) forgotten: Vec<Kept>,
-    /// Clones of holds whose guards were dropped.
-    pub(crate) clones: Vec<View>,
 }
 
 impl User {
     /// Uses locks until the process or its `Redlock` ends.
     pub(crate) async fn run(mut self) {
-        self.environment.records.quiet.arrive(self.id);
+        self.environment.records.quiet.lock().arrive(self.id);
         loop {
             let think = self.environment.scale.think;
             self.environment.pause(&mut self.rng, think).await;
@@ -53,10 +48,10 @@ impl User {
     }
 
     async fn act(&mut self) {
-        let scale = self.environment.scale;
         // The first lock in quiet times must come, however long it takes.
         if self.environment.is_calm() && self.rng.chance(400_000) {
-            let (key, terms) = (self.key(), Terms::patient(&scale));
+            let terms = Terms::usual(&self.environment).wait(Duration::MAX);
+            let key = self.key();
             return match self.rng.pick(&KINDS) {
                 Keys::Shared => self.lock_and_work(key, terms).await,
                 kind => self.read_or_write(kind, key, terms).await,
@@ -69,8 +64,8 @@ impl User {
                 _ => self.oversleep().await,
             };
         }
-        let terms = Terms::draw(&mut self.rng, &scale);
-        match self.rng.u8(..26) {
+        let terms = Terms::draw(&mut self.rng, &self.environment);
+        match self.rng.u8(..25) {
             0..5 => {
                 let key = self.key();
                 self.lock_and_work(key, terms).await;
@@ -92,10 +87,9 @@ impl User {
             18 => self.get_ready().await,
             19 => self.adopt_and_work().await,
             20 => self.inspect().await,
-            21 => self.force_alone().await,
-            22 => self.release_later_alone().await,
-            23 => self.run_once().await,
-            24 => self.campaign().await,
+            21 => self.release_later_alone().await,
+            22 => self.run_once().await,
+            23 => self.campaign().await,
             _ => self.lock_and_work(String::new(), terms).await,
         }
     }
@@ -107,8 +101,6 @@ impl User {
             environment: self.environment.clone(),
             service: self.service.clone(),
             rng: self.rng.fork(),
-            forgotten: Vec::new(),
-            clones: Vec::new(),
         }
     }
 
@@ -122,31 +114,23 @@ impl User {
     }
 
     /// Notes that a request for a lock or a permit joins the queue now.
-    pub(super) fn ask(&self, keys: &[String], terms: Terms) -> Asked {
+    pub(super) fn ask(&self, keys: &[String], terms: Terms) -> Arc<Asked> {
         self.ask_as(Keys::of(keys), keys, terms)
     }
 
     /// Notes that a request of this kind joins the queue now.
-    pub(super) fn ask_as(&self, kind: Keys, keys: &[String], terms: Terms) -> Asked {
-        let (environment, host) = (&self.environment, &self.environment.host);
-        let clock = std::sync::Arc::clone(host);
-        let names = keys.to_vec();
-        let requests = &environment.records.requests;
-        let order = match kind {
-            // Several requests for permits have their turns at once, and an adoption waits for nobody.
-            Keys::Permit | Keys::Adopted => Order::Unwatched,
-            Keys::Read => Order::Reader,
-            Keys::Write => Order::Writer,
-            _ => Order::Watched,
-        };
-        Asked {
-            environment: environment.clone(),
+    pub(super) fn ask_as(&self, kind: Keys, keys: &[String], terms: Terms) -> Arc<Asked> {
+        let host = Arc::clone(&self.environment.host);
+        let requests = &self.environment.records.requests;
+        let now = move || host.now();
+        Arc::new(Asked {
+            environment: self.environment.clone(),
             service: self.service.clone(),
             terms,
-            open: requests.begin(self.service.id, names, order, move || clock.now()),
-            at: host.timestamp(),
+            open: OpenRequest::begin(requests, self.service.id, kind, keys.to_vec(), now),
+            at: self.environment.host.timestamp(),
             keys: kind,
-        }
+        })
     }
 
     async fn lock_and_work(&mut self, key: String, terms: Terms) {
@@ -157,15 +141,15 @@ impl User {
 
     pub(super) async fn lock_key(&mut self, key: &str, terms: Terms) -> Option<Kept> {
         let asked = self.ask(&[key.to_owned()], terms);
-        let lock = self.service.redlock.lock(key).options(terms.options);
+        let lock = self.service.redlock.lock(key).options(terms.options());
         let outcome = lock.await;
-        self.keep(asked, outcome)
+        self.keep(&asked, outcome)
     }
 
     /// Makes a request, and may give it up at any moment.
     async fn lock_or_cancel(&mut self, terms: Terms, cancel: Cancel) {
         let key = self.key();
-        let lock = self.service.redlock.lock(&key).options(terms.options);
+        let lock = self.service.redlock.lock(&key).options(terms.options());
         let asked = self.ask(&[key], terms);
         if let Some(kept) = self.wait_for(lock, asked, cancel).await {
             self.work_under(kept).await;
@@ -173,9 +157,8 @@ impl User {
     }
 
     async fn try_lock(&mut self) {
-        self.environment.note(Seen::TryLock);
         let key = self.key();
-        let terms = Terms::usual(&self.environment.scale).wait(Duration::ZERO);
+        let terms = Terms::usual(&self.environment).wait(Duration::ZERO);
         let cancel = self.cancel_sometimes();
         let redlock = self.service.redlock.clone();
         let asked = self.ask(std::slice::from_ref(&key), terms);
@@ -192,14 +175,11 @@ impl User {
         let terms = terms.fenced_sometimes(&mut self.rng);
         let cancel = self.cancel_sometimes();
         let asked = self.ask(&keys, terms);
-        let lock = self.service.redlock.lock_all(keys).options(terms.options);
+        let lock = self.service.redlock.lock_all(keys).options(terms.options());
         let has_several = asked.keys == Keys::Several;
         if let Some(kept) = self.wait_for(lock, asked, cancel).await {
-            if has_several {
-                self.environment.note(Seen::LockedAll);
-                if terms.is_fenced {
-                    self.environment.note(Seen::LockedAllFenced);
-                }
+            if has_several && terms.is_fenced {
+                self.environment.note(Seen::LockedAllFenced);
             }
             self.work_under(kept).await;
         }
@@ -214,13 +194,11 @@ impl User {
         let terms = terms.impatient_sometimes(&mut self.rng);
         let cancel = self.cancel_sometimes();
         let asked = self.ask(&[key], terms);
-        let request = semaphore.acquire().options(terms.options);
+        let request = semaphore.acquire().options(terms.options());
         if let Some(kept) = self.wait_for(request, asked, cancel).await {
-            let slot = kept.view().hold.slot();
-            self.environment.note(match slot {
-                Some(0) => Seen::Permit,
-                _ => Seen::PermitOfAnotherSlot,
-            });
+            if kept.view().hold.slot() != Some(0) {
+                self.environment.note(Seen::PermitOfAnotherSlot);
+            }
             self.work_under(kept).await;
         }
     }
@@ -250,64 +228,48 @@ impl User {
     pub(super) async fn wait_for<R>(
         &mut self,
         request: R,
-        asked: Asked,
+        asked: Arc<Asked>,
         cancel: Cancel,
     ) -> Option<Kept>
     where
         R: IntoFuture<Output = Result<LockGuard, LockError>>,
     {
         match cancel.run(request.into_future()).await {
-            Some(outcome) => self.keep(asked, outcome),
+            Some(outcome) => self.keep(&asked, outcome),
             None => {
-                self.note_cancelled(&asked);
+                self.note_cancelled();
                 None
             }
         }
     }
 
-    pub(super) fn note_cancelled(&self, asked: &Asked) {
+    pub(super) fn note_cancelled(&self) {
         let environment = &self.environment;
         environment.tell((self.id, "cancelled"));
-        environment.note(match asked.keys {
-            Keys::Several => Seen::CancelledAll,
-            _ if asked.terms.is_fenced => Seen::CancelledFenced,
-            _ if asked.terms.wait.is_zero() => Seen::CancelledTry,
-            _ => Seen::Cancelled,
-        });
+        environment.note(Seen::Cancelled);
     }
 
     /// Judges the end of a request. Returns the lock, if there is one.
     pub(super) fn keep(
         &mut self,
-        asked: Asked,
+        asked: &Arc<Asked>,
         outcome: Result<LockGuard, LockError>,
     ) -> Option<Kept> {
         match outcome {
             Ok(guard) => {
-                let watch = if self.rng.chance(700_000) {
-                    Watch::Task
-                } else {
-                    Watch::Nobody
-                };
+                let is_watched = self.rng.chance(700_000);
                 // Others give up, or need not be served.
-                if KINDS.contains(&asked.keys) && asked.terms.wait == Duration::MAX {
-                    self.note_served(asked.keys);
+                let environment = &self.environment;
+                if asked.terms.wait == Duration::MAX {
+                    let mut quiet = environment.records.quiet.lock();
+                    quiet.serve(self.id, asked.keys, environment.now());
                 }
-                Some(Kept::new(guard, asked, watch))
+                Some(Kept::new(guard, asked, is_watched))
             }
             Err(error) => {
-                self.environment.tell((self.id, asked::kind(&error)));
                 asked.judge(&error);
                 None
             }
-        }
-    }
-
-    fn note_served(&self, kind: Keys) {
-        let environment = &self.environment;
-        let quiet = &environment.records.quiet;
-        if quiet.serve(self.id, kind, environment.now()) {
-            environment.note(Seen::ServedAfterFaults);
         }
     }
 
@@ -320,7 +282,7 @@ impl User {
         let Some(outcome) = outcome else {
             return environment.note(Seen::ReadyCancelled);
         };
-        let is_quiet = environment.records.quiet.since(since);
+        let is_quiet = environment.is_quiet(since);
         let is_possible = match &outcome {
             Ok(()) => true,
             Err(NotReady::ShutDown) => self.service.closed_at().is_some(),
@@ -337,10 +299,11 @@ impl User {
         let redlock = &self.service.redlock;
         let (queue, nodes) = (redlock.queue(), redlock.nodes());
         let environment = &self.environment;
-        let requests = &environment.records.requests;
         let old = environment.now().saturating_sub(8 * environment.max_ttl());
-        requests.forget_before(old);
-        let requests = requests.open(self.service.id);
+        let requests = &environment.records.requests;
+        requests.lock().forget_before(old);
+        let alive = requests.lock().alive(self.service.id, u64::MAX);
+        let requests = alive.requests;
         let limit = self.service.house.max_waiters_total;
         if queue.waiting > limit || queue.waiting > requests {
             environment.fail(format_args!(
@@ -352,18 +315,6 @@ impl User {
         }
         let expected = redlock.expected_wait("key-0");
         environment.tell((self.id, queue.keys, queue.waiting, expected));
-        self.forgotten.retain(|it| !it.view().has_ended_by_itself());
-        self.use_clones();
-    }
-
-    /// Uses the clones of holds that are over, and drops some of them.
-    fn use_clones(&mut self) {
-        for view in &self.clones {
-            let ttl = self.environment.scale.max_ttl;
-            let ttl = self.rng.bool().then_some(ttl);
-            view.use_after_end(ttl);
-        }
-        let rng = &mut self.rng;
-        self.clones.retain(|_| rng.chance(800_000));
+        environment.drop_ended();
     }
 }

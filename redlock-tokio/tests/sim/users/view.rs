@@ -3,13 +3,12 @@
 use std::{
     fmt,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use futures::FutureExt;
 use redlock_tokio::{
     Acquisition, ExtendError, Hold, Key, LossReason, NodeState, ReleaseOutcome, Timestamp, Token,
 };
@@ -18,56 +17,26 @@ use super::{
     asked::{self, Asked, LAST_ATTEMPT},
     cancel::Cancel,
     environment::Environment,
-    terms::Terms,
 };
-use crate::{
-    clock::SECOND,
-    judge::HoldId,
-    network::Network,
-    registry::{Registry, Write, keys_on_nodes},
-    requests::{Keys, ServiceId},
-    seen::Seen,
-};
+use crate::{clock::SECOND, judge::HoldId, registry::keys_on_nodes, requests::Keys, seen::Seen};
 
 /// What a user knows of its lock.
-#[derive(Clone)]
 pub(crate) struct View {
     pub(crate) id: HoldId,
     pub(crate) hold: Hold,
-    pub(crate) terms: Terms,
-    environment: Environment,
-    service: ServiceId,
-    keys: Keys,
+    pub(crate) asked: Arc<Asked>,
     /// Whether its writer has become a reader.
-    is_downgraded: Arc<AtomicBool>,
-    /// Whether it was given away, so that nobody releases it.
-    is_given_away: Arc<AtomicBool>,
+    is_downgraded: AtomicBool,
+    /// Whether it was valid when the work under it ended.
+    pub(super) was_valid: AtomicBool,
     /// How many of the nodes that have granted it are not needed. None of another's lock that was handed over.
     spare: usize,
-    /// The earliest time from which `max_hold` may count, by the clock of the process: the start of the attempt that
-    /// won, or the moment at which the lock was handed over.
-    held_since: Timestamp,
     /// When the user got it, by the clock of the process.
     got_at: Timestamp,
-    /// When it was asked for, in true time.
-    since: u64,
-    given_back: Arc<OnceLock<GivenBack>>,
-}
-
-/// What the lock was like when its guard was dropped.
-#[derive(Clone, Copy, Debug)]
-struct GivenBack {
-    was_valid: bool,
-    /// In true time. A lock to be released later is released then at the latest.
-    at: u64,
-    is_released_later: bool,
 }
 
 /// Extensions and timers are this much apart from what a user computes, at most.
 const SLACK: Duration = Duration::from_millis(3);
-
-/// How long after the end of a hold its key is gone at the latest, in quiet times.
-const GONE: u64 = SECOND;
 
 /// How often another process may get a lock during a wait in quiet times, if it is longer than a line may be out of
 /// order.
@@ -76,67 +45,49 @@ const DISORDER: u64 = 5 * SECOND;
 
 impl View {
     /// Notes that a user has a lock.
-    pub(crate) fn new(hold: &Hold, asked: &Asked, is_watched: bool) -> Self {
-        let environment = asked.environment.clone();
-        let registry = &environment.records.registry;
+    pub(crate) fn new(hold: &Hold, asked: &Arc<Asked>, is_watched: bool) -> Self {
+        let environment = &asked.environment;
         let is_shared = asked.keys == Keys::Read;
+        let mut registry = environment.registry();
         let id = registry.begin(&environment.host, hold, is_shared, is_watched);
+        drop(registry);
         environment.note(Seen::Acquired);
         environment.tell(("has", id, hold.fencing_token()));
-        let got_at = environment.host.timestamp();
         Self {
             id,
             hold: hold.clone(),
-            terms: asked.terms,
-            service: asked.service.id,
-            keys: asked.keys,
-            is_downgraded: Arc::default(),
-            is_given_away: Arc::default(),
+            asked: Arc::clone(asked),
+            is_downgraded: AtomicBool::new(false),
+            was_valid: AtomicBool::new(false),
             spare: 0,
-            since: asked.open.since(),
-            held_since: asked.at.max(got_at.saturating_sub(LAST_ATTEMPT)),
-            got_at,
-            given_back: Arc::default(),
-            environment,
+            got_at: environment.host.timestamp(),
         }
-    }
-
-    /// Notes which nodes have granted it.
-    pub(super) fn granted(self, acquisition: &Acquisition) -> Self {
-        let spare = match acquisition {
-            Acquisition::Granted {
-                granted_by,
-                votes_needed,
-                ..
-            } => granted_by.len().saturating_sub(*votes_needed),
-            _ => 0,
-        };
-        Self { spare, ..self }
     }
 
     /// Notes that the request does not wait any more, and checks that it has overtaken none.
-    pub(super) fn check_order(&self, asked: &Asked) {
-        if let Some(other) = asked.open.granted() {
-            let own = asked.open.id;
-            self.environment
-                .fail(format_args!("{other:?} came earlier than {own:?}"));
+    pub(super) fn check_order(&self) {
+        let open = &self.asked.open;
+        if let Some(other) = open.granted() {
+            let text = format_args!("{other:?} came earlier than {:?}", open.id);
+            self.environment().fail(text);
         }
     }
 
-    /// Checks what the world must be like when a lock is granted.
-    pub(super) fn check_grant(&self, acquisition: &Acquisition, asked: &Asked) {
-        let (environment, terms) = (&self.environment, &self.terms);
+    /// Checks what the world must be like when a lock is granted. Notes which nodes have granted it.
+    pub(super) fn check_grant(&mut self, acquisition: &Acquisition) {
+        let asked = Arc::clone(&self.asked);
+        let (environment, terms) = (&asked.environment, &asked.terms);
         let fail = |text: &str| environment.fail(format_args!("{text}: {acquisition}"));
         if !self.hold.is_valid() {
             fail("a lock was granted that is not valid");
         }
-        if asked.terms.is_invalid || asked.keys == Keys::Bad {
+        if terms.is_invalid || asked.keys == Keys::Bad {
             fail("a lock was granted that is impossible");
         }
         if self.hold.fencing_token().is_some() != terms.is_fenced {
             fail("a lock has a fencing token or not, unlike what its user wants");
         }
-        self.check_order(asked);
+        self.check_order();
         // A successor needs time to work, and renewal time to fail.
         let is_granted = matches!(acquisition, Acquisition::Granted { .. });
         let is_short = self.hold.remaining() + SLACK < terms.ttl / 2;
@@ -165,6 +116,7 @@ impl View {
                 attempts,
                 ..
             } => {
+                self.spare = granted_by.len().saturating_sub(*votes_needed);
                 if self.hold.remaining() > terms.ttl {
                     fail("a lock is valid for longer than its ttl");
                 }
@@ -175,7 +127,7 @@ impl View {
                     fail("too many attempts");
                 }
                 let streaks = asked.open.note_streak();
-                let since = asked.open.since();
+                let since = self.since();
                 let stands_in_line = asked.keys == Keys::Shared && terms.max_attempts.is_none();
                 let is_long = since + DISORDER < environment.now();
                 // It may stand in another line than those for whom another node votes.
@@ -185,7 +137,7 @@ impl View {
                     && stands_in_line
                     && is_long
                     && all_vote
-                    && environment.records.quiet.since(since)
+                    && environment.is_quiet(since)
                 {
                     fail(&format!(
                         "another process had {streaks} streaks during the wait"
@@ -201,20 +153,20 @@ impl View {
         }
     }
 
-    pub(super) async fn watch(self) {
+    pub(super) async fn watch(self: Arc<Self>) {
         let reason = self.hold.lost().await;
-        self.environment.records.registry.lost(self.id);
+        self.environment().registry().lost(self.id);
         self.check_loss(reason);
     }
 
     /// Checks that the world implies the reason of a loss.
     pub(crate) fn check_loss(&self, reason: LossReason) {
-        let environment = &self.environment;
+        let environment = self.environment();
         environment.note(asked::loss_seen_as(reason));
         environment.tell(("lost", self.id, format!("{reason:?}")));
         let is_possible = match reason {
-            LossReason::MaxHold => self.held_for() + SLACK >= self.terms.max_hold,
-            LossReason::Expired => !self.terms.is_renewed || self.nodes_may_fail(),
+            LossReason::MaxHold => self.held_for() + SLACK >= self.asked.terms.max_hold,
+            LossReason::Expired => !self.asked.terms.is_renewed || self.nodes_may_fail(),
             LossReason::KeysLost | LossReason::VotesWithdrawn => self.nodes_may_fail(),
             _ => false,
         };
@@ -228,43 +180,41 @@ impl View {
     pub(crate) async fn lost(&self, cancel: Cancel) {
         match cancel.run(self.hold.lost()).await {
             Some(reason) => self.check_loss(reason),
-            None => self.environment.note(Seen::LossWatchCancelled),
+            None => self.environment().note(Seen::LossWatchCancelled),
         }
     }
 
     /// Extends the lock, by this ttl or by its own.
     pub(crate) async fn extend(&self, ttl: Option<Duration>, cancel: Cancel) {
-        let (before, at) = (self.hold.remaining(), self.environment.host.timestamp());
+        let (before, at) = (self.hold.remaining(), self.environment().host.timestamp());
         let hold = &self.hold;
         let result = match ttl {
             Some(ttl) => cancel.run(hold.extend_for(ttl)).await,
             None => cancel.run(hold.extend()).await,
         };
-        let host = &self.environment.host;
+        let host = &self.environment().host;
         let passed = host.timestamp().saturating_duration_since(at);
         let is_shorter = hold.remaining() + passed + SLACK < before;
         if is_shorter && hold.is_valid() {
-            self.environment
+            self.environment()
                 .fail(format_args!("an extension has shortened {:?}", self.id));
         }
         self.check_longest();
         match result {
-            Some(Ok(())) => self.environment.note(Seen::Extended),
+            Some(Ok(())) => self.environment().note(Seen::Extended),
             Some(Err(error)) => self.check_extension(ttl, &error),
-            None => self.environment.note(Seen::ExtensionCancelled),
+            None => self.environment().note(Seen::ExtensionCancelled),
         }
     }
 
     pub(crate) fn check_extension(&self, ttl: Option<Duration>, error: &ExtendError) {
-        let environment = &self.environment;
-        let kind = asked::extension_kind(error);
-        environment.tell(("not extended", self.id, kind));
+        let environment = self.environment();
         let is_too_long = ttl.is_some_and(|it| it > environment.scale.max_ttl);
         let (seen, is_possible) = match error {
             ExtendError::InvalidTtl(_) => (Seen::ExtensionInvalid, is_too_long),
             ExtendError::MaxHold { .. } => (
                 Seen::ExtensionAfterMaxHold,
-                self.held_for() + SLACK >= self.terms.max_hold,
+                self.held_for() + SLACK >= self.asked.terms.max_hold,
             ),
             ExtendError::NoQuorum { .. } => (Seen::ExtensionFailed, self.nodes_may_fail()),
             ExtendError::Lost(_) => (Seen::ExtensionTooLate, !self.hold.is_valid()),
@@ -272,19 +222,20 @@ impl View {
             _ => (Seen::ExtensionFailed, false),
         };
         environment.note(seen);
+        environment.tell(("not extended", self.id, seen));
         self.check_cause(is_possible, format_args!("fails: {error}"));
     }
 
     /// Checks how a release has ended. `None` if it was cancelled.
     pub(super) fn check_release(&self, outcome: Option<ReleaseOutcome>, was_valid: bool) {
-        let environment = &self.environment;
+        let environment = self.environment();
         environment.tell(("released", self.id, format!("{outcome:?}")));
         let majority = environment.scale.servers / 2 + 1;
         let (seen, is_possible) = match outcome {
             None => (Seen::ReleaseCancelled, true),
             Some(ReleaseOutcome::Released) => (
                 Seen::ReleaseConfirmed,
-                self.keys_on_unchanged_servers()
+                self.keys_on_servers()
                     .is_none_or(|it| it + majority <= environment.scale.servers),
             ),
             Some(ReleaseOutcome::HandedOver) => (
@@ -309,26 +260,15 @@ impl View {
     fn check_cause(&self, is_possible: bool, what: fmt::Arguments<'_>) {
         if !is_possible && !self.stood_still() {
             let text = format_args!("nothing implies that {:?} {what}", self.id);
-            self.environment.fail(text);
+            self.environment().fail(text);
         }
-    }
-
-    /// Notes that the guard is dropped now.
-    pub(super) fn note_given_back(&self) {
-        self.check_longest();
-        // Only the first time counts: a guard is dropped once.
-        let _ = self.given_back.set(GivenBack {
-            was_valid: self.hold.is_valid(),
-            at: self.environment.now(),
-            is_released_later: false,
-        });
     }
 
     /// Notes that the lock is to be released when this time has passed since it was taken.
     pub(super) fn note_later_release(&self, time: Duration) {
-        let (environment, host) = (&self.environment, &self.environment.host);
+        let (environment, host) = (self.environment(), &self.environment().host);
         let [until, end] =
-            [self.held_since, self.got_at].map(|since| host.when(since.saturating_add(time)));
+            [self.held_since(), self.got_at].map(|since| host.when(since.saturating_add(time)));
         let is_over = until <= environment.now();
         environment.tell(("later release", self.id, time));
         environment.note(if is_over {
@@ -336,95 +276,29 @@ impl View {
         } else {
             Seen::ToBeReleasedLater
         });
-        let _ = self.given_back.set(GivenBack {
-            was_valid: true,
-            at: end.max(environment.now()),
-            is_released_later: !is_over,
-        });
         // An answer that makes no sense may say that the keys are gone, and then they are released.
         if is_over || environment.has_senseless_answers() {
-            self.registry().release(self.id);
+            self.environment().registry().release(self.id);
         } else {
-            self.registry().release_at(self.id, until);
+            self.environment().registry().release_at(self.id, until);
         }
-        self.registry().keep(host, end);
+        self.environment().registry().keep(host, end);
         // After its time it is released or handed over at once, and without faults no lock is lost.
         if end > environment.now() && !self.is_quiet() {
             environment.network.lock().releases.delay(self.hold.token());
         }
     }
 
-    /// Notes that the guard was dropped just now, in the middle of a call.
-    pub(super) fn note_cut_off(&self) {
-        let _ = self.given_back.set(GivenBack {
-            was_valid: self.hold.lost().now_or_never().is_none(),
-            at: self.environment.now(),
-            is_released_later: false,
-        });
-        self.registry().release(self.id);
-    }
-
     /// Returns how long it is until a later release, by the clock of the process.
     pub(super) fn until_release(&self, time: Duration) -> Duration {
         let end = self.got_at.saturating_add(time);
-        end.saturating_duration_since(self.environment.host.timestamp())
-    }
-
-    /// Returns whether the lock was valid when its guard was dropped.
-    pub(crate) fn was_valid_at_end(&self) -> bool {
-        self.given_back.get().is_some_and(|it| it.was_valid)
-    }
-
-    /// Uses a clone of the hold after the guard was dropped, as a careless user might.
-    pub(crate) fn use_after_end(&self, ttl: Option<Duration>) {
-        let Some(given_back) = self.given_back.get() else {
-            return;
-        };
-        let (environment, hold) = (&self.environment, &self.hold);
-        let extended = match ttl {
-            Some(ttl) => hold.extend_for(ttl).now_or_never(),
-            None => hold.extend().now_or_never(),
-        };
-        let loss = hold.lost().now_or_never();
-        let is_right = match (&extended, loss) {
-            (Some(Err(ExtendError::Released)), None) => given_back.was_valid,
-            (Some(Err(ExtendError::Lost(reason))), Some(loss)) => {
-                *reason == loss && !given_back.was_valid
-            }
-            _ => false,
-        };
-        if !is_right || hold.is_valid() || !hold.remaining().is_zero() {
-            environment.fail(format_args!(
-                "a clone of {:?} after its end, {given_back:?}: extended {extended:?}, lost {loss:?}",
-                self.id
-            ));
-        }
-        environment.note(if given_back.was_valid {
-            Seen::CloneOfReleased
-        } else {
-            Seen::CloneOfLost
-        });
-        let keys = self.keys_on_servers().unwrap_or(0);
-        let is_gone = self.is_quiet() && environment.now() > given_back.at + GONE;
-        let is_handed_over = self.may_be_handed_over() && !given_back.is_released_later;
-        let may_stay = is_handed_over || self.is_given_away.load(Relaxed);
-        if is_gone && keys > 0 && !may_stay {
-            environment.fail(format_args!(
-                "{keys} servers have the key of {:?} after its end",
-                self.id
-            ));
-        }
+        end.saturating_duration_since(self.environment().host.timestamp())
     }
 
     /// Notes that others may share the lock of a writer from now on.
     pub(super) fn share(&self) {
         self.is_downgraded.store(true, Relaxed);
-        self.registry().share(self.id);
-    }
-
-    /// Notes that the lock was given away.
-    pub(super) fn note_given_away(&self) {
-        self.is_given_away.store(true, Relaxed);
+        self.environment().registry().share(self.id);
     }
 
     /// Writes to the resource that the lock protects.
@@ -434,11 +308,12 @@ impl View {
         let Some(token) = self.hold.fencing_token() else {
             return;
         };
-        let write = self.registry().write(self.id, &key, token);
-        self.environment.tell(("writes", self.id, write));
-        self.environment.note(match write {
-            Write::Taken => Seen::FencedWrite,
-            Write::Stale => Seen::StaleWrite,
+        let is_taken = self.environment().registry().write(self.id, &key, token);
+        self.environment().tell(("writes", self.id, is_taken));
+        self.environment().note(if is_taken {
+            Seen::FencedWrite
+        } else {
+            Seen::StaleWrite
         });
     }
 
@@ -450,73 +325,73 @@ impl View {
 
     /// Checks that the lock is not valid for longer than `max_hold` and a ttl after the grant.
     pub(crate) fn check_longest(&self) {
-        let now = self.environment.host.timestamp();
+        let now = self.environment().host.timestamp();
         let until = now.saturating_add(self.hold.remaining());
         // `max_hold` counts from the last reader that joins: within half a ttl of the acquisition, or of the downgrade.
-        let joining = match self.keys {
-            Keys::Read => self.terms.ttl / 2,
+        let joining = match self.asked.keys {
+            Keys::Read => self.asked.terms.ttl / 2,
             Keys::Write if self.is_downgraded.load(Relaxed) => {
-                self.terms.max_hold + self.terms.ttl / 2
+                self.asked.terms.max_hold + self.asked.terms.ttl / 2
             }
             _ => Duration::ZERO,
         };
-        let longest = joining + self.terms.max_hold + self.environment.scale.max_ttl + SLACK;
+        let longest =
+            joining + self.asked.terms.max_hold + self.environment().scale.max_ttl + SLACK;
         if self.hold.is_valid() && until.saturating_duration_since(self.got_at) > longest {
             let text = format_args!("{:?} is valid for longer than max_hold and a ttl", self.id);
-            self.environment.fail(text);
+            self.environment().fail(text);
         }
     }
 
     pub(super) fn environment(&self) -> &Environment {
-        &self.environment
-    }
-
-    pub(crate) fn registry(&self) -> &Registry {
-        &self.environment.records.registry
+        &self.asked.environment
     }
 
     fn nodes_may_fail(&self) -> bool {
-        let Self {
-            service,
-            spare,
-            since,
-            ..
-        } = *self;
-        let ttl = self.terms.ttl;
-        let was_forced = self.registry().was_forced(self.hold.token());
-        was_forced || self.environment.nodes_may_fail(service, spare, ttl, since)
+        let was_forced = self.environment().registry().was_forced(self.hold.token());
+        was_forced || self.asked.nodes_may_fail(self.spare)
+    }
+
+    fn since(&self) -> u64 {
+        self.asked.open.since
+    }
+
+    /// Returns the earliest time from which `max_hold` may count, by the clock of the process: the start of the attempt
+    /// that won, or the moment at which the lock was handed over.
+    fn held_since(&self) -> Timestamp {
+        self.asked.at.max(self.got_at.saturating_sub(LAST_ATTEMPT))
     }
 
     fn is_quiet(&self) -> bool {
-        self.environment.records.quiet.since(self.since)
+        self.environment().is_quiet(self.since())
     }
 
     fn stood_still(&self) -> bool {
-        self.environment.stood_still_since(self.since)
+        self.environment().stood_still_since(self.since())
     }
 
     /// Returns for how long the lock is held at the most, by the clock of the process.
     fn held_for(&self) -> Duration {
-        let now = self.environment.host.timestamp();
-        now.saturating_duration_since(self.held_since)
+        let now = self.environment().host.timestamp();
+        now.saturating_duration_since(self.held_since())
     }
 
     /// Returns whether it is no lock of one key that nobody shares.
     pub(super) fn is_shared(&self) -> bool {
-        let is_shared = matches!(self.keys, Keys::Read | Keys::Permit | Keys::Several);
+        let is_shared = matches!(self.asked.keys, Keys::Read | Keys::Permit | Keys::Several);
         is_shared || self.is_downgraded.load(Relaxed)
     }
 
     /// Returns whether others of the process may keep the lock after its holder.
     fn may_be_handed_over(&self) -> bool {
-        if self.keys == Keys::Adopted {
+        if self.asked.keys == Keys::Adopted {
             return false;
         }
-        if self.keys == Keys::Read || self.is_downgraded.load(Relaxed) {
+        if self.asked.keys == Keys::Read || self.is_downgraded.load(Relaxed) {
             return true;
         }
         let has_several = self.hold.keys().count() > 1;
-        self.terms.is_handed_over && !self.terms.is_fenced && !has_several
+        self.asked.terms.is_handed_over && !self.asked.terms.is_fenced && !has_several
     }
 
     /// Returns the name that nodes have for the first key.
@@ -524,28 +399,19 @@ impl View {
         keys_on_nodes(&self.hold).swap_remove(0)
     }
 
-    /// Returns how many servers have the first key.
+    /// Returns how many servers have the first key, without those that have changed since the request began: a promoted
+    /// replica may bring the key back. `None` if a voter is not one server for ever.
     fn keys_on_servers(&self) -> Option<usize> {
-        self.count_keys(|_, _| true)
-    }
-
-    /// The same, without servers that have changed since the request began: a promoted replica may bring the key back.
-    fn keys_on_unchanged_servers(&self) -> Option<usize> {
-        self.count_keys(|network, machine| !network.has_changed(machine, self.since))
-    }
-
-    /// Returns how many of these servers have the first key. `None` if a voter is not one server for ever.
-    fn count_keys(&self, counts: impl Fn(&Network, usize) -> bool) -> Option<usize> {
-        if self.environment.has_owners() {
+        if self.environment().has_owners() {
             return None;
         }
         let key = Key::new(self.key_on_nodes()).expect("it was locked");
         let token: Token = self.hold.token();
-        let network = self.environment.network.lock();
+        let network = self.environment().network.lock();
         let at = network.at();
-        let addresses = 0..self.environment.scale.servers;
+        let addresses = 0..self.environment().scale.servers;
         let machines = addresses.map(|address| network.machine(address));
-        let counted = machines.filter(|machine| counts(&network, *machine));
+        let counted = machines.filter(|it| !network.has_changed(*it, self.since()));
         let have = counted.filter(|machine| network.servers[*machine].holds(at, &key, token));
         Some(have.count())
     }

@@ -1,12 +1,15 @@
 //! What a user does under a lock, and how it ends the hold.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use redlock_tokio::{Hold, errors::WithLockError};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    asked::{self, LAST_ATTEMPT},
+    asked::LAST_ATTEMPT,
     cancel::Cancel,
     kept::Kept,
     outliving::Fate,
@@ -16,12 +19,6 @@ use super::{
     view::View,
 };
 use crate::seen::Seen;
-
-/// How many guards a user forgets at the same time.
-const MAX_FORGOTTEN: usize = 2;
-
-/// Of how many holds that are over a user has clones.
-const MAX_CLONES: usize = 4;
 
 impl User {
     /// Works under a lock, and ends the hold in some way.
@@ -49,17 +46,7 @@ impl User {
             }
         }
         kept.view().write();
-        if self.rng.chance(300_000) {
-            self.keep_clone(kept.view().clone());
-        }
         self.end(kept).await;
-    }
-
-    /// Keeps a clone of a hold, and uses the clone when the hold is over.
-    fn keep_clone(&mut self, view: View) {
-        if self.clones.len() < MAX_CLONES {
-            self.clones.push(view);
-        }
     }
 
     async fn end(&mut self, kept: Kept) {
@@ -70,19 +57,9 @@ impl User {
             self.rng.u8(..18)
         };
         match how {
-            0..7 => {
-                let is_valid = kept.view().hold.is_valid();
-                self.environment.note(if is_valid {
-                    Seen::Released
-                } else {
-                    Seen::DroppedTooLate
-                });
-            }
-            7..12 => {
-                let cancel = self.cancel_sometimes();
-                let outcome = kept.release(cancel).await;
-                self.environment.tell((self.id, format!("{outcome:?}")));
-            }
+            0..7 if kept.view().hold.is_valid() => {}
+            0..7 => self.environment.note(Seen::DroppedTooLate),
+            7..12 => kept.release(self.cancel_sometimes()).await,
             12 => self.panic_with(kept).await,
             16 => self.give(kept).await,
             17 => self.release_later(kept).await,
@@ -92,19 +69,8 @@ impl User {
                 let cancel = self.cancel_sometimes();
                 kept.view().lost(cancel).await;
             }
-            14 if self.forgotten.len() < MAX_FORGOTTEN => {
-                self.environment.note(Seen::Forgotten);
-                if self.rng.bool() {
-                    self.forgotten.push(kept);
-                } else {
-                    self.environment.note(Seen::ForgottenForGood);
-                    kept.outlive(Fate::Forgotten);
-                }
-            }
-            15 => {
-                self.environment.note(Seen::MovedOut);
-                kept.outlive(Fate::MovedOut);
-            }
+            14 if self.rng.bool() => kept.outlive(Fate::Forgotten),
+            15 => kept.outlive(Fate::MovedOut),
             _ => {}
         }
     }
@@ -125,12 +91,12 @@ impl User {
     /// after the time, and never before.
     pub(super) async fn release_later_alone(&mut self) {
         let environment = self.environment.clone();
-        let is_quiet = environment.records.quiet.since(environment.now());
-        let (key, terms) = (self.unshared_key(), Terms::usual(&environment.scale));
+        let is_quiet = environment.is_quiet(environment.now());
+        let (key, terms) = (self.unshared_key(), Terms::usual(&environment));
         let Some(kept) = self.lock_key(&key, terms).await else {
             return;
         };
-        let (view, time) = (kept.view().clone(), terms.ttl / self.rng.u32(2..=8));
+        let (view, time) = (Arc::clone(kept.view()), terms.ttl / self.rng.u32(2..=8));
         kept.release_later(time, Cancel::Never).await;
         let limit = view.until_release(time) + LAST_ATTEMPT;
         let again = self.lock_key(&key, terms.wait(terms.ttl));
@@ -145,7 +111,6 @@ impl User {
     }
 
     async fn panic_with(&self, kept: Kept) {
-        self.environment.note(Seen::Panicked);
         let task = tokio::spawn(async move {
             let _kept = kept;
             std::panic::panic_any(INTENDED);
@@ -161,41 +126,38 @@ impl User {
         // Some work takes longer than its lock lasts.
         let is_long = !self.environment.is_calm() && self.rng.chance(300_000);
         let (terms, work) = if is_long {
-            (Terms::drowsy(&scale), scale.max_ttl / 2)
+            (Terms::drowsy(&self.environment), scale.max_ttl / 2)
         } else {
             (terms, self.environment.work())
         };
         let work = around(&mut self.rng, work);
         let asked = self.ask(std::slice::from_ref(&key), terms);
         let cancel = self.cancel_sometimes();
-        let lock = self.service.redlock.lock(key).options(terms.options);
+        let lock = self.service.redlock.lock(key).options(terms.options());
         let mut view = None;
         let with = lock.with(async |hold: &Hold| {
-            let has = view.insert(View::new(hold, &asked, true)).clone();
+            let mark = WorkMark::new(View::new(hold, &asked, true));
             // The caller hears of the lock only after its release, and others may have had it by then.
-            has.check_order(&asked);
-            let mark = WorkMark::new(has);
+            mark.view.check_order();
+            view = Some(Arc::clone(&mark.view));
             sleep(work).await;
             mark.end();
         });
         let Some(outcome) = cancel.run(with).await else {
             return match view {
                 Some(_) => self.environment.note(Seen::WorkCancelled),
-                None => self.note_cancelled(&asked),
+                None => self.note_cancelled(),
             };
         };
         match (outcome, view) {
-            (Ok(()), Some(view)) if view.was_valid_at_end() => {
+            (Ok(()), Some(view)) if view.was_valid.load(Relaxed) => {
                 self.environment.note(Seen::WorkDone);
-                self.keep_clone(view);
             }
-            (Err(WithLockError::Lost(reason)), Some(view)) if !view.was_valid_at_end() => {
+            (Err(WithLockError::Lost(reason)), Some(view)) if !view.was_valid.load(Relaxed) => {
                 self.environment.note(Seen::WorkDropped);
                 view.check_loss(reason);
-                self.keep_clone(view);
             }
             (Err(WithLockError::Lock(error)), None) => {
-                self.environment.tell((self.id, asked::kind(&error)));
                 asked.judge(&error);
             }
             (outcome, _) => {
@@ -208,14 +170,14 @@ impl User {
 
 /// Notes when the work under a lock ends or is dropped.
 pub(super) struct WorkMark {
-    view: View,
+    view: Arc<View>,
     is_done: bool,
 }
 
 impl WorkMark {
     pub(super) fn new(view: View) -> Self {
         Self {
-            view,
+            view: Arc::new(view),
             is_done: false,
         }
     }
@@ -227,13 +189,16 @@ impl WorkMark {
 
 impl Drop for WorkMark {
     fn drop(&mut self) {
-        self.view.note_given_back();
-        let registry = self.view.registry();
+        let view = &self.view;
+        view.check_longest();
+        let is_valid = view.hold.is_valid();
+        view.was_valid.store(is_valid, Relaxed);
+        let mut registry = view.environment().registry();
         // Work whose lock is valid is dropped by its caller only.
-        if self.is_done || self.view.hold.is_valid() {
-            registry.release(self.view.id);
+        if self.is_done || is_valid {
+            registry.release(view.id);
         } else {
-            registry.lost(self.view.id);
+            registry.lost(view.id);
         }
     }
 }
