@@ -17,7 +17,7 @@ use crate::{
     crew::{Crew, WORKERS},
     fault::{Fault, Kind},
     run::News,
-    settings::{Breakage, Settings},
+    settings::Settings,
     support::MS,
     topology::Topology,
 };
@@ -49,17 +49,12 @@ impl Failovers<'_> {
     pub(crate) fn carry_out(&self) -> Result<()> {
         let start = Instant::now();
         let mut rng = Rng::with_seed(self.settings.seed);
-        match self.settings.breakage {
-            None => {}
-            Some(Breakage::Trust) => return self.harm(&mut rng),
-            Some(_) => {
-                thread::sleep(self.settings.length);
-                return Ok(());
-            }
+        if self.settings.breakage.is_some() {
+            return self.harm(&mut rng);
         }
         let mut is_complete = false;
         loop {
-            let mut kinds = self.settings.kinds();
+            let mut kinds = Kind::usual(self.settings.topology);
             rng.shuffle(&mut kinds);
             for kind in kinds {
                 if is_complete && start.elapsed() > self.settings.length {

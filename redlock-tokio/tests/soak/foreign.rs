@@ -54,7 +54,11 @@ impl Foreign {
     /// missing. Prints the clients that cannot take part.
     pub(crate) fn at_hand(settings: &Settings) -> Vec<(Self, Command)> {
         let mut at_hand = Vec::new();
-        for foreign in Self::ALL.into_iter().filter(|_| settings.wants_foreign()) {
+        let all = match settings.breakage {
+            None | Some(Breakage::Foreign) => Self::ALL,
+            Some(_) => return at_hand,
+        };
+        for foreign in all {
             let program = match settings.topology {
                 Topology::Masters => foreign.program(),
                 _ => Err("it does not know which server is a master".into()),

@@ -22,9 +22,6 @@ use crate::{
     worker::{Order, STEP_LIMIT},
 };
 
-/// The interval between two lines of progress.
-const PROGRESS: Duration = Duration::from_secs(5);
-
 /// How long workers go on after the last fault.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -67,7 +64,6 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     let mut listener = Listener {
         news,
         findings: Findings::new(),
-        told: Instant::now(),
         processes,
         is_calm: false,
     };
@@ -83,7 +79,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
             let (ground, inbox) = (&bed.ground, &inbox);
             let outcome = if let Ground::Masters(masters) = ground {
                 let plan = plan::plan(settings);
-                Faults { masters, crew }.carry_out(&plan, settings.length, inbox)
+                Faults::new(masters, crew).carry_out(&plan, settings.length, inbox)
             } else {
                 let failovers = Failovers {
                     ground,
@@ -110,11 +106,10 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     report::report(settings, &listener.findings, leftovers, complaints)
 }
 
-/// Collects the events, and prints the progress.
+/// Collects the events.
 struct Listener {
     news: Receiver<News>,
     findings: Findings,
-    told: Instant,
     processes: usize,
     is_calm: bool,
 }
@@ -125,16 +120,9 @@ impl Listener {
         let deadline = Instant::now() + limit;
         while !is_so(self) {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(false);
-            }
-            if self.told.elapsed() >= PROGRESS {
-                self.told = Instant::now();
-                println!("{}", self.findings.progress());
-            }
-            match self.news.recv_timeout(left.min(PROGRESS)) {
+            match self.news.recv_timeout(left) {
                 Ok(news) => self.note(news)?,
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
         }
