@@ -98,9 +98,11 @@ impl Bed {
         Pid(self.trace(name).trim().parse().unwrap())
     }
 
-    /// Removes what a command has written.
-    pub(crate) fn remove(&self, name: &str) {
-        fs::remove_file(self.path(name)).unwrap();
+    /// Removes what commands have written.
+    pub(crate) fn remove<const N: usize>(&self, names: [&str; N]) {
+        for name in names {
+            fs::remove_file(self.path(name)).unwrap();
+        }
     }
 }
 
