@@ -18,7 +18,7 @@ use crate::{
     fault::{Fault, Kind},
     run::News,
     settings::Settings,
-    support::MS,
+    support::{MS, shards},
     topology::Topology,
 };
 
@@ -117,7 +117,8 @@ impl Failovers<'_> {
         let (ground, start) = (self.ground, Instant::now());
         for _ in 0..HARMS {
             thread::sleep(PEACE);
-            let voter = ground.sole_voter();
+            // Of a cluster, the slot in the middle votes alone.
+            let voter = ground.masters() / 2;
             let old = ground.master(voter).ok_or("there is no master")?;
             self.tell(Kind::CutOffAndFailOver, start.elapsed(), old)?;
             ground.cut_off(old, rng);
@@ -160,15 +161,6 @@ impl Ground {
             Self::Sentinel(_) => 1,
             Self::Cluster(cluster) => cluster.shard_count(),
         }
-    }
-
-    /// Returns the master that votes alone in a run that must break exclusion.
-    fn sole_voter(&self) -> usize {
-        let Self::Cluster(cluster) = self else {
-            return 0;
-        };
-        let owner = cluster.owner_of(slot_of_voter(0, 1));
-        owner.map_or(0, |it| cluster.shard_of(it))
     }
 
     /// Returns the server that is this master now.
@@ -246,8 +238,8 @@ impl Ground {
 
 /// Moves the slot of a voter to another shard. The target crashes meanwhile, or sometimes one of both fails over.
 fn move_slot(cluster: &Cluster, crashes: bool, rng: &mut Rng) -> Result<()> {
-    let (voter, shards) = (rng.usize(..cluster.shard_count()), cluster.shard_count());
-    let slot = slot_of_voter(voter, shards);
+    let shards = cluster.shard_count();
+    let slot = shards::slot(rng.usize(..shards));
     let owner = cluster.owner_of(slot).ok_or("the slot has no owner")?;
     let from = cluster.shard_of(owner);
     let to = (from + 1) % shards;
@@ -269,10 +261,4 @@ fn move_slot(cluster: &Cluster, crashes: bool, rng: &mut Rng) -> Result<()> {
         cluster.node(target).restart()?;
     }
     Ok(())
-}
-
-/// Returns the slot in the middle of the voter's part.
-fn slot_of_voter(voter: usize, voters: usize) -> u16 {
-    let slot = (2 * voter + 1) * 16_384 / (2 * voters);
-    u16::try_from(slot).expect("a slot")
 }

@@ -11,7 +11,6 @@ use redlock_tokio::FencingToken;
 
 use crate::{
     Result, bed, clock,
-    crew::{Source, WORKERS},
     fault::{Fault, Kind},
     judge::{End, Grant, Judge, Violation},
     line::{Ended, Hold, Line, Size},
@@ -21,15 +20,15 @@ use crate::{
 pub(crate) struct Findings {
     pub(crate) start: Instant,
     /// The processes that have begun to work.
-    pub(crate) ready: Vec<Source>,
+    pub(crate) ready: Vec<String>,
     pub(crate) gone: usize,
     /// The events that processes counted, by name.
     pub(crate) seen: BTreeMap<String, u64>,
     /// The processes that held keys.
-    pub(crate) holders: BTreeSet<Source>,
-    pub(crate) sizes: [Vec<(Duration, Size)>; WORKERS],
+    pub(crate) holders: BTreeSet<String>,
+    pub(crate) sizes: BTreeMap<String, Vec<(Duration, Size)>>,
     /// The last report of each worker.
-    pub(crate) ended: [Option<Ended>; WORKERS],
+    pub(crate) ended: BTreeMap<String, Ended>,
     /// When the latest hold began, in nanoseconds of the workers' clock, for the thread that causes failovers.
     pub(crate) latest: Arc<AtomicU64>,
     pub(crate) judge: Judge,
@@ -52,29 +51,27 @@ impl Findings {
             gone: 0,
             seen: BTreeMap::new(),
             holders: BTreeSet::new(),
-            sizes: Default::default(),
-            ended: Default::default(),
+            sizes: BTreeMap::new(),
+            ended: BTreeMap::new(),
             latest: Arc::default(),
             judge: Judge::new(Self::TOLERANCE),
             faults: Vec::new(),
         }
     }
 
-    pub(crate) fn hear(&mut self, source: Source, line: &str) -> Result<()> {
+    pub(crate) fn hear(&mut self, source: String, line: &str) -> Result<()> {
         let line: Line =
             serde_json::from_str(line).map_err(|error| format!("{source}: {line:?}: {error}"))?;
-        match (line, source) {
-            (Line::Ready, _) => self.ready.push(source),
-            (Line::Hold(hold), _) => self.judge(source, hold),
-            (Line::Stalled { from, until }, _) => {
-                self.judge.stood_still(&source.to_string(), from, until);
+        match line {
+            Line::Ready => self.ready.push(source),
+            Line::Hold(hold) => self.judge(source, hold),
+            Line::Stalled { from, until } => self.judge.stood_still(&source, from, until),
+            Line::Saw(what) => *self.seen.entry(what).or_default() += 1,
+            Line::Size(size) => {
+                let sizes = self.sizes.entry(source).or_default();
+                sizes.push((self.start.elapsed(), size));
             }
-            (Line::Saw(what), _) => *self.seen.entry(what).or_default() += 1,
-            (Line::Size(size), Source::Worker(worker)) => {
-                self.sizes[worker].push((self.start.elapsed(), size));
-            }
-            (Line::Ended(ended), Source::Worker(worker)) => self.ended[worker] = Some(ended),
-            (line, source) => return Err(format!("{source} does not report {line:?}").into()),
+            Line::Ended(ended) => drop(self.ended.insert(source, ended)),
         }
         Ok(())
     }
@@ -107,12 +104,11 @@ impl Findings {
         words
     }
 
-    fn judge(&mut self, source: Source, hold: Hold) {
+    fn judge(&mut self, source: String, hold: Hold) {
         self.latest.fetch_max(hold.from, Relaxed);
-        self.holders.insert(source);
         let id = self.judge.granted(Grant {
             is_shared: hold.is_shared,
-            client: source.to_string(),
+            client: source.clone(),
             keys: hold.keys.into_iter().map(bed::name).collect(),
             at: hold.from,
             valid_until: hold.valid_until,
@@ -120,5 +116,6 @@ impl Findings {
         });
         let end = hold.told.map_or(End::Released, |told| End::Lost { told });
         self.judge.ended(id, end, hold.until);
+        self.holders.insert(source);
     }
 }

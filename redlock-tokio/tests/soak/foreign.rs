@@ -1,21 +1,19 @@
-use std::{fmt, process::Command};
+use std::process::Command;
 
 use serde::Serialize;
 
 use crate::{
-    Result, bed, clock, packages,
+    bed, clock, packages,
     settings::{Breakage, Settings},
     topology::{MAX_TTL, Topology},
 };
 
-/// A client of another implementation, which locks the same keys on the same nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Foreign {
-    /// The package `redlock` of npm, over `ioredis`.
-    NodeRedlock,
-    /// The `Lock` of the package `redis` of pip, on a majority of the nodes.
-    RedisPy,
-}
+/// The clients of other implementations, which lock the same keys on the same nodes: the package `redlock` of npm, over
+/// `ioredis`, and the `Lock` of the package `redis` of pip, on a majority of the nodes.
+const CLIENTS: [(&str, &str); 2] = [
+    ("node-redlock", "tests/soak/foreign/node_redlock.cjs"),
+    ("redis-py", "tests/soak/foreign/redis_py.py"),
+];
 
 /// The task of a foreign client, as one argument of its command line.
 #[derive(Clone, Debug, Serialize)]
@@ -47,43 +45,22 @@ impl ForeignOrder {
     }
 }
 
-impl Foreign {
-    const ALL: [Self; 2] = [Self::NodeRedlock, Self::RedisPy];
-
-    /// Returns the foreign clients of a run with the commands that start them. Installs their packages if they are
-    /// missing. Prints the clients that cannot take part.
-    pub(crate) fn at_hand(settings: &Settings) -> Vec<(Self, Command)> {
-        let mut at_hand = Vec::new();
-        let all = match settings.breakage {
-            None | Some(Breakage::Foreign) => Self::ALL,
-            Some(_) => return at_hand,
+/// Returns the foreign clients of a run with the commands that start them. Installs their packages if they are
+/// missing. Prints the clients that cannot take part.
+pub(crate) fn at_hand(settings: &Settings) -> Vec<(&'static str, Command)> {
+    let mut at_hand = Vec::new();
+    if ![None, Some(Breakage::Foreign)].contains(&settings.breakage) {
+        return at_hand;
+    }
+    for (name, script) in CLIENTS {
+        let program = match settings.topology {
+            Topology::Masters => packages::script(script),
+            _ => Err("it does not know which server is a master".into()),
         };
-        for foreign in all {
-            let program = match settings.topology {
-                Topology::Masters => foreign.program(),
-                _ => Err("it does not know which server is a master".into()),
-            };
-            match program {
-                Ok(program) => at_hand.push((foreign, program)),
-                Err(error) => println!("NOT RUN: {foreign} because {error}"),
-            }
+        match program {
+            Ok(program) => at_hand.push((name, program)),
+            Err(error) => println!("NOT RUN: {name} because {error}"),
         }
-        at_hand
     }
-
-    fn program(self) -> Result<Command> {
-        packages::script(match self {
-            Self::NodeRedlock => "tests/soak/foreign/node_redlock.cjs",
-            Self::RedisPy => "tests/soak/foreign/redis_py.py",
-        })
-    }
-}
-
-impl fmt::Display for Foreign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NodeRedlock => "node-redlock",
-            Self::RedisPy => "redis-py",
-        })
-    }
+    at_hand
 }

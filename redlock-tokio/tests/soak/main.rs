@@ -15,7 +15,7 @@
 //! goes on until each kind of fault has occurred, and after each fault until locks are granted again.
 //!
 //! `SOAK_SECONDS` sets the duration of the faults, and `SOAK_SEED` chooses them. The seed decides what the tasks
-//! do, too, but not when. With `SOAK_TRACE`, faults and errors are printed as they happen.
+//! do, too, but not when. With `SOAK_TRACE`, faults are printed as they happen.
 //!
 //! # What must hold
 //!

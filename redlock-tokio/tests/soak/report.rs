@@ -1,8 +1,7 @@
 use std::time::Duration;
 
 use crate::{
-    Result, events, fault::Kind, findings::Findings, judge::Violation, leftovers::Leftovers,
-    settings::Settings, usage,
+    Result, events, fault::Kind, findings::Findings, judge::Violation, settings::Settings, usage,
 };
 
 /// How many violations of the judge are printed.
@@ -10,6 +9,9 @@ const EXAMPLES: usize = 5;
 
 /// A run of this length has seen everything.
 const CONCLUSIVE: Duration = Duration::from_secs(60);
+
+/// An invariant, and how often it was violated.
+pub(crate) type Damage = (&'static str, u64);
 
 /// Prints the findings.
 ///
@@ -19,11 +21,11 @@ const CONCLUSIVE: Duration = Duration::from_secs(60);
 pub(crate) fn report(
     settings: &Settings,
     findings: &Findings,
-    leftovers: Leftovers,
+    leftovers: [Damage; 2],
     mut problems: Vec<String>,
 ) -> Result<()> {
     let violations = findings.judge.violations();
-    let damage = damage(findings, &violations, leftovers);
+    let damage = [&damage(findings, &violations)[..], &leftovers].concat();
     print(settings, findings, &violations, &damage);
     problems.extend(usage::problems(findings, settings.length));
     let some = damage.into_iter().filter(|(_, count)| *count > 0);
@@ -51,12 +53,8 @@ pub(crate) fn report(
     }
 }
 
-/// Returns how often each invariant was violated.
-fn damage(
-    findings: &Findings,
-    violations: &[Violation],
-    leftovers: Leftovers,
-) -> [(&'static str, u64); 8] {
+/// Returns how often each invariant was violated, by what the processes reported.
+fn damage(findings: &Findings, violations: &[Violation]) -> [Damage; 6] {
     let [mut overlaps, mut tokens, mut late] = [0; 3];
     for violation in violations {
         *match violation {
@@ -71,19 +69,12 @@ fn damage(
         ("fencing tokens that did not grow", tokens),
         ("losses that were told late", late),
         (refused, findings.count(refused)),
-        ("lost updates", leftovers.lost_updates),
         ("torn reads", findings.count("torn reads")),
-        ("orphan keys", leftovers.orphans),
         ("hanging steps", findings.count("hang")),
     ]
 }
 
-fn print(
-    settings: &Settings,
-    findings: &Findings,
-    violations: &[Violation],
-    damage: &[(&str, u64)],
-) {
+fn print(settings: &Settings, findings: &Findings, violations: &[Violation], damage: &[Damage]) {
     let line = |what: &str, count: u64| println!("{what:<44} {count:>8}");
     println!("\nfaults");
     for kind in Kind::usual(settings.topology) {
@@ -111,7 +102,7 @@ fn omissions(settings: &Settings, findings: &Findings) -> Vec<String> {
     let undone = kinds.filter(|it| findings.faults(*it) == 0);
     let undone = undone.map(|kind| format!("never injected: {kind:?}"));
     let idle = findings.ready.iter();
-    let idle = idle.filter(|it| !findings.holders.contains(it));
+    let idle = idle.filter(|it| !findings.holders.contains(&**it));
     let idle = idle.map(|source| format!("no hold of {source}"));
     unseen.chain(undone).chain(idle).collect()
 }

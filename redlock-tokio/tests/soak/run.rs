@@ -10,14 +10,13 @@ use std::{
 use crate::{
     Result,
     bed::{Bed, Ground},
-    crew::{Crew, Source},
+    crew::Crew,
     failovers::Failovers,
     fault::Fault,
     faults::Faults,
     findings::Findings,
-    foreign::{Foreign, ForeignOrder},
-    leftovers::Leftovers,
-    plan, report,
+    foreign::{self, ForeignOrder},
+    leftovers, plan, report,
     settings::{Breakage, Settings},
     worker::{Order, STEP_LIMIT},
 };
@@ -33,9 +32,8 @@ const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// An event of the run.
 pub(crate) enum News {
-    Line(Source, String),
-    /// A process has closed its output.
-    Gone(Source),
+    /// A process has written a line, or has closed its output.
+    Said(String, Option<String>),
     Fault(Fault),
     /// All faults are over.
     Calm(Result<()>),
@@ -43,7 +41,7 @@ pub(crate) enum News {
 
 pub(crate) fn run(settings: &Settings) -> Result<()> {
     println!("soak; to replay its faults: {settings}");
-    let foreign = Foreign::at_hand(settings);
+    let foreign = foreign::at_hand(settings);
     if settings.breakage == Some(Breakage::Foreign) && foreign.is_empty() {
         return Ok(());
     }
@@ -102,7 +100,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     // The next line reports workers that do not end, and an error means that all have ended.
     let _ = listener.hear(PATIENCE, |it| it.findings.gone == processes);
     let complaints = crew.bury(SETTLE)?;
-    let leftovers = Leftovers::find(&bed, settings)?;
+    let leftovers = leftovers::find(&bed, settings)?;
     report::report(settings, &listener.findings, leftovers, complaints)
 }
 
@@ -131,11 +129,11 @@ impl Listener {
 
     fn note(&mut self, news: News) -> Result<()> {
         match news {
-            News::Line(source, line) => return self.findings.hear(source, &line),
-            News::Gone(source) if self.findings.ready.len() < self.processes => {
+            News::Said(source, Some(line)) => return self.findings.hear(source, &line),
+            News::Said(source, None) if self.findings.ready.len() < self.processes => {
                 return Err(format!("{source} ended before it began").into());
             }
-            News::Gone(_) => self.findings.gone += 1,
+            News::Said(_, None) => self.findings.gone += 1,
             News::Fault(fault) => {
                 if Settings::traces() {
                     println!("{fault}");

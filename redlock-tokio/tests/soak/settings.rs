@@ -83,7 +83,7 @@ impl Settings {
         })
     }
 
-    /// Returns whether to print each fault and error as it happens.
+    /// Returns whether to print each fault as it happens.
     pub(crate) fn traces() -> bool {
         env::var_os("SOAK_TRACE").is_some()
     }

@@ -17,23 +17,23 @@ const LONGEST_SHUTDOWN: Duration = MAX_TTL.saturating_add(Duration::from_secs(5)
 /// Returns what is wrong with the workers of a run of this length.
 pub(crate) fn problems(findings: &Findings, length: Duration) -> Vec<String> {
     let mut problems = Vec::new();
-    for (worker, sizes) in findings.sizes.iter().enumerate() {
+    for (worker, sizes) in &findings.sizes {
         let mut add_if = |is_so, what| {
             if is_so {
-                problems.push(format!("worker {worker} {what}"));
+                problems.push(format!("{worker} {what}"));
             }
         };
         // Early in the run, after its first fifth, and late in the run, unless it was too short.
         let early = median(sizes, length / 5..length * 2 / 5);
         let late = median(sizes, length * 4 / 5..length);
         if let Some((early, late)) = early.zip(late) {
-            println!("worker {worker}: {early:?}, later {late:?}");
+            println!("{worker}: {early:?}, later {late:?}");
             let most = early.descriptors + MORE_DESCRIPTORS;
             add_if(late.descriptors > most, "leaks descriptors");
             let most = early.kilobytes * 4 / 3 + MORE_KILOBYTES;
             add_if(late.kilobytes > most, "leaks memory");
         }
-        let Some(ended) = findings.ended[worker] else {
+        let Some(ended) = findings.ended.get(worker) else {
             add_if(true, "did not report its end");
             continue;
         };

@@ -32,7 +32,7 @@ async fn requests_under_way_are_delayed_independently() {
 }
 
 #[tokio::test]
-async fn a_changed_delay_applies_to_bytes_under_way_in_one_direction_and_keeps_their_order() {
+async fn delayed_bytes_can_be_delayed_otherwise_held_and_lost() {
     let line = Line::new().await;
     let (mut client, mut server) = line.connect().await;
     let requests = line.proxy.requests();
@@ -45,6 +45,15 @@ async fn a_changed_delay_applies_to_bytes_under_way_in_one_direction_and_keeps_t
     say(&mut client, "second").await;
     hear(&mut server, "first, second").await;
     assert!(started.elapsed() >= MS(50));
+
+    requests.delay(HOUR);
+    say_into(requests, &mut client, "delayed").await;
+    requests.hold();
+    requests.delay(Duration::ZERO);
+    hear_nothing(&mut server).await;
+    requests.lose();
+    eventually("the text is lost", || requests.lost() == 7).await;
+    assert_eq!((requests.waiting(), requests.passed()), (0, 13));
 }
 
 #[tokio::test]
@@ -66,21 +75,6 @@ async fn held_bytes_are_kept_and_delivered_in_order() {
         (replies.waiting(), replies.lost(), replies.passed()),
         (0, 0, 13)
     );
-}
-
-#[tokio::test]
-async fn delayed_bytes_can_be_held_and_held_bytes_can_be_lost() {
-    let line = Line::new().await;
-    let (mut client, mut server) = line.connect().await;
-    let requests = line.proxy.requests();
-    requests.delay(HOUR);
-    say_into(requests, &mut client, "delayed").await;
-    requests.hold();
-    requests.delay(Duration::ZERO);
-    hear_nothing(&mut server).await;
-    requests.lose();
-    eventually("the text is lost", || requests.lost() == 7).await;
-    assert_eq!((requests.waiting(), requests.passed()), (0, 0));
 }
 
 #[tokio::test]
@@ -172,30 +166,22 @@ async fn refuses_or_ignores_new_connections_and_keeps_the_others() {
 }
 
 #[tokio::test]
-async fn a_client_that_connects_while_ignored_is_accepted_after_healing() {
-    let line = Line::new().await;
-    line.proxy.ignore();
-    let connecting = tokio::spawn(TcpStream::connect(line.proxy.address()));
-    let waiting = timeout(MS(30), line.server.accept()).await;
-    assert!(waiting.is_err(), "{waiting:?}");
-    line.proxy.heal();
-    soon(connecting).await.unwrap().expect("at its next try");
-    soon(line.server.accept()).await.unwrap();
-}
-
-#[tokio::test]
 async fn healing_ends_all_faults() {
     let line = Line::new().await;
     let (mut client, mut server) = line.connect().await;
     line.proxy.requests().hold();
     line.proxy.replies().delay(HOUR);
-    line.proxy.refuse();
+    line.proxy.ignore();
+    let connecting = tokio::spawn(TcpStream::connect(line.proxy.address()));
+    let waiting = timeout(MS(30), line.server.accept()).await;
+    assert!(waiting.is_err(), "{waiting:?}");
     say_into(line.proxy.requests(), &mut client, "held").await;
     say_into(line.proxy.replies(), &mut server, "delayed").await;
     line.proxy.heal();
     hear(&mut server, "held").await;
     hear(&mut client, "delayed").await;
-    line.connect().await;
+    soon(connecting).await.unwrap().expect("at its next try");
+    soon(line.server.accept()).await.unwrap();
 }
 
 /// The test blocks its only thread, and its clock is paused.

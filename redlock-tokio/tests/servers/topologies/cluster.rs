@@ -212,15 +212,12 @@ async fn two_voters_on_one_server_are_refused_by_name_unless_that_is_allowed() {
     drop(guard);
 }
 
-async fn refusal(url: &str) -> String {
-    match trusting(url).build().await {
-        Err(error @ BuildError::Refused { .. }) => error.to_string(),
-        outcome => panic!("{outcome:?}"),
-    }
-}
-
 #[tokio::test]
 async fn servers_that_are_no_usable_cluster_are_named() {
+    let refusal = async |url: &str| {
+        let outcome = trusting(url).build().await;
+        assert_refused!(outcome, BuildError::Refused { .. }).to_string()
+    };
     let plain = RedisServers::spawn(1).unwrap();
     let text = refusal(&url_of(&plain.urls())).await;
     assert_says(&text, "not a node of a cluster");

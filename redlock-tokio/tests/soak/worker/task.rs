@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Result, bed, clock,
     line::{self, Line},
-    settings::{Breakage, Settings},
+    settings::Breakage,
     support::MS,
     topology::MAX_TTL,
 };
@@ -82,15 +82,12 @@ impl Task {
             Box::leak(Box::new((File::open("/dev/null")?, vec![1; 50_000])));
         }
         match self.rng.u8(..100) {
-            0..33 => self.hold(key).await,
-            33..37 => self.hold_as_reader(key).await,
-            37..41 => self.hold_as_writer(key).await,
-            41..44 => self.hold_too_long(key).await,
-            44..49 => self.hold_several(key).await,
-            49..52 => self.hold_permit().await,
-            52..67 => self.work_with(key).await,
-            67..75 => self.cancel_work(key).await,
-            75..87 => self.cancel(key).await,
+            0..50 => self.hold(key).await,
+            50..54 => self.hold_as_reader(key).await,
+            54..58 => self.hold_as_writer(key).await,
+            58..61 => self.hold_too_long(key).await,
+            61..64 => self.hold_permit().await,
+            64..87 => self.work_with(key).await,
             87..93 => self.extend(key).await,
             _ => self.rely_on_fence().await,
         }
@@ -118,26 +115,47 @@ impl Task {
         Ok(())
     }
 
-    /// Locks a key in one of several ways, and lets it go in one of several ways.
+    /// Locks one key or several in one of several ways, and lets them go in one of several ways.
     async fn hold(&mut self, key: usize) -> Result<()> {
-        let is_fenced = self.rng.u8(..10) == 0;
-        let mut lock = self.lock(key).fenced(is_fenced);
+        let mut keys = vec![key];
+        if self.is_one_in(6) {
+            keys.extend((0..self.rng.usize(1..3)).map(|_| self.rng.usize(..bed::KEYS)));
+            keys.sort_unstable();
+            keys.dedup();
+        }
+        let (ttl, wait) = self.times();
+        let lock = self.redlock.lock_all(keys.iter().copied().map(bed::name));
+        let is_fenced = self.is_one_in(10);
+        let mut lock = lock.ttl(ttl).wait(wait).fenced(is_fenced);
         let mut pause = self.pause();
-        if self.rng.u8(..3) == 0 {
+        if self.is_one_in(4) {
             lock = lock.wait(Duration::ZERO);
         }
-        if self.rng.u8(..6) == 0 {
+        if self.is_one_in(6) {
             // For several ttls.
             lock = lock.ttl(self.ttls()[0]);
             pause = MS(self.rng.u64(1000..3000));
         }
-        let Some(guard) = admitted(lock.await) else {
+        let gives_up = self.is_one_in(4);
+        let patience = if gives_up {
+            MS(self.rng.u64(..30))
+        } else {
+            MAX_TTL
+        };
+        let Ok(outcome) = timeout(patience, lock.into_future()).await else {
+            journal::saw("cancelled");
+            return Ok(());
+        };
+        let Some(guard) = admitted(outcome) else {
             return Ok(());
         };
         if is_fenced {
             journal::saw("fenced");
         }
-        self.increment(self.watch(&[key], guard.hold()), pause)
+        if keys.len() > 1 {
+            journal::saw("several keys");
+        }
+        self.increment(self.watch(&keys, guard.hold()), pause)
             .await?;
         note_loss(&guard);
         match self.rng.u8(..6) {
@@ -204,26 +222,6 @@ impl Task {
         }
     }
 
-    /// Locks several keys at once.
-    async fn hold_several(&mut self, key: usize) -> Result<()> {
-        let more = self.rng.usize(1..3);
-        let others = (0..more).map(|_| self.rng.usize(..bed::KEYS));
-        let mut keys: Vec<_> = others.chain([key]).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let (ttl, wait) = self.times();
-        let pause = self.pause();
-        let lock = self.redlock.lock_all(keys.iter().copied().map(bed::name));
-        if let Some(guard) = admitted(lock.ttl(ttl).wait(wait).await) {
-            self.increment(self.watch(&keys, guard.hold()), pause)
-                .await?;
-            if keys.len() > 1 {
-                journal::saw("several keys");
-            }
-        }
-        Ok(())
-    }
-
     /// Takes a permit, whose slot protects a counter of its own.
     async fn hold_permit(&mut self) -> Result<()> {
         let (ttl, wait) = self.times();
@@ -242,48 +240,29 @@ impl Task {
         Ok(())
     }
 
-    /// Works within `with`, which drops the work if the lock is lost.
+    /// Works within `with`, which drops the work if the lock is lost. Sometimes gives up during the work, which then writes
+    /// nothing: the lock does not protect a write that is still under way at the release.
     async fn work_with(&mut self, key: usize) -> Result<()> {
-        let (lock, pause) = (self.lock(key), self.pause());
-        let work = async |hold: &Hold| {
-            journal::saw("acquired");
-            self.increment(self.watch(&[key], hold), pause).await
+        let (lock, pause, gives_up) = (self.lock(key), self.pause(), self.is_one_in(3));
+        let patience = if gives_up {
+            MS(self.rng.u64(..300))
+        } else {
+            STEP_LIMIT
         };
-        lock.with(work).await.unwrap_or_else(|error| {
-            cut_off(&error);
-            Ok(())
-        })
-    }
-
-    /// Gives up during the work. The work writes nothing, because the lock does not protect a write that is
-    /// still under way at the release.
-    async fn cancel_work(&mut self, key: usize) -> Result<()> {
-        let patience = MS(self.rng.u64(..300));
-        let lock = self.lock(key);
         let work = async |hold: &Hold| {
             journal::saw("acquired");
             let watch = self.watch(&[key], hold);
-            sleep(MS(200)).await;
-            watch.end().await;
+            if gives_up {
+                sleep(MS(200)).await;
+                watch.end().await;
+                return Ok(());
+            }
+            self.increment(watch, pause).await
         };
         match timeout(patience, lock.with(work)).await {
             Err(_) => journal::saw("work cancelled"),
             Ok(Err(error)) => cut_off(&error),
-            Ok(Ok(())) => {}
-        }
-        Ok(())
-    }
-
-    /// Gives up during the wait for the lock.
-    async fn cancel(&mut self, key: usize) -> Result<()> {
-        let (patience, pause) = (MS(self.rng.u64(..30)), self.pause());
-        let Ok(outcome) = timeout(patience, self.lock(key).into_future()).await else {
-            journal::saw("cancelled");
-            return Ok(());
-        };
-        if let Some(guard) = admitted(outcome) {
-            self.increment(self.watch(&[key], guard.hold()), pause)
-                .await?;
+            Ok(Ok(outcome)) => return outcome,
         }
         Ok(())
     }
@@ -412,6 +391,10 @@ impl Task {
         Watch::new(keys, hold, !self.is_broken(Breakage::Deaf))
     }
 
+    fn is_one_in(&mut self, number: u8) -> bool {
+        self.rng.u8(..number) == 0
+    }
+
     fn is_broken(&self, breakage: Breakage) -> bool {
         self.order.breakage == Some(breakage)
     }
@@ -431,9 +414,6 @@ fn admitted(outcome: Result<LockGuard, LockError>) -> Option<LockGuard> {
 }
 
 fn refused(error: &LockError) {
-    if Settings::traces() && !error.is_contended() {
-        eprintln!("{error}");
-    }
     journal::saw(format!("not acquired: {}", variant(error)));
 }
 
@@ -446,9 +426,6 @@ fn cut_off(error: &WithLockError) {
 }
 
 fn lost(reason: LossReason) {
-    if Settings::traces() && reason != LossReason::MaxHold {
-        eprintln!("lost: {reason}");
-    }
     journal::saw(format!("lost: {reason:?}"));
 }
 
