@@ -2,7 +2,7 @@ use std::{env, io, process::Command, sync::mpsc::Sender, time::Duration};
 
 use redlock_kit::Worker;
 
-use crate::{Result, foreign::ForeignOrder, run::News, worker::Order};
+use crate::{Result, foreign, run::News, worker::Order};
 
 /// How many worker processes run.
 pub(crate) const WORKERS: usize = 3;
@@ -18,7 +18,6 @@ impl Crew {
     pub(crate) fn hire(
         order: &Order,
         foreign: Vec<(&str, Command)>,
-        foreign_order: &ForeignOrder,
         inbox: &Sender<News>,
     ) -> Result<Self> {
         let mut programs = Vec::new();
@@ -33,7 +32,7 @@ impl Crew {
             programs.push((format!("worker {number}"), program));
         }
         for (name, mut program) in foreign {
-            program.arg(serde_json::to_string(foreign_order)?);
+            program.arg(foreign::task(order));
             programs.push((name.to_owned(), program));
         }
         let start = |(name, mut program): (String, Command)| {

@@ -1,11 +1,12 @@
 use std::process::Command;
 
-use serde::Serialize;
+use serde_json::json;
 
 use crate::{
     bed, clock, packages,
     settings::{Breakage, Settings},
     topology::{MAX_TTL, Topology},
+    worker::Order,
 };
 
 /// The clients of other implementations, which lock the same keys on the same nodes: the package `redlock` of npm, over
@@ -15,34 +16,22 @@ const CLIENTS: [(&str, &str); 2] = [
     ("redis-py", "tests/soak/foreign/redis_py.py"),
 ];
 
-/// The task of a foreign client, as one argument of its command line.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ForeignOrder {
-    nodes: Vec<String>,
-    store: String,
-    /// Whether the client locks at all.
-    locks: bool,
-    keys: usize,
-    tasks: usize,
-    max_ttl_ms: u64,
-    longest_pause_ms: u64,
-    /// By how many nanoseconds `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`.
-    clock_ahead: String,
-}
-
-impl ForeignOrder {
-    pub(crate) fn new(settings: &Settings, nodes: Vec<String>, store: String) -> Self {
-        Self {
-            nodes,
-            store,
-            locks: settings.breakage != Some(Breakage::Foreign),
-            keys: bed::KEYS,
-            tasks: 4,
-            max_ttl_ms: MAX_TTL.as_millis() as u64,
-            longest_pause_ms: settings.topology.longest_pause().as_millis() as u64,
-            clock_ahead: clock::ahead_of_monotonic().to_string(),
-        }
-    }
+/// Returns the task of a foreign client, as one argument of its command line.
+pub(crate) fn task(order: &Order) -> String {
+    let longest_pause = order.topology.longest_pause();
+    let task = json!({
+        "nodes": order.nodes,
+        "store": order.store,
+        // Whether the client locks at all.
+        "locks": order.breakage != Some(Breakage::Foreign),
+        "keys": bed::KEYS,
+        "tasks": 4,
+        "max_ttl_ms": MAX_TTL.as_millis() as u64,
+        "longest_pause_ms": longest_pause.as_millis() as u64,
+        // By how many nanoseconds `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`. They may exceed a number of JavaScript.
+        "clock_ahead": clock::ahead_of_monotonic().to_string(),
+    });
+    task.to_string()
 }
 
 /// Returns the foreign clients of a run with the commands that start them. Installs their packages if they are

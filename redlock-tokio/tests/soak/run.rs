@@ -15,8 +15,7 @@ use crate::{
     fault::Fault,
     faults::Faults,
     findings::Findings,
-    foreign::{self, ForeignOrder},
-    leftovers, plan, report,
+    foreign, leftovers, plan, report,
     settings::{Breakage, Settings},
     worker::{Order, STEP_LIMIT},
 };
@@ -56,8 +55,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         nodes: bed.urls(voters),
     };
     let (inbox, news) = mpsc::channel();
-    let foreign_order = ForeignOrder::new(settings, order.nodes.clone(), order.store.clone());
-    let mut crew = Crew::hire(&order, foreign, &foreign_order, &inbox)?;
+    let mut crew = Crew::hire(&order, foreign, &inbox)?;
     let processes = crew.size();
     let mut listener = Listener {
         news,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::process::{Bed, is_in_any_command, wait_for};
+use crate::process::{Bed, Pid, processes, wait_for};
 
 /// A command that does not end when it is told to.
 const DEFIES: &str = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
@@ -27,8 +27,10 @@ fn a_command_is_not_left_alone_at_whatever_moment_the_program_is_killed() {
     for mut program in programs.collect::<Vec<_>>() {
         assert_eq!(program.status().code(), None);
     }
-    let is_over = || (!is_in_any_command(&tag)).then_some(());
-    wait_for("the end of all of them", is_over);
+    wait_for("the end of all of them", || {
+        let mut arguments = processes().map(Pid::arguments);
+        (!arguments.any(|it| it.contains(&tag))).then_some(())
+    });
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::{
     io::{Read, Write},
     os::{fd::OwnedFd, unix::net::UnixStream},
     process::Command,
-    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -95,26 +94,17 @@ fn the_program_ends_the_command_itself_if_the_guardian_is_stopped() {
         let mut program = bed.run(options, &defies("pid")).start();
         let command = bed.pid("pid");
         let guardian = Pid::from_raw(program.pid().guardian().0);
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                // However often it is continued.
-                while !is_over.load(Ordering::Relaxed) && kill(guardian, Signal::SIGSTOP).is_ok() {
-                    thread::yield_now();
-                }
-            });
-            if is_taken_away {
-                bed.redlock("unlock k --yes").ends(0);
-            } else {
-                bed.servers.get(0).freeze();
-                bed.servers.get(1).freeze();
-            }
-            let limit = Instant::now() + Duration::from_secs(20);
-            while program.child.try_wait().unwrap().is_none() && Instant::now() < limit {
-                thread::sleep(Duration::from_millis(5));
-            }
-            is_over.store(true, Ordering::Relaxed);
-        });
+        let _unlocking = is_taken_away.then(|| bed.redlock("unlock k --yes").start());
+        if !is_taken_away {
+            bed.servers.get(0).freeze();
+            bed.servers.get(1).freeze();
+        }
+        let limit = Instant::now() + Duration::from_secs(20);
+        while program.child.try_wait().unwrap().is_none() && Instant::now() < limit {
+            // However often it is continued.
+            let _ = kill(guardian, Signal::SIGSTOP);
+            thread::yield_now();
+        }
         assert!(!command.runs(), "taken away: {is_taken_away}");
         program.ends(76);
         bed.servers.get(0).thaw();
