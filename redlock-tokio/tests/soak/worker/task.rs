@@ -155,8 +155,7 @@ impl Task {
         if keys.len() > 1 {
             journal::saw("several keys");
         }
-        self.increment(self.watch(&keys, guard.hold()), pause)
-            .await?;
+        self.increment(&keys, guard.hold(), pause).await?;
         note_loss(&guard);
         match self.rng.u8(..6) {
             0 => drop(timeout(Duration::ZERO, guard.release()).await),
@@ -191,8 +190,7 @@ impl Task {
             return Ok(());
         };
         journal::saw("writers");
-        self.increment(self.watch(&[key], guard.hold()), pause)
-            .await?;
+        self.increment(&[key], guard.hold(), pause).await?;
         if self.rng.bool() && guard.downgrade().await.is_ok() {
             journal::saw("downgrades");
             self.read_twice(key, guard.hold()).await?;
@@ -234,8 +232,8 @@ impl Task {
                 0 => "permit of the first slot",
                 _ => "permit of another slot",
             });
-            let watch = self.watch(&[bed::SLOTS.start + slot], guard.hold());
-            self.increment(watch, pause).await?;
+            let keys = [bed::SLOTS.start + slot];
+            self.increment(&keys, guard.hold(), pause).await?;
         }
         Ok(())
     }
@@ -251,13 +249,13 @@ impl Task {
         };
         let work = async |hold: &Hold| {
             journal::saw("acquired");
-            let watch = self.watch(&[key], hold);
-            if gives_up {
-                sleep(MS(200)).await;
-                watch.end().await;
-                return Ok(());
+            if !gives_up {
+                return self.increment(&[key], hold, pause).await;
             }
-            self.increment(watch, pause).await
+            let watch = self.watch(&[key], hold);
+            sleep(MS(200)).await;
+            watch.end().await;
+            Ok(())
         };
         match timeout(patience, lock.with(work)).await {
             Err(_) => journal::saw("work cancelled"),
@@ -275,8 +273,7 @@ impl Task {
         };
         for _ in 0..3 {
             let pause = self.pause() + MS(self.rng.u64(..400));
-            self.increment(self.watch(&[key], guard.hold()), pause)
-                .await?;
+            self.increment(&[key], guard.hold(), pause).await?;
             match guard.extend().await {
                 Ok(()) => journal::saw("extension: done"),
                 Err(error) => journal::saw(format!("extension: {}", variant(&error))),
@@ -329,13 +326,14 @@ impl Task {
 
     /// Increments the counter of each key of a hold: reads, pauses, and writes. The store refuses writes after the end
     /// of validity.
-    async fn increment(&self, watch: Watch, pause: Duration) -> Result<()> {
+    async fn increment(&self, keys: &[usize], hold: &Hold, pause: Duration) -> Result<()> {
+        let watch = self.watch(keys, hold);
         let mut values = Vec::new();
-        for key in watch.keys() {
+        for key in keys {
             values.push(self.store.read(*key).await?);
         }
         sleep(pause).await;
-        for (key, value) in watch.keys().iter().zip(values) {
+        for (key, value) in keys.iter().zip(values) {
             let Some(deadline) = watch.deadline() else {
                 journal::saw("writes not tried after a loss");
                 break;

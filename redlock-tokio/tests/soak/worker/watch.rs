@@ -76,10 +76,6 @@ impl Watch {
         }
     }
 
-    pub(super) fn keys(&self) -> &[usize] {
-        &self.keys
-    }
-
     /// Returns whether the keys are held now, and notes the end of their validity.
     pub(super) fn look(&self) -> bool {
         look(&self.sight, &self.hold)
