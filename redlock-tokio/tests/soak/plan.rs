@@ -17,7 +17,7 @@ pub(crate) fn plan(settings: &Settings) -> Vec<Fault> {
         None => storm(settings),
         Some(Breakage::NoLock | Breakage::Leak | Breakage::Deaf | Breakage::Foreign) => Vec::new(),
         Some(Breakage::Forget) => again_and_again(Kind::Forget, MS(250), settings.length),
-        Some(Breakage::Trust) => again_and_again(Kind::PowerCut, MS(1500), settings.length),
+        Some(Breakage::Trust) => again_and_again(Kind::PowerCut, MS(800), settings.length),
     }
 }
 

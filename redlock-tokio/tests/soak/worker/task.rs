@@ -131,7 +131,7 @@ impl Task {
         if self.is_one_in(4) {
             lock = lock.wait(Duration::ZERO);
         }
-        if self.is_one_in(6) {
+        if self.is_one_in(4) {
             // For several ttls.
             lock = lock.ttl(self.ttls()[0]);
             pause = MS(self.rng.u64(1000..3000));
