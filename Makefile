@@ -97,7 +97,7 @@ TOPOLOGIES = sentinel cluster
 SOAK = cargo test --workspace --all-features --test soak
 soak: redis
 	$(SOAK) --no-run
-	for it in no-lock forget trust leak deaf; do SOAK_BREAK=$$it SOAK_SECONDS=5 $(SOAK) || exit; done & main=$$!; \
+	for it in no-lock forget trust leak deaf; do SOAK_BREAK=$$it SOAK_SECONDS=10 $(SOAK) || exit; done & main=$$!; \
 	    SOAK_BREAK=foreign SOAK_SECONDS=5 $(SOAK) && \
 	    for it in $(TOPOLOGIES); do \
 	        for seconds in 5 20 60; do SOAK_TOPOLOGY=$$it SOAK_BREAK=trust SOAK_SECONDS=$$seconds $(SOAK) && break; done || exit; \

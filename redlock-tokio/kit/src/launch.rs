@@ -22,14 +22,13 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// Returns a server of a group, with these arguments, which spaces separate, and with more.
-    pub(super) fn of_group(arguments: &str, password: Option<&str>, more: &[String]) -> Self {
+    /// Returns a server of a group, with these arguments, which spaces separate.
+    pub(super) fn of_group(arguments: &str, password: Option<&str>) -> Self {
         let common = "--repl-diskless-sync yes --repl-diskless-sync-delay 0";
         let words = [arguments, common].into_iter().flat_map(|it| it.split(' '));
         let secrets = password.map(|it| ["--requirepass", it, "--masterauth", it]);
         let words = words.chain(secrets.into_iter().flatten());
-        let words = words.map(str::to_owned).chain(more.iter().cloned());
-        Self::Server(words.collect())
+        Self::Server(words.map(str::to_owned).collect())
     }
 }
 

@@ -28,9 +28,6 @@ pub(crate) enum Violation {
         /// For how long the holder's process had run since the end of validity.
         late: u64,
     },
-    /// The same, of a holder that was not told by this time. The judge never says this: only the code that uses it can
-    /// know.
-    NotTold { hold: Hold, by: u64 },
 }
 
 /// The part of a hold that a violation shows.
@@ -60,7 +57,6 @@ impl Violation {
             Self::TwoHolders { second, .. } => second.from,
             Self::FenceDidNotGrow { later, .. } => later.hold.from,
             Self::ToldLate { told, .. } => *told,
-            Self::NotTold { by, .. } => *by,
         }
     }
 }
@@ -85,9 +81,6 @@ impl fmt::Display for Violation {
                     f,
                     "told of the loss at {told}, {late} after the end: {hold}"
                 )
-            }
-            Self::NotTold { hold, by } => {
-                write!(f, "not told of the loss by {}: {hold}", Seconds(*by))
             }
         }
     }

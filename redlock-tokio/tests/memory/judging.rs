@@ -1,8 +1,7 @@
-//! Short stories by which a reader can check the judge of the soak and of the simulator, and tests of what the soak's
-//! workers report to it.
+//! Short stories by which a reader can check the judge of the soak and of the simulator, and the ends of holds that the
+//! soak's workers report to it.
 
 mod ends;
-mod reports;
 
 use std::time::Duration;
 

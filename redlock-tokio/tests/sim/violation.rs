@@ -51,7 +51,7 @@ impl From<&judge::Violation> for Violation {
         let kind = match violation {
             judge::Violation::TwoHolders { .. } => Kind::TwoHolders,
             judge::Violation::FenceDidNotGrow { .. } => Kind::Fencing,
-            judge::Violation::ToldLate { .. } | judge::Violation::NotTold { .. } => Kind::LateLoss,
+            judge::Violation::ToldLate { .. } => Kind::LateLoss,
         };
         Self::new(kind, violation.to_string())
     }

@@ -4,7 +4,7 @@ use redlock_kit::{Cluster, Proxy, RedisServer, RedisServers, Sentinels};
 
 use crate::{
     Result,
-    support::{Cli, bed::Bed as Masters},
+    support::{Cli, bed::Bed as Masters, shards},
     topology::Topology,
 };
 
@@ -74,8 +74,10 @@ impl Bed {
             Ground::Masters(masters) => masters.proxies.iter().map(Proxy::url).collect(),
             Ground::Sentinel(group) => vec![group.url()],
             Ground::Cluster(cluster) => {
-                let seeds = cluster.urls().join(",").replace("redis://", "");
-                vec![format!("redis+cluster://{seeds}?voters={voters}")]
+                vec![format!(
+                    "{}?voters={voters}",
+                    shards::url_of(&cluster.urls())
+                )]
             }
         }
     }

@@ -1,35 +1,23 @@
-use std::{env, fmt, io, process::Command, sync::mpsc::Sender, time::Duration};
+use std::{env, io, process::Command, sync::mpsc::Sender, time::Duration};
 
 use redlock_kit::Worker;
 
-use crate::{
-    Result,
-    foreign::{Foreign, ForeignOrder},
-    run::News,
-    worker::Order,
-};
+use crate::{Result, foreign, run::News, worker::Order};
 
 /// How many worker processes run.
 pub(crate) const WORKERS: usize = 3;
 
-/// The process that a report comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Source {
-    Worker(usize),
-    Foreign(Foreign),
-}
-
-/// The worker processes, and then the foreign clients. They end when this process ends, for whatever reason.
+/// The worker processes, and then the foreign clients, with their names. They end when this process ends, for whatever
+/// reason.
 pub(crate) struct Crew {
-    members: Vec<(Source, Worker)>,
+    members: Vec<(String, Worker)>,
 }
 
 impl Crew {
     /// Starts the processes. Their output goes to the inbox.
     pub(crate) fn hire(
         order: &Order,
-        foreign: Vec<(Foreign, Command)>,
-        foreign_order: &ForeignOrder,
+        foreign: Vec<(&str, Command)>,
         inbox: &Sender<News>,
     ) -> Result<Self> {
         let mut programs = Vec::new();
@@ -41,19 +29,19 @@ impl Crew {
             };
             let mut program = Command::new(env::current_exe()?);
             program.args(order.arguments()?);
-            programs.push((Source::Worker(number), program));
+            programs.push((format!("worker {number}"), program));
         }
-        for (foreign, mut program) in foreign {
-            program.arg(serde_json::to_string(foreign_order)?);
-            programs.push((Source::Foreign(foreign), program));
+        for (name, mut program) in foreign {
+            program.arg(foreign::task(order));
+            programs.push((name.to_owned(), program));
         }
-        let start = |(source, mut program): (Source, Command)| {
-            let inbox = inbox.clone();
-            let hear = move |line: Option<String>| {
-                let news = line.map_or(News::Gone(source), |line| News::Line(source, line));
+        let start = |(name, mut program): (String, Command)| {
+            let (inbox, source) = (inbox.clone(), name.clone());
+            let hear = move |line| {
+                let news = News::Said(source.clone(), line);
                 let _ = inbox.send(news); // an error means that the run is over
             };
-            Ok((source, Worker::start(&mut program, hear)?))
+            Ok((name, Worker::start(&mut program, hear)?))
         };
         let members = programs.into_iter().map(start);
         Ok(Self {
@@ -85,22 +73,13 @@ impl Crew {
     /// Waits for each process until it has ended, and returns the failures.
     pub(crate) fn bury(&mut self, limit: Duration) -> Result<Vec<String>> {
         let mut complaints = Vec::new();
-        for (source, member) in &mut self.members {
+        for (name, member) in &mut self.members {
             match member.end(limit)? {
                 Some(status) if status.success() => {}
-                Some(status) => complaints.push(format!("{source} ended with {status}")),
-                None => complaints.push(format!("{source} did not end")),
+                Some(status) => complaints.push(format!("{name} ended with {status}")),
+                None => complaints.push(format!("{name} did not end")),
             }
         }
         Ok(complaints)
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Worker(number) => write!(f, "worker {number}"),
-            Self::Foreign(foreign) => foreign.fmt(f),
-        }
     }
 }

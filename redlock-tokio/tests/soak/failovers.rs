@@ -17,8 +17,8 @@ use crate::{
     crew::{Crew, WORKERS},
     fault::{Fault, Kind},
     run::News,
-    settings::{Breakage, Settings},
-    support::MS,
+    settings::Settings,
+    support::{MS, shards},
     topology::Topology,
 };
 
@@ -49,17 +49,12 @@ impl Failovers<'_> {
     pub(crate) fn carry_out(&self) -> Result<()> {
         let start = Instant::now();
         let mut rng = Rng::with_seed(self.settings.seed);
-        match self.settings.breakage {
-            None => {}
-            Some(Breakage::Trust) => return self.harm(&mut rng),
-            Some(_) => {
-                thread::sleep(self.settings.length);
-                return Ok(());
-            }
+        if self.settings.breakage.is_some() {
+            return self.harm(&mut rng);
         }
         let mut is_complete = false;
         loop {
-            let mut kinds = self.settings.kinds();
+            let mut kinds = Kind::usual(self.settings.topology);
             rng.shuffle(&mut kinds);
             for kind in kinds {
                 if is_complete && start.elapsed() > self.settings.length {
@@ -122,7 +117,8 @@ impl Failovers<'_> {
         let (ground, start) = (self.ground, Instant::now());
         for _ in 0..HARMS {
             thread::sleep(PEACE);
-            let voter = ground.sole_voter();
+            // Of a cluster, the slot in the middle votes alone.
+            let voter = ground.masters() / 2;
             let old = ground.master(voter).ok_or("there is no master")?;
             self.tell(Kind::CutOffAndFailOver, start.elapsed(), old)?;
             ground.cut_off(old, rng);
@@ -165,15 +161,6 @@ impl Ground {
             Self::Sentinel(_) => 1,
             Self::Cluster(cluster) => cluster.shard_count(),
         }
-    }
-
-    /// Returns the master that votes alone in a run that must break exclusion.
-    fn sole_voter(&self) -> usize {
-        let Self::Cluster(cluster) = self else {
-            return 0;
-        };
-        let owner = cluster.owner_of(slot_of_voter(0, 1));
-        owner.map_or(0, |it| cluster.shard_of(it))
     }
 
     /// Returns the server that is this master now.
@@ -251,8 +238,8 @@ impl Ground {
 
 /// Moves the slot of a voter to another shard. The target crashes meanwhile, or sometimes one of both fails over.
 fn move_slot(cluster: &Cluster, crashes: bool, rng: &mut Rng) -> Result<()> {
-    let (voter, shards) = (rng.usize(..cluster.shard_count()), cluster.shard_count());
-    let slot = slot_of_voter(voter, shards);
+    let shards = cluster.shard_count();
+    let slot = shards::slot(rng.usize(..shards));
     let owner = cluster.owner_of(slot).ok_or("the slot has no owner")?;
     let from = cluster.shard_of(owner);
     let to = (from + 1) % shards;
@@ -274,10 +261,4 @@ fn move_slot(cluster: &Cluster, crashes: bool, rng: &mut Rng) -> Result<()> {
         cluster.node(target).restart()?;
     }
     Ok(())
-}
-
-/// Returns the slot in the middle of the voter's part.
-fn slot_of_voter(voter: usize, voters: usize) -> u16 {
-    let slot = (2 * voter + 1) * 16_384 / (2 * voters);
-    u16::try_from(slot).expect("a slot")
 }

@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     FlushScripts,
     /// `SIGSTOP` of a worker for longer than its locks live, then `SIGCONT`.
     StopWorker,
-    /// `kill -9` of all nodes, and a restart. No lock is granted for a while, and none twice. Only on request.
+    /// `kill -9` of all nodes, and a restart at once.
     PowerCut,
     /// An order to fail over, to a healthy group or shard.
     FailOver,
@@ -100,24 +100,13 @@ impl Kind {
         }
     }
 
-    /// Returns whether a node can stay without releases for a ttl because of the fault.
-    pub(crate) fn delays_releases(self) -> bool {
-        // A node that lost its scripts asks for them.
-        self != Self::FlushScripts
-    }
-
-    /// Returns whether a node votes for foreign clients too soon after the fault. They know of no quarantine.
-    pub(crate) fn needs_quarantine(self) -> bool {
-        matches!(self, Self::Restart | Self::PowerCut)
-    }
-
     /// Draws the duration of a fault.
     pub(crate) fn length(self, rng: &mut Rng) -> Duration {
         let max_ttl = MAX_TTL.as_millis() as u64;
         MS(match self {
-            Self::Reset | Self::FlushScripts | Self::Forget => 0,
+            Self::Reset | Self::FlushScripts => 0,
             Self::Crash => rng.u64(max_ttl + 200..max_ttl + 1000),
-            Self::Restart | Self::PowerCut => rng.u64(..500),
+            Self::Restart => rng.u64(..500),
             Self::StopWorker => rng.u64(max_ttl + 100..max_ttl + 2000),
             _ => rng.u64(100..1500),
         })
@@ -126,7 +115,7 @@ impl Kind {
     /// Returns how long the victims need to recover after the fault: the quarantine, or a new connection.
     pub(crate) fn aftermath(self) -> Duration {
         match self {
-            Self::Crash | Self::Restart | Self::PowerCut => QUARANTINE,
+            Self::Crash | Self::Restart => QUARANTINE,
             // An unanswered attempt to connect, the pause after it, and the next attempt.
             Self::BlackHole => MS(3000),
             _ => MS(1000),
@@ -136,13 +125,8 @@ impl Kind {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            at,
-            kind,
-            length,
-            victims,
-        } = self;
-        let at = at.as_secs_f64();
+        let (kind, victims, length) = (self.kind, &self.victims, self.length);
+        let at = self.at.as_secs_f64();
         write!(f, "{kind:?} of {victims:?} at {at:.1} s for {length:?}")
     }
 }

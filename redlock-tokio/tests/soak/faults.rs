@@ -1,5 +1,5 @@
 use std::{
-    sync::mpsc::Sender,
+    sync::{Mutex, mpsc::Sender},
     thread,
     time::{Duration, Instant},
 };
@@ -15,23 +15,26 @@ use crate::{
     topology::MAX_TTL,
 };
 
-/// Injects faults into nodes and workers.
-pub(crate) struct Faults<'a> {
-    pub(crate) masters: &'a Masters,
-    pub(crate) crew: &'a Crew,
-}
-
-enum Step {
-    Begin,
-    End,
-    /// All locks that the victims forgot are over.
-    Forgotten,
-}
-
 /// How long foreign clients stand still after a node came back without its locks.
 const FORGETTING: Duration = MAX_TTL.saturating_add(Duration::from_millis(200));
 
-impl Faults<'_> {
+/// Injects faults into nodes and workers.
+pub(crate) struct Faults<'a> {
+    masters: &'a Masters,
+    crew: &'a Crew,
+    /// How many restarts the foreign clients must not see. They know of no quarantine.
+    hidden: Mutex<usize>,
+}
+
+impl<'a> Faults<'a> {
+    pub(crate) fn new(masters: &'a Masters, crew: &'a Crew) -> Self {
+        Self {
+            masters,
+            crew,
+            hidden: Mutex::default(),
+        }
+    }
+
     /// Carries out a plan, and then waits for the end of the run.
     pub(crate) fn carry_out(
         &self,
@@ -42,41 +45,41 @@ impl Faults<'_> {
         let start = Instant::now();
         let sleep_until =
             |at: Duration| thread::sleep((start + at).saturating_duration_since(Instant::now()));
-        let begins = plan.iter().map(|it| (it.at, Step::Begin, it));
-        let ends = plan.iter().map(|it| (it.at + it.length, Step::End, it));
-        let forgetful = plan.iter().filter(|it| it.kind.needs_quarantine());
-        let forgotten = forgetful.map(|it| (it.at + it.length + FORGETTING, Step::Forgotten, it));
-        let mut steps: Vec<_> = begins.chain(ends).chain(forgotten).collect();
-        let mut quarantines = 0;
-        // The sort is stable, so a fault without a duration begins before it ends.
-        steps.sort_by_key(|(at, ..)| *at);
-        for (at, step, fault) in steps {
-            sleep_until(at);
-            match step {
-                Step::Begin => {
-                    inbox.send(News::Fault(fault.clone()))?;
-                    if fault.kind.needs_quarantine() {
-                        quarantines += 1;
-                        self.crew.foreign().for_each(Worker::freeze);
-                    }
-                    for victim in &fault.victims {
-                        self.begin(fault, *victim);
-                    }
-                }
-                Step::End => {
-                    for victim in &fault.victims {
-                        self.end(fault.kind, *victim)?;
-                    }
-                }
-                Step::Forgotten => {
-                    quarantines -= 1;
-                    if quarantines == 0 {
-                        self.crew.foreign().for_each(Worker::thaw);
-                    }
-                }
+        thread::scope(|scope| {
+            let mut causes = Vec::new();
+            for fault in plan {
+                sleep_until(fault.at);
+                inbox.send(News::Fault(fault.clone()))?;
+                causes.push(scope.spawn(|| self.cause(fault)));
+            }
+            sleep_until(length);
+            let mut outcomes = causes.into_iter().map(|it| it.join().expect("no panic"));
+            outcomes.try_for_each(|it| it)
+        })
+    }
+
+    fn cause(&self, fault: &Fault) -> Result<()> {
+        let is_hidden = fault.kind == Kind::Restart;
+        if is_hidden {
+            let mut hidden = self.hidden.lock().expect("no panic");
+            *hidden += 1;
+            self.crew.foreign().for_each(Worker::freeze);
+        }
+        for victim in &fault.victims {
+            self.begin(fault, *victim);
+        }
+        thread::sleep(fault.length);
+        for victim in &fault.victims {
+            self.end(fault.kind, *victim)?;
+        }
+        if is_hidden {
+            thread::sleep(FORGETTING);
+            let mut hidden = self.hidden.lock().expect("no panic");
+            *hidden -= 1;
+            if *hidden == 0 {
+                self.crew.foreign().for_each(Worker::thaw);
             }
         }
-        sleep_until(length);
         Ok(())
     }
 

@@ -11,9 +11,8 @@ use redlock_tokio::FencingToken;
 
 use crate::{
     Result, bed, clock,
-    crew::{Source, WORKERS},
     fault::{Fault, Kind},
-    judge::{Grant, HoldId, Judge, Violation},
+    judge::{End, Grant, Judge, Violation},
     line::{Ended, Hold, Line, Size},
 };
 
@@ -21,23 +20,20 @@ use crate::{
 pub(crate) struct Findings {
     pub(crate) start: Instant,
     /// The processes that have begun to work.
-    pub(crate) ready: Vec<Source>,
+    pub(crate) ready: Vec<String>,
     pub(crate) gone: usize,
     /// The events that processes counted, by name.
     pub(crate) seen: BTreeMap<String, u64>,
-    pub(crate) faults: BTreeMap<Kind, u64>,
-    /// How many holds each process reported.
-    pub(crate) holds: BTreeMap<Source, u64>,
-    pub(crate) sizes: [Vec<(Duration, Size)>; WORKERS],
+    /// The processes that held keys.
+    pub(crate) holders: BTreeSet<String>,
+    pub(crate) sizes: BTreeMap<String, Vec<(Duration, Size)>>,
     /// The last report of each worker.
-    pub(crate) ended: [Option<Ended>; WORKERS],
+    pub(crate) ended: BTreeMap<String, Ended>,
     /// When the latest hold began, in nanoseconds of the workers' clock, for the thread that causes failovers.
     pub(crate) latest: Arc<AtomicU64>,
-    judge: Judge,
-    /// The holds whose holders were not told of the loss. The judge says whether they should have been.
-    not_told: BTreeSet<HoldId>,
+    pub(crate) judge: Judge,
     /// All faults, with the time of the workers' clock.
-    log: Vec<(u64, Fault)>,
+    faults: Vec<(u64, Fault)>,
 }
 
 impl Findings {
@@ -54,39 +50,40 @@ impl Findings {
             ready: Vec::new(),
             gone: 0,
             seen: BTreeMap::new(),
-            faults: BTreeMap::new(),
-            holds: BTreeMap::new(),
-            sizes: Default::default(),
-            ended: Default::default(),
+            holders: BTreeSet::new(),
+            sizes: BTreeMap::new(),
+            ended: BTreeMap::new(),
             latest: Arc::default(),
             judge: Judge::new(Self::TOLERANCE),
-            not_told: BTreeSet::new(),
-            log: Vec::new(),
+            faults: Vec::new(),
         }
     }
 
-    pub(crate) fn hear(&mut self, source: Source, line: &str) -> Result<()> {
+    pub(crate) fn hear(&mut self, source: String, line: &str) -> Result<()> {
         let line: Line =
             serde_json::from_str(line).map_err(|error| format!("{source}: {line:?}: {error}"))?;
-        match (line, source) {
-            (Line::Ready, _) => self.ready.push(source),
-            (Line::Hold(hold), _) => self.judge(source, hold),
-            (Line::Stalled { from, until }, _) => {
-                self.judge.stood_still(&source.to_string(), from, until);
+        match line {
+            Line::Ready => self.ready.push(source),
+            Line::Hold(hold) => self.judge(source, hold),
+            Line::Stalled { from, until } => self.judge.stood_still(&source, from, until),
+            Line::Saw(what) => *self.seen.entry(what).or_default() += 1,
+            Line::Size(size) => {
+                let sizes = self.sizes.entry(source).or_default();
+                sizes.push((self.start.elapsed(), size));
             }
-            (Line::Saw(what), _) => *self.seen.entry(what).or_default() += 1,
-            (Line::Size(size), Source::Worker(worker)) => {
-                self.sizes[worker].push((self.start.elapsed(), size));
-            }
-            (Line::Ended(ended), Source::Worker(worker)) => self.ended[worker] = Some(ended),
-            (line, source) => return Err(format!("{source} does not report {line:?}").into()),
+            Line::Ended(ended) => drop(self.ended.insert(source, ended)),
         }
         Ok(())
     }
 
     pub(crate) fn fault(&mut self, fault: Fault) {
-        *self.faults.entry(fault.kind).or_default() += 1;
-        self.log.push((clock::now(), fault));
+        self.faults.push((clock::now(), fault));
+    }
+
+    /// Returns how many faults of this kind there were.
+    pub(crate) fn faults(&self, kind: Kind) -> usize {
+        let faults = self.faults.iter();
+        faults.filter(|(_, fault)| fault.kind == kind).count()
     }
 
     /// Returns the number of events with this name.
@@ -94,42 +91,10 @@ impl Findings {
         self.seen.get(name).copied().unwrap_or_default()
     }
 
-    /// Returns what the judge says so far.
-    pub(crate) fn violations(&self) -> Vec<Violation> {
-        let violations = self.judge.violations().into_iter();
-        let named = violations.map(|it| match it {
-            Violation::ToldLate { hold, told, .. } if self.not_told.contains(&hold.id) => {
-                Violation::NotTold { hold, by: told }
-            }
-            other => other,
-        });
-        named.collect()
-    }
-
-    /// Returns how many locks were lost, for any reason.
-    fn losses(&self) -> u64 {
-        let losses = self.seen.iter().filter(|(it, _)| it.starts_with("lost: "));
-        losses.map(|(_, count)| count).sum()
-    }
-
-    /// Returns a line of progress.
-    pub(crate) fn progress(&self) -> String {
-        format!(
-            "{:>5.0?}: {} acquired, {} by foreign clients, {} contended, {} lost, {} cancelled, {} faults",
-            self.start.elapsed(),
-            self.count("acquired"),
-            self.count("foreign: acquired"),
-            self.count("not acquired: Contended"),
-            self.losses(),
-            self.count("cancelled"),
-            self.faults.values().sum::<u64>(),
-        )
-    }
-
     /// Returns a violation in words, with the faults before it.
     pub(crate) fn explain(&self, violation: &Violation) -> String {
         let mut words = violation.to_string();
-        let before = self.log.iter().filter(|(at, _)| *at < violation.at());
+        let before = self.faults.iter().filter(|(at, _)| *at < violation.at());
         let before: Vec<_> = before.collect();
         let recent = before.len().saturating_sub(Self::RECENT);
         for (at, fault) in &before[recent..] {
@@ -139,21 +104,18 @@ impl Findings {
         words
     }
 
-    fn judge(&mut self, source: Source, hold: Hold) {
+    fn judge(&mut self, source: String, hold: Hold) {
         self.latest.fetch_max(hold.from, Relaxed);
-        *self.holds.entry(source).or_default() += 1;
-        let (end, was_not_told) = (hold.end(), hold.was_not_told());
         let id = self.judge.granted(Grant {
             is_shared: hold.is_shared,
-            client: source.to_string(),
+            client: source.clone(),
             keys: hold.keys.into_iter().map(bed::name).collect(),
             at: hold.from,
             valid_until: hold.valid_until,
             fence: hold.fence.map(FencingToken::new),
         });
-        if was_not_told {
-            self.not_told.insert(id);
-        }
+        let end = hold.told.map_or(End::Released, |told| End::Lost { told });
         self.judge.ended(id, end, hold.until);
+        self.holders.insert(source);
     }
 }

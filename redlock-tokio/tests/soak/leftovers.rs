@@ -3,41 +3,26 @@ use std::thread;
 use crate::{
     Result,
     bed::{self, Bed},
+    report::Damage,
     settings::{Breakage, Settings},
     support::{Cli, MS},
     topology::MAX_TTL,
 };
 
-/// The state of the servers after all workers have ended.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Leftovers {
-    /// How many writes are missing in the values of the counters.
-    pub(crate) lost_updates: u64,
-    /// How many keys all nodes had right after the shutdown.
-    pub(crate) keys: u64,
-    /// How many keys all nodes had a ttl later.
-    pub(crate) orphans: u64,
-}
-
-impl Leftovers {
-    /// Inspects the servers, which takes a ttl.
-    pub(crate) fn find(bed: &Bed, settings: &Settings) -> Result<Self> {
-        let voters = bed.voters();
-        let keys = || voters.iter().map(locks).sum();
-        if settings.breakage == Some(Breakage::Leak) {
-            voters[0].set("soak:leaked", "by itself");
-        }
-        let at_once = keys();
-        // A negative control without keys need not wait.
-        if at_once > 0 || settings.breakage.is_none() {
-            thread::sleep(MAX_TTL + MS(200));
-        }
-        Ok(Self {
-            lost_updates: lost_updates(&Cli::of(bed.store()))?,
-            keys: at_once,
-            orphans: keys(),
-        })
+/// Inspects the servers after all workers have ended, which takes a ttl. Returns the damage.
+pub(crate) fn find(bed: &Bed, settings: &Settings) -> Result<[Damage; 2]> {
+    let voters = bed.voters();
+    if settings.breakage == Some(Breakage::Leak) {
+        voters[0].set("soak:leaked", "by itself");
     }
+    // A negative control looks for keys that stay by themselves.
+    if settings.breakage.is_none() {
+        thread::sleep(MAX_TTL + MS(200));
+    }
+    Ok([
+        ("lost updates", lost_updates(&Cli::of(bed.store()))?),
+        ("orphan keys", voters.iter().map(locks).sum()),
+    ])
 }
 
 /// Returns how many locks a server has. On a cluster, the names have a tag in front.

@@ -1,7 +1,5 @@
 use serde::{Deserialize, Serialize};
 
-use crate::judge::End;
-
 /// A report of a worker or of a foreign client: one line of JSON on its standard output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Line {
@@ -28,46 +26,19 @@ pub(crate) struct Hold {
     pub(crate) until: u64,
     /// The end of the validity that the holder saw last.
     pub(crate) valid_until: u64,
-    /// None if the keys were held until the end of the report.
-    pub(crate) loss: Option<Loss>,
+    /// When the holder was told that its lock is lost. A holder that was not told counts as told at the end of its
+    /// report: it was told at that time or later, or never. None if the keys were held until then.
+    pub(crate) told: Option<u64>,
     pub(crate) fence: Option<u64>,
     /// Whether it is a reader's.
     #[serde(default)]
     pub(crate) is_shared: bool,
 }
 
-/// Whether the holder was told that its lock is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Loss {
-    Told {
-        at: u64,
-    },
-    /// The keys were not held any more, and the holder was not told by this time.
-    NotTold {
-        by: u64,
-    },
-}
-
-impl Hold {
-    /// Returns how the hold ended. A holder that was not told counts as told at the end of its report: it was told at
-    /// that time or later, or never.
-    pub(crate) fn end(&self) -> End {
-        match self.loss {
-            None => End::Released,
-            Some(Loss::Told { at: told } | Loss::NotTold { by: told }) => End::Lost { told },
-        }
-    }
-
-    pub(crate) fn was_not_told(&self) -> bool {
-        matches!(self.loss, Some(Loss::NotTold { .. }))
-    }
-}
-
 /// The shutdown of a worker, and what it left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ended {
     pub(crate) held: usize,
-    pub(crate) abandoned: usize,
     pub(crate) sockets: usize,
     /// How long the shutdown took.
     pub(crate) shutdown_ms: u64,

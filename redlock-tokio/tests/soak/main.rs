@@ -14,9 +14,8 @@
 //! a crash, after a pause, and behind a partition on both sides of which clients write. Slots move, too. Such a run
 //! goes on until each kind of fault has occurred, and after each fault until locks are granted again.
 //!
-//! `SOAK_SECONDS` sets the duration of the faults, and `SOAK_SEED` chooses them. `SOAK_FAULTS` restricts them
-//! to some [kinds](fault::Kind), such as `Freeze,Strand`. The seed decides what the tasks do, too, but not
-//! when. With `SOAK_TRACE`, faults and errors are printed as they happen.
+//! `SOAK_SECONDS` sets the duration of the faults, and `SOAK_SEED` chooses them. The seed decides what the tasks
+//! do, too, but not when. With `SOAK_TRACE`, faults are printed as they happen.
 //!
 //! # What must hold
 //!
@@ -28,7 +27,7 @@
 //! | no update is lost | Under the lock, a task reads a counter in another `redis-server`, pauses, and writes it. A task with several keys does so for each. In the end each counter must equal the number of its writes. |
 //! | no read is torn | Under the lock of a reader, a task reads a counter, pauses, and reads it again. |
 //! | the store refuses no token of a valid lock | Some keys are only locked with fences. The store remembers the largest token of each, and refuses the others. |
-//! | no key is left | After the shutdown of all workers and one more ttl, no node has the key of a lock. A shutdown takes no longer than about a ttl. Without a fault that keeps releases from a node, none is abandoned. |
+//! | no key is left | After the shutdown of all workers and one more ttl, no node has the key of a lock. A shutdown takes no longer than about a ttl. |
 //! | nothing leaks | The descriptors and the memory of each worker are compared between early and late in the run. After the last handle was dropped, no socket is left. |
 //! | no task hangs | No step of a task takes longer than [`worker::STEP_LIMIT`], and each worker ends on request. |
 //! | locks fail and end only as they may | Each error, each loss and each end of a release is one of the [known](events::is_known) ones. |
@@ -61,16 +60,14 @@
 //! `NOT RUN: .. because ..` and goes on without them. They know neither sentinels nor the voters of a cluster, so
 //! they do not take part there.
 //!
-//! Foreign clients have no quarantine. After a restart that is too early (`Restart`, `PowerCut`), a node would vote
+//! Foreign clients have no quarantine. After a restart that is too early (`Restart`), a node would vote
 //! for them although it has forgotten a lock. That is the known limit of a Redlock without quarantine, and not a
 //! fault of this crate. So the run stops the foreign processes before the restart, and resumes them when the
 //! forgotten locks are over. They then find their own locks expired.
 //!
 //! # Negative controls
 //!
-//! `SOAK_BREAK` [breaks one thing](settings::Breakage), and the run fails unless it finds the damage. With
-//! `SOAK_BREAK=trust`, all nodes restart at intervals and vote at once. With `SOAK_FAULTS=PowerCut` instead, restarted
-//! nodes have no vote at first, and the run must find nothing.
+//! `SOAK_BREAK` [breaks one thing](settings::Breakage), and the run fails unless it finds the damage.
 //!
 //! Without `SOAK_SECONDS`, as in a plain `cargo test`, the `no-lock` control runs for two seconds.
 

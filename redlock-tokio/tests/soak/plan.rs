@@ -17,7 +17,7 @@ pub(crate) fn plan(settings: &Settings) -> Vec<Fault> {
         None => storm(settings),
         Some(Breakage::NoLock | Breakage::Leak | Breakage::Deaf | Breakage::Foreign) => Vec::new(),
         Some(Breakage::Forget) => again_and_again(Kind::Forget, MS(250), settings.length),
-        Some(Breakage::Trust) => again_and_again(Kind::PowerCut, MS(1500), settings.length),
+        Some(Breakage::Trust) => again_and_again(Kind::PowerCut, MS(800), settings.length),
     }
 }
 
@@ -41,21 +41,16 @@ fn storm(settings: &Settings) -> Vec<Fault> {
     let (mut kinds, mut now) = (Vec::new(), MS(500));
     loop {
         if kinds.is_empty() {
-            kinds = settings.kinds();
+            kinds = Kind::usual(settings.topology);
             rng.shuffle(&mut kinds);
         }
         let kind = kinds.pop().expect("it was filled");
         let (busy, most) = match kind {
             Kind::StopWorker => (&mut workers[..], 1),
-            Kind::PowerCut => (&mut nodes[..], NODES),
             _ => (&mut nodes[..], MINORITY),
         };
         // Mostly one victim, sometimes as many as possible.
-        let wanted = match kind {
-            Kind::PowerCut => NODES,
-            _ if rng.u8(..4) == 0 => most,
-            _ => 1,
-        };
+        let wanted = if rng.u8(..4) == 0 { most } else { 1 };
         let mut ends: Vec<_> = busy.iter().copied().filter(|it| *it > now).collect();
         ends.sort_unstable();
         if let Some(excess) = (ends.len() + wanted).checked_sub(most + 1) {

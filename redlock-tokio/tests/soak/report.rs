@@ -1,34 +1,17 @@
+use std::time::Duration;
+
 use crate::{
-    Result, events,
-    findings::Findings,
-    judge::Violation,
-    leftovers::Leftovers,
-    settings::Settings,
-    usage::{self, Usage},
+    Result, events, fault::Kind, findings::Findings, judge::Violation, settings::Settings, usage,
 };
 
 /// How many violations of the judge are printed.
 const EXAMPLES: usize = 5;
 
-/// Returns how many violations of each kind there are.
-fn counts(violations: &[Violation]) -> [(u64, &'static str); 4] {
-    let mut counts = [
-        (0, "overlapping holds"),
-        (0, "fencing tokens that did not grow"),
-        (0, "losses that were told late"),
-        (0, "losses that nobody told"),
-    ];
-    for violation in violations {
-        let kind = match violation {
-            Violation::TwoHolders { .. } => 0,
-            Violation::FenceDidNotGrow { .. } => 1,
-            Violation::ToldLate { .. } => 2,
-            Violation::NotTold { .. } => 3,
-        };
-        counts[kind].0 += 1;
-    }
-    counts
-}
+/// A run of this length has seen everything.
+const CONCLUSIVE: Duration = Duration::from_secs(60);
+
+/// An invariant, and how often it was violated.
+pub(crate) type Damage = (&'static str, u64);
 
 /// Prints the findings.
 ///
@@ -38,16 +21,18 @@ fn counts(violations: &[Violation]) -> [(u64, &'static str); 4] {
 pub(crate) fn report(
     settings: &Settings,
     findings: &Findings,
-    leftovers: Leftovers,
+    leftovers: [Damage; 2],
     mut problems: Vec<String>,
 ) -> Result<()> {
-    println!("{}", findings.progress());
-    let usages = usage::of_all(findings, settings.length);
-    let violations = findings.violations();
-    print(findings, &violations, leftovers, &usages);
-    problems.extend(usages.iter().flat_map(Usage::problems));
-    problems.extend(damage(findings, &violations, leftovers));
-    if settings.is_conclusive() {
+    let violations = findings.judge.violations();
+    let damage = [&damage(findings, &violations)[..], &leftovers].concat();
+    print(settings, findings, &violations, &damage);
+    problems.extend(usage::problems(findings, settings.length));
+    let some = damage.into_iter().filter(|(_, count)| *count > 0);
+    problems.extend(some.map(|(what, count)| format!("{count} {what}")));
+    let unknown = findings.seen.iter().filter(|(it, _)| !events::is_known(it));
+    problems.extend(unknown.map(|(what, count)| format!("{count} unexpected: {what}")));
+    if settings.breakage.is_none() && settings.length >= CONCLUSIVE {
         problems.extend(omissions(settings, findings));
     }
     let said = problems.join("; ");
@@ -68,28 +53,40 @@ pub(crate) fn report(
     }
 }
 
-fn print(findings: &Findings, violations: &[Violation], leftovers: Leftovers, usages: &[Usage]) {
+/// Returns how often each invariant was violated, by what the processes reported.
+fn damage(findings: &Findings, violations: &[Violation]) -> [Damage; 6] {
+    let [mut overlaps, mut tokens, mut late] = [0; 3];
+    for violation in violations {
+        *match violation {
+            Violation::TwoHolders { .. } => &mut overlaps,
+            Violation::FenceDidNotGrow { .. } => &mut tokens,
+            Violation::ToldLate { .. } => &mut late,
+        } += 1;
+    }
+    let refused = "tokens refused within the validity";
+    [
+        ("overlapping holds", overlaps),
+        ("fencing tokens that did not grow", tokens),
+        ("losses that were told late", late),
+        (refused, findings.count(refused)),
+        ("torn reads", findings.count("torn reads")),
+        ("hanging steps", findings.count("hang")),
+    ]
+}
+
+fn print(settings: &Settings, findings: &Findings, violations: &[Violation], damage: &[Damage]) {
     let line = |what: &str, count: u64| println!("{what:<44} {count:>8}");
     println!("\nfaults");
-    for (kind, count) in &findings.faults {
-        line(&format!("  {kind:?}"), *count);
+    for kind in Kind::usual(settings.topology) {
+        line(&format!("  {kind:?}"), findings.faults(kind) as u64);
     }
     println!("seen");
     for (what, count) in &findings.seen {
         line(&format!("  {what}"), *count);
     }
-    println!("holds");
-    for (source, count) in &findings.holds {
-        line(&format!("  {source}"), *count);
-    }
-    for (count, what) in counts(violations) {
-        line(what, count);
-    }
-    line("lost updates", leftovers.lost_updates);
-    line("keys left right after shutdown", leftovers.keys);
-    line("orphan keys, a ttl later", leftovers.orphans);
-    for usage in usages {
-        println!("{usage:?}");
+    line("holds", findings.judge.holds() as u64);
+    for (what, count) in damage {
+        line(what, *count);
     }
     for violation in violations.iter().take(EXAMPLES) {
         println!("\n{}", findings.explain(violation));
@@ -97,33 +94,15 @@ fn print(findings: &Findings, violations: &[Violation], leftovers: Leftovers, us
     println!();
 }
 
-/// Returns the invariants that were violated.
-fn damage(findings: &Findings, violations: &[Violation], leftovers: Leftovers) -> Vec<String> {
-    let refused = findings.count("tokens refused within the validity");
-    let others = [
-        (refused, "tokens refused within the validity"),
-        (leftovers.lost_updates, "lost updates"),
-        (findings.count("torn reads"), "torn reads"),
-        (leftovers.orphans, "orphan keys"),
-        (findings.count("hang"), "hanging steps"),
-    ];
-    let all = counts(violations).into_iter().chain(others);
-    let some = all.filter(|(count, _)| *count > 0);
-    let some = some.map(|(count, what)| format!("{count} {what}"));
-    let unknown = findings.seen.iter().filter(|(it, _)| !events::is_known(it));
-    let unknown = unknown.map(|(what, count)| format!("{count} unexpected: {what}"));
-    some.chain(unknown).collect()
-}
-
 /// Returns the events and faults that were not seen.
 fn omissions(settings: &Settings, findings: &Findings) -> Vec<String> {
     let unseen = events::unseen(settings.topology, |it| findings.count(it) > 0).into_iter();
     let unseen = unseen.map(|what| format!("never seen: {what}"));
-    let kinds = settings.kinds().into_iter();
-    let undone = kinds.filter(|it| !findings.faults.contains_key(it));
+    let kinds = Kind::usual(settings.topology).into_iter();
+    let undone = kinds.filter(|it| findings.faults(*it) == 0);
     let undone = undone.map(|kind| format!("never injected: {kind:?}"));
     let idle = findings.ready.iter();
-    let idle = idle.filter(|it| !findings.holds.contains_key(it));
+    let idle = idle.filter(|it| !findings.holders.contains(&**it));
     let idle = idle.map(|source| format!("no hold of {source}"));
     unseen.chain(undone).chain(idle).collect()
 }

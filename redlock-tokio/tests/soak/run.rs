@@ -10,20 +10,15 @@ use std::{
 use crate::{
     Result,
     bed::{Bed, Ground},
-    crew::{Crew, Source},
+    crew::Crew,
     failovers::Failovers,
     fault::Fault,
     faults::Faults,
     findings::Findings,
-    foreign::{Foreign, ForeignOrder},
-    leftovers::Leftovers,
-    plan, report,
+    foreign, leftovers, plan, report,
     settings::{Breakage, Settings},
     worker::{Order, STEP_LIMIT},
 };
-
-/// The interval between two lines of progress.
-const PROGRESS: Duration = Duration::from_secs(5);
 
 /// How long workers go on after the last fault.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -36,9 +31,8 @@ const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// An event of the run.
 pub(crate) enum News {
-    Line(Source, String),
-    /// A process has closed its output.
-    Gone(Source),
+    /// A process has written a line, or has closed its output.
+    Said(String, Option<String>),
     Fault(Fault),
     /// All faults are over.
     Calm(Result<()>),
@@ -46,7 +40,7 @@ pub(crate) enum News {
 
 pub(crate) fn run(settings: &Settings) -> Result<()> {
     println!("soak; to replay its faults: {settings}");
-    let foreign = Foreign::at_hand(settings);
+    let foreign = foreign::at_hand(settings);
     if settings.breakage == Some(Breakage::Foreign) && foreign.is_empty() {
         return Ok(());
     }
@@ -61,13 +55,11 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         nodes: bed.urls(voters),
     };
     let (inbox, news) = mpsc::channel();
-    let foreign_order = ForeignOrder::new(settings, order.nodes.clone(), order.store.clone());
-    let mut crew = Crew::hire(&order, foreign, &foreign_order, &inbox)?;
+    let mut crew = Crew::hire(&order, foreign, &inbox)?;
     let processes = crew.size();
     let mut listener = Listener {
         news,
         findings: Findings::new(),
-        told: Instant::now(),
         processes,
         is_calm: false,
     };
@@ -83,7 +75,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
             let (ground, inbox) = (&bed.ground, &inbox);
             let outcome = if let Ground::Masters(masters) = ground {
                 let plan = plan::plan(settings);
-                Faults { masters, crew }.carry_out(&plan, settings.length, inbox)
+                Faults::new(masters, crew).carry_out(&plan, settings.length, inbox)
             } else {
                 let failovers = Failovers {
                     ground,
@@ -106,15 +98,14 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     // The next line reports workers that do not end, and an error means that all have ended.
     let _ = listener.hear(PATIENCE, |it| it.findings.gone == processes);
     let complaints = crew.bury(SETTLE)?;
-    let leftovers = Leftovers::find(&bed, settings)?;
+    let leftovers = leftovers::find(&bed, settings)?;
     report::report(settings, &listener.findings, leftovers, complaints)
 }
 
-/// Collects the events, and prints the progress.
+/// Collects the events.
 struct Listener {
     news: Receiver<News>,
     findings: Findings,
-    told: Instant,
     processes: usize,
     is_calm: bool,
 }
@@ -125,16 +116,9 @@ impl Listener {
         let deadline = Instant::now() + limit;
         while !is_so(self) {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(false);
-            }
-            if self.told.elapsed() >= PROGRESS {
-                self.told = Instant::now();
-                println!("{}", self.findings.progress());
-            }
-            match self.news.recv_timeout(left.min(PROGRESS)) {
+            match self.news.recv_timeout(left) {
                 Ok(news) => self.note(news)?,
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -143,11 +127,11 @@ impl Listener {
 
     fn note(&mut self, news: News) -> Result<()> {
         match news {
-            News::Line(source, line) => return self.findings.hear(source, &line),
-            News::Gone(source) if self.findings.ready.len() < self.processes => {
+            News::Said(source, Some(line)) => return self.findings.hear(source, &line),
+            News::Said(source, None) if self.findings.ready.len() < self.processes => {
                 return Err(format!("{source} ended before it began").into());
             }
-            News::Gone(_) => self.findings.gone += 1,
+            News::Said(_, None) => self.findings.gone += 1,
             News::Fault(fault) => {
                 if Settings::traces() {
                     println!("{fault}");

@@ -2,7 +2,6 @@
 
 mod journal;
 mod process;
-mod section;
 mod sight;
 mod store;
 mod task;
@@ -119,7 +118,6 @@ async fn serve(order: Arc<Order>) -> Result<()> {
     }
     journal::tell(&Line::Ended(Ended {
         held: report.held,
-        abandoned: report.abandoned,
         sockets: process::sockets()?.saturating_sub(sockets),
         shutdown_ms,
     }));

@@ -59,20 +59,6 @@ fn the_window_of_a_sentinel_group_is_that_of_the_services() {
 }
 
 #[test]
-fn a_server_that_says_less_votes_only_if_that_is_allowed() {
-    let bed = Bed::new();
-    bed.command("ACL SETUSER default -info");
-    for (options, variable, code) in [
-        ("-n", "no", 69),
-        ("-n", "yes", 0),
-        ("-n --allow-unvetted-nodes", "no", 0),
-    ] {
-        let run = bed.run(options, "true");
-        run.env("REDLOCK_ALLOW_UNVETTED_NODES", variable).ends(code);
-    }
-}
-
-#[test]
 fn a_file_has_the_whole_configuration_and_options_and_variables_count_more() {
     let bed = Bed::new();
     let path = bed.path("settings");

@@ -5,28 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::process::{Bed, is_in_any_command, wait_for};
+use crate::process::{Bed, Pid, processes, wait_for};
 
-/// A command that ends when it is told to.
-const OBEYS: &str = "echo $$ > pid; exec sleep 60";
-
-/// A command that does not.
+/// A command that does not end when it is told to.
 const DEFIES: &str = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
-
-#[test]
-fn the_command_of_a_killed_program_ends_before_others_have_the_lock() {
-    let bed = Bed::new();
-    let mut program = bed.run("--ttl 2s --grace 500ms", OBEYS).start();
-    let command = bed.pid("pid");
-    let guardian = program.pid().guardian();
-    program.kill();
-    let killed = Instant::now();
-    bed.run("", "true").ends(0);
-    assert!(!command.runs(), "it ran on beside the next one");
-    let ended = killed.elapsed();
-    assert!(ended < Duration::from_secs(10), "{ended:?}");
-    guardian.wait_for_end();
-}
 
 /// The first thing that each command does is to kill the program, which is the parent of its parent.
 #[test]
@@ -45,17 +27,10 @@ fn a_command_is_not_left_alone_at_whatever_moment_the_program_is_killed() {
     for mut program in programs.collect::<Vec<_>>() {
         assert_eq!(program.status().code(), None);
     }
-    let is_over = || (!is_in_any_command(&tag)).then_some(());
-    wait_for("the end of all of them", is_over);
-}
-
-#[test]
-fn a_killed_command_frees_the_lock_at_once() {
-    let bed = Bed::new();
-    let program = bed.run("", OBEYS).start();
-    bed.pid("pid").signal("KILL");
-    program.ends(137);
-    bed.run("-n", "true").ends(0);
+    wait_for("the end of all of them", || {
+        let mut arguments = processes().map(Pid::arguments);
+        (!arguments.any(|it| it.contains(&tag))).then_some(())
+    });
 }
 
 #[test]
@@ -117,7 +92,7 @@ fn a_leader_that_is_killed_is_replaced_and_never_works_beside_the_next() {
     let next = bed.pid("second");
     assert!(!worker.runs(), "it worked on beside the next one");
     // The leadership is taken away, and won again.
-    bed.remove("second");
+    bed.remove(["second"]);
     bed.redlock("unlock leader --yes").ends(0);
     assert!(bed.pid("second") != next && !next.runs());
     let guardian = second.pid().guardian();

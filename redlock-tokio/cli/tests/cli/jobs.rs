@@ -47,33 +47,28 @@ impl Shell {
 }
 
 #[test]
-fn a_background_job_that_reads_goes_on_in_the_foreground() {
+fn a_job_that_was_stopped_goes_on_in_the_foreground_if_its_lock_is_valid() {
     let bed = Bed::new();
-    let mut shell = Shell::start(&bed);
-    // It has no terminal to read from, and the shell must know that it has stopped, which it says at once with -b.
-    shell.line("set -b");
-    shell.line("redlock run k -- sh -c 'read line; echo got $line' &");
-    shell.process.says("Stopped");
-    shell.line("fg");
-    shell.line("a word");
-    shell.process.says("got a word");
-    shell.ends_after(0);
-}
-
-#[test]
-fn a_job_that_was_stopped_goes_on_if_its_lock_is_valid() {
-    let bed = Bed::new();
-    let mut shell = Shell::start(&bed);
-    shell.line("redlock run k -- sh -c 'echo $$ > pid; read line; echo got $line'");
-    bed.pid("pid");
-    shell.press("\x1a");
-    shell.process.says("Stopped");
-    // Of the program, for the person at the terminal.
-    shell.process.says("redlock: the command is stopped");
-    shell.line("fg");
-    shell.line("a word");
-    shell.process.says("got a word");
-    shell.ends_after(0);
+    // The first one has no terminal to read from. The second one tells the person at the terminal, too.
+    for (place, key, said) in [
+        (" &", "", ""),
+        ("", "\x1a", "redlock: the command is stopped"),
+    ] {
+        let mut shell = Shell::start(&bed);
+        // The shell must know that its job has stopped, which it says at once with -b.
+        shell.line("set -b");
+        let script = "echo > begun; read line; echo got $line";
+        shell.line(&format!("redlock run k -- sh -c '{script}'{place}"));
+        bed.trace("begun");
+        shell.press(key);
+        shell.process.says("Stopped");
+        shell.process.says(said);
+        shell.line("fg");
+        shell.line("a word");
+        shell.process.says("got a word");
+        shell.ends_after(0);
+        bed.remove(["begun"]);
+    }
 }
 
 #[test]
@@ -91,24 +86,21 @@ fn a_job_that_stays_stopped_ends_with_its_lock() {
 }
 
 #[test]
-fn a_command_that_stays_stopped_ends_with_its_lock() {
+fn a_stopped_command_ends_with_its_lock_and_when_the_program_is_told_to() {
     let bed = Bed::new();
-    let stops = "echo $$ > pid; kill -STOP $$";
-    let program = bed.run("--ttl 2s --grace 500ms", stops).start();
-    bed.pid("pid");
-    bed.run("--wait 20s", "true").ends(0);
-    program.ends(76).says("stopped");
-}
-
-#[test]
-fn a_stopped_command_ends_when_the_program_is_told_to() {
-    let bed = Bed::new();
-    let program = bed.run("", "echo $$ > pid; exec sleep 60").start();
-    let command = bed.pid("pid");
-    command.signal("STOP");
-    wait_for("the stop", || command.state().filter(|it| it.0 == 'T'));
+    let start_stopped = |options: &str| {
+        let program = bed.run(options, "echo $$ > pid; kill -STOP $$").start();
+        let command = bed.pid("pid");
+        wait_for("the stop", || command.state().filter(|it| it.0 == 'T'));
+        bed.remove(["pid"]);
+        program
+    };
+    let program = start_stopped("");
     program.pid().signal("TERM");
     program.ends(143);
+    let program = start_stopped("--ttl 2s --grace 500ms");
+    bed.run("--wait 20s", "true").ends(0);
+    program.ends(76).says("stopped");
 }
 
 #[test]
@@ -131,8 +123,7 @@ fn ignored_signals_stay_ignored() {
         }
         fs::write(bed.path("go"), "").unwrap();
         program.ends(5);
-        bed.remove("go");
-        bed.remove("pid");
+        bed.remove(["go", "pid"]);
     }
 }
 

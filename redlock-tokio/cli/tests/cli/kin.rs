@@ -5,7 +5,6 @@ use std::{
     io::{Read, Write},
     os::{fd::OwnedFd, unix::net::UnixStream},
     process::Command,
-    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -38,6 +37,7 @@ fn no_descendant_goes_on_beside_the_next_holder() {
         // The drift allowance, a hundredth of the ttl, is the time that a guardian on a busy machine may be late.
         let program = bed.run("--ttl 10s --grace 500ms", &script).start();
         let commands = names.map(|it| bed.pid(it));
+        let guardian = program.pid().guardian();
         program.pid().signal(signal);
         bed.run("", "true").ends(0);
         let left: Vec<_> = commands.iter().filter(|it| it.runs()).collect();
@@ -46,7 +46,8 @@ fn no_descendant_goes_on_beside_the_next_holder() {
             program.pid().signal("CONT");
             program.ends(76);
         }
-        names.iter().for_each(|it| bed.remove(it));
+        guardian.wait_for_end();
+        bed.remove(names);
     }
 }
 
@@ -63,24 +64,25 @@ fn what_the_command_leaves_in_its_session_ends_with_it_and_a_daemon_does_not() {
 }
 
 #[test]
-fn a_child_of_the_shell_that_became_the_program_goes_on() {
+fn without_its_lock_or_its_guardian_a_command_ends_with_its_grace_and_a_sibling_goes_on() {
     let bed = Bed::new();
-    let shell = "sleep 60 & echo $! > other; exec \"$@\"";
-    for is_killed in [true, false] {
-        let inner = bed.run("--grace 200ms", "echo > begun; exec sleep 60");
+    // The shell becomes the program, which then has a child of the shell.
+    let shell = "sleep 60 & echo $! > sibling; exec \"$@\"";
+    let script = "trap 'echo > told; sleep 60' TERM; echo $$ > pid; while :; do sleep 0.01; done";
+    for (kills_guardian, reason) in [(true, "guardian"), (false, "deleted")] {
+        let inner = bed.run("--grace 1s", script);
         let program = inner.by(&["sh", "-c", shell, "sh"]).start();
-        bed.trace("begun");
-        let other = bed.pid("other");
-        if is_killed {
+        let [command, sibling] = ["pid", "sibling"].map(|it| bed.pid(it));
+        if kills_guardian {
             program.pid().guardian().signal("KILL");
         } else {
             bed.redlock("unlock k --yes").ends(0);
         }
-        program.ends(76);
-        assert!(other.runs(), "guardian killed: {is_killed}");
-        other.signal("KILL");
-        bed.remove("begun");
-        bed.remove("other");
+        bed.trace("told");
+        program.ends(76).says(reason);
+        assert!(!command.runs() && sibling.runs(), "{reason}");
+        sibling.signal("KILL");
+        bed.remove(["pid", "sibling", "told"]);
     }
 }
 
@@ -92,44 +94,23 @@ fn the_program_ends_the_command_itself_if_the_guardian_is_stopped() {
         let mut program = bed.run(options, &defies("pid")).start();
         let command = bed.pid("pid");
         let guardian = Pid::from_raw(program.pid().guardian().0);
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                // However often it is continued.
-                while !is_over.load(Ordering::Relaxed) && kill(guardian, Signal::SIGSTOP).is_ok() {
-                    thread::yield_now();
-                }
-            });
-            if is_taken_away {
-                bed.redlock("unlock k --yes").ends(0);
-            } else {
-                bed.servers.get(0).freeze();
-                bed.servers.get(1).freeze();
-            }
-            let limit = Instant::now() + Duration::from_secs(20);
-            while program.child.try_wait().unwrap().is_none() && Instant::now() < limit {
-                thread::sleep(Duration::from_millis(5));
-            }
-            is_over.store(true, Ordering::Relaxed);
-        });
+        let _unlocking = is_taken_away.then(|| bed.redlock("unlock k --yes").start());
+        if !is_taken_away {
+            bed.servers.get(0).freeze();
+            bed.servers.get(1).freeze();
+        }
+        let limit = Instant::now() + Duration::from_secs(20);
+        while program.child.try_wait().unwrap().is_none() && Instant::now() < limit {
+            // However often it is continued.
+            let _ = kill(guardian, Signal::SIGSTOP);
+            thread::yield_now();
+        }
         assert!(!command.runs(), "taken away: {is_taken_away}");
         program.ends(76);
         bed.servers.get(0).thaw();
         bed.servers.get(1).thaw();
-        bed.remove("pid");
+        bed.remove(["pid"]);
     }
-}
-
-#[test]
-fn a_killed_guardian_ends_the_command_with_its_grace() {
-    let bed = Bed::new();
-    let script = "trap 'echo > told; sleep 60' TERM; echo $$ > pid; while :; do sleep 0.01; done";
-    let program = bed.run("--grace 1s", script).start();
-    let command = bed.pid("pid");
-    program.pid().guardian().signal("KILL");
-    bed.trace("told");
-    program.ends(76).says("guardian");
-    assert!(!command.runs());
 }
 
 /// This one gets no standard input for the command.

@@ -90,7 +90,10 @@ impl Bed {
     /// Waits for a command to write this file, and returns the text.
     pub(crate) fn trace(&self, name: &str) -> String {
         let path = self.path(name);
-        wait_for(format_args!("{name} to be written"), || written(&path))
+        wait_for(format_args!("{name} to be written"), || {
+            let text = fs::read_to_string(&path).ok()?;
+            text.ends_with('\n').then_some(text)
+        })
     }
 
     /// Waits for a command to write its process id into this file.
@@ -98,9 +101,11 @@ impl Bed {
         Pid(self.trace(name).trim().parse().unwrap())
     }
 
-    /// Removes what a command has written.
-    pub(crate) fn remove(&self, name: &str) {
-        fs::remove_file(self.path(name)).unwrap();
+    /// Removes what commands have written.
+    pub(crate) fn remove<const N: usize>(&self, names: [&str; N]) {
+        for name in names {
+            fs::remove_file(self.path(name)).unwrap();
+        }
     }
 }
 
@@ -286,11 +291,6 @@ impl Ended {
     }
 }
 
-fn written(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    text.ends_with('\n').then_some(text)
-}
-
 /// Waits until there is a result.
 pub(crate) fn wait_for<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
@@ -343,23 +343,21 @@ impl Pid {
         })
     }
 
-    fn arguments(self) -> String {
+    pub(crate) fn arguments(self) -> String {
         let arguments = fs::read(format!("/proc/{}/cmdline", self.0)).unwrap_or_default();
         String::from_utf8_lossy(&arguments).into_owned()
     }
 
     /// Returns the children of this process.
     pub(crate) fn children(self) -> Vec<Self> {
-        let all = fs::read_dir("/proc").unwrap();
-        let ids = all.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok());
         let is_child = |it: &Self| it.state().is_some_and(|(_, parent)| parent == self.0);
-        ids.map(Self).filter(is_child).collect()
+        processes().filter(is_child).collect()
     }
 }
 
-/// Returns whether the arguments of any process contain this text.
-pub(crate) fn is_in_any_command(text: &str) -> bool {
+/// Returns all processes.
+pub(crate) fn processes() -> impl Iterator<Item = Pid> {
     let names = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let mut ids = names.filter_map(|it| it.file_name().to_str()?.parse().ok());
-    ids.any(|it| Pid(it).arguments().contains(text))
+    let ids = names.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    ids.map(Pid)
 }

@@ -67,6 +67,9 @@ fn each_exit_code_of_the_page_is_seen_and_no_other() {
     bed.command("SET word theirs");
     expect(65, bed.redlock("unlock word --yes"));
     holder.ends(76);
+    // Servers that say less have no vote, unless an option or a file allows that.
+    bed.command("ACL SETUSER default -info");
+    expect(69, bed.run("-n", "true"));
     bed.servers.get(0).kill();
     bed.servers.get(1).kill();
     expect(69, bed.run("-n", "true"));
@@ -132,17 +135,15 @@ fn a_signal_ends_the_wait_without_the_command() {
 }
 
 #[test]
-fn the_nodes_come_from_options_and_variables() {
+fn the_nodes_may_come_from_an_option_beside_empty_variables() {
     let bed = Bed::new();
     let list = bed.servers.urls().join(",");
-    let option = program(["--nodes", &list, "nodes", "--json"]);
-    let variable = program(["nodes", "--json"]).env("REDLOCK_NODES", &list);
+    let program = program(["--nodes", &list, "nodes", "--json"]);
     // An empty variable is none, as where a template has no value.
-    let empty = option.env("REDLOCK_CONFIG", "").env("REDLOCK_TLS_CA", "");
-    let empty = empty.env("REDLOCK_CLIENT_NAME", "");
-    for program in [empty, variable] {
-        assert_eq!(program.ends(0).values().len(), 3);
-    }
+    let names = ["REDLOCK_NODES", "REDLOCK_CONFIG", "REDLOCK_TLS_CA"];
+    let empty = names.iter().fold(program, |it, name| it.env(name, ""));
+    let nodes = empty.env("REDLOCK_CLIENT_NAME", "").ends(0).values();
+    assert_eq!(nodes.len(), 3);
 }
 
 #[test]
@@ -152,9 +153,7 @@ fn scripts_get_json() {
         let redlock = bed.redlock(arguments).arg("--json");
         redlock.env("REDLOCK_CLIENT_NAME", "web-3")
     };
-    let nodes = json("nodes").ends(0).values();
-    assert_eq!(nodes.len(), 3);
-    for node in &nodes {
+    for node in json("nodes").ends(0).values() {
         assert_eq!(node["state"], "voting");
         assert!(node["version"].as_str().unwrap().contains('.'));
         assert!(node["round_trip_seconds"].as_f64().unwrap() > 0.0);
@@ -166,8 +165,6 @@ fn scripts_get_json() {
     assert_eq!(inspection["holders"][0]["client_name"], "web-3");
     assert_eq!(inspection["holders"][0]["token"], token.trim());
     assert_eq!(inspection["nodes"].as_array().unwrap().len(), 3);
-    let refused = bed.redlock("--json run -n k -- true").ends(75).value();
-    assert_eq!(refused["error"], "contended");
     let refused = json("unlock k --yes --holder other").ends(75).values();
     assert_eq!(refused[0]["holders"][0]["client_name"], "web-3");
     assert_eq!(refused[1]["error"], "contended");

@@ -9,7 +9,6 @@ pub struct ClusterBuilder {
     pub(super) node_timeout: Duration,
     pub(super) full_coverage: bool,
     pub(super) password: Option<String>,
-    pub(super) arguments: Vec<String>,
 }
 
 impl ClusterBuilder {
@@ -45,13 +44,6 @@ impl ClusterBuilder {
         self.password = Some(password.into());
         self
     }
-
-    /// Adds arguments of all nodes, such as `["--min-replicas-to-write", "1"]`.
-    pub fn arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
-        let arguments = arguments.into_iter().map(Into::into);
-        self.arguments.extend(arguments);
-        self
-    }
 }
 
 impl Default for ClusterBuilder {
@@ -62,7 +54,6 @@ impl Default for ClusterBuilder {
             node_timeout: Duration::from_secs(2),
             full_coverage: true,
             password: None,
-            arguments: Vec::new(),
         }
     }
 }

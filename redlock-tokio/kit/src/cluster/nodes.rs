@@ -226,5 +226,5 @@ fn mode(builder: &ClusterBuilder, port: u16, bus: Option<u16>) -> Mode {
          --cluster-replica-validity-factor 0 --cluster-announce-ip 127.0.0.1 \
          --cluster-announce-port {port} --cluster-announce-bus-port {bus}"
     );
-    Mode::of_group(&arguments, builder.password.as_deref(), &builder.arguments)
+    Mode::of_group(&arguments, builder.password.as_deref())
 }

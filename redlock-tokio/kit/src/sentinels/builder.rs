@@ -9,7 +9,6 @@ pub struct SentinelsBuilder {
     pub(super) failover_timeout: Duration,
     pub(super) password: Option<String>,
     pub(super) sentinel_password: Option<String>,
-    pub(super) arguments: Vec<String>,
 }
 
 impl SentinelsBuilder {
@@ -44,13 +43,6 @@ impl SentinelsBuilder {
         self.sentinel_password = Some(password.into());
         self
     }
-
-    /// Adds arguments of all servers, such as `["--min-replicas-to-write", "1"]`.
-    pub fn arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
-        let arguments = arguments.into_iter().map(Into::into);
-        self.arguments.extend(arguments);
-        self
-    }
 }
 
 impl Default for SentinelsBuilder {
@@ -61,7 +53,6 @@ impl Default for SentinelsBuilder {
             failover_timeout: Duration::from_secs(10),
             password: None,
             sentinel_password: None,
-            arguments: Vec::new(),
         }
     }
 }

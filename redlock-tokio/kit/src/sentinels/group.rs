@@ -22,7 +22,7 @@ impl Sentinels {
         };
         let sources = sources(1 + builder.replicas + SENTINELS);
         for number in 0..=builder.replicas {
-            let mode = |announced, _| group.server_mode(announced, builder);
+            let mode = |announced, _| group.server_mode(announced);
             let server = Peer::spawn(number, &sources, false, mode)?;
             group.servers.push(server);
         }
@@ -39,14 +39,14 @@ impl Sentinels {
         Ok(())
     }
 
-    fn server_mode(&self, announced: u16, builder: &SentinelsBuilder) -> Mode {
+    fn server_mode(&self, announced: u16) -> Mode {
         let mut arguments =
             format!("--replica-announce-ip 127.0.0.1 --replica-announce-port {announced}");
         if let Some(master) = self.servers.first() {
             let port = master.address().port();
             arguments += &format!(" --replicaof 127.0.0.1 {port}");
         }
-        Mode::of_group(&arguments, self.password.as_deref(), &builder.arguments)
+        Mode::of_group(&arguments, self.password.as_deref())
     }
 
     fn sentinel_mode(&self, announced: u16, builder: &SentinelsBuilder) -> Mode {

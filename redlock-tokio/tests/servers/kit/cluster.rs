@@ -10,16 +10,6 @@ const TAGGED: [&str; 3] = ["{06S}a", "{06S}b", "{06S}c"];
 const SLOT: u16 = 0;
 
 #[tokio::test]
-async fn a_move_goes_on_after_a_failover_of_its_target() {
-    let cluster = Cluster::spawn().unwrap();
-    let slots = start_move(&cluster);
-    assert_eq!(cluster.fail_over(1).unwrap(), 4);
-    slots.finish().unwrap();
-    cluster.settle().unwrap();
-    assert_has_all(&cluster, 4);
-}
-
-#[tokio::test]
 async fn a_move_goes_on_after_a_failover_of_its_source() {
     let cluster = Cluster::spawn().unwrap();
     let slots = start_move(&cluster);

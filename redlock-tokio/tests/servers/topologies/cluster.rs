@@ -12,7 +12,7 @@ use super::ready;
 use crate::support::{
     Cli, MS, assert_says, built, eventually,
     shards::{cluster, names, owner, owners, slot, strict, trusting, url, url_of},
-    states::{all_vote, is_quarantined, votes},
+    states::{all_vote, is_quarantined, state, votes},
     waiting_at,
 };
 
@@ -24,141 +24,133 @@ fn values(cluster: &Cluster, key: &str) -> [Option<String>; 3] {
     [0, 1, 2].map(|voter| owner(cluster, voter).get(&names[voter]))
 }
 
-async fn is_free(cluster: &Cluster, key: &str) {
-    eventually("the key is gone", || {
-        values(cluster, key).iter().all(Option::is_none)
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn locks_of_each_kind_work_as_over_plain_masters() {
     let cluster = cluster().spawn().unwrap();
-    let redlock = built(trusting(&url(&cluster)).max_ttl(MINUTE)).await;
-    let other = built(trusting(&url(&cluster))).await;
-    all_vote(&redlock).await;
-    all_vote(&other).await;
-
-    each_process_has_a_connection_for_each_node_and_one_for_each_voter(&cluster).await;
-    a_lock_is_one_key_in_the_slot_of_each_voter(&cluster, &redlock, &other).await;
-    a_lock_is_freed_by_hand_with_the_tags_of_the_status(&cluster, &redlock, &other).await;
-    several_keys_are_locked_or_none(&cluster, &redlock, &other).await;
-    fencing_tokens_grow_and_their_counters_are_beside_the_keys(&cluster, &redlock, &other).await;
-    a_waiter_of_another_client_is_woken(&cluster, &redlock, &other).await;
-    the_longest_key_is_shorter_by_the_tag(&cluster, &redlock).await;
+    let scene = Scene {
+        redlock: built(trusting(&url(&cluster)).max_ttl(MINUTE)).await,
+        other: built(trusting(&url(&cluster))).await,
+        cluster,
+    };
+    all_vote(&scene.redlock).await;
+    all_vote(&scene.other).await;
+    scene
+        .each_process_has_two_connections_for_each_voter()
+        .await;
+    scene.a_lock_is_one_key_in_the_slot_of_each_voter().await;
+    scene
+        .a_lock_is_freed_by_hand_with_the_tags_of_the_status()
+        .await;
+    scene.fencing_tokens_grow_beside_the_keys().await;
+    scene.a_waiter_of_another_client_is_woken().await;
+    scene.the_longest_key_is_shorter_by_the_tag().await;
 }
 
-async fn each_process_has_a_connection_for_each_node_and_one_for_each_voter(cluster: &Cluster) {
-    let connections = |voter| owner(cluster, voter).connections();
-    eventually("two for each of two processes, and our own", || {
-        (0..3).all(|voter| connections(voter) == 5)
-    })
-    .await;
+/// A cluster and two clients of it.
+struct Scene {
+    cluster: Cluster,
+    redlock: Redlock,
+    other: Redlock,
 }
 
-async fn a_lock_is_one_key_in_the_slot_of_each_voter(
-    cluster: &Cluster,
-    redlock: &Redlock,
-    other: &Redlock,
-) {
-    let guard = redlock.lock("order:1").await.unwrap();
-    assert_eq!(
-        guard.key().as_bytes(),
-        b"order:1",
-        "the tag is no part of it"
-    );
-    let value = Some(guard.value());
-    let has_key = || values(cluster, "order:1").iter().all(|it| *it == value);
-    eventually("each voter has the key", has_key).await;
-    let servers: BTreeSet<_> = (0..3).map(|voter| cluster.owner_of(slot(voter))).collect();
-    assert_eq!(servers.len(), 3, "on servers of their own");
-    assert_refused!(other.try_lock("order:1").await, LockError::Contended(_));
-    guard.extend().await.unwrap();
-    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
-    is_free(cluster, "order:1").await;
-}
-
-async fn a_lock_is_freed_by_hand_with_the_tags_of_the_status(
-    cluster: &Cluster,
-    redlock: &Redlock,
-    other: &Redlock,
-) {
-    let guard = redlock.lock("order:7").await.unwrap();
-    let all = || values(cluster, "order:7").iter().all(Option::is_some);
-    eventually("each voter has the key", all).await;
-    for (voter, node) in redlock.nodes().iter().enumerate() {
-        let (_, text) = node.address.split_once('{').unwrap();
-        let (tag, _) = text.split_once('}').unwrap();
-        let key = format!("{{{tag}}}order:7");
-        assert_eq!(owner(cluster, voter).run(&["DEL", &key]), "1", "{key}");
+impl Scene {
+    /// One as for each node of the cluster, and one of the voter.
+    async fn each_process_has_two_connections_for_each_voter(&self) {
+        let connections = |voter| owner(&self.cluster, voter).connections();
+        eventually("two for each of two processes, and our own", || {
+            (0..3).all(|voter| connections(voter) == 5)
+        })
+        .await;
     }
-    let next = other.lock("order:7").await.unwrap();
-    assert_eq!(guard.lost().await, LossReason::KeysLost);
-    next.release().await;
-}
 
-async fn several_keys_are_locked_or_none(cluster: &Cluster, redlock: &Redlock, other: &Redlock) {
-    let keys = ["a", "b", "{c}"];
-    let guard = redlock.lock_all(keys).await.unwrap();
-    let overlapping = other.lock_all(["z", "b"]).wait(Duration::ZERO).await;
-    assert!(overlapping.is_err());
-    assert!(other.try_lock("z").await.is_ok(), "none of them was locked");
-    drop(guard);
-    for key in keys {
-        is_free(cluster, key).await;
+    async fn a_lock_is_one_key_in_the_slot_of_each_voter(&self) {
+        let guard = self.redlock.lock("order:1").await.unwrap();
+        let key = guard.key().as_bytes();
+        assert_eq!(key, b"order:1", "the tag is no part of it");
+        let value = Some(guard.value());
+        let all = || self.values("order:1").iter().all(|it| *it == value);
+        eventually("each voter has the key", all).await;
+        let servers: BTreeSet<_> = (0..3).map(|it| self.cluster.owner_of(slot(it))).collect();
+        assert_eq!(servers.len(), 3, "on servers of their own");
+        let refused = self.other.try_lock("order:1").await;
+        assert_refused!(refused, LockError::Contended(_));
+        guard.extend().await.unwrap();
+        assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+        self.is_free("order:1").await;
     }
-}
 
-async fn fencing_tokens_grow_and_their_counters_are_beside_the_keys(
-    cluster: &Cluster,
-    redlock: &Redlock,
-    other: &Redlock,
-) {
-    let mut last = None;
-    let locks: [(_, &[&str]); 3] = [(redlock, &["f"]), (other, &["f", "fx"]), (redlock, &["f"])];
-    for (client, keys) in locks {
-        let guard = client.lock_all(keys).fenced(true).await.unwrap();
-        let token = guard.fencing_token();
-        assert!(token > last, "{token:?} after {last:?}");
-        last = token;
+    async fn a_lock_is_freed_by_hand_with_the_tags_of_the_status(&self) {
+        let guard = self.redlock.lock("order:7").await.unwrap();
+        let all = || self.values("order:7").iter().all(Option::is_some);
+        eventually("each voter has the key", all).await;
+        for (voter, node) in self.redlock.nodes().iter().enumerate() {
+            let (_, text) = node.address.split_once('{').unwrap();
+            let (tag, _) = text.split_once('}').unwrap();
+            let key = format!("{{{tag}}}order:7");
+            let deleted = owner(&self.cluster, voter).run(&["DEL", &key]);
+            assert_eq!(deleted, "1", "{key}");
+        }
+        let next = self.other.lock("order:7").await.unwrap();
+        assert_eq!(guard.lost().await, LossReason::KeysLost);
+        next.release().await;
+    }
+
+    async fn fencing_tokens_grow_beside_the_keys(&self) {
+        let (redlock, other) = (&self.redlock, &self.other);
+        let mut last = None;
+        let locks: [(_, &[&str]); 3] =
+            [(redlock, &["f"]), (other, &["f", "{x}"]), (redlock, &["f"])];
+        for (client, keys) in locks {
+            let guard = client.lock_all(keys).fenced(true).await.unwrap();
+            let token = guard.fencing_token();
+            assert!(token > last, "{token:?} after {last:?}");
+            last = token;
+            guard.release().await;
+            for key in keys {
+                self.is_free(key).await;
+            }
+        }
+        let counters = names("f").map(|name| {
+            let tag = name.strip_suffix('f').unwrap();
+            format!("redlock:fence:{tag}:{name}")
+        });
+        let last = last.unwrap().get().to_string();
+        let counter = |voter: usize| owner(&self.cluster, voter).get(&counters[voter]);
+        eventually("most voters have the counter", || {
+            let known = (0..3).filter(|it| counter(*it).as_ref() == Some(&last));
+            known.count() >= 2
+        })
+        .await;
+    }
+
+    async fn a_waiter_of_another_client_is_woken(&self) {
+        let guard = self.redlock.lock("w").ttl(MINUTE).await.unwrap();
+        // It would try again by itself after ten minutes at the earliest, or when the key may have expired.
+        let seldom = self.other.lock("w").retry_delay(10 * MINUTE, 20 * MINUTE);
+        let waiting = waiting_at(&owners(&self.cluster), seldom.wait(60 * MINUTE)).await;
         guard.release().await;
+        let woken = timeout(MINUTE / 3, waiting).await;
+        drop(woken.expect("it is woken").unwrap().unwrap());
     }
-    let counters = names("f").map(|name| {
-        let tag = name.strip_suffix('f').unwrap();
-        format!("redlock:fence:{tag}:{name}")
-    });
-    let last = last.unwrap().get().to_string();
-    eventually("most voters have the counter", || {
-        let known =
-            (0..3).filter(|it| owner(cluster, *it).get(&counters[*it]) == Some(last.clone()));
-        known.count() >= 2
-    })
-    .await;
-}
 
-async fn a_waiter_of_another_client_is_woken(
-    cluster: &Cluster,
-    redlock: &Redlock,
-    other: &Redlock,
-) {
-    let guard = redlock.lock("w").ttl(MINUTE).await.unwrap();
-    // It would try again by itself after ten minutes at the earliest, or when the key may have expired.
-    let seldom = other.lock("w").retry_delay(10 * MINUTE, 20 * MINUTE);
-    let waiting = waiting_at(&owners(cluster), seldom.wait(60 * MINUTE)).await;
-    guard.release().await;
-    let woken = timeout(MINUTE / 3, waiting).await;
-    drop(woken.expect("it is woken").unwrap().unwrap());
-}
+    async fn the_longest_key_is_shorter_by_the_tag(&self) {
+        let tag_len = names("").iter().map(String::len).max().unwrap();
+        let longest = "x".repeat(Key::MAX_LEN - tag_len);
+        drop(self.redlock.lock(&longest).await.unwrap());
+        self.is_free(&longest).await;
+        let error = self.redlock.lock(longest + "x").await.unwrap_err();
+        let len = Key::MAX_LEN + 1;
+        assert!(matches!(error, LockError::InvalidKey(KeyError::TooLong { len: it }) if it == len));
+    }
 
-async fn the_longest_key_is_shorter_by_the_tag(cluster: &Cluster, redlock: &Redlock) {
-    let tag_len = names("").iter().map(String::len).max().unwrap();
-    let longest = "x".repeat(Key::MAX_LEN - tag_len);
-    let guard = redlock.lock(&longest).await.unwrap();
-    drop(guard);
-    is_free(cluster, &longest).await;
-    let error = redlock.lock(longest + "x").await.unwrap_err();
-    let len = Key::MAX_LEN + 1;
-    assert!(matches!(error, LockError::InvalidKey(KeyError::TooLong { len: it }) if it == len));
+    fn values(&self, key: &str) -> [Option<String>; 3] {
+        values(&self.cluster, key)
+    }
+
+    async fn is_free(&self, key: &str) {
+        let is_free = || self.values(key).iter().all(Option::is_none);
+        eventually("the key is gone", is_free).await;
+    }
 }
 
 #[tokio::test]
@@ -186,22 +178,10 @@ async fn the_first_client_waits_for_the_longest_ttl_and_the_next_ones_do_not() {
 }
 
 #[tokio::test]
-async fn one_cluster_by_two_urls_is_refused() {
-    let cluster = cluster().replicas(0).spawn().unwrap();
-    let seeds = [0, 1].map(|it| cluster.proxy(it).address());
-    let urls = seeds
-        .map(|seed| format!("redis+cluster://{seed}"))
-        .join(",");
-    let error = trusting(&urls).build().await.unwrap_err();
-    assert!(matches!(error, BuildError::SharedServer(_)), "{error}");
-    assert!(error.to_string().contains("one URL only"), "{error}");
-}
-
-#[tokio::test]
 async fn two_voters_on_one_server_are_refused_by_name_unless_that_is_allowed() {
     let cluster = cluster().shards(1).replicas(0).spawn().unwrap();
-    let error = trusting(&url(&cluster)).build().await.unwrap_err();
-    assert!(matches!(error, BuildError::SharedServer(_)), "{error}");
+    let build = async |url: &str| trusting(url).build().await;
+    let error = assert_refused!(build(&url(&cluster)).await, BuildError::SharedServer(_));
     let text = error.to_string();
     let server = cluster.proxy(0).address();
     let [first, second] = [slot(0), slot(1)];
@@ -232,15 +212,12 @@ async fn two_voters_on_one_server_are_refused_by_name_unless_that_is_allowed() {
     drop(guard);
 }
 
-async fn refusal(url: &str) -> String {
-    match trusting(url).build().await {
-        Err(error @ BuildError::Refused { .. }) => error.to_string(),
-        outcome => panic!("{outcome:?}"),
-    }
-}
-
 #[tokio::test]
 async fn servers_that_are_no_usable_cluster_are_named() {
+    let refusal = async |url: &str| {
+        let outcome = trusting(url).build().await;
+        assert_refused!(outcome, BuildError::Refused { .. }).to_string()
+    };
     let plain = RedisServers::spawn(1).unwrap();
     let text = refusal(&url_of(&plain.urls())).await;
     assert_says(&text, "not a node of a cluster");
@@ -269,6 +246,10 @@ async fn seeds_may_be_down_and_announced_addresses_may_need_a_mapping() {
     let gone = RedisServers::spawn(1).unwrap().urls().remove(0);
     let redlock = built(trusting(&url_of(&[&gone, &cluster.urls()[2]]))).await;
     all_vote(&redlock).await;
+    let urls = [0, 1].map(|seed| url_of(&[&cluster.urls()[seed]]));
+    let twice = trusting(&urls.join(",")).build().await;
+    let error = assert_refused!(twice, BuildError::SharedServer(_));
+    assert_says(&error, "one URL only");
 
     // As behind a network address translation: what the nodes announce leads nowhere.
     for node in 0..3 {
@@ -353,13 +334,14 @@ async fn a_server_that_sends_clients_elsewhere_has_no_vote_and_is_not_followed()
 async fn a_client_that_starts_while_the_cluster_refuses_commands_reads_its_markers_later() {
     let cluster = cluster().replicas(0).spawn().unwrap();
     let ttl = Duration::from_secs(9);
-    let _first = ready(strict(&url(&cluster)).ttl(ttl)).await;
+    let first = ready(strict(&url(&cluster)).ttl(ttl)).await;
     for voter in 0..3 {
         let owner = owner(&cluster, voter);
         let marker = owner.run(&["KEYS", "*redlock:owner:*"]);
         let day = "86400000";
         assert_eq!(owner.run(&["SET", &marker, day, "PX", day]), "OK");
     }
+    // No voter has this slot, but without it the cluster carries out nothing.
     let other = slot(1) + 1;
     cluster.leave_uncovered(other).unwrap();
     let refuses = |voter| {
@@ -368,6 +350,12 @@ async fn a_client_that_starts_while_the_cluster_refuses_commands_reads_its_marke
             .starts_with("CLUSTERDOWN")
     };
     eventually("all refuse", || (0..3).all(refuses)).await;
+    let refused = first.lock("k").wait(MS(1000)).await.unwrap_err();
+    assert_says(&refused, "CLUSTERDOWN");
+    let is_known = |voter| state(&first, voter).to_string().contains("CLUSTERDOWN");
+    eventually("all are known to refuse", || (0..3).all(is_known)).await;
+    let error = first.ready(Duration::ZERO).await.unwrap_err();
+    assert_says(&error, "CLUSTERDOWN");
 
     let second = built(strict(&url(&cluster)).ttl(ttl)).await;
     for node in second.nodes() {
@@ -377,4 +365,6 @@ async fn a_client_that_starts_while_the_cluster_refuses_commands_reads_its_marke
     // Without the markers it would wait for longer than the longest ttl.
     second.ready(ttl / 2).await.unwrap();
     drop(second.lock("k").await.unwrap());
+    drop(first.lock("k").await.unwrap());
+    all_vote(&first).await;
 }

@@ -10,10 +10,10 @@ use tokio::task::block_in_place;
 
 use super::ready;
 use crate::support::{
-    MS, eventually,
+    MS,
     load::Load,
-    shards::{cluster, slot, strict, trusting, url},
-    states::{all_vote, votes},
+    shards::{cluster, slot, strict, url},
+    states::votes,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -188,28 +188,4 @@ async fn row_45_without_the_wait_two_clients_hold_one_lock() {
     let gullible = ready(gullible).await;
     let second = gullible.try_lock("k").await.unwrap();
     assert!(scene.guard.is_valid() && second.is_valid(), "two holders");
-}
-
-#[tokio::test]
-async fn a_cluster_that_is_down_is_not_ready_and_says_so() {
-    let cluster = cluster().replicas(0).spawn().unwrap();
-    let redlock = trusting(&url(&cluster)).build().await.unwrap();
-    all_vote(&redlock).await;
-    // No voter has this slot, but without it the cluster carries out nothing.
-    let uncovered = slot(0) + 1;
-    cluster.leave_uncovered(uncovered).unwrap();
-    let is_down = || {
-        let nodes = redlock.nodes();
-        let mut states = nodes.iter().map(|it| it.state.to_string());
-        states.all(|it| it.contains("CLUSTERDOWN"))
-    };
-    let refused = redlock.lock("k").wait(SECOND).await.unwrap_err();
-    assert!(refused.to_string().contains("CLUSTERDOWN"), "{refused}");
-    eventually("all are known to refuse", is_down).await;
-    let error = redlock.ready(Duration::ZERO).await.unwrap_err();
-    assert!(error.to_string().contains("CLUSTERDOWN"), "{error}");
-
-    cluster.cover(uncovered, 0).unwrap();
-    drop(redlock.lock("k").wait(PATIENCE).await.unwrap());
-    redlock.ready(Duration::ZERO).await.unwrap();
 }

@@ -102,7 +102,6 @@ async fn row_45_a_shard_is_added_while_locks_are_held() {
     fleet.move_and_wait(slot(0)..=slot(0), 1, 0).await;
     // The slots of other voters follow one by one, and only to this shard.
     fleet.move_and_wait(slot(2)..=slot(2), 1, 2).await;
-    fleet.assert_all_are_held();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

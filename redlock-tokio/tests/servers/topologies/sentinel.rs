@@ -78,6 +78,9 @@ async fn what_must_be_changed_is_said_by_name() {
         words.iter().for_each(|it| assert_says(&error, it));
         assert!(!error.to_string().contains("wrong"), "{error}");
     }
+    let master = group.server(0).url().replace("://", "://:of-servers@");
+    let twice = trusting(&format!("{},{master}", group.url()));
+    assert_refused!(twice.build().await, BuildError::SameServer { .. });
     let plain = format!("redis://:of%2Fsentinels%3A%40@{sentinel}");
     let error = support::trusting([plain]).build().await.unwrap_err();
     assert_says(&error, "redis+sentinel://");
@@ -141,12 +144,4 @@ async fn announced_addresses_can_be_mapped() {
     });
     let redlock = ready(mapped).await;
     drop(redlock.lock("k").await.unwrap());
-}
-
-#[tokio::test]
-async fn two_groups_with_one_server_are_one_vote() {
-    let group = group();
-    let both = format!("{},{}", group.url(), group.server(0).url());
-    let outcome = trusting(&both).build().await;
-    assert_refused!(outcome, BuildError::SameServer { .. });
 }

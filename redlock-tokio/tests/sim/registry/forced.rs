@@ -40,7 +40,7 @@ impl Forced {
             Violation::FenceDidNotGrow { later, .. } => {
                 self.was_ordered(&later.hold, later.hold.from)
             }
-            Violation::ToldLate { .. } | Violation::NotTold { .. } => false,
+            Violation::ToldLate { .. } => false,
         }
     }
 

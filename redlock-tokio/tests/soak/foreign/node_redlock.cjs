@@ -79,7 +79,7 @@ class Hold {
     const { keys, from, valid_until } = this;
     if (from < valid_until) {
       const until = Math.min(now(), valid_until);
-      say({ Hold: { keys, from, until, valid_until, loss: null, fence: null } });
+      say({ Hold: { keys, from, until, valid_until } });
     }
   }
 }

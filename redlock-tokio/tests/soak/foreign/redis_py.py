@@ -82,7 +82,7 @@ class Hold:
     def report(self):
         hold = {"keys": [self.key], "from": self.since, "until": min(now(), self.end.by_clock)}
         if self.since < self.end.by_clock:
-            say({"Hold": hold | {"valid_until": self.end.by_clock, "loss": None, "fence": None}})
+            say({"Hold": hold | {"valid_until": self.end.by_clock}})
 
     def release(self):
         # An attempt without an answer may have been granted.

@@ -3,7 +3,7 @@ use std::{fmt::Debug, fs::File, pin::pin, sync::Arc, time::Duration};
 use fastrand::Rng;
 use futures::FutureExt;
 use redlock_tokio::{
-    Acquisition, ExtendError, Hold, Lock, LockError, LockGuard, LockOptions, LossReason, Redlock,
+    Acquisition, Hold, Lock, LockError, LockGuard, LockOptions, LossReason, Redlock,
     errors::WithLockError,
 };
 use tokio::{
@@ -13,14 +13,15 @@ use tokio::{
 
 use super::{
     Order, journal,
-    section::{Pauses, increment, increment_by_fence, read_twice, write},
-    store::Store,
+    store::{Deadline, Store},
     watch::Watch,
 };
 use crate::{
-    Result, bed,
-    settings::{Breakage, Settings},
+    Result, bed, clock,
+    line::{self, Line},
+    settings::Breakage,
     support::MS,
+    topology::MAX_TTL,
 };
 
 /// Longer than any step of a task. Times in which its process stands still are not counted.
@@ -75,130 +76,124 @@ impl Task {
             _ => self.rng.usize(..bed::KEYS),
         };
         if self.is_broken(Breakage::NoLock) {
-            journal::saw("acquired");
-            return self.increment_in(&[key], None).await;
+            return self.pretend(key).await;
         }
         if self.is_broken(Breakage::Leak) {
             Box::leak(Box::new((File::open("/dev/null")?, vec![1; 50_000])));
         }
         match self.rng.u8(..100) {
-            0..13 => self.release(key).await,
-            13..17 => self.read(key).await,
-            17..21 => self.write(key).await,
-            21..33 => self.drop_guard(key).await,
-            33..48 => self.work_with(key).await,
-            48..60 => self.cancel(key).await,
-            60..68 => self.cancel_work(key).await,
-            68..74 => self.extend(key).await,
-            74..79 => self.hold_long(key).await,
-            79..82 => self.hold_too_long(key).await,
-            82..87 => self.lock_several(key).await,
-            87..90 => self.acquire_permit().await,
-            90..93 => self.lock_fenced(key).await,
+            0..50 => self.hold(key).await,
+            50..54 => self.hold_as_reader(key).await,
+            54..58 => self.hold_as_writer(key).await,
+            58..61 => self.hold_too_long(key).await,
+            61..64 => self.hold_permit().await,
+            64..87 => self.work_with(key).await,
+            87..93 => self.extend(key).await,
             _ => self.rely_on_fence().await,
         }
     }
 
-    /// Locks and releases, and sometimes does not wait for the release.
-    async fn release(&mut self, key: usize) -> Result<()> {
-        let outcome = self.lock(key).await;
-        if let Some(guard) = self.increment(&[key], outcome).await? {
-            let release = guard.release();
-            if self.rng.u8(..4) == 0 {
-                drop(timeout(Duration::ZERO, release).await);
-            } else {
-                let report = release.await;
-                journal::saw(format!("release: {:?}", report.outcome));
-            }
-        }
+    /// Enters the critical section without the lock. Makes up a token and the news of a loss, which the judge must not
+    /// accept.
+    async fn pretend(&mut self, key: usize) -> Result<()> {
+        const LATE: u64 = 5_000_000_000;
+        let from = clock::now();
+        let value = self.store.read(key).await?;
+        sleep(self.pause()).await;
+        let deadline = Deadline::after(|| MAX_TTL);
+        self.write(key, value + 1, deadline).await?;
+        let until = clock::now();
+        journal::tell(&Line::Hold(line::Hold {
+            keys: vec![key],
+            from,
+            until,
+            valid_until: until,
+            told: Some(until + LATE),
+            fence: Some(1),
+            is_shared: false,
+        }));
         Ok(())
     }
 
-    /// Makes one attempt, and drops the guard.
-    async fn drop_guard(&mut self, key: usize) -> Result<()> {
-        let outcome = self.redlock.try_lock(bed::name(key)).await;
-        self.increment(&[key], outcome).await.map(drop)
-    }
-
-    /// Works within `with`, which drops the work if the lock is lost.
-    async fn work_with(&mut self, key: usize) -> Result<()> {
-        let lock = self.lock(key);
-        let pause = self.pause();
-        let work = async |hold: &Hold| {
-            journal::saw("acquired");
-            let watch = self.watch(&[key], Some(hold));
-            increment(&self.store, &watch, &[key], pause).await?;
-            watch.end().await;
-            Ok(())
+    /// Locks one key or several in one of several ways, and lets them go in one of several ways.
+    async fn hold(&mut self, key: usize) -> Result<()> {
+        let mut keys = vec![key];
+        if self.is_one_in(6) {
+            keys.extend((0..self.rng.usize(1..3)).map(|_| self.rng.usize(..bed::KEYS)));
+            keys.sort_unstable();
+            keys.dedup();
+        }
+        let (ttl, wait) = self.times();
+        let lock = self.redlock.lock_all(keys.iter().copied().map(bed::name));
+        let is_fenced = self.is_one_in(10);
+        let mut lock = lock.ttl(ttl).wait(wait).fenced(is_fenced);
+        let mut pause = self.pause();
+        if self.is_one_in(4) {
+            lock = lock.wait(Duration::ZERO);
+        }
+        if self.is_one_in(4) {
+            // For several ttls.
+            lock = lock.ttl(self.ttls()[0]);
+            pause = MS(self.rng.u64(1000..3000));
+        }
+        let gives_up = self.is_one_in(4);
+        let patience = if gives_up {
+            MS(self.rng.u64(..30))
+        } else {
+            MAX_TTL
         };
-        lock.with(work).await.unwrap_or_else(|error| {
-            cut_off(&error);
-            Ok(())
-        })
-    }
-
-    /// Gives up during the wait for the lock.
-    async fn cancel(&mut self, key: usize) -> Result<()> {
-        let patience = MS(self.rng.u64(..30));
-        match timeout(patience, self.lock(key).into_future()).await {
-            Err(_) => journal::saw("cancelled"),
-            Ok(outcome) => drop(self.increment(&[key], outcome).await?),
-        }
-        Ok(())
-    }
-
-    /// Gives up during the work. The work writes nothing, because the lock does not protect a write that is
-    /// still under way at the release.
-    async fn cancel_work(&mut self, key: usize) -> Result<()> {
-        let patience = MS(self.rng.u64(..300));
-        let lock = self.lock(key);
-        let work = async |hold: &Hold| {
-            journal::saw("acquired");
-            let watch = self.watch(&[key], Some(hold));
-            sleep(MS(200)).await;
-            watch.end().await;
-        };
-        match timeout(patience, lock.with(work)).await {
-            Err(_) => journal::saw("work cancelled"),
-            Ok(Err(error)) => cut_off(&error),
-            Ok(Ok(())) => {}
-        }
-        Ok(())
-    }
-
-    /// Extends the lock explicitly.
-    async fn extend(&mut self, key: usize) -> Result<()> {
-        let lock = self.lock(key).options(LockOptions::new().no_renewal());
-        let Some(guard) = admitted(lock.await) else {
+        let Ok(outcome) = timeout(patience, lock.into_future()).await else {
+            journal::saw("cancelled");
             return Ok(());
         };
-        let watch = self.watch(&[key], Some(guard.hold()));
-        for _ in 0..3 {
-            let pause = self.pause();
-            increment(&self.store, &watch, &[key], pause).await?;
-            sleep(MS(self.rng.u64(..400))).await;
-            journal::saw(match guard.extend().await {
-                Ok(()) => "extension: done",
-                Err(ExtendError::NoQuorum { .. }) => "extension: no quorum",
-                Err(ExtendError::MaxHold { .. }) => "extension: max hold",
-                Err(ExtendError::Lost(_)) => "extension: lost",
-                Err(_) => "extension: other",
-            });
+        let Some(guard) = admitted(outcome) else {
+            return Ok(());
+        };
+        if is_fenced {
+            journal::saw("fenced");
         }
-        watch.end().await;
+        if keys.len() > 1 {
+            journal::saw("several keys");
+        }
+        self.increment(&keys, guard.hold(), pause).await?;
         note_loss(&guard);
+        match self.rng.u8(..6) {
+            0 => drop(timeout(Duration::ZERO, guard.release()).await),
+            1..4 => {
+                let report = guard.release().await;
+                journal::saw(format!("release: {:?}", report.outcome));
+            }
+            _ => drop(guard),
+        }
         Ok(())
     }
 
-    /// Holds the lock for several ttls.
-    async fn hold_long(&mut self, key: usize) -> Result<()> {
-        let lock = self.lock(key).ttl(self.ttls()[0]);
-        if let Some(guard) = admitted(lock.await) {
-            let pause = MS(self.rng.u64(1000..3000));
-            let watch = self.watch(&[key], Some(guard.hold()));
-            increment(&self.store, &watch, &[key], pause).await?;
-            watch.end().await;
-            note_loss(&guard);
+    /// Reads a counter under the lock of a reader.
+    async fn hold_as_reader(&mut self, key: usize) -> Result<()> {
+        let (ttl, wait) = self.times();
+        let lock = self.redlock.rw_lock(bed::name(key)).read();
+        if let Some(guard) = admitted(lock.ttl(ttl).wait(wait).await) {
+            if let Acquisition::Joined { .. } = guard.acquisition() {
+                journal::saw("readers that joined");
+            }
+            self.read_twice(key, guard.hold()).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes under the lock of a writer, and sometimes goes on as a reader.
+    async fn hold_as_writer(&mut self, key: usize) -> Result<()> {
+        let (ttl, wait) = self.times();
+        let pause = self.pause();
+        let lock = self.redlock.rw_lock(bed::name(key)).write();
+        let Some(guard) = admitted(lock.ttl(ttl).wait(wait).await) else {
+            return Ok(());
+        };
+        journal::saw("writers");
+        self.increment(&[key], guard.hold(), pause).await?;
+        if self.rng.bool() && guard.downgrade().await.is_ok() {
+            journal::saw("downgrades");
+            self.read_twice(key, guard.hold()).await?;
         }
         Ok(())
     }
@@ -210,43 +205,25 @@ impl Task {
         let Some(guard) = admitted(lock.await) else {
             return Ok(());
         };
-        let watch = self.watch(&[key], Some(guard.hold()));
+        let watch = self.watch(&[key], guard.hold());
         let value = self.store.read(key).await?;
         let deadline = watch.deadline();
-        let hold = guard.hold().clone();
         while watch.look() {
             sleep(MS(50)).await;
         }
         watch.end().await;
-        note_loss(&guard);
-        let loss = hold.lost().now_or_never();
+        let loss = note_loss(&guard);
         let is_over = matches!(loss, Some(LossReason::Expired | LossReason::MaxHold));
         match deadline.filter(|_| is_over) {
-            Some(deadline) => write(&self.store, key, value + 1, deadline).await,
+            Some(deadline) => self.write(key, value + 1, deadline).await,
             None => Ok(()),
         }
     }
 
-    /// Locks several keys at once.
-    async fn lock_several(&mut self, key: usize) -> Result<()> {
-        let more = self.rng.usize(1..3);
-        let others = (0..more).map(|_| self.rng.usize(..bed::KEYS));
-        let mut keys: Vec<_> = others.chain([key]).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let (ttl, wait) = self.times();
-        let lock = self.redlock.lock_all(keys.iter().copied().map(bed::name));
-        let outcome = lock.ttl(ttl).wait(wait).await;
-        let guard = self.increment(&keys, outcome).await?;
-        if guard.is_some() && keys.len() > 1 {
-            journal::saw("several keys");
-        }
-        Ok(())
-    }
-
     /// Takes a permit, whose slot protects a counter of its own.
-    async fn acquire_permit(&mut self) -> Result<()> {
+    async fn hold_permit(&mut self) -> Result<()> {
         let (ttl, wait) = self.times();
+        let pause = self.pause();
         let semaphore = self.redlock.semaphore(bed::SEMAPHORE, bed::SLOTS.len());
         let request = semaphore.acquire().ttl(ttl).wait(wait);
         if let Some(guard) = admitted(request.await) {
@@ -256,59 +233,58 @@ impl Task {
                 _ => "permit of another slot",
             });
             let keys = [bed::SLOTS.start + slot];
-            self.increment_in(&keys, Some(guard.hold())).await?;
+            self.increment(&keys, guard.hold(), pause).await?;
         }
         Ok(())
     }
 
-    /// Reads a counter under the lock of a reader.
-    async fn read(&mut self, key: usize) -> Result<()> {
-        let (ttl, wait) = self.times();
-        let lock = self.redlock.rw_lock(bed::name(key)).read();
-        if let Some(guard) = admitted(lock.ttl(ttl).wait(wait).await) {
-            if let Acquisition::Joined { .. } = guard.acquisition() {
-                journal::saw("readers that joined");
+    /// Works within `with`, which drops the work if the lock is lost. Sometimes gives up during the work, which then writes
+    /// nothing: the lock does not protect a write that is still under way at the release.
+    async fn work_with(&mut self, key: usize) -> Result<()> {
+        let (lock, pause, gives_up) = (self.lock(key), self.pause(), self.is_one_in(3));
+        let patience = if gives_up {
+            MS(self.rng.u64(..300))
+        } else {
+            STEP_LIMIT
+        };
+        let work = async |hold: &Hold| {
+            journal::saw("acquired");
+            if !gives_up {
+                return self.increment(&[key], hold, pause).await;
             }
-            self.read_twice(key, &guard).await?;
+            let watch = self.watch(&[key], hold);
+            sleep(MS(200)).await;
+            watch.end().await;
+            Ok(())
+        };
+        match timeout(patience, lock.with(work)).await {
+            Err(_) => journal::saw("work cancelled"),
+            Ok(Err(error)) => cut_off(&error),
+            Ok(Ok(outcome)) => return outcome,
         }
         Ok(())
     }
 
-    /// Writes under the lock of a writer, and sometimes goes on as a reader.
-    async fn write(&mut self, key: usize) -> Result<()> {
-        let (ttl, wait) = self.times();
-        let lock = self.redlock.rw_lock(bed::name(key)).write();
-        let outcome = lock.ttl(ttl).wait(wait).await;
-        let Some(guard) = self.increment(&[key], outcome).await? else {
+    /// Extends the lock explicitly.
+    async fn extend(&mut self, key: usize) -> Result<()> {
+        let lock = self.lock(key).options(LockOptions::new().no_renewal());
+        let Some(guard) = admitted(lock.await) else {
             return Ok(());
         };
-        journal::saw("writers");
-        if self.rng.bool() && guard.downgrade().await.is_ok() {
-            journal::saw("downgrades");
-            self.read_twice(key, &guard).await?;
+        for _ in 0..3 {
+            let pause = self.pause() + MS(self.rng.u64(..400));
+            self.increment(&[key], guard.hold(), pause).await?;
+            match guard.extend().await {
+                Ok(()) => journal::saw("extension: done"),
+                Err(error) => journal::saw(format!("extension: {}", variant(&error))),
+            }
         }
-        Ok(())
-    }
-
-    async fn read_twice(&mut self, key: usize, guard: &LockGuard) -> Result<()> {
-        let pause = self.pause();
-        let watch = self.watch(&[key], Some(guard.hold())).shared();
-        read_twice(&self.store, &watch, key, pause).await?;
-        watch.end().await;
-        Ok(())
-    }
-
-    /// Locks a key with a fence that other tasks lock without one.
-    async fn lock_fenced(&mut self, key: usize) -> Result<()> {
-        let outcome = self.lock(key).fenced(true).await;
-        if self.increment(&[key], outcome).await?.is_some() {
-            journal::saw("fenced");
-        }
+        note_loss(&guard);
         Ok(())
     }
 
     /// Writes to a counter that nothing protects but fences. Some holders pause until the lock is lost, before they
-    /// show their token or before they write.
+    /// show their token or before they write. A holder whose lock is over still tries to write.
     async fn rely_on_fence(&mut self) -> Result<()> {
         let key = self.rng.usize(bed::FENCED_KEYS);
         let long = self.ttls()[0] + MAX_HOLD + MS(self.rng.u64(1000..3000));
@@ -322,17 +298,74 @@ impl Task {
         if overstays {
             lock = lock.ttl(self.ttls()[0]).max_hold(MAX_HOLD);
         }
-        if let Some(guard) = admitted(lock.await) {
-            journal::saw("fenced");
-            let fence = guard.fencing_token().ok_or("a fenced lock has a token")?;
-            let watch = self.watch(&[key], Some(guard.hold()));
-            let pauses = Pauses {
-                before_claim,
-                before_write,
-            };
-            increment_by_fence(&self.store, &watch, key, fence, pauses).await?;
-            watch.end().await;
+        let Some(guard) = admitted(lock.await) else {
+            return Ok(());
+        };
+        journal::saw("fenced");
+        let fence = guard.fencing_token().ok_or("a fenced lock has a token")?;
+        let watch = self.watch(&[key], guard.hold());
+        sleep(before_claim).await;
+        if self.store.claim(key, fence).await? {
+            let value = self.store.read(key).await?;
+            sleep(before_write).await;
+            journal::saw(
+                match self.store.write_fenced(key, value + 1, fence).await? {
+                    true => "writes by fence",
+                    false => "writes refused because of a larger token",
+                },
+            );
+        } else {
+            journal::saw(match watch.look() {
+                true => "tokens refused within the validity",
+                false => "tokens refused after a loss",
+            });
         }
+        watch.end().await;
+        Ok(())
+    }
+
+    /// Increments the counter of each key of a hold: reads, pauses, and writes. The store refuses writes after the end
+    /// of validity.
+    async fn increment(&self, keys: &[usize], hold: &Hold, pause: Duration) -> Result<()> {
+        let watch = self.watch(keys, hold);
+        let mut values = Vec::new();
+        for key in keys {
+            values.push(self.store.read(*key).await?);
+        }
+        sleep(pause).await;
+        for (key, value) in keys.iter().zip(values) {
+            let Some(deadline) = watch.deadline() else {
+                journal::saw("writes not tried after a loss");
+                break;
+            };
+            self.write(*key, value + 1, deadline).await?;
+        }
+        watch.end().await;
+        Ok(())
+    }
+
+    /// Sets a counter, unless the deadline has passed.
+    async fn write(&self, key: usize, value: u64, deadline: Deadline) -> Result<()> {
+        journal::saw(match self.store.write(key, value, deadline).await? {
+            true => "writes",
+            false => "writes refused because they were late",
+        });
+        Ok(())
+    }
+
+    /// Reads a counter twice. While a reader has the lock, nobody writes.
+    async fn read_twice(&mut self, key: usize, hold: &Hold) -> Result<()> {
+        let pause = self.pause();
+        let watch = self.watch(&[key], hold).shared();
+        let before = self.store.read(key).await?;
+        sleep(pause).await;
+        let is_same = self.store.read(key).await? == before;
+        journal::saw(match (is_same, watch.look()) {
+            (true, _) => "reads",
+            (false, true) => "torn reads",
+            (false, false) => "torn reads after a loss",
+        });
+        watch.end().await;
         Ok(())
     }
 
@@ -352,29 +385,12 @@ impl Task {
         self.order.topology.ttls()
     }
 
-    /// Increments the counters of these keys, if they were locked. Returns the guard.
-    async fn increment(
-        &mut self,
-        keys: &[usize],
-        outcome: Result<LockGuard, LockError>,
-    ) -> Result<Option<LockGuard>> {
-        let guard = admitted(outcome);
-        if let Some(guard) = &guard {
-            self.increment_in(keys, Some(guard.hold())).await?;
-        }
-        Ok(guard)
-    }
-
-    async fn increment_in(&mut self, keys: &[usize], hold: Option<&Hold>) -> Result<()> {
-        let pause = self.pause();
-        let watch = self.watch(keys, hold);
-        increment(&self.store, &watch, keys, pause).await?;
-        watch.end().await;
-        Ok(())
-    }
-
-    fn watch(&self, keys: &[usize], hold: Option<&Hold>) -> Watch {
+    fn watch(&self, keys: &[usize], hold: &Hold) -> Watch {
         Watch::new(keys, hold, !self.is_broken(Breakage::Deaf))
+    }
+
+    fn is_one_in(&mut self, number: u8) -> bool {
+        self.rng.u8(..number) == 0
     }
 
     fn is_broken(&self, breakage: Breakage) -> bool {
@@ -396,9 +412,6 @@ fn admitted(outcome: Result<LockGuard, LockError>) -> Option<LockGuard> {
 }
 
 fn refused(error: &LockError) {
-    if Settings::traces() && !error.is_contended() {
-        eprintln!("{error}");
-    }
     journal::saw(format!("not acquired: {}", variant(error)));
 }
 
@@ -411,16 +424,13 @@ fn cut_off(error: &WithLockError) {
 }
 
 fn lost(reason: LossReason) {
-    if Settings::traces() && reason != LossReason::MaxHold {
-        eprintln!("lost: {reason}");
-    }
     journal::saw(format!("lost: {reason:?}"));
 }
 
-fn note_loss(guard: &LockGuard) {
-    if let Some(reason) = guard.lost().now_or_never() {
-        lost(reason);
-    }
+fn note_loss(guard: &LockGuard) -> Option<LossReason> {
+    let reason = guard.lost().now_or_never();
+    reason.into_iter().for_each(lost);
+    reason
 }
 
 fn variant(error: &impl Debug) -> String {

@@ -5,61 +5,53 @@ use std::{
 };
 
 use futures::FutureExt;
-use redlock_tokio::{FencingToken, Hold, LossReason};
-use tokio::{
-    task::{JoinHandle, JoinSet},
-    time::{sleep, timeout},
-};
+use redlock_tokio::{FencingToken, Hold};
+use tokio::{task::JoinSet, time::sleep};
 
 use super::{journal, sight::Sight, store::Deadline};
 use crate::{
     clock,
-    line::{self, Line, Loss},
+    line::{self, Line},
     support::MS,
-    topology::MAX_TTL,
 };
 
-const TICK: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(20);
 
 /// How many ticks a holder waits for the news of a loss: for longer than the judge tolerates.
-const TICKS: usize = 3;
+const TICKS: usize = 150;
 
 /// Observes a hold from its creation to its end or drop, and then reports it. The report is never longer than the
 /// hold.
 pub(super) struct Watch {
     keys: Vec<usize>,
-    /// None for a task that does not lock.
-    hold: Option<Hold>,
+    hold: Hold,
     is_shared: bool,
     from: u64,
     sight: Arc<Mutex<Sight>>,
     /// When the holder was told that the lock is lost.
     told: Arc<OnceLock<u64>>,
-    /// Ends when the holder is told.
-    listener: Option<JoinHandle<()>>,
-    /// The task that looks at the hold until the end of the watch.
-    looks: JoinSet<()>,
+    /// One task looks at the hold now and then, and another one waits for the news of its loss. They end with the
+    /// watch.
+    _observers: JoinSet<()>,
 }
 
 impl Watch {
     /// Starts to observe a hold. With `hears`, also waits for the news of its loss.
-    pub(super) fn new(keys: &[usize], hold: Option<&Hold>, hears: bool) -> Self {
+    pub(super) fn new(keys: &[usize], hold: &Hold, hears: bool) -> Self {
         let from = clock::now();
         let sight = Arc::new(Mutex::new(Sight::new(from)));
         let told = Arc::<OnceLock<u64>>::default();
-        let mut looks = JoinSet::new();
-        if let Some(hold) = hold {
-            looks.spawn(look_on(hold.clone(), Arc::clone(&sight)));
-        }
+        let mut observers = JoinSet::new();
+        observers.spawn(look_on(hold.clone(), Arc::clone(&sight)));
+        observers.spawn(listen(hold.clone(), Arc::clone(&told), hears));
         let watch = Self {
             keys: keys.to_vec(),
-            hold: hold.cloned(),
+            hold: hold.clone(),
             is_shared: false,
             from,
             sight,
-            listener: hold.map(|it| tokio::spawn(listen(it.clone(), Arc::clone(&told), hears))),
             told,
-            looks,
+            _observers: observers,
         };
         watch.look();
         watch
@@ -73,58 +65,34 @@ impl Watch {
 
     /// Reports the hold. If it is over, waits for the news of its loss first. The lock must not be released before,
     /// because nobody is told of a loss after the release.
-    pub(super) async fn end(mut self) {
-        if self.look() {
-            return;
-        }
-        if let Some(mut listener) = self.listener.take() {
-            // A stop of the process is one tick, however long it lasts.
-            for _ in 0..TICKS {
-                if timeout(TICK, &mut listener).await.is_ok() {
-                    break;
-                }
+    pub(super) async fn end(self) {
+        let is_held = self.look();
+        // A stop of the process is one tick, however long it lasts.
+        for _ in 0..TICKS {
+            if is_held || self.told.get().is_some() {
+                break;
             }
-            listener.abort();
+            sleep(TICK).await;
         }
     }
 
     /// Returns whether the keys are held now, and notes the end of their validity.
     pub(super) fn look(&self) -> bool {
-        look(&self.sight, || self.remaining())
+        look(&self.sight, &self.hold)
     }
 
     /// Returns the time from which a write is too late, unless it is too late now.
     pub(super) fn deadline(&self) -> Option<Deadline> {
-        let deadline = Deadline::after(|| self.remaining());
+        let deadline = Deadline::after(|| self.hold.remaining());
         self.look().then_some(deadline)
-    }
-
-    fn reason(&self) -> Option<LossReason> {
-        self.hold.as_ref()?.lost().now_or_never()
-    }
-
-    fn remaining(&self) -> Duration {
-        self.hold.as_ref().map_or(MAX_TTL, Hold::remaining)
     }
 }
 
 /// Looks again. Returns whether the keys are held now.
-fn look(sight: &Mutex<Sight>, remaining: impl FnOnce() -> Duration) -> bool {
+fn look(sight: &Mutex<Sight>, hold: &Hold) -> bool {
     let mut sight = sight.lock().unwrap_or_else(PoisonError::into_inner);
     let now = clock::now();
-    sight.renew(now, remaining())
-}
-
-/// Reports a token and a loss that the judge must not accept.
-fn make_up(report: &mut line::Hold) {
-    const LATE: u64 = 5_000_000_000;
-    let late = report.valid_until + LATE;
-    report.fence = Some(1);
-    // Each of the two is made up for some keys.
-    report.loss = Some(match report.keys[0] % 2 {
-        0 => Loss::Told { at: late },
-        _ => Loss::NotTold { by: late },
-    });
+    sight.renew(now, hold.remaining())
 }
 
 /// Waits for the news of the loss. Nothing else may wake this task: it would then find a loss of which nobody told it.
@@ -140,7 +108,7 @@ async fn listen(hold: Hold, told: Arc<OnceLock<u64>>, hears: bool) {
 async fn look_on(hold: Hold, sight: Arc<Mutex<Sight>>) {
     loop {
         sleep(MS(50)).await;
-        look(&sight, || hold.remaining());
+        look(&sight, &hold);
     }
 }
 
@@ -152,26 +120,17 @@ impl Drop for Watch {
         let until = if is_held {
             now
         } else {
-            sight.end(now, self.reason())
+            sight.end(now, self.hold.lost().now_or_never())
         };
-        self.looks.abort_all();
-        if let Some(listener) = &self.listener {
-            listener.abort();
-        }
-        let told = self.told.get().map(|at| Loss::Told { at: *at });
-        let mut report = line::Hold {
+        let told = self.told.get().copied();
+        journal::tell(&Line::Hold(line::Hold {
             keys: self.keys.clone(),
             from: self.from,
             until,
             valid_until: sight.valid_until,
-            loss: told.or((!is_held).then_some(Loss::NotTold { by: now })),
-            fence: None,
+            told: told.or((!is_held).then_some(now)),
+            fence: self.hold.fencing_token().map(FencingToken::get),
             is_shared: self.is_shared,
-        };
-        match &self.hold {
-            Some(hold) => report.fence = hold.fencing_token().map(FencingToken::get),
-            None => make_up(&mut report),
-        }
-        journal::tell(&Line::Hold(report));
+        }));
     }
 }
