@@ -17,7 +17,7 @@ pub(crate) trait Checked:
     + 'static
 {
     /// What the labels of all these configurations begin with.
-    const PREFIX: &'static str;
+    const PREFIX: &'static str = "";
 
     /// The name in `PROOF.md`.
     fn name(&self) -> &'static str;

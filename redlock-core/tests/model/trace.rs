@@ -10,8 +10,6 @@ use crate::{
 };
 
 impl Checked for Setup {
-    const PREFIX: &'static str = "";
-
     fn name(&self) -> &'static str {
         self.name
     }

@@ -84,7 +84,6 @@ fn print(settings: &Settings, findings: &Findings, violations: &[Violation], dam
     for (what, count) in &findings.seen {
         line(&format!("  {what}"), *count);
     }
-    line("holds", findings.judge.holds() as u64);
     for (what, count) in damage {
         line(what, *count);
     }
