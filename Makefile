@@ -1,7 +1,7 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run check virtual-time test nightly redis browser python servers model sim-driver controls threads cost soak mutants \
-    mutants-driver bounds api lint
+.PHONY: run check virtual-time test nightly redis browser python servers model sim-driver controls threads cost soak \
+    mutants mutants-driver bounds api lint
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
@@ -13,8 +13,8 @@ TESTS = cargo test --workspace --all-features
 # What `make check` compiles is linted at the same time.
 LINTED = $(CURDIR)/.ci/rustc-linted
 
-# What a change must pass, apart from `make test`: controls that fit the sources, imports, format, lints, documentation, the
-# lists of the public API, and what is tested in virtual time. Needs no server.
+# What a change must pass, apart from `make test`: controls that fit the sources, imports, format, lints, documentation,
+# the lists of the public API, and what is tested in virtual time. Needs no server.
 check: export RUSTC_WORKSPACE_WRAPPER = $(LINTED)
 check: python
 	.ci/check-imports
@@ -64,11 +64,11 @@ sim-driver:
 	SIM_SEEDS=$(SEEDS) cargo test --release -p redlock-tokio --all-features --test sim -- --nocapture
 
 # The threads of one process in many orders. SCHEDULES is for each scenario: `make threads SCHEDULES=100000`. Another
-# SEED chooses other schedules. SCENARIO runs one scenario alone, and REPLAY one schedule of it. RECORD prints a schedule
-# in which something is seen: `make threads SCENARIO=two_clients_of_one_key RECORD="free at once"`.
+# SEED chooses other schedules. SCENARIO runs one scenario alone, and REPLAY one schedule of it. RECORD prints a
+# schedule in which something is seen: `make threads SCENARIO=two_clients_of_one_key RECORD="free at once"`.
 #
-# The option is no feature, so that `--all-features` has nothing of it. The compiler adds it to the crates of the workspace
-# alone (.ci/rustc-shuttle), so no dependency is built again.
+# The option is no feature, so that `--all-features` has nothing of it. The compiler adds it to the crates of the
+# workspace alone (.ci/rustc-shuttle), so no dependency is built again.
 threads: PROFILE = --release
 threads:
 	RUST_BACKTRACE=0 RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/.ci/rustc-shuttle THREADS_SCHEDULES=$(SCHEDULES) \
@@ -76,8 +76,8 @@ threads:
 	    cargo test --workspace --all-features $(PROFILE) --lib -- --show-output $(or $(SCENARIO),threads::)
 
 # What a lock costs in instructions and allocations, beside the committed table. Fails if something costs over 3 % more.
-# `make cost COST=--renew` writes the table. Instructions are counted by valgrind, under which rustix must read the clock
-# by libc.
+# `make cost COST=--renew` writes the table. Instructions are counted by valgrind, under which rustix must read the
+# clock by libc.
 cost: redis
 	RUSTFLAGS="--cfg rustix_use_libc" cargo bench -q -p redlock-axum --all-features --bench cost --target-dir target/cost \
 	    -- $(COST)
@@ -89,9 +89,10 @@ controls: python
 # Hundreds of tasks in several processes, against servers that fail in every way: `make soak
 # MINUTES=10`. SEED replays the faults of an earlier run. First come short runs that must find
 # something: without the lock, with foreign clients that do not lock, with nodes that forget or that vote too
-# soon, with leaks, and with holders that learn of no loss. A few failovers need not make two holders, so a run that finds
-# none is followed by a longer one. The runs over a Sentinel group and over a cluster, whose masters fail over, share the
-# time of the main run. The foreign clients are fetched with npm and pip; a line says NOT RUN where that is not possible.
+# soon, with leaks, and with holders that learn of no loss. A few failovers need not make two holders, so a run that
+# finds none is followed by a longer one. The runs over a Sentinel group and over a cluster, whose masters fail over,
+# share the time of the main run. The foreign clients are fetched with npm and pip; a line says NOT RUN where that is
+# not possible.
 MINUTES ?= 1
 TOPOLOGIES = sentinel cluster
 SOAK = cargo test --workspace --all-features --test soak

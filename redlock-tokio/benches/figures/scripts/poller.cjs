@@ -1,5 +1,5 @@
-// A client from npm that knows nothing of ours, as a worker of the benchmark `contention`: it does what
-// its order says from the first line on standard input until that input ends.
+// A client from npm that knows nothing of ours, as a worker of the benchmark `figures`: it does what its order says
+// from the first line on standard input until that input ends.
 "use strict";
 
 const LIMIT_MS = 300_000;
