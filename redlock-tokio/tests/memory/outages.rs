@@ -169,10 +169,19 @@ async fn seeded(nodes: &[MemoryNode], seed: u64) -> Redlock {
     built(over(nodes).random_seed(seed).options(fail_fast())).await
 }
 
-/// Another process has the lock when the outage begins, and then another task.
+/// Nobody has the lock when the outage begins, then another process, and then another task.
 #[tokio::test(start_paused = true)]
 async fn the_first_request_of_an_outage_is_refused_once_connecting_has_failed() {
     for (seed, kind) in (0..20).flat_map(|seed| KINDS.iter().map(move |kind| (seed, kind))) {
+        let nodes = three_nodes();
+        let redlock = seeded(&nodes, seed).await;
+        sleep(MS(7 * seed)).await;
+        set_down(&nodes[1..], true);
+        let begin = Instant::now();
+        assert_refused!((kind.lock)(&redlock).await, LockError::NoQuorum(_));
+        let waited = begin.elapsed();
+        assert!(waited <= MS(100), "{}, {seed}: {waited:?}", kind.name);
+
         for is_own in [false, true] {
             let nodes = three_nodes();
             let redlock = seeded(&nodes, seed).await;

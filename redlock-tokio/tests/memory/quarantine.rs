@@ -134,6 +134,7 @@ async fn a_node_without_a_vote_objects_to_no_release() {
 async fn nobody_is_told_that_a_lock_is_free_by_nodes_that_may_have_forgotten_it() {
     let (nodes, holder) = five_nodes_and_lock().await;
     let lock = holder.lock("k").await.unwrap();
+    let permit = holder.semaphore("s", 1).acquire().await.unwrap();
     // Their servers have just started, and have forgotten what they had.
     nodes[..3].iter().for_each(MemoryNode::clear);
     let restarted = nodes[..3].iter().zip(b'a'..);
@@ -141,14 +142,21 @@ async fn nobody_is_told_that_a_lock_is_free_by_nodes_that_may_have_forgotten_it(
         .map(|(node, letter)| Scripted::obeying(node).server(described(letter, Duration::ZERO)));
     let builder = over_custom(restarted).custom_nodes(nodes[3..].to_vec());
     let onlooker = built(builder).await;
-    assert!(lock.is_valid());
-    let inspection = onlooker.inspect("k").await.unwrap();
-    assert_eq!(inspection.verdict(), Verdict::Unknown, "{inspection}");
-    let why = "nothing; has no vote: not known to have been up";
-    assert_says(&inspection, why);
+    assert!(lock.is_valid() && permit.is_valid());
+    for key in ["k", "s"] {
+        let inspection = onlooker.inspect(key).await.unwrap();
+        assert_eq!(inspection.verdict(), Verdict::Unknown, "{inspection}");
+        let why = "nothing; has no vote: not known to have been up";
+        assert_says(&inspection, why);
+    }
+    let inspection = onlooker.inspect("s").await.unwrap();
+    let permits: Vec<_> = inspection.permits().into_values().collect();
+    assert_eq!(permits, [Verdict::Unknown], "{inspection}");
     let candidate = onlooker.elect("k").candidate();
     assert_eq!(candidate.leader().await, Ok(Verdict::Unknown));
     tokio::time::sleep(QUARANTINE).await;
-    let inspection = onlooker.inspect("k").await.unwrap();
-    assert_eq!(inspection.verdict(), Verdict::Free, "{inspection}");
+    for key in ["k", "s"] {
+        let inspection = onlooker.inspect(key).await.unwrap();
+        assert_eq!(inspection.verdict(), Verdict::Free, "{inspection}");
+    }
 }

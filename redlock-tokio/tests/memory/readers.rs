@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use redlock_tokio::{
-    Acquisition, Lock, LockError, LockOptions, LossReason, Redlock, ReleaseOutcome,
+    Acquisition, Lock, LockError, LockOptions, LossReason, MemoryNode, Redlock, ReleaseOutcome,
     errors::{DowngradeError, OptionsError},
+    node::{Command, Session},
 };
 use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::support::{
     MS, acquired, assert_says, built,
     in_memory::{all_empty, blocked, client, fleet, over, set_down, settle, three_nodes},
+    scripted::{Reports, Scripted, over_custom},
     unrenewed,
 };
 
@@ -254,10 +256,17 @@ async fn a_downgraded_writer_lets_readers_in_and_keeps_writers_out() {
 #[tokio::test(start_paused = true)]
 async fn only_a_writer_can_be_downgraded() {
     let (nodes, [redlock]) = fleet().await;
-    let reader = redlock.rw_lock("e").read().await.unwrap();
-    let outcome = reader.downgrade().await;
-    assert_eq!(outcome, Err(DowngradeError::NotAWriter));
-    assert!(reader.is_valid());
+    for lock in [
+        redlock.lock("a"),
+        redlock.lock_all(["b", "c"]),
+        redlock.semaphore("d", 2).acquire(),
+        redlock.rw_lock("e").read(),
+    ] {
+        let guard = lock.await.unwrap();
+        let outcome = guard.downgrade().await;
+        assert_eq!(outcome, Err(DowngradeError::NotAWriter));
+        assert!(guard.is_valid());
+    }
     let guard = redlock.rw_lock("f").write().await.unwrap();
     set_down(&nodes, true);
     let error = guard.downgrade().await.unwrap_err();
@@ -267,6 +276,34 @@ async fn only_a_writer_can_be_downgraded() {
     assert!(guard.is_valid());
     let reader = client(&nodes).await.rw_lock("f").try_read().await;
     assert!(reader.is_ok(), "renewal has downgraded it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_know_no_readers_let_one_in_at_a_time() {
+    let nodes = three_nodes();
+    let client = || built(over_custom(nodes.iter().map(old)));
+    let (one, other) = (client().await, client().await);
+    let (ours, theirs) = (one.rw_lock("k"), other.rw_lock("k"));
+    let reader = ours.read().await.unwrap();
+    assert!(ours.try_read().await.is_ok(), "it joins");
+    assert!(theirs.try_read().await.is_err() && theirs.try_write().await.is_err());
+    sleep(MS(20_000)).await;
+    assert!(reader.is_valid());
+    let waiting = blocked(theirs.write()).await;
+    reader.release().await;
+    let writer = waiting.await.unwrap().unwrap();
+    writer.downgrade().await.unwrap();
+    writer.release().await;
+    assert!(all_empty(&nodes));
+}
+
+/// A node that somebody has written before there were readers.
+fn old(node: &MemoryNode) -> Scripted {
+    let old = Scripted::new(node, |node, batch| {
+        let as_a_lock = |it: &Command| Command::new(it.key().clone(), it.operation());
+        node.execute(&batch.iter().map(as_a_lock).collect::<Vec<_>>())
+    });
+    old.reports(Reports::Arrive)
 }
 
 #[tokio::test(start_paused = true)]

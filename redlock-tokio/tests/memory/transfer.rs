@@ -120,9 +120,14 @@ async fn a_fenced_lock_gets_a_larger_fence_even_where_the_clock_is_behind() {
 #[tokio::test(start_paused = true)]
 async fn locks_that_others_may_share_are_not_given_away() {
     let (nodes, giver, _worker) = giver_and_worker().await;
-    let both = giver.lock_all(["a", "b"]).await.unwrap();
-    let error = both.into_ticket().unwrap_err();
-    assert!(matches!(error, TicketError::Shared { guard } if guard.is_valid()));
+    for lock in [
+        giver.lock_all(["a", "b"]),
+        giver.semaphore("s", 2).acquire(),
+        giver.rw_lock("rw").read(),
+    ] {
+        let error = lock.await.unwrap().into_ticket().unwrap_err();
+        assert!(matches!(error, TicketError::Shared { guard } if guard.is_valid()));
+    }
     let writer = giver.rw_lock("rw").write().await.unwrap();
     writer.downgrade().await.unwrap();
     let error = assert_refused!(writer.into_ticket(), TicketError::Shared { .. });

@@ -85,6 +85,10 @@ async fn time_in_the_queue_counts_as_time_waited() {
     assert_says(&error, "another task of this process holds it");
     let waited = started.elapsed();
     assert!(waited >= MS(300) && waited < MS(310), "{waited:?}");
+    // Without a wait it is refused at once, and no node is asked.
+    let error = redlock.lock("k").wait(MS(0)).await.unwrap_err();
+    assert_eq!(error.attempts().map(|it| it.count), Some(0));
+    assert_eq!(started.elapsed(), waited);
     drop(guard);
 }
 
@@ -155,11 +159,12 @@ async fn shutdown_answers_all_waiters() {
         .map(|_| tokio::spawn(redlock.lock("k").wait(Duration::MAX).into_future()))
         .collect();
     settle().await;
-    redlock.shutdown(None).await;
+    let report = redlock.shutdown(None).await;
+    assert_eq!((report.abandoned, report.held), (0, 1));
     for answer in join_all(waiting).await {
         assert!(matches!(answer.unwrap(), Err(LockError::ShutDown)));
     }
-    assert!(guard.is_valid());
+    guard.extend().await.expect("it is kept");
     drop(guard);
     assert_eq!(redlock.queue().keys, 0);
 }

@@ -41,6 +41,11 @@ async fn a_ttl_out_of_range_is_refused_and_changes_nothing() {
     }
     let error = guard.extend_for(MS(60_001)).await.unwrap_err();
     assert_says(&error, "cannot extend the lock: the ttl of 60.001s");
+    // The line that mends it.
+    assert_says(
+        &error,
+        "which is 60s: build with `Redlock::builder().max_ttl(Duration::from_millis(60001))`",
+    );
     let (ttl, max_ttl) = (MS(60_001), MS(60_000));
     let longer = OptionsError::LongerThanMaxTtl { ttl, max_ttl };
     assert_eq!(error, ExtendError::InvalidTtl(longer));

@@ -33,7 +33,7 @@ async fn expiry_and_flushing_wake_the_waiter() {
     let nodes = clis(&servers);
     each(&nodes, &["SET", "other", "foreign"]);
     let stays = asleep_at(&nodes, redlock.lock("other")).await;
-    each(&nodes, &["SET", "k", "foreign", "PX", "300"]);
+    each(&nodes, &["SET", "k", "foreign", "PX", "3000"]);
     let expires = asleep_at(&nodes, redlock.lock("k")).await;
     drop(woken(expires).await);
     assert!(!stays.is_finished());
@@ -49,12 +49,12 @@ async fn without_notifications_the_clock_wakes_the_waiter() {
     let [redlock] = clients_over(&servers, "?protocol=resp2").await;
     // Redis before 7.0 can only forbid the whole command.
     let forbidden = ["ACL", "SETUSER", "default", "-client"];
-    each(&nodes, &["SET", "k", "foreign", "PX", "300"]);
+    each(&nodes, &["SET", "k", "foreign", "PX", "3000"]);
     assert_eq!(each(&nodes, &forbidden), ["OK"; 3]);
     drop(woken(asleep_at(&nodes, redlock.lock("k")).await).await);
     // The same holds for a user without the right to notifications.
     let [redlock] = clients(&servers).await;
-    each(&nodes, &["SET", "k", "foreign", "PX", "300"]);
+    each(&nodes, &["SET", "k", "foreign", "PX", "3000"]);
     drop(woken(asleep_at(&nodes, redlock.lock("k")).await).await);
 }
 

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use crate::{findings::Findings, line::Size, topology::MAX_TTL};
+use crate::{crew::WORKERS, findings::Findings, line::Size, topology::MAX_TTL};
 
 /// An old connection beside the new one to each node, and one more.
 const MORE_DESCRIPTORS: usize = 6;
@@ -17,7 +17,9 @@ const LONGEST_SHUTDOWN: Duration = MAX_TTL.saturating_add(Duration::from_secs(5)
 /// Returns what is wrong with the workers of a run of this length.
 pub(crate) fn problems(findings: &Findings, length: Duration) -> Vec<String> {
     let mut problems = Vec::new();
-    for (worker, sizes) in &findings.sizes {
+    let workers = (0..WORKERS).map(|number| format!("worker {number}"));
+    for worker in workers {
+        let sizes = findings.sizes.get(&worker).map_or(&[][..], Vec::as_slice);
         let mut add_if = |is_so, what| {
             if is_so {
                 problems.push(format!("{worker} {what}"));
@@ -33,7 +35,7 @@ pub(crate) fn problems(findings: &Findings, length: Duration) -> Vec<String> {
             let most = early.kilobytes * 4 / 3 + MORE_KILOBYTES;
             add_if(late.kilobytes > most, "leaks memory");
         }
-        let Some(ended) = findings.ended.get(worker) else {
+        let Some(ended) = findings.ended.get(&worker) else {
             add_if(true, "did not report its end");
             continue;
         };
