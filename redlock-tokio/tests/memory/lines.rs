@@ -107,7 +107,8 @@ async fn a_place_that_was_asked_for_by_another_request_is_asked_for_again() {
     let distant = built(over_custom(distant)).await;
     let first = wait(&distant);
     let second = wait(&distant);
-    sleep(MS(2)).await;
+    // The first answers have come, and the answer of the line is on its way.
+    sleep(MS(7)).await;
     first.abort();
     sleep(MS(50)).await;
     held.release().await;
