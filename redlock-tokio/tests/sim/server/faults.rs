@@ -76,7 +76,7 @@ impl Server {
         self.identity.withholds = what;
     }
 
-    /// Returns what a replica of it has that lags behind, on a clock that shows `local_of_replica` now.
+    /// Returns the keys that this replica of it has, which lags behind, by the clock of the replica.
     pub(crate) fn replicated(&self, at: u64, lag: u64, replica: &Self) -> Contents {
         let mut copy = self.store.as_of(at.saturating_sub(lag));
         let (ours, theirs) = (self.millis(at), replica.millis(at));
