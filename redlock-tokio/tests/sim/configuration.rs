@@ -280,7 +280,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
                 next inspection",
         violations: KEYS_CHANGE,
         faults: &[&[Fault::UnseenDemotion]],
-        found_in: 24,
+        found_in: 96,
         ..BEYOND
     },
     Configuration {
