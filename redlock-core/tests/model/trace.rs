@@ -33,7 +33,7 @@ impl Checked for Setup {
         format!("{:>2}  {step:?} {message}", world.now)
     }
 
-    /// Who holds the lock, and what the masters have.
+    /// Returns the holders of the lock, and what the masters have.
     fn describe_end(world: &World) -> String {
         let valid: Vec<_> = (0..world.clients.len())
             .filter(|&it| world.is_valid(it))

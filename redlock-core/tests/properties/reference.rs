@@ -3,9 +3,9 @@
 //! It is written the other way round on purpose: where [`Lease`] is a machine with a state that
 //! each input changes, this is a story told from the beginning, with a log of all inputs at hand.
 //! Control flow is the state; votes are never kept but counted again from the whole log; "can a
-//! majority still be had?" takes the place of "is it blocked?".
+//! majority still grant it?" takes the place of "is it blocked?".
 //!
-//! Not told again is what has properties of its own: the arithmetic of validity, of the retry
+//! It leaves out the parts that have properties of their own: the arithmetic of validity, of the retry
 //! schedule and of renewal, and the random bits of a retry delay, which is taken from the lease if
 //! it lies within the schedule's bounds.
 //!

@@ -59,6 +59,17 @@ impl Group {
         }
     }
 
+    /// Returns a cell for each number of tasks and each contestant. Each task has a key of its own.
+    pub(crate) fn cells_of_own_keys(
+        contestants: &[Name],
+        tasks: &[usize],
+    ) -> impl Iterator<Item = Vec<Self>> {
+        let of = |tasks| move |it: &Name| vec![Self::of_own_keys(*it, tasks)];
+        tasks
+            .iter()
+            .flat_map(move |&tasks| contestants.iter().map(of(tasks)))
+    }
+
     /// Returns one process of such tasks, each of which acquires and releases a key of its own again and again.
     pub(crate) const fn of_own_keys(contestant: Name, tasks: usize) -> Self {
         Self {

@@ -20,10 +20,7 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
     for distances in DISTANCES {
         let bed = Bed::at(distances.map(Duration::from_millis))?;
         let nearest = bed.runtime.block_on(nodes::round_trip(&bed.urls))?;
-        let cells = TASKS.into_iter().flat_map(|tasks| {
-            let group = |contestant| vec![Group::of_own_keys(contestant, tasks)];
-            CONTESTANTS.map(group)
-        });
+        let cells = Group::cells_of_own_keys(&CONTESTANTS, &TASKS);
         let columns = [
             column::CONTESTANT,
             column::TASKS,

@@ -6,10 +6,7 @@ const CONTESTANTS: [Name; 4] = [Name::Plain, Name::Rslock, Name::Dropped, Name::
 
 /// How many cycles there are where nobody competes: each task has a key of its own.
 pub(super) fn measure(bench: &mut Bench) -> Result<()> {
-    let cells = TASKS.into_iter().flat_map(|tasks| {
-        let group = |contestant| vec![Group::of_own_keys(contestant, tasks)];
-        CONTESTANTS.map(group)
-    });
+    let cells = Group::cells_of_own_keys(&CONTESTANTS, &TASKS);
     let columns = [
         column::CONTESTANT,
         column::TASKS,
