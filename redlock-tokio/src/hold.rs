@@ -331,7 +331,7 @@ impl Hold {
     /// Readers have such a value each, in the set beside the key.
     #[must_use]
     pub fn value(&self) -> String {
-        let client = &self.cell().client().client_name;
+        let client = &self.cell().client().lines.client_name;
         String::from_utf8_lossy(&client.value_of(self.token())).into_owned()
     }
 

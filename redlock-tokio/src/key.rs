@@ -43,11 +43,14 @@ impl Key {
     /// The prefix of the marks of writers that wait.
     pub(crate) const MARKS: &'static str = "redlock:wait:";
 
-    /// The prefix of the lines of processes that wait, and of the channels on which these are called.
-    pub(crate) const LINES: &'static str = "redlock:line:";
+    /// The prefix of the channels on which processes that wait are called, and of all names that concern lines.
+    pub(crate) const CALLS: &'static str = "redlock:line:";
 
-    /// The prefix of the times at which each of these has asked last.
-    pub(crate) const SEEN_IN_LINES: &'static str = "redlock:line:seen:";
+    /// The prefix of the lines of processes that wait. (Builds before these processes beat had lines without the `of:`.)
+    pub(crate) const LINES: &'static str = "redlock:line:of:";
+
+    /// The prefix of the set of those that are alive, of their count, and of their places.
+    pub(crate) const LIVING: &'static str = "redlock:line:living:";
 
     /// The value of a key that readers have.
     pub(crate) const SHARED: &'static str = "redlock:shared";
@@ -58,7 +61,7 @@ impl Key {
         Self::COUNTERS,
         Self::READERS,
         Self::MARKS,
-        Self::LINES,
+        Self::CALLS,
         "redlock:since:",
         "redlock:owner:",
     ];

@@ -36,7 +36,7 @@ pub use self::{
     freed_notifier::{FreedNotifier, Notice},
     holder::Holder,
     key_state::{FoundKeys, KeyState, Occupant},
-    line::{LineAction, LineAnswer, LineRequest, Member},
+    line::{LineAction, LineAnswer, LineRequest, Member, Standing},
     redis::RedisNode,
     server_info::Server,
     session::Session,

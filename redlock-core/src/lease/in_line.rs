@@ -78,6 +78,17 @@ impl Lease {
         self.go_on(now, tries, pause, Order::Free);
     }
 
+    /// Has a lease that watches the key wait in the line again, since others are to try before it. Changes nothing during an
+    /// attempt, or unless the lease waits for a key that is taken.
+    pub fn step_back(&mut self) {
+        if let State::Backoff(it) = &self.state
+            && it.key_watch.is_some()
+            && !it.retry.looks_once
+        {
+            self.wait_in_line(it.retry);
+        }
+    }
+
     /// Lets the lease try at once, since nobody stands in the line. If the key is taken, it waits in the line again.
     /// With a `pause` it leaves the key free first, as in [`proceed`](Self::proceed).
     pub fn try_first(&mut self, now: Timestamp, pause: Duration) {

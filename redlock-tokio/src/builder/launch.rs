@@ -59,6 +59,8 @@ impl RedlockBuilder {
         let observers = Observers::new(self.observers.clone());
         let queue = Arc::new(Queue::new(self.max_waiters_total, &self.random));
         let timers = Timers::new(self.clock.clone());
+        let client_name = self.client_name.clone().unwrap_or(ClientName::NONE);
+        let lines = Arc::new(Lines::new(&self.random, quorum, client_name));
         let mut lanes = Vec::with_capacity(nodes.len());
         let mut connecting = Vec::with_capacity(nodes.len());
         for (id, node) in quorum.all().iter().zip(nodes) {
@@ -73,7 +75,8 @@ impl RedlockBuilder {
                 self.random.clone(),
                 limits,
                 Arc::clone(&vetting),
-                listeners(id, &queue, &timers),
+                Arc::clone(&lines),
+                listeners(id, &queue, &timers, &lines),
                 observers.clone(),
             );
             let (connected, outcome) = oneshot::channel();
@@ -82,7 +85,8 @@ impl RedlockBuilder {
             lanes.push(handle);
         }
         runtime.spawn(Arc::clone(&timers).run());
-        let client = self.client(quorum, max_ttl, window, lanes, timers, queue);
+        lines.set_lanes(&lanes);
+        let client = self.client(quorum, max_ttl, window, lanes, timers, queue, lines);
         (Redlock::new(client), connecting)
     }
 
@@ -96,19 +100,19 @@ impl RedlockBuilder {
         lanes: Vec<LaneHandle>,
         timers: Arc<Timers<LeaseCell>>,
         queue: Arc<Queue<Arc<LeaseCell>>>,
+        lines: Arc<Lines>,
     ) -> Client {
         Client {
             quorum,
             lanes: lanes.into(),
             timers,
             queue,
-            lines: Lines::new(&self.random),
+            lines,
             slots: SlotTable::new(&self.random),
             clock: self.clock,
             random: self.random,
             requests: 0.into(),
             prefix: self.prefix,
-            client_name: self.client_name.unwrap_or(ClientName::NONE),
             defaults: self.defaults,
             default_terms: OnceLock::new(),
             common: self.common,

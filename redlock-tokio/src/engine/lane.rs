@@ -8,6 +8,7 @@
 //! The lane knows nothing of those that send requests through it: it delivers to a [`Requester`].
 
 mod answers;
+mod beats;
 mod connecting;
 mod discovery;
 mod handle;
@@ -29,21 +30,25 @@ use tokio::{
 
 pub(crate) use self::{
     answers::SetRequests,
+    beats::{IsWanted, LineNews, OnLineNews},
     discovery::Discovery,
     handle::{LaneHandle, LineReply, OnRelease, ReplyTo, Requester, runtime_ended},
-    status::Prospect,
+    status::{Prospect, StatusBoard},
     vetting::{OnWithdrawal, Vetting},
 };
 use self::{
+    beats::Beats,
     connecting::{Connector, NewSession},
     in_flight::SILENCE_LIMIT,
     inbox::Inbox,
     serving::Serving,
-    status::{ObservedNode, OnNoVote, StatusBoard},
+    status::{ObservedNode, OnNoVote},
     vetting::VotingRight,
 };
 use crate::{
-    Clock, NodeError, foreign,
+    Clock, NodeError,
+    engine::line::Lines,
+    foreign,
     key::Prefix,
     log,
     node::{FreedNotifier, Node},
@@ -81,6 +86,8 @@ pub(crate) struct Listeners {
     pub(crate) on_withdrawal: OnWithdrawal,
     pub(crate) on_connection: OnConnection,
     pub(crate) on_no_vote: OnNoVote,
+    pub(crate) on_line_news: OnLineNews,
+    pub(crate) is_wanted: IsWanted,
 }
 
 /// Called for each new connection whose node may vote. A server reports a key as gone only on the connection that has
@@ -112,6 +119,7 @@ impl Lane {
         random: Random,
         limits: LaneLimits,
         vetting: Arc<Vetting>,
+        lines: Arc<Lines>,
         listeners: Listeners,
         observers: Observers,
     ) -> (LaneHandle, Self) {
@@ -127,6 +135,13 @@ impl Lane {
             listeners.on_withdrawal,
             Arc::clone(&status),
         );
+        let beats = Beats::new(
+            id,
+            clock.clone(),
+            lines,
+            listeners.on_line_news,
+            listeners.is_wanted,
+        );
         let connector = Connector {
             node,
             clock: clock.clone(),
@@ -141,7 +156,14 @@ impl Lane {
             _end: End(Arc::clone(&status)),
             status,
             right,
-            inbox: Inbox::new(id, clock.clone(), messages, counters, listeners.on_release),
+            inbox: Inbox::new(
+                id,
+                clock.clone(),
+                messages,
+                counters,
+                beats,
+                listeners.on_release,
+            ),
             backoff: Backoff::new(random),
             observed: ObservedNode::new(observers, Arc::clone(&handle.address), clock),
         };

@@ -12,52 +12,118 @@
 
 pub(crate) mod place;
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use redlock_core::{NodeId, Timestamp};
+use redlock_core::{NodeId, Quorum, Timestamp};
+use smallvec::SmallVec;
 
-use super::lane::LaneHandle;
+use super::lane::{LaneHandle, StatusBoard};
 use crate::{
     Key,
+    client_name::ClientName,
     node::Member,
     random::Random,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
 };
+
+/// So many processes of the line of a semaphore try at a time, each for another permit.
+pub(crate) const MOST_ACTIVE: usize = 8;
+
+/// So many keys are remembered for which the process was called and does not wait. Mostly it has left their lines, and the
+/// call has met its request.
+const MOST_UNWANTED: usize = 64;
 
 /// This process in the lines of all keys.
 #[derive(Debug)]
 pub(crate) struct Lines {
     pub(crate) member: Member,
+    /// Says on the nodes who has a key, and who waits for one.
+    pub(crate) client_name: ClientName,
+    quorum: Quorum,
     /// How often it has waited.
     waits: AtomicU32,
+    /// The state of each node, once all are known.
+    boards: OnceLock<Box<[Arc<StatusBoard>]>>,
+    /// By node, the keys for which it was called and does not wait.
+    unwanted: Box<[Mutex<BTreeSet<Key>>]>,
 }
 
 impl Lines {
-    pub(crate) fn new(random: &Random) -> Self {
+    pub(crate) fn new(random: &Random, quorum: Quorum, client_name: ClientName) -> Self {
         let bits = random.u128().unwrap_or_default();
         Self {
             member: Member(bits as u64),
+            client_name,
+            quorum,
             waits: AtomicU32::new(0),
+            boards: OnceLock::new(),
+            unwanted: (0..quorum.nodes()).map(|_| Mutex::default()).collect(),
         }
+    }
+
+    /// Takes the nodes, by whose states it is known whether there is a majority.
+    pub(crate) fn set_lanes(&self, lanes: &[LaneHandle]) {
+        let boards = lanes.iter().map(|lane| Arc::clone(&lane.board));
+        // There is only one set of lanes.
+        let _ = self.boards.set(boards.collect());
     }
 
     /// Returns the number of a new wait, by which it knows the answers to its own requests.
     pub(crate) fn next_wait(&self) -> u32 {
         self.waits.fetch_add(1, Ordering::Relaxed)
     }
+
+    /// Returns whether the process can get any lock now.
+    pub(crate) fn has_majority(&self, now: Timestamp) -> bool {
+        self.boards.get().is_none_or(|boards| {
+            let voting = boards.iter().filter(|it| it.is_voting(now));
+            voting.count() >= self.quorum.votes()
+        })
+    }
+
+    /// Notes a call for a key for which nobody waits. Those that are too many are called again.
+    pub(crate) fn note_unwanted(&self, node: NodeId, key: &[u8]) {
+        let mut unwanted = self.unwanted[node.index()].lock();
+        if let (Ok(key), true) = (Key::new(key), unwanted.len() < MOST_UNWANTED) {
+            unwanted.insert(key);
+        }
+    }
+
+    pub(crate) fn take_unwanted(&self, node: NodeId) -> BTreeSet<Key> {
+        std::mem::take(&mut self.unwanted[node.index()].lock())
+    }
+}
+
+/// The node that has the line of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineNode {
+    pub(crate) id: NodeId,
+    /// Whether it is the one for all clients. Others may reach a node that this one does not, and stand in line there.
+    pub(crate) is_usual: bool,
 }
 
 /// Returns the node that has the line of a key: the voter with the largest hash of the key and the server. All clients find
 /// the same one, in whatever order they list the nodes.
-pub(crate) fn node_of(key: &Key, lanes: &[LaneHandle], now: Timestamp) -> Option<NodeId> {
-    let candidates = lanes.iter().enumerate().filter_map(|(index, lane)| {
+pub(crate) fn node_of(key: &Key, lanes: &[LaneHandle], now: Timestamp) -> Option<LineNode> {
+    let ranks = lanes.iter().enumerate().filter_map(|(index, lane)| {
         let rank = |name: &[u8]| hash(key.as_bytes(), name);
-        let rank = lane.board.rank_of_voter(now, &lane.address, rank)?;
-        Some((rank, NodeId::new(index)?))
+        let (rank, is_voting) = lane.board.rank(now, &lane.address, rank);
+        Some((rank, is_voting, NodeId::new(index)?))
     });
-    candidates
-        .max_by_key(|(rank, _)| *rank)
-        .map(|(_, node)| node)
+    let ranks: SmallVec<[_; 8]> = ranks.collect();
+    let voting = ranks.iter().filter(|(_, is_voting, _)| *is_voting);
+    let (highest, _, id) = *voting.max_by_key(|(rank, ..)| *rank)?;
+    Some(LineNode {
+        id,
+        is_usual: ranks.iter().all(|(rank, ..)| *rank <= highest),
+    })
 }
 
 /// FNV-1a, and the finalizer of `MurmurHash3`, which spreads the last bytes over all bits. All clients must agree on it.

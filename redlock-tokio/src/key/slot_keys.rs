@@ -48,6 +48,11 @@ impl SlotKeys {
         self.keys.iter().nth(slot.index())
     }
 
+    /// Returns the key of the last slot, which says how many there are.
+    pub(crate) fn last(&self) -> Option<&Key> {
+        self.keys.iter().last()
+    }
+
     /// Returns the keys of these slots, in the order of the slots.
     pub(crate) fn keys_of(&self, slots: SlotSet) -> KeySet {
         if slots == self.permits.slots() {

@@ -16,7 +16,7 @@ use futures::{
 };
 use redlock_core::{Operation, Ttl};
 
-use self::store::Store;
+use self::{lines::Listener, store::Store};
 use super::{
     Answer, Command, FoundKeys, FreedNotifier, KeyState, LineAnswer, LineRequest, Node, NodeError,
     Session, Vote,
@@ -52,6 +52,8 @@ pub struct MemoryNode {
     store: Arc<Mutex<Store>>,
     /// The notifier of this session, if this is one.
     freed: Option<FreedNotifier>,
+    /// Lasts as long as the session.
+    session: Arc<()>,
 }
 
 impl MemoryNode {
@@ -72,6 +74,7 @@ impl MemoryNode {
             clock,
             store: Arc::default(),
             freed: None,
+            session: Arc::default(),
         }
     }
 
@@ -208,7 +211,10 @@ impl Node for MemoryNode {
         let session = if self.store().is_down {
             Err(NodeError::Unreachable("the node is down".into()))
         } else {
-            Ok(Box::new(self.clone()) as Box<dyn Session>)
+            Ok(Box::new(Self {
+                session: Arc::default(),
+                ..self.clone()
+            }) as Box<dyn Session>)
         };
         async { session }.boxed()
     }
@@ -294,13 +300,14 @@ impl Session for MemoryNode {
         if store.is_down {
             return ready(Err(NodeError::Disconnected("the node is down".into()))).boxed();
         }
+        let by = self.freed.as_ref().map(|notifier| Listener {
+            notifier: notifier.clone(),
+            session: Arc::downgrade(&self.session),
+        });
         let mut called = Vec::new();
         let requests = requests.iter();
-        let answers = requests.map(|it| {
-            store
-                .lines
-                .execute(now, it, self.freed.as_ref(), &mut called)
-        });
+        let lines = &mut store.lines;
+        let answers = requests.map(|it| lines.execute(now, it, by.clone(), &mut called));
         let answers = answers.collect();
         drop(store);
         for (member, key) in called {

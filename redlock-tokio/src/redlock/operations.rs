@@ -138,7 +138,7 @@ impl Redlock {
                 keys = keys.as_ref().map(tracing::field::debug),
                 token,
                 %holder,
-                by = %self.client.client_name,
+                by = %self.client.lines.client_name,
                 "a lock is released by force"
             );
         }

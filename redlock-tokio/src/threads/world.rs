@@ -20,6 +20,7 @@ use crate::{
     engine::{
         lane::stand_in::{Order, StandIn},
         lease_cell::listeners,
+        line::Lines,
         queue::{Queue, QueueStatus},
         timers::Timers,
     },
@@ -68,12 +69,14 @@ impl World {
         let queue = Arc::new(Queue::new(usize::MAX, &Random::seeded(seed)));
         let timers = Timers::new(clock.clone());
         let quorum = Quorum::majority(NODES).expect("there are nodes");
+        let lines = Lines::new(&Random::seeded(seed), quorum, ClientName::NONE);
+        let lines = Arc::new(lines);
         let (mut handles, mut lanes) = (Vec::new(), Vec::new());
         let (mut servers, mut orders) = (Vec::new(), Vec::new());
         for (id, node) in quorum.all().iter().zip(&nodes) {
             let (mut wire, server) = wire::connect(node);
-            let listeners = listeners(id, &queue, &timers);
-            wire.watch(listeners.freed_notifier);
+            let listeners = listeners(id, &queue, &timers, &lines);
+            wire.watch(listeners.freed_notifier.clone());
             let (orderer, obeyed) = mpsc::unbounded_channel();
             let address = format!("node-{}", id.index());
             let session = Box::new(wire);
@@ -83,8 +86,8 @@ impl World {
                 clock.clone(),
                 session,
                 obeyed,
-                listeners.on_withdrawal,
-                listeners.on_release,
+                Arc::clone(&lines),
+                listeners,
             );
             handles.push(handle);
             lanes.push(future::spawn(lane.run()));
@@ -97,7 +100,8 @@ impl World {
             .random_seed(seed)
             .ttl(TTL)
             .node_timeout(Duration::ZERO);
-        let redlock = Redlock::new(settings.client(quorum, Ttl::MAX, None, handles, timers, queue));
+        let redlock =
+            Redlock::new(settings.client(quorum, Ttl::MAX, None, handles, timers, queue, lines));
         Self {
             redlock,
             nodes,

@@ -1,9 +1,10 @@
-//! The rule of the line in every order of events, in small worlds of three processes and one node.
+//! The rule of the line in every order of events, in small worlds of four processes and one node.
 //!
 //! Prints a line for each world, and for each negative control the shortest way to its violation.
 
 #[path = "../../../redlock-core/tests/model/check.rs"]
 mod check;
+mod line_node;
 #[path = "../../src/engine/line/place.rs"]
 mod place;
 mod setup;
@@ -11,7 +12,7 @@ mod world;
 
 /// What the rule takes from the crate that it is part of.
 mod node {
-    pub(crate) use redlock_tokio::node::Member;
+    pub(crate) use redlock_tokio::node::Standing;
 }
 
 #[test]

@@ -4,9 +4,14 @@ use stateright::{Model, Property};
 
 use crate::{
     check::Checked,
+    line_node::DEAD_AFTER,
     world::{
         Action, Answer,
-        Fault::{self, Death, DoubledCall, EarlyCheck, Loss, LostCall, Restart, Unanswered},
+        Fault::{
+            self, Becomes, DoubledCall, EarlyCheck, GoesOn, Hang, Loss, LostCall, Reset, Restart,
+            Unanswered,
+        },
+        Health::{self, CutOff, Killed, NoMajority, Stopped},
         PROCESSES, State, World,
     },
 };
@@ -20,10 +25,20 @@ pub(crate) struct Setup {
     pub(crate) active: u32,
     /// So many of the processes try only as the first.
     pub(crate) modest: usize,
+    /// So many of the processes, from the first on, wait for another key too, and never get it.
+    pub(crate) of_several: usize,
+    /// So many of the processes, from the first on, stand in line at another node than the others.
+    pub(crate) elsewhere: usize,
     /// How many requests each process makes.
     pub(crate) requests: [u8; PROCESSES],
+    /// Clients that stand in no line keep the key busy for ever.
+    pub(crate) is_busy: bool,
+    /// All processes wait for other keys at the same node.
+    pub(crate) always_beats: bool,
     /// The faults that may happen, each as often as it stands here.
     pub(crate) faults: &'static [Fault],
+    /// How many seconds may pass while all this happens.
+    pub(crate) seconds: u8,
     pub(crate) broken: Broken,
     /// The property that must be violated, in a control.
     violates: Option<&'static str>,
@@ -39,6 +54,7 @@ pub(crate) enum Broken {
     LeaveForgotten,
     CallsNobody,
     CallsOnlyTheLast,
+    NoBeats,
     NoChecks,
     AsksByJoining,
     OldAnswersBelieved,
@@ -47,16 +63,33 @@ pub(crate) enum Broken {
     AnswersOvertakeCalls,
     OthersNotLetIn,
     ConnectionsIgnored,
+    OneRemoval,
+    BeatsByClock,
+    CountsByElapsedTime,
+    RemovesOnlyIfFree,
+    NobodyHears,
+    PlaceOfNobody,
+    StaysWithoutMajority,
+    LivesIgnored,
+    NumbersForgotten,
+    NeverStepsBack,
+    AsksElsewhere,
+    OneLineForAll,
 }
 
-const NOBODY_IS_FORGOTTEN: &str = "nobody needs a check while nothing goes wrong";
-const CHECKS_HELP: &str = "checks help after each fault";
+const NOBODY_IS_FORGOTTEN: &str = "nobody needs a beat or a look while nothing goes wrong";
+const BEATS_HELP: &str = "after each fault somebody is active within three beats";
+const CHECKS_HELP: &str = "beats and looks help after each fault";
+const KILLED_COST_NOTHING: &str = "after a call somebody is active, whoever was killed before";
+const NOBODY_IS_BURIED_ALIVE: &str = "nobody loses a place who beats each second";
 const FIRST_ARE_ACTIVE: &str = "the first of the line are active as soon as all messages are there";
 const ONLY_FIRST: &str = "nobody behind the first is active once all messages are there";
+const ORDER_RETURNS: &str = "nobody behind the first is active once the active have asked";
 const BOUND: &str = "no more streaks of others than stood before";
 
 const ALL_STAND: Sometimes = ("all others stand in the line", |setup, it| {
-    it.line.len() + setup.permits == setup.processes()
+    let stand: usize = it.node.lines.iter().map(Vec::len).sum();
+    stand + setup.permits == setup.processes()
 });
 const OVERTAKEN: Sometimes = ("overtaken by all before", |_, world| {
     let mut all = world.processes.iter();
@@ -71,15 +104,20 @@ const CALLED: Sometimes = ("a call finds its process behind others", |_, it| {
 const OVERTAKING: Sometimes = ("a call overtakes an answer", |_, it| {
     it.processes.iter().any(|it| it.call() > Some(0))
 });
-const STUCK: Sometimes = ("only a check helps", |setup, it| it.is_stuck(setup));
+const STUCK: Sometimes = ("only beats or looks help", |setup, it| it.is_stuck(setup));
 
 const CALM: Setup = Setup {
     name: "calm",
     permits: 1,
     active: 1,
     modest: 0,
+    of_several: 0,
+    elsewhere: 0,
     requests: [2, 1, 1, 0],
+    is_busy: false,
+    always_beats: false,
     faults: &[],
+    seconds: 0,
     broken: Broken::Nothing,
     violates: None,
     sometimes: &[ALL_STAND, OVERTAKEN, ALONE, CALLED, OVERTAKING],
@@ -94,7 +132,31 @@ const PERMITS: Setup = Setup {
     ..CALM
 };
 
-/// A world in which calls are lost and processes die needs checks.
+/// Clients that stand in no line always have the key.
+const BUSY: Setup = Setup {
+    is_busy: true,
+    requests: [1, 1, 1, 1],
+    sometimes: &[STUCK],
+    ..CALM
+};
+
+const ELSEWHERE: Setup = Setup {
+    name: "one stands in line at another node",
+    elsewhere: 1,
+    requests: [3, 1, 1, 0],
+    sometimes: &[],
+    ..CALM
+};
+
+const OF_SEVERAL: Setup = Setup {
+    name: "two processes wait for another key, too",
+    of_several: 2,
+    requests: [1, 1, 1, 1],
+    sometimes: &[],
+    ..CALM
+};
+
+/// A world in which calls are lost and processes die needs beats, or looks.
 const fn disturbed(name: &'static str, faults: &'static [Fault]) -> Setup {
     Setup {
         name,
@@ -104,14 +166,31 @@ const fn disturbed(name: &'static str, faults: &'static [Fault]) -> Setup {
     }
 }
 
+const fn busy(name: &'static str, faults: &'static [Fault]) -> Setup {
+    Setup {
+        name,
+        faults,
+        ..BUSY
+    }
+}
+
 /// A world without a rule.
 const fn control(name: &'static str, broken: Broken, violates: &'static str) -> Setup {
+    without(CALM, name, broken, violates)
+}
+
+const fn without(
+    setup: Setup,
+    name: &'static str,
+    broken: Broken,
+    violates: &'static str,
+) -> Setup {
     Setup {
         name,
         broken,
         violates: Some(violates),
         sometimes: &[],
-        ..CALM
+        ..setup
     }
 }
 
@@ -123,7 +202,7 @@ pub(crate) const LARGE: &[&str] = &[
     "NOT: answers overtake calls",
 ];
 
-pub(crate) const ALL: [Setup; 23] = [
+pub(crate) const ALL: [Setup; 49] = [
     CALM,
     Setup {
         name: "two permits",
@@ -135,14 +214,64 @@ pub(crate) const ALL: [Setup; 23] = [
         sometimes: &[ALL_STAND, CALLED],
         ..PERMITS
     },
+    ELSEWHERE,
+    OF_SEVERAL,
+    Setup {
+        name: "a second passes at any time",
+        requests: [2, 1, 0, 0],
+        seconds: 2,
+        sometimes: &[ALL_STAND, ALONE],
+        ..CALM
+    },
     disturbed("lost and doubled calls", &[LostCall, DoubledCall]),
     Setup {
+        requests: [1, 1, 1, 0],
         sometimes: &[ALL_STAND],
         ..disturbed("an empty restart of the node", &[Restart])
     },
     disturbed("a line that is lost without a word", &[Loss]),
-    disturbed("two deaths", &[Death, Death]),
-    disturbed("a death and a lost call", &[Death, LostCall]),
+    disturbed("two are killed", &[Becomes(Killed), Becomes(Killed)]),
+    disturbed("two are stopped", &[Becomes(Stopped), Becomes(Stopped)]),
+    disturbed("two are cut off", &[Becomes(CutOff), Becomes(CutOff)]),
+    disturbed("one has no majority", &[Becomes(NoMajority)]),
+    disturbed(
+        "one is killed, one is stopped",
+        &[Becomes(Killed), Becomes(Stopped)],
+    ),
+    disturbed(
+        "one is killed, and a call is lost",
+        &[Becomes(Killed), LostCall],
+    ),
+    busy("busy, three are killed", &[Becomes(Killed); 3]),
+    Setup {
+        seconds: 2,
+        requests: [1, 1, 1, 0],
+        ..busy("busy, two are stopped", &[Becomes(Stopped); 2])
+    },
+    busy(
+        "busy, one of each",
+        &[Becomes(Killed), Becomes(Stopped), Becomes(CutOff)],
+    ),
+    busy("busy, two have no majority", &[Becomes(NoMajority); 2]),
+    Setup {
+        seconds: 3,
+        requests: [1, 1, 0, 0],
+        ..busy(
+            "busy, one is stopped for a while",
+            &[Becomes(Stopped), GoesOn],
+        )
+    },
+    Setup {
+        seconds: 3,
+        requests: [1, 1, 1, 0],
+        sometimes: &[],
+        ..busy("busy, the node hangs", &[Hang])
+    },
+    Setup {
+        always_beats: true,
+        sometimes: &[],
+        ..disturbed("a request to leave is lost with its connection", &[Reset])
+    },
     disturbed(
         "checks at the wrong time",
         &[EarlyCheck, EarlyCheck, EarlyCheck, LostCall],
@@ -152,15 +281,15 @@ pub(crate) const ALL: [Setup; 23] = [
         &[Unanswered, Unanswered, LostCall],
     ),
     Setup {
-        name: "two permits, two deaths",
-        faults: &[Death, Death],
+        name: "two permits, two are killed",
+        faults: &[Becomes(Killed), Becomes(Killed)],
         sometimes: &[],
         ..PERMITS
     },
     control(
         "NOT: a place is kept by a process that has the lock",
         Broken::LeaveForgotten,
-        CHECKS_HELP,
+        NOBODY_IS_FORGOTTEN,
     ),
     control(
         "NOT: nobody is called",
@@ -180,7 +309,7 @@ pub(crate) const ALL: [Setup; 23] = [
     },
     Setup {
         faults: &[LostCall],
-        ..control("NOT: no checks", Broken::NoChecks, CHECKS_HELP)
+        ..control("NOT: no looks", Broken::NoChecks, CHECKS_HELP)
     },
     control(
         "NOT: a place is taken to ask",
@@ -228,11 +357,93 @@ pub(crate) const ALL: [Setup; 23] = [
         requests: [4, 1, 0, 0],
         ..control("NOT: others are not let in", Broken::OthersNotLetIn, BOUND)
     },
+    without(
+        busy("", &[Becomes(Killed)]),
+        "NOT: nobody beats, one is killed",
+        Broken::NoBeats,
+        BEATS_HELP,
+    ),
+    without(
+        disturbed("", &[Becomes(Stopped)]),
+        "NOT: nobody beats, one is stopped",
+        Broken::NoBeats,
+        BEATS_HELP,
+    ),
+    without(
+        busy("", &[Becomes(Stopped), Becomes(Stopped)]),
+        "NOT: one is removed at a time",
+        Broken::OneRemoval,
+        BEATS_HELP,
+    ),
     Setup {
-        name: "one comes back twice",
-        requests: [3, 1, 1, 0],
-        ..CALM
+        seconds: 3,
+        ..without(
+            busy("", &[Hang]),
+            "NOT: the clock tells who is dead",
+            Broken::BeatsByClock,
+            NOBODY_IS_BURIED_ALIVE,
+        )
     },
+    Setup {
+        seconds: 2,
+        ..without(
+            busy("", &[Becomes(Stopped)]),
+            "NOT: the count rises a second after it has risen",
+            Broken::CountsByElapsedTime,
+            BEATS_HELP,
+        )
+    },
+    without(
+        busy("", &[Becomes(Stopped)]),
+        "NOT: the dead are removed while the key is free",
+        Broken::RemovesOnlyIfFree,
+        BEATS_HELP,
+    ),
+    without(
+        disturbed("", &[Becomes(Killed)]),
+        "NOT: it does not matter who hears a call",
+        Broken::NobodyHears,
+        KILLED_COST_NOTHING,
+    ),
+    Setup {
+        always_beats: true,
+        ..without(
+            disturbed("", &[Reset]),
+            "NOT: a place that nobody wants stays",
+            Broken::PlaceOfNobody,
+            BEATS_HELP,
+        )
+    },
+    without(
+        busy("", &[Becomes(NoMajority)]),
+        "NOT: a process without a majority stays",
+        Broken::StaysWithoutMajority,
+        BEATS_HELP,
+    ),
+    without(
+        busy("", &[Loss]),
+        "NOT: a place of an earlier life counts",
+        Broken::LivesIgnored,
+        ORDER_RETURNS,
+    ),
+    without(
+        busy("", &[Restart]),
+        "NOT: one that is not the first goes on trying",
+        Broken::NeverStepsBack,
+        ORDER_RETURNS,
+    ),
+    without(
+        ELSEWHERE,
+        "NOT: a process asks at another node than the others",
+        Broken::AsksElsewhere,
+        BOUND,
+    ),
+    without(
+        OF_SEVERAL,
+        "NOT: those for several keys stand in the same line",
+        Broken::OneLineForAll,
+        NOBODY_IS_FORGOTTEN,
+    ),
 ];
 
 impl Setup {
@@ -245,22 +456,37 @@ impl Setup {
         process >= self.modest
     }
 
+    /// Returns whether a process could have the lock.
+    pub(crate) fn is_ready(&self, process: usize) -> bool {
+        process >= self.of_several
+    }
+
+    pub(crate) fn is_elsewhere(&self, process: usize) -> bool {
+        process < self.elsewhere
+    }
+
+    /// Returns which line a process stands in.
+    pub(crate) fn line_of(&self, process: usize) -> usize {
+        let is_apart = !self.is_ready(process) && self.broken != Broken::OneLineForAll;
+        usize::from(is_apart || self.is_elsewhere(process))
+    }
+
     /// Returns how many processes want anything.
     pub(crate) fn processes(&self) -> usize {
         self.requests.iter().filter(|it| **it > 0).count()
     }
-}
 
-/// Two looks for each process that is dead or whose farewell was lost, and one more for a call that was lost.
-fn rounds(setup: &Setup) -> u32 {
-    let is_ghost = |it: &&Fault| matches!(it, Death | Unanswered);
-    2 * setup.faults.iter().filter(is_ghost).count() as u32 + 2
+    /// Returns whether some fault can be mended by nothing but a look.
+    fn needs_looks(&self) -> bool {
+        let mut faults = self.faults.iter();
+        faults.any(|it| matches!(it, LostCall | Unanswered | EarlyCheck))
+    }
 }
 
 /// Newcomers try before they stand in the line, each once, and permits let the active overtake each other.
 fn is_within_bound(setup: &Setup, world: &World) -> bool {
     let slack = setup.processes() - 1 + setup.permits - 1;
-    let waiting = world.line.iter().map(|it| &world.processes[*it]);
+    let waiting = world.node.lines[0].iter().map(|it| &world.processes[it.1]);
     let mut waiting = waiting.filter(|it| matches!(it.state, State::Placed(_)));
     waiting.all(|it| usize::from(it.overtaken) <= usize::from(it.ahead) + slack)
 }
@@ -274,29 +500,46 @@ impl Model for Setup {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        let is_stuck = world.is_stuck(self);
         let may = |fault| world.faults_left.contains(&fault);
+        let is_unanswered =
+            |it: &crate::world::Process| it.runs() && it.health != CutOff && !it.to_node.is_empty();
+        if world.seconds_left > 0 && !world.processes.iter().any(is_unanswered) {
+            actions.push(Action::Second);
+        }
+        // One that stands elsewhere lets the others go first.
+        let others_try = |process: usize| {
+            let mut line = world.node.lines[0].iter();
+            let is_well = |it: &(u8, usize)| world.processes[it.1].health == Health::Well;
+            self.is_elsewhere(process) && line.any(is_well)
+        };
         for (process, it) in world.processes.iter().enumerate() {
-            match &it.state {
-                State::Idle if it.requests > 0 => actions.push(Action::Begin(process)),
-                State::Placed(place) => {
-                    if place.is_active() && world.is_free(self) {
-                        actions.push(Action::Try(process));
-                    }
-                    actions.push(Action::GiveUp(process));
-                    if it.requests > 1 {
-                        actions.push(Action::Pause(process));
-                    }
-                    let may_check = is_stuck || may(EarlyCheck);
-                    if self.broken != Broken::NoChecks && may_check && world.can_check(process) {
-                        actions.push(Action::Check(process));
-                    }
-                }
-                State::Holding { asks: false } => actions.push(Action::End(process)),
-                _ => {}
-            }
             let mut add_if =
                 |is_possible, action| actions.extend(Some(action).filter(|_| is_possible));
+            if !it.runs() {
+                let resumes = it.health == Stopped && may(GoesOn);
+                add_if(resumes, Action::Becomes(process, Health::Well));
+                add_if(!it.to_node.is_empty(), Action::Arrive(process));
+                continue;
+            }
+            match &it.state {
+                State::Idle => {
+                    let begins = it.requests > 0 && !others_try(process);
+                    add_if(begins, Action::Begin(process));
+                }
+                State::Placed(place) => {
+                    let tries = place.is_active() && world.is_free(self) && self.is_ready(process);
+                    add_if(
+                        tries && it.health == Health::Well && !others_try(process),
+                        Action::Try(process),
+                    );
+                    add_if(true, Action::GiveUp(process));
+                    add_if(it.requests > 1, Action::Pause(process));
+                    let checks = may(EarlyCheck) && world.can_check(process);
+                    add_if(checks, Action::Check(process));
+                }
+                State::Holding { asks: false } => add_if(true, Action::End(process)),
+                State::Holding { asks: true } => {}
+            }
             add_if(!it.to_node.is_empty(), Action::Arrive(process));
             let is_next =
                 |it: &Answer| *it != Answer::Call || self.broken == Broken::AnswersOvertakeCalls;
@@ -309,12 +552,23 @@ impl Model for Setup {
                 add_if(may(LostCall), Action::LoseCall(process));
                 add_if(may(DoubledCall), Action::DoubleCall(process));
             }
-            let lives = !matches!(it.state, State::Idle | State::Dead);
-            add_if(lives && may(Death), Action::Die(process));
+            if it.health == Health::Well {
+                let is_busy = it.state != State::Idle;
+                for health in [Killed, Stopped, CutOff, NoMajority] {
+                    let may = is_busy && may(Becomes(health));
+                    add_if(may, Action::Becomes(process, health));
+                }
+                let is_used = is_busy || !it.to_node.is_empty();
+                add_if(is_used && may(Reset), Action::Reset(process));
+            }
         }
-        if !world.line.is_empty() {
-            actions.extend(may(Loss).then_some(Action::LoseLine));
-            actions.extend(may(Restart).then_some(Action::Restart));
+        let stand = world.node.lines.iter().any(|line| !line.is_empty());
+        for (fault, action) in [
+            (Loss, Action::LoseLine),
+            (Restart, Action::Restart),
+            (Hang, Action::Hang),
+        ] {
+            actions.extend((stand && may(fault)).then_some(action));
         }
     }
 
@@ -329,15 +583,33 @@ impl Model for Setup {
             Property::always(NOBODY_IS_FORGOTTEN, |setup: &Self, it: &World| {
                 it.is_disturbed || !it.is_stuck(setup)
             }),
+            Property::always(BEATS_HELP, |setup: &Self, it: &World| {
+                let help = || it.seconds_until_tried(setup, false);
+                setup.needs_looks() || help().is_some_and(|it| it <= DEAD_AFTER.into())
+            }),
             Property::always(CHECKS_HELP, |setup: &Self, it: &World| {
-                let rounds_left = it.rounds_until_tried(setup);
-                rounds_left.is_some_and(|it| it <= rounds(setup))
+                let looks = setup.broken != Broken::NoChecks;
+                let help = || it.seconds_until_tried(setup, looks);
+                !setup.needs_looks() || help().is_some_and(|it| it <= 4)
+            }),
+            Property::always(KILLED_COST_NOTHING, |setup: &Self, it: &World| {
+                let is_killed = |it: &Fault| *it == Becomes(Killed);
+                let others = !setup.faults.iter().all(is_killed);
+                others || it.has_died_since_call || !it.is_stuck(setup)
+            }),
+            Property::always(NOBODY_IS_BURIED_ALIVE, |_, it: &World| {
+                !it.has_buried_alive || it.is_disturbed
             }),
             Property::always(FIRST_ARE_ACTIVE, |setup: &Self, it: &World| {
                 it.is_disturbed || !it.is_quiet() || it.first_are_active(setup)
             }),
             Property::always(ONLY_FIRST, |setup: &Self, it: &World| {
                 it.is_disturbed || !it.is_quiet() || it.only_first_are_active(setup)
+            }),
+            Property::always(ORDER_RETURNS, |setup: &Self, it: &World| {
+                !it.is_disturbed
+                    || !it.is_quiet()
+                    || it.when_all_have_asked(setup).only_first_are_active(setup)
             }),
             Property::always(BOUND, |setup: &Self, it: &World| {
                 it.is_disturbed || is_within_bound(setup, it)
@@ -359,10 +631,13 @@ impl Checked for Setup {
     }
 
     fn describe(world: &World, step: Action) -> String {
-        format!("{step:?}, the line is {:?}", world.line)
+        format!("{step:?}, the lines are {:?}", world.node.lines)
     }
 
     fn describe_end(world: &World) -> String {
-        format!("holders {:?}, the line {:?}", world.holders, world.line)
+        format!(
+            "holders {:?}, the lines {:?}",
+            world.holders, world.node.lines
+        )
     }
 }

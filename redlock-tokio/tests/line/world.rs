@@ -3,9 +3,10 @@
 use std::{collections::VecDeque, time::Duration};
 
 use redlock_core::Timestamp;
+use redlock_tokio::node::Standing;
 
 use crate::{
-    node::Member,
+    line_node::{LineNode, Request},
     place::{Place, Step},
     setup::{Broken, Setup},
 };
@@ -17,18 +18,24 @@ pub(crate) const PROCESSES: usize = 4;
 pub(crate) struct World {
     /// The processes that have the lock or a permit.
     pub(crate) holders: Vec<usize>,
-    /// The line, as its node has it.
-    pub(crate) line: Vec<usize>,
+    pub(crate) node: LineNode,
     pub(crate) processes: Vec<Process>,
     /// The faults that may still happen.
     pub(crate) faults_left: Vec<Fault>,
-    /// Whether a fault has happened, so that a check may be what helps.
+    /// How many more seconds may pass while all this happens.
+    pub(crate) seconds_left: u8,
+    /// Whether a fault has happened, so that it takes beats or looks until the first ones are active.
     pub(crate) is_disturbed: bool,
+    /// Whether a process has died since the node has called the first of the line.
+    pub(crate) has_died_since_call: bool,
+    /// Whether the node has declared a process dead that was alive and not late.
+    pub(crate) has_buried_alive: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) state: State,
+    pub(crate) health: Health,
     /// How many requests it still makes.
     pub(crate) requests: u8,
     /// The number of its wait, so that it knows an answer to an earlier one.
@@ -36,6 +43,10 @@ pub(crate) struct Process {
     /// Whether it has tried, or knows its place. Else it takes a place only behind others.
     has_tried: bool,
     knows_place: bool,
+    /// How many seconds it has had no majority. It leaves all lines at the second beat.
+    without_majority: u8,
+    /// Whether it has left a line and knows of no answer.
+    owes_leave: bool,
     /// The messages on their way to the node of the line, and back, each in their order. But a call may overtake answers,
     /// since another task delivers these.
     pub(crate) to_node: VecDeque<Message>,
@@ -51,26 +62,44 @@ pub(crate) enum State {
     Idle,
     Placed(Place),
     Holding { asks: bool },
-    Dead,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Health {
+    Well,
+    /// It can talk to the node of the line, but to no majority.
+    NoMajority,
+    /// Its messages are lost, and its connection seems to be there.
+    CutOff,
+    Stopped,
+    /// Its connection is closed.
+    Killed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Message {
     Join {
         wait: u8,
-        evicts: Option<Member>,
+        number: Option<u64>,
         only_behind_others: bool,
     },
     Ask {
         wait: u8,
     },
     Leave,
+    /// The release of a lock for which others wait.
+    CallNext,
+    Beat {
+        leaves_all: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
-    Place { wait: u8, ahead: u32, first: Member },
+    Place { wait: u8, standing: Standing },
     Others { wait: u8, count: usize },
+    Left,
+    Alive { life: Option<u64> },
     Call,
 }
 
@@ -82,7 +111,13 @@ pub(crate) enum Fault {
     Loss,
     /// The node loses its lines, and all connections end.
     Restart,
-    Death,
+    /// A connection ends, with all that is on its way, and there is another one.
+    Reset,
+    /// The node does nothing for longer than all limits.
+    Hang,
+    Becomes(Health),
+    /// A process that was stopped goes on.
+    GoesOn,
     EarlyCheck,
     /// A request to the node is not answered.
     Unanswered,
@@ -104,11 +139,15 @@ pub(crate) enum Action {
     Call(usize),
     LoseCall(usize),
     DoubleCall(usize),
-    /// Looks whether the key lies free. This stands for the time that passes until then.
+    /// A second passes, and all that wait beat.
+    Second,
+    /// Does what is due after a long time: looks whether the key lies free, or asks for the place.
     Check(usize),
     LoseLine,
     Restart,
-    Die(usize),
+    Hang,
+    Reset(usize),
+    Becomes(usize, Health),
     /// A request is lost, and its process learns that there is no answer.
     LoseRequest(usize),
 }
@@ -125,6 +164,11 @@ impl Process {
         self.call() == Some(0) && is_behind && !self.is_active()
     }
 
+    /// Returns whether it does anything.
+    pub(crate) fn runs(&self) -> bool {
+        !matches!(self.health, Health::Stopped | Health::Killed)
+    }
+
     fn is_active(&self) -> bool {
         matches!(&self.state, State::Placed(place) if place.is_active())
     }
@@ -132,16 +176,25 @@ impl Process {
     fn take_call(&mut self) {
         self.call().map(|it| self.answers.remove(it));
     }
+
+    fn send(&mut self, message: Message) {
+        if self.health != Health::CutOff {
+            self.to_node.push_back(message);
+        }
+    }
 }
 
 impl World {
     pub(crate) fn new(setup: &Setup) -> Self {
         let process = |requests| Process {
             state: State::Idle,
+            health: Health::Well,
             requests,
             wait: 0,
             has_tried: false,
             knows_place: false,
+            without_majority: 0,
+            owes_leave: false,
             to_node: VecDeque::new(),
             answers: VecDeque::new(),
             ahead: 0,
@@ -149,20 +202,32 @@ impl World {
         };
         Self {
             holders: Vec::new(),
-            line: Vec::new(),
+            node: LineNode::default(),
             processes: setup.requests.map(process).to_vec(),
             faults_left: setup.faults.to_vec(),
+            seconds_left: setup.seconds,
             is_disturbed: false,
+            has_died_since_call: false,
+            has_buried_alive: false,
         }
     }
 
     pub(crate) fn is_free(&self, setup: &Setup) -> bool {
-        self.holders.len() < setup.permits
+        !setup.is_busy && self.holders.len() < setup.permits
     }
 
-    /// Returns whether the key is free, and some wait, but nobody will try unless a check shows it.
+    /// Returns whether some wait that could have the lock, but nobody will try unless something else happens.
     pub(crate) fn is_stuck(&self, setup: &Setup) -> bool {
-        self.is_free(setup) && self.waits() && self.is_quiet() && !self.is_tried()
+        let could_have = |it: &usize| {
+            setup.is_ready(*it) && self.processes[*it].health == Health::Well && self.waits(*it)
+        };
+        let waiting: Vec<_> = (0..PROCESSES).filter(could_have).collect();
+        let is_held = self
+            .holders
+            .iter()
+            .any(|it| self.processes[*it].health == Health::Well);
+        let is_tried = waiting.iter().any(|it| self.processes[*it].is_active());
+        self.is_quiet() && !waiting.is_empty() && !is_tried && !(is_held && !setup.is_busy)
     }
 
     /// Returns whether one that takes a place only behind others learns that there are none.
@@ -179,56 +244,76 @@ impl World {
     }
 
     pub(crate) fn first_are_active(&self, setup: &Setup) -> bool {
-        let mut line = self.line.iter().enumerate();
-        line.all(|(ahead, it)| !setup.may_try(*it, ahead) || self.processes[*it].is_active())
+        let mut line = self.node.lines[0].iter().enumerate();
+        line.all(|(ahead, it)| !setup.may_try(it.1, ahead) || self.processes[it.1].is_active())
     }
 
     pub(crate) fn only_first_are_active(&self, setup: &Setup) -> bool {
-        let mut line = self.line.iter().enumerate();
-        line.all(|(ahead, it)| setup.may_try(*it, ahead) || !self.processes[*it].is_active())
+        let mut line = self.node.lines[0].iter().enumerate();
+        line.all(|(ahead, it)| setup.may_try(it.1, ahead) || !self.processes[it.1].is_active())
     }
 
-    pub(crate) fn waits(&self) -> bool {
-        self.processes
-            .iter()
-            .any(|it| matches!(it.state, State::Placed(_)))
+    fn waits(&self, process: usize) -> bool {
+        matches!(self.processes[process].state, State::Placed(_))
     }
 
     pub(crate) fn can_check(&self, process: usize) -> bool {
-        matches!(&self.processes[process].state, State::Placed(it) if it.timeout().is_some())
-    }
-
-    fn is_tried(&self) -> bool {
-        self.processes.iter().any(Process::is_active)
+        let process = &self.processes[process];
+        let is_due = matches!(&process.state, State::Placed(it) if it.timeout().is_some());
+        is_due && process.runs()
     }
 
     fn next_message(&self) -> Option<Action> {
         let mut all = self.processes.iter().enumerate();
         all.find_map(|(index, it)| match it {
             it if !it.to_node.is_empty() => Some(Action::Arrive(index)),
+            it if !it.runs() || it.health == Health::CutOff => None,
             it if it.answers.front() == Some(&Answer::Call) => Some(Action::Call(index)),
             it if !it.answers.is_empty() => Some(Action::Answer(index)),
             _ => None,
         })
     }
 
-    /// Returns how many rounds of checks it takes until somebody may try, if nothing else goes wrong.
-    pub(crate) fn rounds_until_tried(&self, setup: &Setup) -> Option<u32> {
+    /// Returns how many seconds pass until somebody may try, if nothing else goes wrong. In each of them all beat, and
+    /// `looks` if they do.
+    pub(crate) fn seconds_until_tried(&self, setup: &Setup, looks: bool) -> Option<u32> {
         let mut world = self.clone();
-        for rounds in 0..10 {
-            while let Some(message) = world.next_message() {
-                world.step(message, setup);
-            }
+        for seconds in 0..10 {
+            world.deliver_all(setup);
             if !world.is_stuck(setup) {
-                return Some(rounds);
+                return Some(seconds);
             }
+            world.pass_second(setup);
             for process in 0..PROCESSES {
-                if setup.broken != Broken::NoChecks {
+                if looks && world.can_check(process) {
                     world.check(process, setup);
                 }
             }
         }
         None
+    }
+
+    /// Returns the world in which all that may try have asked whether they may.
+    pub(crate) fn when_all_have_asked(&self, setup: &Setup) -> Self {
+        let mut world = self.clone();
+        for _ in 0..2 {
+            world.deliver_all(setup);
+            world.pass_second(setup);
+            world.deliver_all(setup);
+            for process in 0..PROCESSES {
+                if world.processes[process].is_active() && world.can_check(process) {
+                    world.check(process, setup);
+                }
+            }
+        }
+        world.deliver_all(setup);
+        world
+    }
+
+    fn deliver_all(&mut self, setup: &Setup) {
+        while let Some(message) = self.next_message() {
+            self.step(message, setup);
+        }
     }
 
     pub(crate) fn step(&mut self, action: Action, setup: &Setup) {
@@ -269,7 +354,13 @@ impl World {
                     let step = match setup.broken {
                         Broken::CallsIgnoredWhileJoining if is_joining => None,
                         Broken::CallsBelievedWhileJoining if is_joining => {
-                            place.handle_standing(Timestamp::ZERO, true, Member(it as u64), true)
+                            let standing = Standing {
+                                ahead: 0,
+                                number: 0,
+                                life: 0,
+                                is_called: true,
+                            };
+                            place.handle_standing(Timestamp::ZERO, true, standing)
                         }
                         _ => place.handle_call(Timestamp::ZERO, setup.tries_among_first(it)),
                     };
@@ -288,10 +379,12 @@ impl World {
                 }
                 self.use_up(Fault::DoubledCall);
             }
+            Action::Second => {
+                self.seconds_left -= 1;
+                self.pass_second(setup);
+            }
             Action::Check(it) => {
-                if !self.is_stuck(setup) {
-                    self.use_up(Fault::EarlyCheck);
-                }
+                self.use_up(Fault::EarlyCheck);
                 self.check(it, setup);
             }
             Action::LoseRequest(it) => {
@@ -305,24 +398,44 @@ impl World {
                 }
             }
             Action::LoseLine => {
-                self.line.clear();
+                self.node.forget();
                 self.use_up(Fault::Loss);
             }
             Action::Restart => {
-                self.line.clear();
+                self.node.forget();
                 self.use_up(Fault::Restart);
                 for process in 0..PROCESSES {
                     self.reconnect(process, setup);
                 }
             }
-            Action::Die(it) => {
-                self.use_up(Fault::Death);
-                self.holders.retain(|holder| *holder != it);
+            Action::Hang => {
+                self.node.hung_for = 9;
+                self.use_up(Fault::Hang);
+            }
+            Action::Reset(it) => {
+                self.use_up(Fault::Reset);
+                self.reconnect(it, setup);
+            }
+            Action::Becomes(it, health) => {
+                self.has_died_since_call |= health == Health::Killed;
                 let process = &mut self.processes[it];
-                process.state = State::Dead;
-                process.requests = 0;
-                process.to_node.clear();
-                process.answers.clear();
+                self.holders
+                    .retain(|holder| *holder != it || health == Health::NoMajority);
+                process.health = health;
+                if matches!(health, Health::Killed | Health::CutOff) {
+                    process.to_node.clear();
+                    process.answers.clear();
+                }
+                if matches!(health, Health::Killed) {
+                    process.state = State::Idle;
+                    process.requests = 0;
+                }
+                let is_back = health == Health::Well;
+                self.use_up(if is_back {
+                    Fault::GoesOn
+                } else {
+                    Fault::Becomes(health)
+                });
             }
         }
     }
@@ -336,35 +449,38 @@ impl World {
     fn use_up(&mut self, fault: Fault) {
         let at = self.faults_left.iter().position(|it| *it == fault);
         self.faults_left.remove(at.expect("it may happen"));
-        self.is_disturbed |= !matches!(fault, Fault::DoubledCall | Fault::Restart);
+        self.is_disturbed |= !matches!(fault, Fault::DoubledCall | Fault::Hang);
     }
 
     fn begin_streak(&mut self, process: usize) {
         self.processes[process].requests -= 1;
-        let line = self.line.clone();
-        for other in line.into_iter().filter(|it| *it != process) {
+        let line = self.node.lines[0].clone();
+        for (_, other) in line.into_iter().filter(|it| it.1 != process) {
             self.processes[other].overtaken += 1;
         }
     }
 
     fn join(&mut self, process: usize, has_tried: bool, setup: &Setup) {
-        let (place, step) = Place::join(Duration::ZERO);
+        let (place, step) = Place::join(Duration::ZERO, Duration::ZERO);
         let it = &mut self.processes[process];
         it.wait += 1;
         (it.has_tried, it.knows_place) = (has_tried, false);
         it.state = State::Placed(place);
+        it.owes_leave = false;
         self.carry_out(process, step, setup);
     }
 
     fn leave(&mut self, process: usize, setup: &Setup) {
         if setup.broken != Broken::LeaveForgotten {
-            self.processes[process].to_node.push_back(Message::Leave);
+            self.processes[process].owes_leave = true;
+            self.processes[process].send(Message::Leave);
         }
     }
 
     /// Ends a streak. A process that has more requests asks whether others wait: if so, it takes a place before it
-    /// releases the lock, and otherwise its streak goes on.
+    /// releases the lock, and otherwise its streak goes on. One that stands elsewhere assumes that others wait.
     fn end(&mut self, process: usize, setup: &Setup) {
+        let is_elsewhere = setup.is_elsewhere(process);
         let it = &mut self.processes[process];
         if it.requests == 0 {
             it.state = State::Idle;
@@ -374,21 +490,49 @@ impl World {
         it.wait += 1;
         let wait = it.wait;
         it.state = State::Holding { asks: true };
-        it.to_node.push_back(match setup.broken {
+        if is_elsewhere && setup.broken != Broken::AsksElsewhere {
+            return self.decide(process, true, setup);
+        }
+        it.send(match setup.broken {
             Broken::AsksByJoining => Message::Join {
                 wait,
-                evicts: None,
+                number: None,
                 only_behind_others: false,
             },
             _ => Message::Ask { wait },
         });
     }
 
-    /// Ends a connection with all that is on its way, and opens another one.
+    /// A second passes. Each process that has a place beats, unless its last beat was not answered.
+    fn pass_second(&mut self, setup: &Setup) {
+        self.node.is_new_second = true;
+        for process in 0..PROCESSES {
+            let stands = self.waits(process) || setup.always_beats;
+            let it = &mut self.processes[process];
+            if !it.runs() || !stands || setup.broken == Broken::NoBeats {
+                continue;
+            }
+            let leaves = setup.broken != Broken::StaysWithoutMajority;
+            if it.health == Health::NoMajority && leaves {
+                it.without_majority = (it.without_majority + 1).min(3);
+            }
+            if it.without_majority < 3 {
+                it.send(Message::Beat {
+                    leaves_all: it.without_majority == 2,
+                });
+            }
+        }
+    }
+
+    /// Ends a connection with all that is on its way, and opens another one. On that one it leaves the line first, if it
+    /// does not know whether it has.
     fn reconnect(&mut self, process: usize, setup: &Setup) {
         let it = &mut self.processes[process];
         it.to_node.clear();
         it.answers.clear();
+        if it.owes_leave && setup.broken != Broken::PlaceOfNobody {
+            it.send(Message::Leave);
+        }
         match &mut it.state {
             State::Placed(place) => {
                 // Its question, or the answer, was on its way.
@@ -408,13 +552,23 @@ impl World {
 
     fn carry_out(&mut self, process: usize, step: Step, setup: &Setup) {
         match step {
-            Step::Join { evicts } => {
-                let process = &mut self.processes[process];
-                process.to_node.push_back(Message::Join {
-                    wait: process.wait,
-                    evicts,
-                    only_behind_others: !process.has_tried && !process.knows_place,
-                });
+            Step::Join => {
+                let it = &mut self.processes[process];
+                let State::Placed(place) = &it.state else {
+                    return;
+                };
+                let number = place
+                    .number()
+                    .filter(|_| setup.broken != Broken::NumbersForgotten);
+                let only_behind_others = !it.has_tried && !it.knows_place;
+                // It takes no place without a majority.
+                if it.without_majority < 2 {
+                    it.send(Message::Join {
+                        wait: it.wait,
+                        number,
+                        only_behind_others,
+                    });
+                }
             }
             Step::Look => {
                 let is_free = self.is_free(setup);
@@ -442,64 +596,77 @@ impl World {
         let Some(message) = self.processes[process].to_node.pop_front() else {
             return;
         };
-        let others = self.line.iter().filter(|it| **it != process).count();
-        match message {
+        let mut request = Request {
+            setup,
+            hears: std::array::from_fn(|it| self.processes[it].health != Health::Killed),
+            is_free: self.is_free(setup),
+            called: Vec::new(),
+            buried: Vec::new(),
+        };
+        let at = setup.line_of(process);
+        let node = &mut self.node;
+        let answer = match message {
             Message::Join {
                 wait,
-                only_behind_others: true,
-                ..
-            } if self.line.is_empty() => {
-                let answer = Answer::Others { wait, count: 0 };
-                self.processes[process].answers.push_back(answer);
-            }
-            Message::Join { wait, evicts, .. } => {
-                if let Some(first) = self.line.first().copied()
-                    && evicts == Some(Member(first as u64))
-                {
-                    self.line.remove(0);
-                    self.call(0, setup);
+                number,
+                only_behind_others,
+            } => {
+                node.remove_dead_heads(at, process, setup);
+                if only_behind_others && node.lines[at].is_empty() {
+                    Some(Answer::Others { wait, count: 0 })
+                } else {
+                    let is_new = node.place(at, process).is_none();
+                    let number = number.map(|it| it as u8);
+                    let standing = node.join(at, process, number, &mut request);
+                    if is_new && number.is_none() {
+                        self.processes[process].ahead = standing.ahead as u8;
+                        self.processes[process].overtaken = 0;
+                    }
+                    Some(Answer::Place { wait, standing })
                 }
-                if !self.line.contains(&process) {
-                    self.line.push(process);
-                    self.processes[process].ahead = others as u8;
-                    self.processes[process].overtaken = 0;
-                }
-                let ahead = self.line.iter().take_while(|it| **it != process).count();
-                let first = Member(self.line[0] as u64);
-                let ahead = ahead as u32;
-                let answer = Answer::Place { wait, ahead, first };
-                self.processes[process].answers.push_back(answer);
             }
             Message::Ask { wait } => {
-                let answer = Answer::Others {
-                    wait,
-                    count: others,
-                };
-                self.processes[process].answers.push_back(answer);
+                node.remove_dead_heads(at, process, setup);
+                let others = node.lines[at].iter().filter(|it| it.1 != process);
+                let count = others.count();
+                Some(Answer::Others { wait, count })
             }
             Message::Leave => {
-                if let Some(at) = self.line.iter().position(|it| *it == process) {
-                    self.line.remove(at);
-                    self.call(at, setup);
+                node.leave(at, process);
+                node.call(at, &mut request);
+                Some(Answer::Left)
+            }
+            Message::CallNext => {
+                node.call(at, &mut request);
+                None
+            }
+            Message::Beat { leaves_all: true } => {
+                node.bury(process, &mut request);
+                request.buried.retain(|it| *it != process);
+                None
+            }
+            Message::Beat { .. } => {
+                if node.life(process).is_some() {
+                    node.beat(process, &mut request);
                 }
+                let life = node.life(process);
+                Some(Answer::Alive { life })
+            }
+        };
+        if matches!(message, Message::Leave | Message::CallNext) {
+            self.has_died_since_call = false;
+        }
+        let Request { called, buried, .. } = request;
+        let is_alive = |it: &usize| self.processes[*it].health == Health::Well;
+        self.has_buried_alive |= buried.iter().any(is_alive);
+        for it in called {
+            if self.processes[it].health != Health::CutOff {
+                self.processes[it].answers.push_back(Answer::Call);
             }
         }
-    }
-
-    /// Calls the first, and the last of those that may try, if they have moved up because one has left this place.
-    fn call(&mut self, left: usize, setup: &Setup) {
-        let active = setup.active as usize;
-        let ranks = match setup.broken {
-            Broken::CallsNobody => Vec::new(),
-            Broken::CallsOnlyTheLast => vec![active - 1],
-            _ if active == 1 => vec![0],
-            _ => vec![0, active - 1],
-        };
-        let is_behind = |rank: &usize| left <= *rank;
-        for next in ranks.iter().filter(|rank| is_behind(rank)) {
-            if let Some(next) = self.line.get(*next) {
-                self.processes[*next].answers.push_back(Answer::Call);
-            }
+        let it = &mut self.processes[process];
+        if !matches!(it.health, Health::CutOff | Health::Killed) {
+            it.answers.extend(answer);
         }
     }
 
@@ -510,31 +677,44 @@ impl World {
             return;
         };
         let is_old = |wait: u8| wait != it.wait && setup.broken != Broken::OldAnswersBelieved;
-        match (answer, &mut it.state) {
+        let step = match (answer, &mut it.state) {
             // Nobody else waits, so it tries without a place.
             (Answer::Others { wait, .. }, State::Placed(_)) if !is_old(wait) => {
                 it.state = State::Idle;
+                None
             }
-            (Answer::Place { wait, ahead, first }, State::Placed(place)) if !is_old(wait) => {
+            (Answer::Place { wait, standing }, State::Placed(place)) if !is_old(wait) => {
                 it.knows_place = true;
-                let may_try = setup.may_try(process, ahead as usize);
-                if let Some(step) = place.handle_standing(Timestamp::ZERO, may_try, first, true) {
-                    self.carry_out(process, step, setup);
-                }
+                let may_try = setup.may_try(process, standing.ahead as usize);
+                let goes_on = setup.broken == Broken::NeverStepsBack && place.is_active();
+                place.handle_standing(Timestamp::ZERO, may_try || goes_on, standing)
             }
-            (Answer::Place { wait, ahead, .. }, State::Holding { asks: true }) if !is_old(wait) => {
-                self.decide(process, ahead > 0, setup);
+            (Answer::Place { wait, standing }, State::Holding { asks: true }) if !is_old(wait) => {
+                return self.decide(process, standing.ahead > 0, setup);
             }
             (Answer::Others { wait, count }, State::Holding { asks: true }) if !is_old(wait) => {
-                self.decide(process, count > 0, setup);
+                return self.decide(process, count > 0, setup);
             }
-            _ => {}
+            (Answer::Left, _) => {
+                it.owes_leave = false;
+                None
+            }
+            (Answer::Alive { life }, State::Placed(place))
+                if setup.broken != Broken::LivesIgnored =>
+            {
+                place.handle_life(life)
+            }
+            _ => None,
+        };
+        if let Some(step) = step {
+            self.carry_out(process, step, setup);
         }
     }
 
     fn decide(&mut self, process: usize, others_wait: bool, setup: &Setup) {
         if others_wait && setup.broken != Broken::OthersNotLetIn {
             self.join(process, false, setup);
+            self.processes[process].send(Message::CallNext);
             self.holders.retain(|it| *it != process);
         } else {
             self.processes[process].state = State::Holding { asks: false };

@@ -1,15 +1,19 @@
 //! The order among processes that wait for a key. Over nodes in memory, by tokio's clock.
 
 use std::{
-    future::IntoFuture,
+    future::{IntoFuture, ready},
     slice,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
+use futures::FutureExt;
 use redlock_tokio::{
-    Key, Lock, LockError, LockGuard, LockOptions, MemoryNode, Redlock,
-    node::{LineAction, LineAnswer, LineRequest, Member, Node},
+    Key, Lock, LockError, LockGuard, LockOptions, MemoryNode, NodeError, Redlock,
+    node::{Command, FreedNotifier, LineAction, LineAnswer, LineRequest, Member, Node, Session},
 };
 use tokio::{
     task::{JoinHandle, JoinSet},
@@ -18,8 +22,8 @@ use tokio::{
 
 use crate::support::{
     MS, assert_says, built,
-    in_memory::{blocked, fleet, keep_busy, over, set_down, settle, three_nodes},
-    scripted::{Scripted, over_custom},
+    in_memory::{blocked, fleet, hold, keep_busy, over, set_down, settle, three_nodes},
+    scripted::{Reports, Scripted, out_of_memory, over_custom},
 };
 
 #[tokio::test(start_paused = true)]
@@ -130,29 +134,211 @@ async fn nobody_is_left_with_a_lock_when_no_node_tells_whether_others_wait() {
     drop(served(waiting, MS(15_000)).await);
 }
 
+/// Those that are killed cost nothing if the holder has stood in the line itself: it calls the next, and learns that nobody
+/// hears.
 #[tokio::test(start_paused = true)]
-async fn processes_that_are_dead_lose_their_places() {
-    let (nodes, processes) = fleet::<3>().await;
-    let held = processes[0].lock("k").await.unwrap();
-    ghost(&nodes, 1).await;
-    ghost(&nodes, 2).await;
-    let waiting = [1, 2].map(|it| {
-        let lock = processes[it].lock("k").options(patient());
-        tokio::spawn(async move {
-            let guard = lock.await.unwrap();
-            let got = Instant::now();
-            guard.release().await;
-            got
-        })
-    });
-    settle().await;
-    let released = Instant::now();
-    held.release().await;
-    for it in waiting {
-        let after = it.await.unwrap() - released;
-        // The key is free for two looks.
-        assert!(after > MS(1000) && after < MS(6000), "{after:?}");
+async fn row_64_processes_that_die_in_line_cost_those_behind_them_four_seconds_together() {
+    for (is_killed, has_waited, bound) in [
+        (true, true, MS(50)),
+        (true, false, MS(4000)),
+        (false, true, MS(4000)),
+        (false, false, MS(4000)),
+    ] {
+        for count in [1, 8, 32] {
+            let (nodes, processes) = fleet::<3>().await;
+            let first = processes[1].lock("k").await.unwrap();
+            let holder = has_waited.then(|| wait(&processes[0]));
+            settle().await;
+            let ghosts = ghosts(&nodes, count).await;
+            let waiting = wait(&processes[2]);
+            sleep(MS(2300)).await;
+            let held = match holder {
+                Some(holder) => {
+                    first.release().await;
+                    holder.await.unwrap().unwrap()
+                }
+                None => first,
+            };
+            settle().await;
+            let kept = (!is_killed).then_some(ghosts);
+            sleep(MS(500)).await;
+            let released = Instant::now();
+            held.release().await;
+            drop(served(waiting, bound).await);
+            let took = released.elapsed();
+            let costs = bound > MS(50);
+            assert_eq!(took > MS(50), costs, "{took:?}: {count}, {is_killed}");
+            drop(kept);
+        }
     }
+}
+
+/// Clients of another kind have the key all the time, so nobody sees it lie free.
+#[tokio::test(start_paused = true)]
+async fn row_64_a_process_moves_up_although_the_key_is_always_taken() {
+    let (nodes, [process, next]) = fleet().await;
+    hold(&nodes, "k", Duration::from_secs(3600));
+    let _stopped = ghosts(&nodes, 8).await;
+    let _waiting = wait(&process);
+    settle().await;
+    let _next = wait(&next);
+    settle().await;
+    assert_eq!(process.processes_ahead("k"), Some(8));
+    sleep(MS(4000)).await;
+    assert_eq!(process.processes_ahead("k"), Some(0));
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(process.processes_ahead("k"), Some(0), "it beats");
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_64_a_writer_follows_one_that_has_died_although_readers_go_on() {
+    let (nodes, processes) = fleet::<3>().await;
+    let readers: JoinSet<()> = (0..2)
+        .map(|reader| {
+            let process = processes[reader].clone();
+            async move { keep_busy(|| process.rw_lock("k").read(), MS(300 + reader as u64)).await }
+        })
+        .collect();
+    settle().await;
+    let _stopped = ghosts(&nodes, 1).await;
+    let writer = processes[2].rw_lock("k").write().wait(MS(5000));
+    let waited = Instant::now();
+    drop(writer.await.unwrap());
+    assert!(waited.elapsed() > MS(2000), "{:?}", waited.elapsed());
+    drop(readers);
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_64_a_candidate_follows_one_that_has_died_with_the_leader() {
+    let (nodes, [candidate]) = fleet().await;
+    hold(&nodes, "e", MS(3000));
+    let _stopped = ghosts_of(&nodes, "e", 6).await;
+    let election = candidate.elect("e");
+    let (sender, leads) = tokio::sync::oneshot::channel();
+    let sender = Mutex::new(Some(sender));
+    let _running = tokio::spawn(election.run(async move |_| {
+        sender.lock().unwrap().take().map(|it| it.send(()));
+        std::future::pending::<()>().await;
+    }));
+    timeout(MS(4000), leads).await.unwrap().unwrap();
+}
+
+/// Those that count with one permit see it taken, and those that count with three know better.
+#[tokio::test(start_paused = true)]
+async fn row_64_processes_that_count_with_fewer_permits_keep_nobody_from_the_others() {
+    let (_, processes) = fleet::<6>().await;
+    let permit = |process: usize, permits| {
+        let lock = processes[process].semaphore("k", permits).acquire();
+        lock.options(patient())
+    };
+    let _held = permit(0, 1).await.unwrap();
+    let mut waiting = Vec::new();
+    for process in 1..5 {
+        waiting.push(blocked(permit(process, 1)).await);
+    }
+    let third = tokio::spawn(permit(5, 3).into_future());
+    drop(served(third, MS(100)).await);
+}
+
+/// A request for two keys waits for one of them. It does not keep others from the other key, and has its turn although both
+/// are busy.
+#[tokio::test(start_paused = true)]
+async fn row_64_a_request_for_two_keys_and_requests_for_one_of_them_let_each_other_in() {
+    let (_, processes) = fleet::<4>().await;
+    let both = |process: usize| {
+        let lock = processes[process].lock_all(["a", "b"]);
+        tokio::spawn(lock.options(patient()).into_future())
+    };
+    let held = processes[3].lock("b").await.unwrap();
+    let waiting = [both(0), both(1)];
+    settle().await;
+    for _ in 0..20 {
+        sleep(MS(50)).await;
+        drop(processes[2].lock("a").wait(MS(20)).await.unwrap());
+    }
+    drop(held);
+    for it in waiting {
+        drop(served(it, MS(100)).await);
+    }
+    let busy: JoinSet<()> = [("a", 2), ("a", 3), ("b", 2), ("b", 3)]
+        .into_iter()
+        .map(|(key, process)| {
+            let process = processes[process].clone();
+            async move { keep_busy(|| process.lock(key), MS(20 + key.len() as u64)).await }
+        })
+        .collect();
+    sleep(MS(500)).await;
+    drop(served(both(0), MS(8000)).await);
+    drop(busy);
+}
+
+/// A process that cannot reach the node of the line stands in another one, and does not keep the key to itself.
+#[tokio::test(start_paused = true)]
+async fn row_64_a_process_that_stands_elsewhere_lets_the_others_in() {
+    for unreachable in 0..3 {
+        let (nodes, [process]) = fleet().await;
+        let own = nodes.iter().enumerate().map(|(index, node)| {
+            let scripted = Scripted::late(node, MS(1));
+            let refuses = index == unreachable;
+            scripted.connect(move || {
+                let gone = || NodeError::Unreachable("no route".into());
+                ready(if refuses { Err(gone()) } else { Ok(()) }).boxed()
+            })
+        });
+        let elsewhere = built(over_custom(own)).await;
+        let _busy = busy(&elsewhere);
+        sleep(MS(300)).await;
+        for _ in 0..20 {
+            drop(served(wait(&process), MS(300)).await);
+        }
+    }
+}
+
+/// A process whose sessions call nobody is slow to learn that it is the first. Those that are called do not wait for it.
+#[tokio::test(start_paused = true)]
+async fn row_64_a_process_that_is_not_called_holds_up_nobody() {
+    let (nodes, [holder, process]) = fleet().await;
+    let held = holder.lock("k").await.unwrap();
+    let deaf = nodes
+        .iter()
+        .map(|node| Scripted::obeying(node).reports(Reports::NoneButLines));
+    let deaf = built(over_custom(deaf)).await;
+    let first = wait(&deaf);
+    settle().await;
+    let waiting = wait(&process);
+    sleep(MS(500)).await;
+    held.release().await;
+    let second = served(waiting, MS(5)).await;
+    sleep(MS(100)).await;
+    second.release().await;
+    drop(served(first, MS(500)).await);
+}
+
+/// It beats, and could not take the lock for which it keeps others waiting.
+#[tokio::test(start_paused = true)]
+async fn row_64_a_process_without_a_majority_leaves_the_line() {
+    let (nodes, [holder, process]) = fleet().await;
+    let held = holder.lock("k").await.unwrap();
+    let is_refused = Arc::new(AtomicBool::new(false));
+    let own = nodes.iter().map(|node| {
+        let is_refused = Arc::clone(&is_refused);
+        let execute = move |node: &mut MemoryNode, batch: &[Command]| {
+            if is_refused.load(Relaxed) {
+                let refusals = batch.iter().map(|_| Err(out_of_memory()));
+                return ready(Ok(refusals.collect())).boxed();
+            }
+            node.execute(batch)
+        };
+        Scripted::new(node, execute).reports(Reports::ArriveLikeCalls)
+    });
+    let refused = built(over_custom(own)).await;
+    let _first = wait(&refused);
+    settle().await;
+    let waiting = wait(&process);
+    is_refused.store(true, Relaxed);
+    refused.try_lock("other").await.unwrap_err();
+    held.release().await;
+    drop(served(waiting, MS(2500)).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,19 +400,6 @@ async fn a_lock_and_a_writer_of_one_process_wait_in_one_queue() {
     drop(served(lock, MS(50)).await);
 }
 
-/// Nobody sees a held key lie free, so nobody finds out by looking that the first of the line is dead.
-#[tokio::test(start_paused = true)]
-async fn places_for_which_nobody_asks_are_forgotten() {
-    let (nodes, processes) = fleet::<2>().await;
-    let _held = processes[0].lock("k").await.unwrap();
-    ghost(&nodes, 1).await;
-    let _waiting = wait(&processes[1]);
-    sleep(Duration::from_secs(24)).await;
-    assert_eq!(processes[1].processes_ahead("k"), Some(1));
-    sleep(Duration::from_secs(12)).await;
-    assert_eq!(processes[1].processes_ahead("k"), Some(0));
-}
-
 #[tokio::test(start_paused = true)]
 async fn requests_that_end_without_the_lock_leave_no_place_behind() {
     let (_, processes) = fleet::<4>().await;
@@ -267,11 +440,10 @@ async fn row_47_a_busy_process_leaves_the_key_free_for_clients_that_poll() {
 async fn there_is_one_line_again_soon_after_the_return_of_its_node() {
     // The process that waits is the first, or stands behind another.
     for ahead in 0..=1 {
-        let (nodes, [holder, process]) = fleet().await;
+        let (nodes, [holder, process, other]) = fleet().await;
         let _held = holder.lock("k").await.unwrap();
-        if ahead > 0 {
-            ghost(&nodes, 1).await;
-        }
+        let _other = (ahead > 0).then(|| wait(&other));
+        settle().await;
         let first = wait(&process);
         settle().await;
         let usual = standing(&nodes).await;
@@ -288,7 +460,7 @@ async fn there_is_one_line_again_soon_after_the_return_of_its_node() {
         nodes[node].set_down(false);
         let elsewhere = standing(&nodes).await;
         assert_eq!(elsewhere[node], ahead);
-        assert_eq!(elsewhere.iter().sum::<u32>(), 3 * ahead + 1);
+        assert_eq!(elsewhere.iter().sum::<u32>(), ahead + 1);
         sleep(Duration::from_secs(15)).await;
         assert_eq!(standing(&nodes).await, usual);
     }
@@ -336,37 +508,49 @@ fn busy(process: &Redlock) -> JoinSet<()> {
     (0..8).map(task).collect()
 }
 
-/// Asks a node about the line of `k`.
-async fn ask(node: &MemoryNode, action: LineAction) -> LineAnswer {
-    let key = Key::new("k").unwrap();
+/// Asks about the line of a key.
+async fn ask(session: &mut dyn Session, key: &str, action: LineAction) -> LineAnswer {
     let request = LineRequest {
-        key,
+        key: Key::new(key).unwrap(),
+        of_several: false,
         action,
         client_name: None,
     };
-    let mut session = node.connect().await.unwrap();
     let answers = session.line(slice::from_ref(&request)).await.unwrap();
     answers[0]
 }
 
-/// Takes a place at the end of the line of `k` for a process that will never move, on each of the nodes.
-async fn ghost(nodes: &[MemoryNode], number: u64) {
+/// Takes places at the end of the line of `k` for so many processes, on each node. They never move, as if they were stopped.
+/// Once the sessions are dropped they are killed: nobody hears a call.
+async fn ghosts(nodes: &[MemoryNode], count: u64) -> Vec<Box<dyn Session>> {
+    ghosts_of(nodes, "k", count).await
+}
+
+async fn ghosts_of(nodes: &[MemoryNode], key: &str, count: u64) -> Vec<Box<dyn Session>> {
+    let mut sessions = Vec::new();
     for node in nodes {
-        let action = LineAction::Join {
-            member: Member(number),
-            active: 1,
-            evicts: None,
-            only_behind_others: false,
-        };
-        ask(node, action).await;
+        for number in 0..count {
+            let mut session = node.connect().await.unwrap();
+            session.watch(FreedNotifier::new(|_| {}));
+            let action = LineAction::Join {
+                member: Member(number),
+                active: 1,
+                number: None,
+                only_behind_others: false,
+            };
+            ask(&mut *session, key, action).await;
+            sessions.push(session);
+        }
     }
+    sessions
 }
 
 /// Returns how many processes stand in the line of `k` at each node.
 async fn standing(nodes: &[MemoryNode]) -> Vec<u32> {
     let mut standing = Vec::new();
     for node in nodes {
-        match ask(node, LineAction::Count).await {
+        let mut session = node.connect().await.unwrap();
+        match ask(&mut *session, "k", LineAction::Count).await {
             LineAnswer::Waiting(count) => standing.push(count),
             other => panic!("{other:?}"),
         }

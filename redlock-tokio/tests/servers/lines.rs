@@ -2,12 +2,16 @@
 
 use std::{
     cell::Cell,
+    slice,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use redlock_kit::RedisServers;
-use redlock_tokio::RedlockBuilder;
+use redlock_tokio::{
+    Key, RedlockBuilder,
+    node::{FreedNotifier, LineAction, LineRequest, Member, Node, RedisNode},
+};
 
 use crate::{
     fleet::{clis, each, fleet},
@@ -16,6 +20,8 @@ use crate::{
 
 /// How many processes wait.
 const WAITING: usize = 5;
+
+const LINE: &str = "redlock:line:of:{k}";
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -60,7 +66,7 @@ async fn assert_order(build: impl Fn() -> RedlockBuilder, servers: &RedisServers
 
 /// Returns how many processes stand in the line of `k`, on whichever node has it.
 fn standing(servers: &RedisServers) -> usize {
-    let lengths = each(&clis(servers), &["ZCARD", "redlock:line:{k}"]);
+    let lengths = each(&clis(servers), &["ZCARD", LINE]);
     let lengths = lengths.iter().map(|it| it.parse().unwrap());
     lengths.max().unwrap()
 }
@@ -89,7 +95,7 @@ async fn a_process_alone_takes_no_place() {
     for _ in 0..1000 {
         drop(redlock.lock("k").await.unwrap());
     }
-    let (asks, joins) = (cli.calls("zcard"), cli.calls("zadd"));
+    let (asks, joins) = (cli.calls("evalsha"), cli.calls("zadd"));
     assert!(asks > 0 && joins == 0, "{asks}, {joins}");
 }
 
@@ -110,23 +116,58 @@ async fn without_the_rights_of_a_line_there_is_a_lock_without_an_order() {
     assert_eq!(standing(&servers), 0);
 }
 
+/// Sessions that take places and never move are processes that were stopped, and killed once their connections end. Names that are
+/// no members are nobody.
 #[tokio::test]
-async fn places_for_which_nobody_asks_are_forgotten() {
-    let (servers, [holder, waiter]) = fleet(1).await;
-    let cli = Cli::of(servers.get(0));
-    let _held = holder.lock("k").await.unwrap();
-    let now = cli.run(&["TIME"]);
-    let now = now.lines().next().unwrap();
-    for (place, name, seen) in [("1", "dead", "1"), ("2", "alive", now)] {
-        cli.run(&["ZADD", "redlock:line:{k}", place, name]);
-        cli.run(&["ZADD", "redlock:line:seen:{k}", seen, name]);
+async fn row_64_the_dead_and_names_of_nobody_cost_those_behind_them_four_seconds_together() {
+    for is_killed in [false, true] {
+        let (servers, [holder, waiter]) = fleet(1).await;
+        let held = holder.lock("k").await.unwrap();
+        let node = RedisNode::from_url(&servers.get(0).url()).unwrap();
+        let mut sessions = Vec::new();
+        for number in 0..32 {
+            let mut session = node.connect().await.unwrap();
+            assert!(session.watch(FreedNotifier::new(|_| {})));
+            let request = LineRequest {
+                key: Key::new("k").unwrap(),
+                of_several: false,
+                action: LineAction::Join {
+                    member: Member(number),
+                    active: 1,
+                    number: None,
+                    only_behind_others: false,
+                },
+                client_name: None,
+            };
+            session.line(slice::from_ref(&request)).await.unwrap();
+            sessions.push(session);
+        }
+        let cli = Cli::of(servers.get(0));
+        for name in ["", "nobody", "00000000000000ff-", "\u{1f512}"] {
+            cli.run(&["ZADD", LINE, "1", name]);
+        }
+        let waiting = tokio::spawn(waiter.lock("k").wait(MINUTE).into_future());
+        eventually("the waiter stands behind", || {
+            waiter.processes_ahead("k") == Some(32)
+        })
+        .await;
+        if is_killed {
+            sessions.clear();
+        }
+        let died = Instant::now();
+        eventually("the waiter is the first", || {
+            waiter.processes_ahead("k") == Some(0)
+        })
+        .await;
+        let took = died.elapsed();
+        assert!(
+            took < Duration::from_secs(4),
+            "{took:?}, killed: {is_killed}"
+        );
+        held.release().await;
+        drop(waiting.await.unwrap().unwrap());
+        eventually("nobody stands in the line", || standing(&servers) == 0).await;
+        let left = cli.run(&["SCAN", "0", "MATCH", "redlock:line:living:{}:0*"]);
+        assert_eq!(left, "0\n", "the places of the dead are forgotten");
     }
-    let waiting = tokio::spawn(waiter.lock("k").wait(MINUTE).into_future());
-    let is_forgotten = || cli.run(&["ZRANGE", "redlock:line:{k}", "0", "0"]) == "alive";
-    eventually("the dead one is forgotten", is_forgotten).await;
-    eventually("the waiter stands behind", || standing(&servers) == 2).await;
-    let left = cli.pttl("redlock:line:{k}");
-    assert!(left > 20_000 && left <= 25_000, "{left} ms");
-    waiting.abort();
-    eventually("it has left", || standing(&servers) == 1).await;
 }

@@ -38,6 +38,8 @@ pub(crate) enum Reports {
     GetLost,
     /// The node promises none.
     None,
+    /// The node promises none, and has lines in which nobody is called.
+    NoneButLines,
 }
 
 impl Scripted {
@@ -125,7 +127,7 @@ impl Session for Scripted {
         match self.reports {
             Reports::Arrive | Reports::ArriveLikeCalls => self.inner.watch(freed),
             Reports::GetLost => true,
-            Reports::None => false,
+            Reports::None | Reports::NoneButLines => false,
         }
     }
 
@@ -133,7 +135,10 @@ impl Session for Scripted {
         &mut self,
         requests: &[LineRequest],
     ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
-        if self.reports == Reports::ArriveLikeCalls {
+        if matches!(
+            self.reports,
+            Reports::ArriveLikeCalls | Reports::NoneButLines
+        ) {
             return after(self.delay, self.inner.line(requests));
         }
         ready(Err(out_of_memory())).boxed()

@@ -69,6 +69,22 @@ fn a_lease_that_tries_first_is_in_the_line_once_the_key_is_taken() {
 }
 
 #[test]
+fn a_lease_that_steps_back_sends_nothing_until_its_turn_comes_again() {
+    let mut driven = in_line();
+    driven.run(|lease| lease.proceed(at(3), false, Duration::ZERO));
+    driven.run(Lease::step_back);
+    let sent = driven.sent.len();
+    driven.reply(at(4), &[Reply::Free; 5]);
+    driven.freed(at(5), 0..5);
+    assert!(driven.lease.is_in_line());
+    assert_eq!(driven.sent.len(), sent);
+    driven.run(|lease| lease.proceed(at(6), true, Duration::ZERO));
+    driven.run(Lease::step_back);
+    driven.reply(at(7), &[Granted; 3]);
+    assert!(driven.is_held(at(7)), "an attempt goes on");
+}
+
+#[test]
 fn a_look_says_once_whether_a_majority_is_free() {
     let free = Reply::Free;
     for (replies, is_free) in [

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::{
     answers::Answers,
+    beats::Beats,
     handle::{Counters, LineReply, Message, OnRelease, Question, ReplyTo, SMALL},
     in_flight::{Batch, Purpose},
 };
@@ -20,7 +21,7 @@ use crate::{
     Clock, NodeError,
     engine::shrink,
     foreign,
-    node::{Command, LineRequest, Session},
+    node::{Command, LineAction, LineRequest, Session},
     sync::mpsc,
 };
 
@@ -36,6 +37,7 @@ pub(super) struct Inbox {
     pub(super) questions: Vec<Question>,
     /// The requests about lines that were not sent yet.
     lines: Vec<(LineRequest, LineReply)>,
+    pub(super) beats: Beats,
     /// The callers that wait until nothing is in flight or owed.
     drains: Vec<oneshot::Sender<()>>,
     pub(super) counters: Arc<Counters>,
@@ -47,6 +49,7 @@ impl Inbox {
         clock: Clock,
         messages: mpsc::UnboundedReceiver<Message>,
         counters: Arc<Counters>,
+        beats: Beats,
         on_release: OnRelease,
     ) -> Self {
         Self {
@@ -57,6 +60,7 @@ impl Inbox {
             answers: Answers::new(node, clock, Arc::clone(&counters), on_release),
             questions: Vec::new(),
             lines: Vec::new(),
+            beats,
             drains: Vec::new(),
             counters,
         }
@@ -124,7 +128,11 @@ impl Inbox {
         }
         // There may have been very many of them.
         let lines = mem::take(&mut self.lines).into_iter();
+        let lines = lines.filter_map(|(request, reply)| self.beats.note(request, reply));
         let (requests, replies): (Vec<_>, Vec<_>) = lines.unzip();
+        if requests.is_empty() {
+            return None;
+        }
         let answers = session.line(&requests);
         let deliver = async {
             let (answers, cause) = match answers.await {
@@ -139,6 +147,18 @@ impl Inbox {
         Some(deliver.boxed())
     }
 
+    /// Adds what a new connection must hear of lines before anything else.
+    pub(super) fn rejoin_lines(&mut self) {
+        let owed = self.beats.reconnect();
+        self.lines.splice(..0, owed);
+    }
+
+    /// Adds a beat if it is due.
+    pub(super) fn beat(&mut self) {
+        let due = self.beats.next();
+        self.lines.extend(due);
+    }
+
     /// Refuses the requests that were received: they are answered and not sent. The releases among
     /// them are owed.
     pub(super) fn refuse(&mut self, cause: &NodeError) {
@@ -147,8 +167,11 @@ impl Inbox {
             // The refusal is delivered at the first poll.
             ask(Err(cause.clone()), Eligibility::NEVER).now_or_never();
         }
-        for (_, answer) in mem::take(&mut self.lines) {
-            answer.send(Err(cause.clone()));
+        for (request, reply) in mem::take(&mut self.lines) {
+            if let LineAction::Leave { .. } = request.action {
+                self.beats.leave(&request).discard();
+            }
+            reply.send(Err(cause.clone()));
         }
         for (command, origin) in self.backlog.take_all() {
             self.counters.note_taken(&command);

@@ -90,7 +90,9 @@ impl<'a> Serving<'a> {
 
     async fn serve(&mut self) -> Result<(), NodeError> {
         self.lane.inbox.answers.owed_releases.become_due();
+        self.lane.inbox.rejoin_lines();
         loop {
+            self.lane.inbox.beat();
             let answers = &mut self.lane.inbox.answers;
             answers.forget_expired();
             answers
@@ -122,6 +124,7 @@ impl<'a> Serving<'a> {
     fn arm_timer(&mut self, intake: &Intake) {
         self.timer.arm_for(self.in_flight.next_timeout());
         self.timer.arm_for(self.lane.right.log_change());
+        self.timer.arm_for(self.lane.inbox.beats.due());
         if matches!(intake, Intake::Send) {
             let owed_releases = &self.lane.inbox.answers.owed_releases;
             self.timer.arm_for(owed_releases.next_try());
@@ -236,6 +239,7 @@ impl<'a> Serving<'a> {
 
     /// Answers for everything in flight on the broken session.
     fn give_up(self, error: &NodeError) {
+        self.lane.inbox.beats.disconnect();
         for batch in self.in_flight.into_batches() {
             self.lane.inbox.answers.deliver_error(batch, error);
         }

@@ -9,13 +9,15 @@ use redlock_core::{Eligibility, NodeId, Withdrawal};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
-    handle::{Counters, LaneHandle, OnRelease},
+    Listeners,
+    beats::Beats,
+    handle::{Counters, LaneHandle},
     in_flight::{Completed, InFlight},
     inbox::Inbox,
     status::StatusBoard,
     vetting::OnWithdrawal,
 };
-use crate::{Clock, NodeError, node::Session};
+use crate::{Clock, NodeError, engine::line::Lines, node::Session};
 
 /// The news that a real lane gets from its timers and its inspector.
 #[derive(Debug)]
@@ -48,21 +50,28 @@ impl StandIn {
         clock: Clock,
         session: Box<dyn Session>,
         orders: UnboundedReceiver<Order>,
-        on_withdrawal: OnWithdrawal,
-        on_release: OnRelease,
+        lines: Arc<Lines>,
+        listeners: Listeners,
     ) -> (LaneHandle, Self) {
+        let beats = Beats::new(
+            node,
+            clock.clone(),
+            lines,
+            listeners.on_line_news,
+            listeners.is_wanted,
+        );
         let board = StatusBoard::new(NodeError::Silent, Box::new(|| {}));
         board.answering(Eligibility::ALWAYS);
         let (handle, messages) = LaneHandle::new(address, board);
         let counters = Arc::clone(&handle.counters);
         let lane = Self {
             in_flight: in_flight(&counters),
-            inbox: Inbox::new(node, clock, messages, counters, on_release),
+            inbox: Inbox::new(node, clock, messages, counters, beats, listeners.on_release),
             session,
             lines: FuturesUnordered::new(),
             orders,
             eligibility: Eligibility::ALWAYS,
-            on_withdrawal,
+            on_withdrawal: listeners.on_withdrawal,
             is_broken: false,
         };
         (handle, lane)

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use redlock_core::{Checks, Eligibility, RunId, Timestamp};
+use redlock_core::{Checks, Eligibility, Timestamp};
 use tokio::{sync::futures::Notified, time::sleep};
 
 use super::handle::Counters;
@@ -50,6 +50,8 @@ struct Entry {
     condition: Condition,
     owner: Option<Arc<str>>,
     server: Option<ServerInfo>,
+    /// Whether there was a connection.
+    is_known: bool,
     unmet: Checks,
     /// Set if the node has refused the last request to set a key.
     refusal: Option<Refusal>,
@@ -85,6 +87,7 @@ impl StatusBoard {
                 condition: Condition::Connecting(cause),
                 owner: None,
                 server: None,
+                is_known: false,
                 unmet: Checks::default(),
                 refusal: None,
             }),
@@ -118,6 +121,7 @@ impl StatusBoard {
             condition: Condition::Connected { eligibility },
             owner,
             server,
+            is_known: true,
             unmet,
             refusal: None,
         };
@@ -244,17 +248,27 @@ impl StatusBoard {
         }
     }
 
-    /// Ranks a node that votes now by the name that its server has for itself, or else by this address.
-    pub(crate) fn rank_of_voter(
+    pub(crate) fn is_voting(&self, now: Timestamp) -> bool {
+        matches!(self.entry.lock().state(now), NodeState::Voting)
+    }
+
+    /// Ranks a node by the name that its server has for itself, or by its address if the server has none. One that was never
+    /// connected may be the highest. Also returns whether it votes now.
+    pub(crate) fn rank(
         &self,
         now: Timestamp,
         address: &str,
         rank: impl FnOnce(&[u8]) -> u64,
-    ) -> Option<u64> {
+    ) -> (u64, bool) {
         let entry = self.entry.lock();
+        let is_voting = matches!(entry.state(now), NodeState::Voting);
         let name = entry.server.as_ref().and_then(|it| it.run_id.as_ref());
-        let name = name.map_or(address.as_bytes(), RunId::as_ref);
-        matches!(entry.state(now), NodeState::Voting).then(|| rank(name))
+        let rank = match name {
+            Some(name) => rank(name.as_ref()),
+            None if entry.is_known => rank(address.as_bytes()),
+            None => u64::MAX,
+        };
+        (rank, is_voting)
     }
 
     /// Resolves at the next change of the state. A quarantine that ends by itself is no such change.

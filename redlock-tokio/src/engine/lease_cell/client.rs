@@ -10,7 +10,6 @@ use redlock_core::{LeaseConfig, NodeId, Quorum, Share, Timestamp, Ttl, Validity}
 use super::{LeaseCell, Terms};
 use crate::{
     Clock, Key, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
-    client_name::ClientName,
     engine::{
         lane::{LaneHandle, Prospect},
         line::Lines,
@@ -38,7 +37,7 @@ pub(crate) struct Client {
     /// The waiters within this process, by key.
     pub(crate) queue: Arc<Queue<Arc<LeaseCell>>>,
     /// This process in the lines of keys.
-    pub(crate) lines: Lines,
+    pub(crate) lines: Arc<Lines>,
     /// The slots of semaphores that the process uses.
     pub(crate) slots: SlotTable,
     pub(crate) clock: Clock,
@@ -46,8 +45,6 @@ pub(crate) struct Client {
     /// How many requests there were.
     pub(crate) requests: AtomicU64,
     pub(crate) prefix: Prefix,
-    /// Says on the nodes who has a key.
-    pub(crate) client_name: ClientName,
     pub(crate) defaults: LockOptions,
     /// The terms of the defaults, once a lock was requested with them.
     pub(crate) default_terms: OnceLock<Arc<Terms>>,

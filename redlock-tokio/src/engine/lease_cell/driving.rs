@@ -127,7 +127,7 @@ impl LeaseCell {
     /// Returns the command that carries out a request. `None` if this driver does not know the access.
     pub(super) fn command(&self, transmit: &Transmit) -> Option<Command> {
         let operation: Operation = transmit.operation;
-        let client = &self.client.client_name;
+        let client = &self.client.lines.client_name;
         if let Operation::Adopt { .. } = operation {
             let giver = self.terms.adopts_from.clone()?;
             let key = self.keys.first().clone();
@@ -255,6 +255,7 @@ impl LeaseCell {
             } else {
                 Others::Unknown
             },
+            has_stood: state.placed.is_some(),
         }
     }
 
@@ -334,6 +335,9 @@ impl LeaseCell {
     fn leave(&self, now: Timestamp, departure: Departure, effects: &mut Effects) {
         let policy = self.policy_of_streak(departure.held);
         let held_since = departure.held.map(|held| held.since);
+        if departure.held.is_some_and(|held| held.has_stood) {
+            self.call_next(now);
+        }
         let queue = &self.client.queue;
         let follow_ups = queue.leave(self.place(), now, held_since, &policy);
         // The next request of the process takes it over.

@@ -60,9 +60,13 @@ impl LeaseCell {
         let policy = self.policy_of_streak(Some(held));
         match self.next_holder(state, now, held) {
             Succession::Next { waiter, is_late } => {
-                let asks = is_late && self.has_line() && held.others == Others::Unknown;
-                if asks && self.ask_for_others(now) {
-                    state.note_others(Others::Asked);
+                if is_late && self.has_line() && held.others == Others::Unknown {
+                    let is_asked = self.ask_for_others(now);
+                    state.note_others(if is_asked {
+                        Others::Asked
+                    } else {
+                        Others::Wait
+                    });
                 }
                 Some(PassedOn::To(waiter))
             }
@@ -81,7 +85,10 @@ impl LeaseCell {
                     self.try_hand_over(state, now, generation)
                 }
                 // Nobody can tell.
-                Others::Unknown if !self.ask_for_others(now) => None,
+                Others::Unknown if !self.ask_for_others(now) => {
+                    state.note_others(Others::Wait);
+                    None
+                }
                 Others::Unknown | Others::Asked | Others::Decide => {
                     state.await_decision(now, generation);
                     Some(PassedOn::Kept)

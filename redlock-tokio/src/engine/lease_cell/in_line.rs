@@ -2,17 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redlock_core::{NodeId, Share, Slot, Status, Timestamp};
+use redlock_core::{NodeId, Share, Status, Timestamp};
 use smallvec::SmallVec;
 
 use super::{Client, LeaseCell, state::CellState};
 use crate::{
     Key,
     engine::{
-        lane::LineReply,
+        lane::{LineNews, LineReply},
         line::{
-            self,
-            place::{Place, Step},
+            self, LineNode, MOST_ACTIVE,
+            place::{LONGEST_CHECK, Place, Step},
         },
     },
     key::{KeySet, SlotKeys},
@@ -22,11 +22,16 @@ use crate::{
 /// A process that is not called asks for its place this often: as often as one that is not notified asks for the key.
 const POLLS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
 
-/// So many processes of the line of a semaphore try at a time, each for another permit.
-const MOST_ACTIVE: usize = 8;
+/// A line is forgotten after an [hour](LineRequest::LIFETIME) in which nobody asks for a place.
+const REFRESH: Duration = Duration::from_secs(1200);
 
 /// A lock of more keys stands in no line: it would take its places one after the other.
 const MOST_KEYS: usize = 16;
+
+/// So often, and for so long, a lease that waits for several keys keeps others from them. Otherwise two busy keys are hardly ever
+/// free at the same time. Holds that are no longer than this end within it.
+const KEEPS_EVERY: Duration = Duration::from_secs(2);
+const KEEPS_FOR: Duration = Duration::from_millis(130);
 
 /// The places in the lines of the keys of a lease. A lease of several keys takes them one after the other, in the order of the
 /// keys, so that two of them do not wait for each other.
@@ -42,6 +47,8 @@ pub(super) struct Placed {
     is_known: bool,
     /// Whether the lease was seen behind others.
     has_waited: bool,
+    /// Whether the lease stands first in the lines of single keys too, so that others do not try, and until when that lasts.
+    keeps: Option<(bool, Timestamp)>,
 }
 
 impl LeaseCell {
@@ -75,7 +82,14 @@ impl LeaseCell {
                 }
                 return false;
             }
-            Status::Asking if state.lease.is_in_line() => {}
+            Status::Asking => {
+                if state.placed.as_ref().is_some_and(|it| it.waits()) {
+                    state.lease.step_back();
+                }
+                if !state.lease.is_in_line() {
+                    return false;
+                }
+            }
             _ => return false,
         }
         // Another one of the process stands in the line.
@@ -91,6 +105,12 @@ impl LeaseCell {
         let has_waited = state.placed.as_ref().is_none_or(|it| it.has_waited);
         let tries = !has_waited && state.lease.attempts() == 0;
         let pause = self.client.queue.take_pause(self.keys.first());
+        if let Some(placed) = &mut state.placed
+            && self.keys.has_several()
+        {
+            let first = (false, now.saturating_add(KEEPS_EVERY));
+            placed.keeps.get_or_insert(first);
+        }
         state.lease.proceed(now, tries, pause);
         true
     }
@@ -150,7 +170,7 @@ impl LeaseCell {
         let Some(key) = lines_of(&self.keys).nth(index) else {
             return false;
         };
-        let Some(node) = line::node_of(key, &client.lanes, now) else {
+        let Some(LineNode { id, is_usual }) = line::node_of(key, &client.lanes, now) else {
             return false;
         };
         let active = self.active();
@@ -161,10 +181,11 @@ impl LeaseCell {
                 places: SmallVec::new(),
                 is_known: false,
                 has_waited: false,
+                keeps: None,
             })
         });
-        let (place, step) = Place::join(polls(client));
-        placed.places.push((node, place));
+        let (place, step) = join(client, is_usual);
+        placed.places.push((id, place));
         self.take_step(state, now, index, Some(step));
         true
     }
@@ -180,20 +201,25 @@ impl LeaseCell {
         let Some(placed) = &state.placed else {
             return;
         };
-        let evicts = match step {
+        match step {
             None => return,
-            Some(Step::Look) => return state.lease.look(now),
-            Some(Step::Join { evicts }) => evicts,
-        };
+            Some(Step::Look) if state.lease.is_in_line() => return state.lease.look(now),
+            // It cannot look during an attempt, which says as much.
+            Some(Step::Look) => {
+                return self.change_place(state, now, index, |place| place.handle_look(now, false));
+            }
+            Some(Step::Join) => {}
+        }
         let (lease, wait) = (Arc::clone(self), placed.wait);
-        let node = placed.places[index].0;
+        let (node, place) = &placed.places[index];
+        let node = *node;
         // The streak of the process is over. It lets others go first if there are any.
         let has_not_tried = state.lease.is_in_line() && state.lease.attempts() == 0;
         let only_behind_others = has_not_tried && !placed.is_known && !self.keys.has_several();
         let action = LineAction::Join {
             member: self.client.lines.member,
             active: placed.active,
-            evicts,
+            number: place.number(),
             only_behind_others,
         };
         let reply = LineReply::new(move |answer| {
@@ -236,19 +262,15 @@ impl LeaseCell {
         let is_last = index + 1 == placed.places.len();
         let (_, place) = &mut placed.places[index];
         let step = match answer {
-            Some(LineAnswer::Standing {
-                ahead,
-                first,
-                is_called,
-            }) => {
+            Some(LineAnswer::Standing(standing)) => {
                 placed.is_known = true;
-                placed.has_waited |= ahead > 0;
+                placed.has_waited |= standing.ahead > 0;
                 // Where it waits now.
                 if is_last {
-                    state.watched.note_place(ahead);
+                    state.watched.note_place(standing.ahead);
                 }
-                let may_try = self.may_try(placed.active);
-                place.handle_standing(now, ahead < may_try, first, is_called)
+                let may_try = standing.ahead < self.may_try(placed.active);
+                place.handle_standing(now, may_try, standing)
             }
             _ => {
                 place.handle_failure(now);
@@ -258,10 +280,12 @@ impl LeaseCell {
         self.take_step(state, now, index, step);
     }
 
-    /// Asks whether other processes wait for a key that this one holds. Returns false if no node can tell.
+    /// Asks whether other processes wait for a key that this one holds. Returns false if no node can tell, or another than the
+    /// usual one.
     pub(super) fn ask_for_others(self: &Arc<Self>, now: Timestamp) -> bool {
         let key = lines_of(&self.keys).next();
-        let Some(node) = key.and_then(|key| line::node_of(key, &self.client.lanes, now)) else {
+        let node = key.and_then(|key| line::node_of(key, &self.client.lanes, now));
+        let Some(LineNode { id, .. }) = node.filter(|it| it.is_usual) else {
             return false;
         };
         let lease = Arc::clone(self);
@@ -270,15 +294,30 @@ impl LeaseCell {
             let is_alone = matches!(answer, Ok(LineAnswer::Waiting(0)));
             lease.handle_others(is_alone);
         });
-        self.ask_line(node, 0, LineAction::Count, reply);
+        self.ask_line(id, 0, LineAction::Count, reply);
         true
+    }
+
+    /// Calls the next processes in line, since the lock is released. Those that were called before may be dead by now, or are not
+    /// told by any node that the key is free.
+    pub(super) fn call_next(&self, now: Timestamp) {
+        let active = self.active();
+        for key in lines_of(&self.keys) {
+            if let Some(LineNode { id, .. }) = line::node_of(key, &self.client.lanes, now) {
+                let (action, reply) = (LineAction::Call { active }, LineReply::to_nobody());
+                let of_several = self.keys.has_several();
+                self.client
+                    .ask_line(id, key.clone(), of_several, action, reply);
+            }
+        }
     }
 
     fn ask_line(&self, node: NodeId, index: usize, action: LineAction, reply: LineReply) {
         let Some(key) = lines_of(&self.keys).nth(index).cloned() else {
             return reply.discard();
         };
-        self.client.ask_line(node, key, action, reply);
+        let of_several = self.keys.has_several();
+        self.client.ask_line(node, key, of_several, action, reply);
     }
 
     /// Takes a call from the node of a line.
@@ -305,6 +344,21 @@ impl LeaseCell {
         });
     }
 
+    /// Takes what a node, or the lack of one, says of the places there.
+    pub(super) fn handle_line_news(self: &Arc<Self>, node: NodeId, news: LineNews) {
+        let now = self.now();
+        self.update(now, |state| {
+            self.change_places(state, now, |at, place| match news {
+                _ if *at != node => None,
+                LineNews::Life(life) => place.handle_life(life),
+                LineNews::Disconnected => {
+                    place.handle_disconnection(now);
+                    None
+                }
+            });
+        });
+    }
+
     /// Takes the news that there is a new connection to a node.
     pub(super) fn rejoin_at(self: &Arc<Self>, state: &mut CellState, now: Timestamp, node: NodeId) {
         self.change_places(state, now, |has_line, place| {
@@ -327,6 +381,40 @@ impl LeaseCell {
     /// Does what is due for the places.
     pub(super) fn handle_line_timeout(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
         self.change_or_move(state, now, |place| place.handle_timeout(now));
+        self.keep_keys(state, now);
+    }
+
+    /// Begins or ends to keep others from several keys, if that is due.
+    fn keep_keys(&self, state: &mut CellState, now: Timestamp) {
+        let Some(placed) = &mut state.placed else {
+            return;
+        };
+        let waits = placed.waits();
+        let Some((keeps, until)) = &mut placed.keeps else {
+            return;
+        };
+        if now < *until {
+            return;
+        }
+        let is_over = *keeps;
+        *keeps = !is_over && !waits;
+        let next = if *keeps { KEEPS_FOR } else { KEEPS_EVERY };
+        *until = now.saturating_add(next);
+        if *keeps || is_over {
+            let (member, active) = (self.client.lines.member, placed.active);
+            let action = if is_over {
+                LineAction::Leave { member, active }
+            } else {
+                LineAction::Join {
+                    member,
+                    active,
+                    number: Some(0),
+                    only_behind_others: false,
+                }
+            };
+            self.client
+                .ask_lines_of_single_keys(&self.keys, placed, action);
+        }
     }
 
     /// Changes the places. Before one is asked for, it moves to the node that has the line by now: a process that stayed at
@@ -339,6 +427,7 @@ impl LeaseCell {
     ) {
         let client = &self.client;
         let (mut keys, active) = (lines_of(&self.keys), self.active());
+        let of_several = self.keys.has_several();
         self.change_places(state, now, |node, place| {
             let key = keys.next();
             let step = change(place)?;
@@ -346,12 +435,13 @@ impl LeaseCell {
                 return Some(step);
             }
             let line_node = key.and_then(|key| line::node_of(key, &client.lanes, now));
-            let Some((key, line_node)) = key.zip(line_node).filter(|(_, it)| it != node) else {
+            let elsewhere = key.zip(line_node).filter(|(_, it)| it.id != *node);
+            let Some((key, LineNode { id, is_usual })) = elsewhere else {
                 return Some(step);
             };
-            client.leave_one_line(key, *node, active);
-            *node = line_node;
-            let (joined, step) = Place::join(polls(client));
+            client.leave_one_line(key, *node, of_several, active);
+            *node = id;
+            let (joined, step) = join(client, is_usual);
             *place = joined;
             Some(step)
         });
@@ -373,26 +463,58 @@ impl LeaseCell {
             self.take_step(state, now, index, step);
         }
     }
+
+    fn change_place(
+        self: &Arc<Self>,
+        state: &mut CellState,
+        now: Timestamp,
+        index: usize,
+        change: impl FnOnce(&mut Place) -> Option<Step>,
+    ) {
+        let places = state.placed.as_mut().map(|it| &mut it.places);
+        let place = places.and_then(|it| it.get_mut(index));
+        let step = place.and_then(|(_, place)| change(place));
+        self.take_step(state, now, index, step);
+    }
 }
 
 impl Client {
     /// Gives places up. Processes that are among the first because of that are called.
     pub(super) fn leave_line(&self, keys: &KeySet, placed: &Placed) {
         for (key, (node, _)) in lines_of(keys).zip(&placed.places) {
-            self.leave_one_line(key, *node, placed.active);
+            self.leave_one_line(key, *node, keys.has_several(), placed.active);
+        }
+        if let Some((true, _)) = placed.keeps {
+            let (member, active) = (self.lines.member, placed.active);
+            let leave = LineAction::Leave { member, active };
+            self.ask_lines_of_single_keys(keys, placed, leave);
         }
     }
 
-    fn leave_one_line(&self, key: &Key, node: NodeId, active: u32) {
+    fn leave_one_line(&self, key: &Key, node: NodeId, of_several: bool, active: u32) {
         let member = self.lines.member;
-        let action = LineAction::Leave { member, active };
-        self.ask_line(node, key.clone(), action, LineReply::to_nobody());
+        let (action, reply) = (LineAction::Leave { member, active }, LineReply::to_nobody());
+        self.ask_line(node, key.clone(), of_several, action, reply);
     }
 
-    fn ask_line(&self, node: NodeId, key: Key, action: LineAction, reply: LineReply) {
-        let client_name = self.client_name.shared();
+    fn ask_lines_of_single_keys(&self, keys: &KeySet, placed: &Placed, action: LineAction) {
+        for (key, (node, _)) in lines_of(keys).zip(&placed.places) {
+            self.ask_line(*node, key.clone(), false, action, LineReply::to_nobody());
+        }
+    }
+
+    fn ask_line(
+        &self,
+        node: NodeId,
+        key: Key,
+        of_several: bool,
+        action: LineAction,
+        reply: LineReply,
+    ) {
+        let client_name = self.lines.client_name.shared();
         let request = LineRequest {
             key,
+            of_several,
             action,
             client_name,
         };
@@ -400,16 +522,18 @@ impl Client {
     }
 }
 
-fn polls(client: &Client) -> Duration {
-    line::polls_between(POLLS.0, POLLS.1, &client.random)
+/// Takes a place at a node. It looks now and then whether it can go back to the usual one.
+fn join(client: &Client, is_usual: bool) -> (Place, Step) {
+    let polls = line::polls_between(POLLS.0, POLLS.1, &client.random);
+    Place::join(polls, if is_usual { REFRESH } else { LONGEST_CHECK })
 }
 
-/// Returns the keys that have lines. A semaphore and a lock of the same key have different ones.
+/// Returns the keys that have lines. A semaphore and a lock of the same key have different ones, and so have semaphores of
+/// another number of permits: those that count with fewer would keep the others waiting for permits that are free.
 fn lines_of(keys: &KeySet) -> impl Iterator<Item = &Key> {
-    let slots = keys.slots();
-    let first = slots.and_then(|slots| slots.get(Slot::FIRST));
-    let keys = first.is_none().then(|| keys.iter());
-    first.into_iter().chain(keys.into_iter().flatten())
+    let last = keys.slots().and_then(SlotKeys::last);
+    let keys = last.is_none().then(|| keys.iter());
+    last.into_iter().chain(keys.into_iter().flatten())
 }
 
 impl Placed {
@@ -423,9 +547,8 @@ impl Placed {
     }
 
     pub(super) fn timeout(&self) -> Option<Timestamp> {
-        self.places
-            .iter()
-            .filter_map(|(_, place)| place.timeout())
-            .min()
+        let places = self.places.iter();
+        let due = places.filter_map(|(_, place)| place.timeout());
+        due.chain(self.keeps.map(|(_, until)| until)).min()
     }
 }

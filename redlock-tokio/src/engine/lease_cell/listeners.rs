@@ -12,6 +12,7 @@ use crate::{
     Key,
     engine::{
         lane::Listeners,
+        line::Lines,
         queue::{Queue, Role},
         timers::Timers,
     },
@@ -24,9 +25,11 @@ pub(crate) fn listeners(
     node: NodeId,
     queue: &Arc<Queue<Arc<LeaseCell>>>,
     timers: &Arc<Timers<LeaseCell>>,
+    lines: &Arc<Lines>,
 ) -> Listeners {
     // Without the queue and the timers there are no requests.
-    let [waiting, beside, connected] = [(); 3].map(|()| Arc::downgrade(queue));
+    let [waiting, beside, connected, standing, wanted] = [(); 5].map(|()| Arc::downgrade(queue));
+    let lines = Arc::clone(lines);
     let [voting, failing_fast] = [(); 2].map(|()| Arc::downgrade(timers));
     Listeners {
         freed_notifier: FreedNotifier::new(move |notice| {
@@ -36,7 +39,11 @@ pub(crate) fn listeners(
             match notice {
                 Notice::Freed(key) => tell(&queue, node, key, None),
                 Notice::Called(key) => {
-                    for (lease, _) in queue.turns_at(key) {
+                    let leases = queue.turns_at(key);
+                    if leases.is_empty() {
+                        lines.note_unwanted(node, key);
+                    }
+                    for (lease, _) in leases {
                         lease.handle_call(node, key);
                     }
                 }
@@ -69,6 +76,15 @@ pub(crate) fn listeners(
             for lease in connected.upgrade().iter().flat_map(|it| it.turns()) {
                 lease.handle_connection(node);
             }
+        }),
+        on_line_news: Box::new(move |news| {
+            for lease in standing.upgrade().iter().flat_map(|it| it.turns()) {
+                lease.handle_line_news(node, news);
+            }
+        }),
+        is_wanted: Box::new(move |key| {
+            let queue = wanted.upgrade();
+            queue.is_some_and(|it| !it.turns_at(key.as_bytes()).is_empty())
         }),
         on_no_vote: Box::new(move || {
             for lease in failing_fast.upgrade().iter().flat_map(|it| it.all()) {

@@ -33,6 +33,8 @@ pub(super) struct Held {
     /// How long the attempt took by which the process got it.
     pub(super) attempt: Micros,
     pub(super) others: Others,
+    /// Whether the process has stood in line for it, so that it has called the next.
+    pub(super) has_stood: bool,
 }
 
 /// Whether other processes wait for a lock that the process holds.

@@ -17,7 +17,7 @@ impl HeldLease {
         let now = lease.now();
         let valid_until = lease.update(now, |state| state.give(now, self.generation))?;
         let left = valid_until.saturating_duration_since(now);
-        let value = client.client_name.value_of(lease.token());
+        let value = client.lines.client_name.value_of(lease.token());
         Some(LockTicket {
             key: lease.keys().first().clone(),
             giver: Holder::new(&value[..]),

@@ -4,36 +4,35 @@
 //! process that leaves the line calls the next. The line is advice: who holds a lock is decided by the votes of a majority.
 //! So a line that is lost, doubled or out of date costs time and never safety.
 //!
-//! Nobody tells the line that it is alive. A first that is dead, stopped or cut off lets the key lie free, the others see that
-//! when they look, and then it loses its place.
+//! The node removes a process that is dead, stopped or cut off, because it does not [beat](crate::node::LineAction::Beat) any
+//! more. If that was a mistake, the process learns it from its next beat, and takes its place again, with its number. If all
+//! else fails, a process that sees the key lie free twice tries by itself.
 
 use std::time::Duration;
 
 use redlock_core::Timestamp;
 
-use crate::node::Member;
+use crate::node::Standing;
 
-/// How long a process waits for its call before it looks by itself. The time doubles with each look.
-const FIRST_CHECK: Duration = Duration::from_secs(1);
+/// How long a process waits for its call before it looks by itself. The time doubles with each look. One that may try asks
+/// after this time whether it is the first: others may have come back since.
+pub(crate) const FIRST_CHECK: Duration = Duration::from_secs(1);
 
-/// The longest time between two looks, and between two messages to the node of the line.
+/// The longest time between two looks.
 pub(crate) const LONGEST_CHECK: Duration = Duration::from_secs(10);
 
-/// So many looks must find the key free before the first of the line loses its place.
-const LOOKS_TO_EVICT: u32 = 2;
-
-/// After so many, the process tries by itself, whatever the node of the line says.
-const LOOKS_TO_TRY: u32 = 4;
+/// So many looks in a row must find the key free, and the process tries, whatever the node of the line says.
+const LOOKS_TO_TRY: u8 = 2;
 
 /// So many requests in a row that the node of the line does not answer, and the process tries without a line.
-const FAILURES: u32 = 3;
+const FAILURES: u8 = 3;
 
 /// What the driver of a place has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
-    /// Ask the node of the line for the place, which is at the end unless the process has one. `evicts` is a member that
-    /// has let the key lie free: it loses its place if it is still the first.
-    Join { evicts: Option<Member> },
+    /// Ask the node of the line for the place, which is at the end unless the process has one, or had one with this
+    /// [number](Place::number).
+    Join,
     /// Look whether the key is free on a majority of the nodes, and say so by [`Place::handle_look`].
     Look,
 }
@@ -43,10 +42,11 @@ pub(crate) enum Step {
 /// ```text
 ///            answer: first
 ///  Joining -----------------> Active
-///    |  ^                       ^
-///    |  | asks again            | called
-///    v  |                       |
-///  Behind or Looking -----------+
+///    |  ^                     |   ^
+///    |  | asks again          |   | called
+///    v  |                     v   |
+///  Behind or Looking <------------+
+///                 answer: not the first
 /// ```
 ///
 /// A process that tries only as the first asks again when it is called.
@@ -55,16 +55,17 @@ pub(crate) struct Place {
     state: State,
     /// How often to ask for the place if the node does not call.
     polls: Duration,
-    is_called: bool,
+    /// How often to ask while it may try.
+    refresh: Duration,
     /// When to look next, and the time between that look and the one after it.
     look_at: Timestamp,
     interval: Duration,
-    /// How many looks have found the key free while this was the first of the line.
-    idle: (u32, Option<Member>),
+    /// How many looks in a row have found the key free.
+    free_looks: u8,
     /// How many requests in a row were not answered.
-    failures: u32,
-    /// Whether the node has told the place once.
-    has_place: bool,
+    failures: u8,
+    /// What the node has said last.
+    standing: Option<Standing>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,77 +75,88 @@ enum State {
         called: bool,
     },
     Behind {
-        first: Option<Member>,
         ask_at: Timestamp,
     },
-    Looking {
-        first: Option<Member>,
-    },
-    /// May try. The place is kept by messages, at first after a second.
+    Looking,
+    /// May try. `called` is whether a call has come since it asked last, which may be newer than the answer.
     Active {
         ask_at: Timestamp,
+        called: bool,
     },
 }
 
 impl Place {
-    /// Takes a place in a line. If the node does not call, the process asks each `polls` for its place.
-    pub(crate) fn join(polls: Duration) -> (Self, Step) {
+    /// Takes a place in a line. If the node does not call, the process asks each `polls` for its place. A process that may try
+    /// asks each `refresh`.
+    pub(crate) fn join(polls: Duration, refresh: Duration) -> (Self, Step) {
         let place = Self {
             state: State::Joining { called: false },
             polls,
-            is_called: false,
+            refresh,
             look_at: Timestamp::ZERO,
             interval: FIRST_CHECK,
-            idle: (0, None),
+            free_looks: 0,
             failures: 0,
-            has_place: false,
+            standing: None,
         };
-        (place, Step::Join { evicts: None })
+        (place, Step::Join)
     }
 
-    /// Takes the answer of the node to a request to join: whether the process may try, the first of the line, and whether the
-    /// node calls this process.
+    /// Returns the number by which the process gets its place back if the node has lost it.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.standing.map(|it| it.number)
+    }
+
+    /// Takes the answer of the node to a request to join, and whether the process may try there.
     pub(crate) fn handle_standing(
         &mut self,
         now: Timestamp,
         may_try: bool,
-        first: Member,
-        is_called: bool,
+        standing: Standing,
     ) -> Option<Step> {
-        self.is_called = is_called;
         self.failures = 0;
-        self.has_place = true;
+        self.standing = Some(standing);
         match self.state {
-            State::Joining { .. } if may_try => {
-                self.activate(now);
-                None
+            State::Joining { .. } if may_try => self.activate(now),
+            State::Active { .. } if may_try => {}
+            State::Joining { called: true } | State::Active { called: true, .. } => {
+                return Some(self.ask());
             }
-            State::Joining { called: true } => Some(self.ask(None)),
-            State::Joining { called: false } => {
-                self.fall_behind(now, Some(first));
-                None
+            State::Joining { called: false } => self.fall_behind(now),
+            State::Active { .. } => {
+                self.interval = FIRST_CHECK;
+                self.fall_behind(now);
             }
-            _ => None,
+            _ => {}
         }
+        None
     }
 
     /// Takes the news that the node has not answered. The process keeps its place for a while, because the node may be
     /// back in a moment. Without a place it tries by itself, and asks for one again soon: those in the line would pass it
     /// again and again.
     pub(crate) fn handle_failure(&mut self, now: Timestamp) {
-        self.failures += 1;
+        self.failures = self.failures.saturating_add(1);
+        let soon = now.saturating_add(FIRST_CHECK);
         match &mut self.state {
-            State::Joining { .. } if !self.has_place || self.failures >= FAILURES => {
+            State::Joining { .. } if self.standing.is_none() || self.failures >= FAILURES => {
                 self.activate(now);
             }
             State::Joining { .. } => {
                 self.interval = FIRST_CHECK;
-                self.look_at = self.look_at.max(now.saturating_add(FIRST_CHECK));
-                self.fall_behind(now, None);
+                self.look_at = self.look_at.max(soon);
+                // Asked more often, it would soon count as one without a line.
+                self.state = State::Behind { ask_at: soon };
             }
-            // Else the place would expire after another one that is lost.
-            State::Active { ask_at } if self.has_place => *ask_at = now.saturating_add(FIRST_CHECK),
-            _ => {}
+            State::Active { ask_at, .. } => *ask_at = soon,
+            State::Behind { .. } | State::Looking => {}
+        }
+    }
+
+    /// Takes the news that the connection to the node is gone. If there is no other one soon, the process asks elsewhere.
+    pub(crate) fn handle_disconnection(&mut self, now: Timestamp) {
+        if let State::Behind { ask_at } = &mut self.state {
+            *ask_at = now.saturating_add(FIRST_CHECK).min(*ask_at);
         }
     }
 
@@ -152,14 +164,17 @@ impl Place {
     /// `may_try`, the process tries only as the first, and asks whether it is.
     pub(crate) fn handle_call(&mut self, now: Timestamp, may_try: bool) -> Option<Step> {
         match &mut self.state {
-            State::Joining { called } => *called = true,
-            State::Behind { .. } | State::Looking { .. } if !may_try => {
-                return Some(self.ask(None));
-            }
-            State::Behind { .. } | State::Looking { .. } => self.activate(now),
-            State::Active { .. } => {}
+            State::Joining { called } | State::Active { called, .. } => *called = true,
+            State::Behind { .. } | State::Looking if !may_try => return Some(self.ask()),
+            State::Behind { .. } | State::Looking => self.activate(now),
         }
         None
+    }
+
+    /// Takes the life that the node counts for the process now. It has removed the places of another one.
+    pub(crate) fn handle_life(&mut self, life: Option<u64>) -> Option<Step> {
+        let is_kept = self.standing.is_none_or(|it| Some(it.life) == life);
+        (!is_kept).then(|| self.handle_connection()).flatten()
     }
 
     /// Takes the place over for another request of the process. Earlier requests are not answered any more.
@@ -168,7 +183,8 @@ impl Place {
             State::Joining { .. } => Some(self.ask_anew()),
             // The node has not answered, and is asked once a second.
             State::Behind { .. } if self.failures > 0 => None,
-            _ => self.handle_connection(),
+            State::Active { .. } => None,
+            State::Behind { .. } | State::Looking => Some(self.ask_anew()),
         }
     }
 
@@ -179,57 +195,54 @@ impl Place {
                 *called = true;
                 None
             }
-            State::Behind { .. } | State::Looking { .. } => Some(self.ask_anew()),
-            State::Active { .. } => None,
+            State::Behind { .. } | State::Looking => Some(self.ask_anew()),
+            State::Active { called, .. } => {
+                *called = false;
+                Some(Step::Join)
+            }
         }
     }
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next.
     pub(crate) fn timeout(&self) -> Option<Timestamp> {
         match self.state {
-            State::Behind { ask_at, .. } => Some(ask_at.min(self.look_at)),
-            State::Active { ask_at } => Some(ask_at),
-            State::Joining { .. } | State::Looking { .. } => None,
+            State::Behind { ask_at } => Some(ask_at.min(self.look_at)),
+            State::Active { ask_at, .. } => Some(ask_at),
+            State::Joining { .. } | State::Looking => None,
         }
     }
 
-    /// Looks whether the key lies free, since a call may be lost, or the first of the line be dead. Or only asks.
+    /// Looks whether the key lies free, since a call may be lost. Or only asks.
     pub(crate) fn handle_timeout(&mut self, now: Timestamp) -> Option<Step> {
         match &mut self.state {
-            State::Behind { first, .. } if self.look_at <= now => {
-                self.state = State::Looking { first: *first };
+            State::Behind { .. } if self.look_at <= now => {
+                self.state = State::Looking;
                 Some(Step::Look)
             }
-            State::Behind { ask_at, .. } if *ask_at <= now => Some(self.ask(None)),
-            State::Active { ask_at } if *ask_at <= now => {
-                // Another request of the process may have left the line meanwhile, so that the place is gone.
-                self.interval = (2 * self.interval).min(LONGEST_CHECK);
-                *ask_at = now.saturating_add(self.interval);
-                Some(Step::Join { evicts: None })
+            State::Behind { ask_at } if *ask_at <= now => Some(self.ask()),
+            State::Active { ask_at, called } if *ask_at <= now => {
+                *called = false;
+                *ask_at = now.saturating_add(self.refresh);
+                Some(Step::Join)
             }
             _ => None,
         }
     }
 
-    /// Takes what a look has found. A first that has let the key lie free for two looks loses its place.
+    /// Takes what a look has found.
     pub(crate) fn handle_look(&mut self, now: Timestamp, is_free: bool) -> Option<Step> {
-        let State::Looking { first } = self.state else {
+        if self.state != State::Looking {
             return None;
-        };
-        let (looks, of) = self.idle;
-        // A key that is taken may be taken by those who stand in no line, or in another one. So only a change of the first is a
-        // sign of life.
-        let looks = if of == first { looks } else { 0 };
-        self.idle = (looks + u32::from(is_free), first);
+        }
+        self.free_looks = if is_free { self.free_looks + 1 } else { 0 };
         if is_free {
             self.interval = FIRST_CHECK;
         }
-        if self.idle.0 >= LOOKS_TO_TRY {
+        if self.free_looks >= LOOKS_TO_TRY {
             self.activate(now);
             return None;
         }
-        let evicts = first.filter(|_| self.idle.0 >= LOOKS_TO_EVICT && of == first);
-        Some(self.ask(evicts))
+        Some(self.ask())
     }
 
     /// Returns whether the process may watch the key and try.
@@ -239,34 +252,38 @@ impl Place {
 
     fn activate(&mut self, now: Timestamp) {
         self.interval = FIRST_CHECK;
+        self.free_looks = 0;
         let ask_at = now.saturating_add(FIRST_CHECK);
-        self.state = State::Active { ask_at };
+        self.state = State::Active {
+            ask_at,
+            called: false,
+        };
     }
 
-    fn fall_behind(&mut self, now: Timestamp, first: Option<Member>) {
+    fn fall_behind(&mut self, now: Timestamp) {
         if self.look_at <= now {
             self.look_at = now.saturating_add(self.interval);
             self.interval = (2 * self.interval).min(LONGEST_CHECK);
         }
-        let ask_at = match first {
-            // The node has not answered. Asked more often, it would soon count as one without a line.
-            None => now.saturating_add(FIRST_CHECK),
-            Some(_) if self.is_called => self.look_at,
-            Some(_) => now.saturating_add(self.polls),
+        let is_called = self.standing.is_some_and(|it| it.is_called);
+        let ask_at = if is_called {
+            self.look_at
+        } else {
+            now.saturating_add(self.polls)
         };
-        self.state = State::Behind { first, ask_at };
+        self.state = State::Behind { ask_at };
     }
 
     /// Asks after something has happened that makes a look necessary soon.
     fn ask_anew(&mut self) -> Step {
         self.look_at = Timestamp::ZERO;
         self.interval = FIRST_CHECK;
-        self.ask(None)
+        self.ask()
     }
 
-    fn ask(&mut self, evicts: Option<Member>) -> Step {
+    fn ask(&mut self) -> Step {
         self.state = State::Joining { called: false };
-        Step::Join { evicts }
+        Step::Join
     }
 }
 
@@ -274,32 +291,45 @@ impl Place {
 mod tests {
     use super::*;
 
-    const FIRST: Member = Member(1);
+    const REFRESH: Duration = Duration::from_secs(1000);
+
+    fn standing(ahead: u32, is_called: bool) -> Standing {
+        Standing {
+            ahead,
+            number: 7,
+            life: 3,
+            is_called,
+        }
+    }
+
+    fn joined(polls: Duration) -> Place {
+        Place::join(polls, REFRESH).0
+    }
 
     #[test]
     fn a_process_that_tries_only_as_the_first_asks_whether_it_is_when_it_is_called() {
-        let (mut place, _) = Place::join(Duration::ZERO);
-        for is_first in [false, false, true] {
-            place.handle_standing(Timestamp::ZERO, is_first, FIRST, true);
-            assert_eq!(place.is_active(), is_first);
-            let asks = (!is_first).then_some(Step::Join { evicts: None });
+        let mut place = joined(Duration::ZERO);
+        for ahead in [2, 1, 0] {
+            place.handle_standing(Timestamp::ZERO, ahead == 0, standing(ahead, true));
+            assert_eq!(place.is_active(), ahead == 0);
+            let asks = (ahead > 0).then_some(Step::Join);
             assert_eq!(place.handle_call(Timestamp::ZERO, false), asks);
         }
     }
 
     #[test]
-    fn a_process_that_is_not_called_asks_for_its_place() {
+    fn a_process_asks_for_its_place_if_it_is_not_called() {
         let polls = Duration::from_millis(50);
         for (is_called, due) in [(true, FIRST_CHECK), (false, polls)] {
-            let (mut place, _) = Place::join(polls);
-            place.handle_standing(Timestamp::ZERO, false, FIRST, is_called);
+            let mut place = joined(polls);
+            place.handle_standing(Timestamp::ZERO, false, standing(1, is_called));
             assert_eq!(place.timeout(), Some(Timestamp::ZERO.saturating_add(due)));
         }
     }
 
     #[test]
     fn a_process_that_asks_for_its_place_looks_as_often_as_others() {
-        let (mut place, _) = Place::join(Duration::from_millis(50));
+        let mut place = joined(Duration::from_millis(50));
         let mut looks = Vec::new();
         for millis in (0..8000).step_by(50) {
             let now = Timestamp::ZERO.saturating_add(Duration::from_millis(millis));
@@ -307,20 +337,24 @@ mod tests {
                 looks.push(millis);
                 place.handle_look(now, false);
             }
-            place.handle_standing(now, false, FIRST, false);
+            place.handle_standing(now, false, standing(1, false));
         }
         assert_eq!(looks, [1000, 3000, 7000]);
     }
 
     #[test]
-    fn a_process_without_a_place_tries_by_itself_and_asks_again_after_a_second() {
-        let (mut place, _) = Place::join(Duration::ZERO);
-        place.handle_failure(Timestamp::ZERO);
-        assert!(place.is_active());
-        let soon = Timestamp::ZERO.saturating_add(FIRST_CHECK);
-        assert_eq!(place.timeout(), Some(soon));
-        let evicts = None;
-        assert_eq!(place.handle_timeout(soon), Some(Step::Join { evicts }));
+    fn a_process_without_a_place_tries_by_itself_and_asks_again_each_second() {
+        let mut place = joined(Duration::ZERO);
+        let mut now = Timestamp::ZERO;
+        for _ in 0..3 {
+            place.handle_failure(now);
+            assert!(place.is_active());
+            now = now.saturating_add(FIRST_CHECK);
+            assert_eq!(place.timeout(), Some(now));
+            assert_eq!(place.handle_timeout(now), Some(Step::Join));
+        }
+        place.handle_standing(now, false, standing(1, true));
+        assert!(!place.is_active(), "it has a place again, behind another");
     }
 
     #[test]
@@ -328,8 +362,8 @@ mod tests {
         let polls = Duration::from_millis(50);
         // Silent from the first question on, or from just before the first look.
         for (is_called, answers) in [(true, 0), (false, 0), (false, 18)] {
-            let (mut place, _) = Place::join(polls);
-            place.handle_standing(Timestamp::ZERO, false, FIRST, is_called);
+            let mut place = joined(polls);
+            place.handle_standing(Timestamp::ZERO, false, standing(1, is_called));
             let (mut now, mut silent_since) = (Timestamp::ZERO, None);
             for question in 0.. {
                 now = place.timeout().unwrap();
@@ -337,7 +371,7 @@ mod tests {
                     place.handle_look(now, false);
                 }
                 if question < answers {
-                    place.handle_standing(now, false, FIRST, is_called);
+                    place.handle_standing(now, false, standing(1, is_called));
                     continue;
                 }
                 silent_since.get_or_insert(now);
@@ -352,19 +386,29 @@ mod tests {
         }
     }
 
-    /// Somebody else keeps the key busy, and the first of this line is never seen to leave it.
     #[test]
-    fn two_looks_at_a_free_key_evict_the_first_although_the_key_was_taken_between_them() {
-        let (mut place, _) = Place::join(Duration::ZERO);
+    fn two_looks_in_a_row_at_a_free_key_let_a_process_try() {
+        let mut place = joined(Duration::ZERO);
         let mut now = Timestamp::ZERO;
-        let evicting = [true, false, false, true].map(|is_free| {
-            place.handle_standing(now, false, FIRST, true);
+        for is_free in [true, false, false, true, true] {
+            assert!(!place.is_active());
+            place.handle_standing(now, false, standing(1, true));
             now = now.saturating_add(LONGEST_CHECK);
             assert_eq!(place.handle_timeout(now), Some(Step::Look));
-            place.handle_look(now, is_free)
-        });
-        let evicts = Some(FIRST);
-        assert_eq!(evicting[3], Some(Step::Join { evicts }));
-        assert_eq!(evicting[..3], [Some(Step::Join { evicts: None }); 3]);
+            place.handle_look(now, is_free);
+        }
+        assert!(place.is_active());
+    }
+
+    #[test]
+    fn a_place_of_another_life_is_taken_again_with_its_number() {
+        for ahead in [0, 1] {
+            let mut place = joined(Duration::ZERO);
+            assert_eq!(place.handle_life(None), None, "its answer is on its way");
+            place.handle_standing(Timestamp::ZERO, ahead == 0, standing(ahead, true));
+            assert_eq!(place.handle_life(Some(3)), None);
+            assert_eq!(place.handle_life(Some(4)), Some(Step::Join));
+            assert_eq!(place.number(), Some(7));
+        }
     }
 }

@@ -1,146 +1,284 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{Arc, Weak},
+};
 
 use redlock_core::Timestamp;
 
 use super::store::FEWEST;
 use crate::{
     Key,
-    node::{FreedNotifier, LineAction, LineAnswer, LineRequest, Member},
+    node::{FreedNotifier, LineAction, LineAnswer, LineRequest, Member, Standing},
 };
 
-/// The lines of processes that wait for keys of a node.
+/// The lines of processes that wait for keys of a node, and which of them are alive.
 #[derive(Default)]
 pub(super) struct Lines {
-    by_key: BTreeMap<Key, Line>,
+    by_name: BTreeMap<Name, Line>,
+    /// The members that are alive, by their numbers.
+    alive: BTreeMap<u64, Life>,
+    /// The last second of the clock in which a member was asked, and how many such seconds there were.
+    counted: (u64, u64),
+    /// How many lives there were.
+    lives: u64,
+    /// The lines whose first ones are to be called, and how many of each may try.
+    to_call: Vec<(Name, u32)>,
     /// When this many lines exist, the expired ones are removed.
     sweep_at: usize,
 }
 
-#[derive(Default)]
-struct Line(Vec<Place>);
+/// A key, whether the line is that of processes that wait for several keys, and whether it is that of processes that are not
+/// called.
+type Name = (Key, bool, bool);
 
-struct Place {
-    member: Member,
-    client_name: Option<Arc<str>>,
-    notifier: Option<FreedNotifier>,
+struct Line {
+    places: Vec<Place>,
     expires_at: Timestamp,
 }
 
+struct Place {
+    number: u64,
+    member: Member,
+    client_name: Option<Arc<str>>,
+    active: u32,
+}
+
+struct Life {
+    number: u64,
+    /// The count at its last beat.
+    beat: u64,
+    hears: Option<Listener>,
+}
+
+/// A session that can be called. Nobody hears a call once it is dropped.
+#[derive(Clone)]
+pub(super) struct Listener {
+    pub(super) notifier: FreedNotifier,
+    pub(super) session: Weak<()>,
+}
+
+/// Those who are called once the store is unlocked.
+pub(super) type Called = Vec<(FreedNotifier, Key)>;
+
 impl Lines {
-    /// Carries out a request of the session with this notifier. Adds whom to call once the store is unlocked.
+    /// Carries out a request of a session, and adds whom to call.
     pub(super) fn execute(
         &mut self,
         now: Timestamp,
         request: &LineRequest,
-        by: Option<&FreedNotifier>,
-        called: &mut Vec<(FreedNotifier, Key)>,
+        by: Option<Listener>,
+        called: &mut Called,
     ) -> LineAnswer {
-        let LineRequest {
-            key,
-            action,
-            client_name,
-        } = request;
         self.sweep(now);
-        let mut call = |next: &Place| {
-            let next = next.notifier.clone().map(|next| (next, key.clone()));
-            called.extend(next);
-        };
-        match *action {
-            LineAction::Join {
-                only_behind_others: true,
-                ..
-            } if !self.by_key.contains_key(key) => LineAnswer::Waiting(0),
+        let is_called = by.is_some();
+        let name = (request.key.clone(), request.of_several, !is_called);
+        match request.action {
             LineAction::Join {
                 member,
                 active,
-                evicts,
-                ..
+                number,
+                only_behind_others,
             } => {
-                let line = self.by_key.entry(key.clone()).or_default();
-                let own = Place {
-                    member,
-                    client_name: client_name.clone(),
-                    notifier: by.cloned(),
-                    expires_at: now.saturating_add(LineRequest::LIFETIME),
-                };
-                let first = line.0.first().map(|it| it.member);
-                let evicted = evicts.filter(|it| first == Some(*it));
-                let before = line.0.len();
-                line.0
-                    .retain(|it| it.member == member || it.is_kept(now, evicted));
-                if line.0.len() < before {
-                    line.0.iter().take(active as usize).for_each(&mut call);
+                self.remove_dead_heads(&name);
+                if only_behind_others && !self.by_name.contains_key(&name) {
+                    return LineAnswer::Waiting(0);
                 }
-                let ahead = line.place_of(member).unwrap_or(line.0.len());
-                line.0.splice(ahead..(ahead + 1).min(line.0.len()), [own]);
-                LineAnswer::Standing {
+                let life = self.beat(now, member, by);
+                let expires_at = now.saturating_add(LineRequest::LIFETIME);
+                let line = self.by_name.entry(name.clone());
+                let line = line.or_insert_with(|| Line {
+                    places: Vec::new(),
+                    expires_at,
+                });
+                line.expires_at = expires_at;
+                if line.place_of(member).is_none() {
+                    line.take_place(Place {
+                        number: number.unwrap_or_else(|| line.next_number(now)),
+                        member,
+                        client_name: request.client_name.clone(),
+                        active,
+                    });
+                }
+                self.call_all(called);
+                let line = &self.by_name[&name];
+                let ahead = line.place_of(member).unwrap_or_default();
+                LineAnswer::Standing(Standing {
                     ahead: ahead as u32,
-                    first: line.0[0].member,
-                    is_called: by.is_some(),
-                }
+                    number: line.places[ahead].number,
+                    life,
+                    is_called,
+                })
             }
             LineAction::Leave { member, active } => {
-                if let Some(line) = self.by_key.get_mut(key)
-                    && let Some(place) = line.place_of(member)
-                {
-                    line.0.remove(place);
-                    line.moved_up(active, place).for_each(&mut call);
-                    if line.0.is_empty() {
-                        self.by_key.remove(key);
-                    }
+                self.leave(&name, member);
+                self.to_call.push((name, active));
+                self.call_all(called);
+                LineAnswer::Done
+            }
+            LineAction::Call { active } => {
+                self.to_call.push((name, active));
+                self.call_all(called);
+                LineAnswer::Done
+            }
+            LineAction::Beat { member, leaves_all } => {
+                if leaves_all {
+                    self.bury(member);
+                } else if self.has_places(member) {
+                    self.beat(now, member, by);
                 }
-                LineAnswer::Left
+                self.call_all(called);
+                let life = self.alive.get(&member.0).map(|it| it.number);
+                LineAnswer::Alive {
+                    life: life.filter(|_| self.has_places(member)),
+                    has_more: false,
+                }
             }
             LineAction::Count => {
-                LineAnswer::Waiting(self.by_key.get(key).map_or(0, |line| line.waiting(now)))
+                let names = Self::names_of(&request.key);
+                let waiting = names.map(|name| {
+                    self.remove_dead_heads(&name);
+                    self.by_name.get(&name).map_or(0, |line| line.places.len())
+                });
+                LineAnswer::Waiting(waiting.sum::<usize>() as u32)
             }
         }
     }
 
-    /// Returns the notifiers of the processes that stand in the lines.
-    pub(super) fn into_notifiers(self) -> impl Iterator<Item = FreedNotifier> {
-        let places = self.by_key.into_values().flat_map(|line| line.0);
-        places.filter_map(|it| it.notifier)
+    /// Forgets all of them. Returns the notifiers of those that stood in a line.
+    pub(super) fn clear(&mut self) -> impl Iterator<Item = FreedNotifier> + use<> {
+        let lines = Self {
+            lives: self.lives,
+            ..Self::default()
+        };
+        let alive = mem::replace(self, lines).alive.into_values();
+        alive.filter_map(|it| it.hears.map(|it| it.notifier))
     }
 
-    pub(super) fn client_names(
-        &self,
-        now: Timestamp,
-        key: &Key,
-    ) -> impl Iterator<Item = Option<Arc<str>>> {
-        let places = self.by_key.get(key).into_iter().flat_map(|line| &line.0);
-        let alive = places.filter(move |it| now < it.expires_at);
-        alive.map(|it| it.client_name.clone())
+    pub(super) fn client_names(&self, key: &Key) -> impl Iterator<Item = Option<Arc<str>>> {
+        let lines = Self::names_of(key).filter_map(|name| self.by_name.get(&name));
+        let places = lines.flat_map(|line| &line.places);
+        places.map(|it| it.client_name.clone())
+    }
+
+    fn names_of(key: &Key) -> impl Iterator<Item = Name> + use<> {
+        let key = key.clone();
+        let kinds = [(false, false), (false, true), (true, false), (true, true)];
+        kinds.into_iter().map(move |(a, b)| (key.clone(), a, b))
+    }
+
+    fn has_places(&self, member: Member) -> bool {
+        let mut lines = self.by_name.values();
+        lines.any(|line| line.place_of(member).is_some())
+    }
+
+    /// Notes that a member is alive, and removes those that have not said so for too long. Returns the number of its life.
+    fn beat(&mut self, now: Timestamp, member: Member, hears: Option<Listener>) -> u64 {
+        let second = now.as_nanos() / 1_000_000_000;
+        let (last, count) = &mut self.counted;
+        *count += u64::from(*last != second);
+        *last = second;
+        let count = *count;
+        let life = self.alive.entry(member.0).or_insert_with(|| {
+            self.lives += 1;
+            Life {
+                number: self.lives,
+                beat: count,
+                hears: None,
+            }
+        });
+        (life.beat, life.hears) = (count, hears);
+        let number = life.number;
+        let is_dead = |it: &Life| it.beat + LineRequest::DEAD_AFTER <= count;
+        let dead = self.alive.iter().filter(|(_, it)| is_dead(it));
+        let dead: Vec<_> = dead.map(|(member, _)| Member(*member)).collect();
+        dead.into_iter().for_each(|it| self.bury(it));
+        number
+    }
+
+    fn bury(&mut self, member: Member) {
+        self.alive.remove(&member.0);
+        let names: Vec<_> = self.by_name.keys().cloned().collect();
+        for name in names {
+            if let Some(place) = self.leave(&name, member) {
+                self.to_call.push((name, place.active));
+            }
+        }
+    }
+
+    fn leave(&mut self, name: &Name, member: Member) -> Option<Place> {
+        let line = self.by_name.get_mut(name)?;
+        let place = line.place_of(member)?;
+        let left = line.places.remove(place);
+        if line.places.is_empty() {
+            self.by_name.remove(name);
+        }
+        Some(left)
+    }
+
+    fn remove_dead_heads(&mut self, name: &Name) {
+        while let Some(first) = self.place(name, 0)
+            && !self.alive.contains_key(&first.0)
+        {
+            self.leave(name, first);
+        }
+    }
+
+    fn call_all(&mut self, called: &mut Called) {
+        while let Some((name, active)) = self.to_call.pop() {
+            self.call(&name, active as usize, called);
+        }
+    }
+
+    /// Calls the first, and the last of the first `active`. If nobody hears it, the line is to be called again.
+    fn call(&mut self, name: &Name, active: usize, called: &mut Called) {
+        let mut rank = 0;
+        while rank < active {
+            let Some(member) = self.place(name, rank) else {
+                return;
+            };
+            let Some(life) = self.alive.get(&member.0) else {
+                self.leave(name, member);
+                continue;
+            };
+            if let Some(Listener { notifier, session }) = &life.hears {
+                if session.strong_count() == 0 {
+                    return self.bury(member);
+                }
+                called.push((notifier.clone(), name.0.clone()));
+            }
+            rank = if rank == 0 { active.max(2) - 1 } else { active };
+        }
+    }
+
+    /// Returns who stands behind so many others.
+    fn place(&self, name: &Name, ahead: usize) -> Option<Member> {
+        let line = self.by_name.get(name)?;
+        line.places.get(ahead).map(|it| it.member)
     }
 
     fn sweep(&mut self, now: Timestamp) {
-        if self.by_key.len() >= self.sweep_at.max(FEWEST) {
-            self.by_key.retain(|_, line| line.waiting(now) > 0);
-            self.sweep_at = self.by_key.len() * 2;
+        if self.by_name.len() >= self.sweep_at.max(FEWEST) {
+            self.by_name.retain(|_, line| now < line.expires_at);
+            self.sweep_at = self.by_name.len() * 2;
         }
     }
 }
 
 impl Line {
     fn place_of(&self, member: Member) -> Option<usize> {
-        self.0.iter().position(|it| it.member == member)
+        self.places.iter().position(|it| it.member == member)
     }
 
-    fn waiting(&self, now: Timestamp) -> u32 {
-        self.0.iter().filter(|it| now < it.expires_at).count() as u32
+    /// Returns the number of a place at the end.
+    fn next_number(&self, now: Timestamp) -> u64 {
+        let last = self.places.last().map_or(0, |it| it.number);
+        (last + 1).max(now.as_nanos() / 1000)
     }
 
-    /// Returns the first, and the last of the first `active`, if they have moved up because one has left this place.
-    fn moved_up(&self, active: u32, left: usize) -> impl Iterator<Item = &Place> {
-        let last = active as usize - 1;
-        let ranks = [Some(0), (last > 0).then_some(last)].into_iter().flatten();
-        let moved = ranks.filter(move |rank| left <= *rank);
-        moved.filter_map(|rank| self.0.get(rank))
-    }
-}
-
-impl Place {
-    fn is_kept(&self, now: Timestamp, evicted: Option<Member>) -> bool {
-        now < self.expires_at && Some(self.member) != evicted
+    fn take_place(&mut self, place: Place) {
+        let ahead = |it: &Place| it.number <= place.number;
+        let at = self.places.partition_point(ahead);
+        self.places.insert(at, place);
     }
 }

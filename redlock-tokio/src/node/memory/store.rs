@@ -2,7 +2,7 @@ mod readers;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    mem,
+    iter, mem,
     time::Duration,
 };
 
@@ -110,9 +110,9 @@ impl Store {
             slots.filter_map(|(slot, key)| Some((slot, self.live(now, &key)?.occupant(now))));
         state.permits = taken.collect();
         self.look_up_sharing(now, key, &mut state);
-        let line_of_permits = name(0).ok();
-        for key in [Some(key), line_of_permits.as_ref()].into_iter().flatten() {
-            state.waiting.extend(self.lines.client_names(now, key));
+        let of_permits = (0..Permits::MAX).filter_map(|slot| name(slot).ok());
+        for key in iter::once(key.clone()).chain(of_permits) {
+            state.waiting.extend(self.lines.client_names(&key));
         }
         state.waiting.truncate(KeyState::MAX_WAITING);
         state
@@ -154,7 +154,7 @@ impl Store {
         self.sharing.clear();
         let watching = mem::take(&mut self.watchers).into_values().flatten();
         let mut notifiers = Vec::new();
-        for it in watching.chain(mem::take(&mut self.lines).into_notifiers()) {
+        for it in watching.chain(self.lines.clear()) {
             if !notifiers.contains(&it) {
                 notifiers.push(it);
             }

@@ -36,7 +36,7 @@ impl Invalidations {
         if push.kind == PushKind::Message {
             // The connection may be of a pool of the user, who may subscribe to other channels.
             if let [Value::BulkString(channel), Value::BulkString(key)] = &push.data[..]
-                && channel.starts_with(Key::LINES.as_bytes())
+                && channel.starts_with(Key::CALLS.as_bytes())
             {
                 freed.called(key);
             }

@@ -1,121 +1,100 @@
-//! The line of a key on a server: a sorted set of the processes that wait, and a channel on which each is called. Beside it is
-//! another one that says when each of them has asked last, in seconds of the server's clock. The name of a process is its
-//! number in 16 digits, and the name of its client.
+//! Requests about the line of a key, and the channel on which a process is called. The [script] has the rules.
 
 use std::sync::Arc;
 
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
 
-use super::{key_tag::KeyTag, request::failure};
+use super::{
+    key_tag::KeyTag,
+    request::{Call, failure},
+    script::line::LINE,
+};
 use crate::{
     Key,
     client_name::ClientName,
-    node::{LineAction, LineAnswer, LineRequest, Member, NodeError},
+    node::{LineAction, LineAnswer, LineRequest, Member, NodeError, Standing},
 };
 
-/// How many digits the number of a member has. The scripts cut off the name of the client, which follows.
+#[cfg(doc)]
+use super::script::line as script;
+
+/// How many digits the number of a member has. A sign follows, which says whether it waits for several keys, and the name of
+/// its client.
 const DIGITS: usize = 16;
 
-/// Removes those that lose their places and calls the first `active`, then takes a place at the end unless there is
-/// one. Returns the place and the first of the line, or 0 if a place is wanted behind others only, and there are none.
-const JOIN: &str = "local line, seen, member, active = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3]) \
-    if ARGV[7] == '1' and redis.call('ZCARD', line) == 0 then \
-      return 0 \
-    end \
-    local now = redis.call('TIME')[1] \
-    redis.call('ZADD', seen, now, member) \
-    local gone = redis.call('ZRANGE', seen, '-inf', now - ARGV[4] / 1000, 'BYSCORE') \
-    local first = redis.call('ZRANGE', line, 0, 0)[1] \
-    if first and string.sub(first, 1, 16) == ARGV[2] then \
-      table.insert(gone, first) \
-    end \
-    for _, it in ipairs(gone) do \
-      redis.call('ZREM', line, it) \
-      redis.call('ZREM', seen, it) \
-    end \
-    if #gone > 0 then \
-      for _, called in ipairs(redis.call('ZRANGE', line, 0, active - 1)) do \
-        redis.pcall('PUBLISH', ARGV[5] .. string.sub(called, 1, 16), ARGV[6]) \
-      end \
-      first = redis.call('ZRANGE', line, 0, 0)[1] \
-    end \
-    local place = redis.call('ZRANK', line, member) \
-    if not place then \
-      local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2] or 0 \
-      redis.call('ZADD', line, last + 1, member) \
-      place = redis.call('ZCARD', line) - 1 \
-    end \
-    redis.call('PEXPIRE', line, ARGV[4]) \
-    redis.call('PEXPIRE', seen, ARGV[4]) \
-    return {place, first or member}";
-
-/// Gives up the place, and calls the first, and the last of the first `active`, if they have moved up because of that.
-const LEAVE: &str = "local line, active = KEYS[1], tonumber(ARGV[2]) \
-    local place = redis.call('ZRANK', line, ARGV[1]) \
-    redis.call('ZREM', KEYS[2], ARGV[1]) \
-    if place then \
-      redis.call('ZREM', line, ARGV[1]) \
-      for rank = 0, active - 1, math.max(active - 1, 1) do \
-        local called = redis.call('ZRANGE', line, rank, rank)[1] \
-        if called and place <= rank then \
-          redis.pcall('PUBLISH', ARGV[3] .. string.sub(called, 1, 16), ARGV[4]) \
-        end \
-      end \
-    end \
-    return 1";
-
-pub(super) fn channel(member: Member) -> String {
-    format!("{}{}", Key::LINES, name(member))
+/// How a session takes part in lines.
+#[derive(Clone, Copy)]
+pub(super) struct Listening {
+    /// Whether it is called.
+    pub(super) is_called: bool,
+    /// Whether the server knows that nobody else hears the calls.
+    pub(super) is_counted: bool,
 }
 
-pub(super) fn encode(tag: &KeyTag, requests: &[LineRequest]) -> Pipeline {
+pub(super) fn channel(member: Member) -> String {
+    format!("{}{}", Key::CALLS, name(member))
+}
+
+pub(super) fn encode(
+    tag: &KeyTag,
+    requests: &[LineRequest],
+    listening: Listening,
+    by: Call,
+) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(requests.len() + 1);
-    for LineRequest {
-        key,
-        action,
-        client_name,
-    } in requests
-    {
-        let line = tag.beside(Key::LINES, key.as_bytes());
-        let seen = tag.beside(Key::SEEN_IN_LINES, key.as_bytes());
-        let script = |source| {
-            let mut cmd = Cmd::new();
-            cmd.arg("EVAL").arg(source).arg(2).arg(&line).arg(&seen);
-            cmd
-        };
-        let called_by = tag.on(key.as_bytes());
-        let client_name = client_name.as_deref().unwrap_or_default();
-        let full = |member| format!("{}{client_name}", name(member));
-        let cmd = match *action {
-            LineAction::Join {
-                member,
-                active,
-                evicts,
-                only_behind_others,
-            } => {
-                let mut cmd = script(JOIN);
-                cmd.arg(full(member));
-                cmd.arg(evicts.map(name).unwrap_or_default()).arg(active);
-                let lifetime = LineRequest::LIFETIME.as_millis() as u64;
-                cmd.arg(lifetime).arg(Key::LINES).arg(called_by);
-                cmd.arg(u8::from(only_behind_others));
-                cmd
-            }
-            LineAction::Leave { member, active } => {
-                let mut cmd = script(LEAVE);
-                cmd.arg(full(member)).arg(active).arg(Key::LINES);
-                cmd.arg(called_by);
-                cmd
-            }
-            LineAction::Count => {
-                let mut cmd = Cmd::new();
-                cmd.arg("ZCARD").arg(&line);
-                cmd
-            }
-        };
-        pipeline.add_command(cmd);
+    for request in requests {
+        pipeline.add_command(encode_one(tag, request, listening, by));
     }
     pipeline
+}
+
+fn encode_one(tag: &KeyTag, request: &LineRequest, listening: Listening, by: Call) -> Cmd {
+    let key = request.key.as_bytes();
+    let (action, member, active) = match request.action {
+        LineAction::Join { member, active, .. } => ("join", Some(member), active),
+        LineAction::Leave { member, active } => ("leave", Some(member), active),
+        LineAction::Call { active } => ("call", None, active),
+        LineAction::Beat { member, leaves_all } => {
+            let action = if leaves_all { "leave all" } else { "beat" };
+            (action, Some(member), 0)
+        }
+        LineAction::Count => ("count", None, 0),
+    };
+    let number = member.map(name).unwrap_or_default();
+    let client_name = request.client_name.as_deref().unwrap_or_default();
+    let band = 2 * u8::from(request.of_several) + u8::from(!listening.is_called);
+    let mut cmd = Cmd::new();
+    match by {
+        Call::ByHash => cmd.arg("EVALSHA").arg(LINE.hash()),
+        Call::InFull => cmd.arg("EVAL").arg(LINE.source()),
+    };
+    cmd.arg(2).arg(tag.beside(Key::LIVING, b""));
+    cmd.arg(tag.beside(Key::LINES, key)).arg(action);
+    cmd.arg(&number)
+        .arg(LineRequest::LIFETIME.as_millis() as u64);
+    let sign = if request.of_several { '+' } else { '-' };
+    cmd.arg(Key::CALLS)
+        .arg(format!("{number}{sign}{client_name}"));
+    cmd.arg(tag.on(key));
+    cmd.arg(active).arg(band);
+    if let LineAction::Join {
+        number,
+        only_behind_others,
+        ..
+    } = request.action
+    {
+        let number = number.map(|it| it.to_string()).unwrap_or_default();
+        cmd.arg(number).arg(u8::from(listening.is_counted));
+        cmd.arg(u8::from(only_behind_others));
+    }
+    cmd
+}
+
+/// Returns whether the server has lost the script, so that it has carried out nothing.
+pub(super) fn must_send_script(replies: &[Value]) -> bool {
+    let is_unknown =
+        |it: &Value| matches!(it, Value::ServerError(error) if error.code() == "NOSCRIPT");
+    !replies.is_empty() && replies.iter().all(is_unknown)
 }
 
 pub(super) fn read(
@@ -125,29 +104,44 @@ pub(super) fn read(
 ) -> Result<Vec<LineAnswer>, NodeError> {
     let answers = requests.iter().zip(replies);
     answers
-        .map(|(request, reply)| match (request.action, reply) {
-            (LineAction::Join { .. }, Value::Array(standing)) => match &standing[..] {
-                [Value::Int(ahead), Value::BulkString(first)] => Ok(LineAnswer::Standing {
-                    ahead: u32::try_from(*ahead).unwrap_or(u32::MAX),
-                    first: member(first),
-                    is_called,
-                }),
-                _ => Err(failure(Value::Array(standing))),
-            },
-            (LineAction::Leave { .. }, Value::Int(_)) => Ok(LineAnswer::Left),
-            (
-                LineAction::Count
-                | LineAction::Join {
-                    only_behind_others: true,
-                    ..
-                },
-                Value::Int(waiting),
-            ) => Ok(LineAnswer::Waiting(
-                u32::try_from(waiting).unwrap_or(u32::MAX),
-            )),
-            (_, reply) => Err(failure(reply)),
-        })
-        .collect()
+        .map(|(request, reply)| read_one(request.action, &reply, is_called).ok_or(reply))
+        .collect::<Result<_, _>>()
+        .map_err(failure)
+}
+
+fn read_one(action: LineAction, reply: &Value, is_called: bool) -> Option<LineAnswer> {
+    let numbers = match reply {
+        Value::Array(numbers) => numbers,
+        Value::Int(number) => match action {
+            LineAction::Leave { .. } | LineAction::Call { .. } => return Some(LineAnswer::Done),
+            LineAction::Join { .. } | LineAction::Count => {
+                return Some(LineAnswer::Waiting(saturating(*number)));
+            }
+            LineAction::Beat { .. } => return None,
+        },
+        _ => return None,
+    };
+    match (action, &numbers[..]) {
+        (LineAction::Join { .. }, &[Value::Int(ahead), Value::Int(number), Value::Int(life)]) => {
+            Some(LineAnswer::Standing(Standing {
+                ahead: saturating(ahead),
+                number: number.max(0) as u64,
+                life: life as u64,
+                is_called,
+            }))
+        }
+        (LineAction::Beat { .. }, &[Value::Int(life), Value::Int(has_more)]) => {
+            Some(LineAnswer::Alive {
+                life: (life > 0).then_some(life as u64),
+                has_more: has_more > 0,
+            })
+        }
+        _ => None,
+    }
+}
+
+fn saturating(count: i64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Returns the number of a member as its name begins.
@@ -155,15 +149,8 @@ fn name(member: Member) -> String {
     format!("{:0width$x}", member.0, width = DIGITS)
 }
 
-/// Reads the name of a member. Another program may have written anything there, which is nobody then.
-fn member(name: &[u8]) -> Member {
-    let number = name.get(..DIGITS).and_then(|it| str::from_utf8(it).ok());
-    let number = number.and_then(|it| u64::from_str_radix(it, 16).ok());
-    Member(number.unwrap_or_default())
-}
-
 pub(super) fn client_name(name: &[u8]) -> Option<Arc<str>> {
-    let text = str::from_utf8(name.get(DIGITS..)?).ok()?;
+    let text = str::from_utf8(name.get(DIGITS + 1..)?).ok()?;
     // Another program may have written anything there.
     ClientName::new(text).ok()?.shared()
 }

@@ -31,8 +31,7 @@ pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag, key: &Key) {
     cmd.arg(KeyState::MAX_READERS - 1).arg("WITHSCORES");
     let mark = tag.beside(Key::MARKS, key.as_bytes());
     pipeline.cmd("PTTL").arg(mark);
-    let line_of_permits = &names[1];
-    for line in [key.as_bytes(), line_of_permits] {
+    for line in &names {
         let line = tag.beside(Key::LINES, line);
         let cmd = pipeline.cmd("ZRANGE").arg(line).arg(0);
         cmd.arg(KeyState::MAX_WAITING - 1);
@@ -112,7 +111,7 @@ pub(super) fn read(replies: Vec<Value>) -> Result<KeyState, NodeError> {
     if let Value::Int(left @ 1..) = mark {
         state.waiting_writer = Some(time_left(left));
     }
-    for line in [next(), next()] {
+    for line in replies {
         let Value::Array(line) = line else { continue };
         let waiting = line.into_iter().filter_map(|it| match it {
             Value::BulkString(name) => Some(lines::client_name(&name)),

@@ -1,3 +1,4 @@
+pub(super) mod line;
 pub(super) mod readers;
 
 use std::sync::OnceLock;
@@ -156,7 +157,7 @@ pub(super) static ADOPT: Script = Script::new(
 );
 
 /// Returns the scripts that are called by hash. A new connection loads them.
-pub(super) fn all() -> [&'static Script; 8] {
+pub(super) fn all() -> [&'static Script; 9] {
     [
         &RELEASE,
         &EXTEND,
@@ -166,6 +167,7 @@ pub(super) fn all() -> [&'static Script; 8] {
         &readers::EXTEND_READER,
         &readers::RELEASE_READER,
         &readers::RELEASE_WRITER,
+        &line::LINE,
     ]
 }
 

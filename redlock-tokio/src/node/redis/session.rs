@@ -16,8 +16,9 @@ use super::{
     info,
     invalidations::Invalidations,
     key_tag::KeyTag,
-    lines, look_up, marker,
-    request::{self, Request},
+    lines::{self, Listening},
+    look_up, marker,
+    request::{self, Call, Request},
     rights::{self, Rights},
     script,
     server_error::{connect_error, disconnected, needs_password},
@@ -185,11 +186,18 @@ impl Session for RedisSession {
     ) -> BoxFuture<'static, Result<Vec<LineAnswer>, NodeError>> {
         let member = requests.iter().find_map(|it| match it.action {
             LineAction::Join { member, .. } => Some(member),
-            LineAction::Leave { .. } | LineAction::Count => None,
+            _ => None,
         });
         let can_be_called = self.invalidations.is_some() && self.rights.can_call;
         let is_called = Arc::clone(&self.is_called);
-        let mut pipeline = lines::encode(&self.tag, requests);
+        // The subscription is on its way before the first request.
+        let listening = can_be_called && is_called.get() != Some(&false);
+        let listening = Listening {
+            is_called: listening,
+            // In a cluster, others may hear a call that is published on another node.
+            is_counted: listening && self.tag.len() == 0,
+        };
+        let (tag, mut by) = (self.tag.clone(), self.rights.by);
         let requests = requests.to_vec();
         let (mut connection, number) = self.next_request();
         async move {
@@ -202,11 +210,19 @@ impl Session for RedisSession {
                     let _ = is_called.set(subscribes);
                 }
             };
+            let ask = async {
+                loop {
+                    let mut pipeline = lines::encode(&tag, &requests, listening, by);
+                    let replies = round_trip(&mut connection, &mut pipeline, number).await?;
+                    if by == Call::InFull || !lines::must_send_script(&replies) {
+                        return Ok(replies);
+                    }
+                    by = Call::InFull;
+                }
+            };
             // Both are sent at the first poll, in this order.
-            let replies = round_trip(&mut connection, &mut pipeline, number);
-            let ((), replies) = join(subscribe, replies).await;
-            let (replies, is_called) = (replies?, is_called.get() == Some(&true));
-            lines::read(&requests, replies, is_called)
+            let ((), replies): ((), Result<_, NodeError>) = join(subscribe, ask).await;
+            lines::read(&requests, replies?, is_called.get() == Some(&true))
         }
         .boxed()
     }

@@ -1,0 +1,257 @@
+//! What a node must hear from this process because of its places in lines: that the process is alive, and that it has left.
+//!
+//! While the process may have places at the node, it beats once a second. A process without a majority could not take the lock
+//! that it would keep others waiting for. So it gives up all its places at its second beat without one, and takes none until
+//! it has a majority again. A place that was given up while the node could not be reached is given up on the next connection.
+
+use std::{collections::BTreeMap, mem, sync::Arc};
+
+use redlock_core::NodeId;
+use tokio::time::Instant;
+
+use super::handle::LineReply;
+use crate::{
+    Clock, Key, NodeError,
+    engine::line::{Lines, MOST_ACTIVE},
+    key::SlotKeys,
+    node::{LineAction, LineAnswer, LineRequest},
+    sync::Mutex,
+};
+
+/// Called with what concerns all places of this process at the node.
+pub(crate) type OnLineNews = Box<dyn Fn(LineNews) + Send>;
+
+/// What concerns all places of a process at a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LineNews {
+    /// The life that the node counts for the process, if it is another one than before, or none.
+    Life(Option<u64>),
+    /// The connection is gone.
+    Disconnected,
+}
+
+/// Returns whether this process wants a key, or has it.
+pub(crate) type IsWanted = Box<dyn Fn(&Key) -> bool + Send>;
+
+pub(super) struct Beats {
+    node: NodeId,
+    clock: Clock,
+    lines: Arc<Lines>,
+    on_news: OnLineNews,
+    is_wanted: IsWanted,
+    /// A key for which the process may have a place, and whether it has asked for one since the last beat.
+    stands: Option<(Key, bool)>,
+    due: Instant,
+    answer: Arc<Mutex<Answer>>,
+    /// The life that the leases know.
+    life: Option<u64>,
+    majority: Majority,
+    owed: Arc<Mutex<Owed>>,
+}
+
+/// The requests to leave a line that were not answered.
+type Owed = BTreeMap<(Key, bool), LineRequest>;
+
+#[derive(Debug)]
+enum Answer {
+    None,
+    Awaited,
+    Here(Result<LineAnswer, NodeError>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Majority {
+    Reached,
+    /// Not at the last beat.
+    Missed,
+    /// Not for a second, so the process has left all lines.
+    Lost,
+}
+
+impl Beats {
+    pub(super) fn new(
+        node: NodeId,
+        clock: Clock,
+        lines: Arc<Lines>,
+        on_news: OnLineNews,
+        is_wanted: IsWanted,
+    ) -> Self {
+        Self {
+            node,
+            clock,
+            lines,
+            on_news,
+            is_wanted,
+            stands: None,
+            due: Instant::now(),
+            answer: Arc::new(Mutex::new(Answer::None)),
+            life: None,
+            majority: Majority::Reached,
+            owed: Arc::default(),
+        }
+    }
+
+    /// Begins with a new connection. Returns what is to be sent before anything else.
+    pub(super) fn reconnect(&mut self) -> Vec<(LineRequest, LineReply)> {
+        *self.answer.lock() = Answer::None;
+        self.life = None;
+        let owed: Vec<_> = self.owed.lock().values().cloned().collect();
+        let owed = owed.into_iter().map(|request| {
+            let reply = self.confirmation(&request);
+            (request, reply)
+        });
+        owed.collect()
+    }
+
+    /// Notes that the connection is gone.
+    pub(super) fn disconnect(&self) {
+        (self.on_news)(LineNews::Disconnected);
+    }
+
+    /// Returns when to beat, unless the last beat is not answered yet.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let is_awaited = matches!(*self.answer.lock(), Answer::Awaited);
+        (self.stands.is_some() && !is_awaited).then_some(self.due)
+    }
+
+    /// Takes a request that is about to be sent. Returns it with who takes the answer, or `None` if it must not be sent.
+    pub(super) fn note(
+        &mut self,
+        request: LineRequest,
+        reply: LineReply,
+    ) -> Option<(LineRequest, LineReply)> {
+        match request.action {
+            LineAction::Join { .. } => {
+                if self.majority == Majority::Lost {
+                    if !self.lines.has_majority(self.clock.now()) {
+                        reply.send(Err(NodeError::Silent));
+                        return None;
+                    }
+                    self.majority = Majority::Reached;
+                }
+                let owed = (request.key.clone(), request.of_several);
+                self.owed.lock().remove(&owed);
+                if self.stands.is_none() {
+                    self.due = Instant::now() + LineRequest::BEAT;
+                }
+                self.stands = Some((request.key.clone(), true));
+                Some((request, reply))
+            }
+            LineAction::Leave { .. } => {
+                let reply = self.leave(&request);
+                Some((request, reply))
+            }
+            _ => Some((request, reply)),
+        }
+    }
+
+    /// Notes that the process is to leave a line. Returns who takes the answer.
+    pub(super) fn leave(&self, request: &LineRequest) -> LineReply {
+        let owed = (request.key.clone(), request.of_several);
+        self.owed.lock().insert(owed, request.clone());
+        self.confirmation(request)
+    }
+
+    fn confirmation(&self, request: &LineRequest) -> LineReply {
+        let (owed, request) = (Arc::clone(&self.owed), request.clone());
+        LineReply::new(move |answer| {
+            if !has_no_lines(&answer) && answer.is_err() {
+                return;
+            }
+            owed.lock().remove(&(request.key, request.of_several));
+        })
+    }
+
+    /// Takes the answer to a beat, and returns what is due.
+    pub(super) fn next(&mut self) -> Vec<(LineRequest, LineReply)> {
+        self.take_answer();
+        let now = Instant::now();
+        let Some((key, _)) = self.stands.clone() else {
+            return Vec::new();
+        };
+        if self.due().is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        self.due = now + LineRequest::BEAT;
+        let mut due = self.leave_unwanted();
+        let had_majority = self.majority;
+        self.majority = match had_majority {
+            _ if self.lines.has_majority(self.clock.now()) => Majority::Reached,
+            Majority::Reached => Majority::Missed,
+            Majority::Missed | Majority::Lost => Majority::Lost,
+        };
+        if had_majority != Majority::Lost {
+            due.push(self.beat(key));
+        }
+        due
+    }
+
+    fn beat(&mut self, key: Key) -> (LineRequest, LineReply) {
+        self.stands = Some((key.clone(), false));
+        let answer = Arc::clone(&self.answer);
+        *answer.lock() = Answer::Awaited;
+        let request = LineRequest {
+            key,
+            of_several: false,
+            action: LineAction::Beat {
+                member: self.lines.member,
+                leaves_all: self.majority == Majority::Lost,
+            },
+            client_name: None,
+        };
+        let take = move |it| *answer.lock() = Answer::Here(it);
+        (request, LineReply::new(take))
+    }
+
+    fn take_answer(&mut self) {
+        let answer = {
+            let mut answer = self.answer.lock();
+            match mem::replace(&mut *answer, Answer::None) {
+                Answer::Here(answer) => answer,
+                other => return *answer = other,
+            }
+        };
+        let (life, has_more) = match answer {
+            Ok(LineAnswer::Alive { life, has_more }) => (life, has_more),
+            answer if has_no_lines(&answer) => (None, false),
+            _ => return,
+        };
+        if life.is_none() {
+            self.stands.take_if(|(_, has_joined)| !*has_joined);
+        }
+        if has_more {
+            self.due = Instant::now();
+        }
+        if life.is_none() || life != self.life {
+            self.life = life;
+            (self.on_news)(LineNews::Life(life));
+        }
+    }
+
+    /// Returns requests to leave the lines in which nobody waits, although the process was called there.
+    fn leave_unwanted(&self) -> Vec<(LineRequest, LineReply)> {
+        let called = self.lines.take_unwanted(self.node).into_iter();
+        let unwanted = called.filter(|key| !(self.is_wanted)(key));
+        let leave = |key: Key| {
+            let slot = SlotKeys::parse(key.as_bytes()).map_or(0, |(_, slot)| slot.index());
+            let request = LineRequest {
+                key,
+                of_several: false,
+                action: LineAction::Leave {
+                    member: self.lines.member,
+                    active: (slot + 1).min(MOST_ACTIVE) as u32,
+                },
+                client_name: self.lines.client_name.shared(),
+            };
+            let reply = self.leave(&request);
+            (request, reply)
+        };
+        unwanted.map(leave).collect()
+    }
+}
+
+/// Returns whether the node has no lines for this client.
+fn has_no_lines(answer: &Result<LineAnswer, NodeError>) -> bool {
+    matches!(answer, Err(NodeError::Refused { code, .. })
+        if matches!(&**code, "NOPERM" | "ERR" | "UNSUPPORTED" | "CROSSSLOT" | "WRONGTYPE"))
+}

@@ -1,0 +1,168 @@
+//! The script of lines. See [`LineRequest`](crate::node::LineRequest).
+//!
+//! A line is a sorted set of names: the number of a member in 16 digits, and the name of its client. Its score is the number of
+//! its place. Processes for several keys, and those that are not called, stand in the same set as others, each kind in a *band*
+//! of scores, so that they do not hold up others.
+//!
+//! A node, or a voter of a cluster, has one sorted set of the members that are alive, with the count of their last beats. The
+//! count itself is beside it, with the second in which it rose. A member has a sorted set of its places, so that a death can
+//! remove all of them, with two numbers: its life, and whether it listens on its channel.
+
+use super::Script;
+
+/// `KEYS` are the set of the living, and the line. `ARGV` are the action, the member's number, the lifetime of lines in
+/// milliseconds, the prefix of channels, the member's name, the key, how many may try at a time, the band, and what the action
+/// needs besides.
+///
+/// At most a thousand members or places are removed in a call, so that the server does other things in between.
+pub(in crate::node::redis) static LINE: Script = Script::new(
+    "local living, line = KEYS[1], KEYS[2] \
+     local action, id, lifetime, channels, name, key = unpack(ARGV, 1, 6) \
+     local active, band = tonumber(ARGV[7]), tonumber(ARGV[8]) \
+     local WIDTH = 2251799813685248 \
+     local time = redis.call('TIME') \
+     local micros = (time[1] - 1577836800) * 1000000 + time[2] \
+     local left, to_call = 1000, {} \
+     local function places_of(member) \
+       return living .. ':' .. member \
+     end \
+     local function first(line, band, ahead) \
+       local from = band * WIDTH \
+       return redis.call('ZRANGE', line, from, from + WIDTH - 1, 'BYSCORE', 'LIMIT', ahead, 1)[1] \
+     end \
+     local function lives(name) \
+       local count = redis.call('ZSCORE', living, string.sub(name, 1, 16)) \
+       return count and count ~= '0' \
+     end \
+     local function bury(member) \
+       local places = places_of(member) \
+       redis.call('ZADD', living, 0, member) \
+       redis.call('ZREM', places, 'life') \
+       for _, place in ipairs(redis.call('ZRANGE', places, 0, left)) do \
+         if place ~= 'hears' and left > 0 then \
+           left = left - 1 \
+           local line, key, active, name = cmsgpack.unpack(place) \
+           local score = redis.call('ZSCORE', line, name) \
+           if score then \
+             redis.call('ZREM', line, name) \
+             to_call[#to_call + 1] = {line, key, active, math.floor(score / WIDTH)} \
+           end \
+           redis.call('ZREM', places, place) \
+         end \
+       end \
+       if left > 0 then \
+         redis.call('DEL', places) \
+         redis.call('ZREM', living, member) \
+       end \
+     end \
+     local function beat() \
+       local second, count = string.match(redis.call('GET', living .. ':count') or '', '^(%d+) (%d+)$') \
+       count = tonumber(count) or 3 \
+       if second ~= time[1] then \
+         count = count + 1 \
+         redis.call('SET', living .. ':count', time[1] .. ' ' .. string.format('%.0f', count), 'PX', lifetime) \
+         redis.call('PEXPIRE', living, lifetime) \
+       end \
+       redis.call('ZADD', living, count, id) \
+       for _, dead in ipairs(redis.call('ZRANGE', living, '-inf', count - 3, 'BYSCORE', 'LIMIT', 0, 100)) do \
+         bury(dead) \
+       end \
+     end \
+     local function call(line, key, active, band) \
+       local ahead = 0 \
+       while ahead < active and left > 0 do \
+         local name = first(line, band, ahead) \
+         if not name then \
+           return \
+         elseif not lives(name) then \
+           redis.call('ZREM', line, name) \
+           left = left - 1 \
+         else \
+           local member = string.sub(name, 1, 16) \
+           if redis.pcall('PUBLISH', channels .. member, key) == 0 \
+             and redis.call('ZSCORE', places_of(member), 'hears') == '1' then \
+             return bury(member) \
+           end \
+           ahead = ahead == 0 and math.max(active - 1, 1) or active \
+         end \
+       end \
+     end \
+     local function call_all() \
+       local at = 1 \
+       while to_call[at] do \
+         call(unpack(to_call[at])) \
+         at = at + 1 \
+       end \
+     end \
+     local function remove_dead_heads(band) \
+       local head = first(line, band, 0) \
+       while head and head ~= name and left > 0 and not lives(head) do \
+         redis.call('ZREM', line, head) \
+         left = left - 1 \
+         head = first(line, band, 0) \
+       end \
+       return head \
+     end \
+     if action == 'join' then \
+       local number, hears, only_behind_others = unpack(ARGV, 9, 11) \
+       if not remove_dead_heads(band) and only_behind_others == '1' then \
+         return 0 \
+       end \
+       beat() \
+       local places = places_of(id) \
+       local life = redis.call('ZSCORE', places, 'life') \
+       if not life then \
+         life = micros + 1577836800000000 \
+         redis.call('ZADD', places, life, 'life') \
+       end \
+       local from, score = band * WIDTH, redis.call('ZSCORE', line, name) \
+       if not score or math.floor(score / WIDTH) ~= band then \
+         if number == '' then \
+           local last = redis.call('ZRANGE', line, from + WIDTH - 1, from, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2] \
+           number = math.max(last and last - from + 1 or 1, micros) \
+         end \
+         score = from + math.min(number, WIDTH - 1) \
+         redis.call('ZADD', line, score, name) \
+         redis.call('ZADD', places, active, cmsgpack.pack(line, key, active, name), hears, 'hears') \
+         redis.call('PEXPIRE', places, lifetime) \
+       end \
+       redis.call('PEXPIRE', line, lifetime) \
+       call_all() \
+       local head, ahead = first(line, band, 0), 0 \
+       if head and head ~= name then \
+         ahead = (redis.call('ZRANK', line, name) or 0) - redis.call('ZRANK', line, head) \
+       end \
+       return {ahead, score - from, tonumber(life)} \
+     elseif action == 'leave' then \
+       redis.call('ZREM', line, name) \
+       redis.call('ZREM', places_of(id), cmsgpack.pack(line, key, active, name)) \
+       call(line, key, active, band) \
+       call_all() \
+       return 0 \
+     elseif action == 'call' then \
+       call(line, key, active, band) \
+       call_all() \
+       return 0 \
+     elseif action == 'count' then \
+       if redis.call('ZCARD', line) == 0 then \
+         return 0 \
+       end \
+       for band = 0, 3 do \
+         remove_dead_heads(band) \
+       end \
+       return redis.call('ZCARD', line) \
+     end \
+     local places = places_of(id) \
+     local life = redis.call('ZSCORE', places, 'life') \
+     if action == 'leave all' then \
+       bury(id) \
+       life = nil \
+     elseif life and redis.call('ZCARD', places) > 2 then \
+       redis.call('PEXPIRE', places, lifetime) \
+       beat() \
+     else \
+       life = nil \
+     end \
+     call_all() \
+     return {tonumber(life or 0), left > 0 and 0 or 1}",
+);
