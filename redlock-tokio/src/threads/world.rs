@@ -17,6 +17,7 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 use super::{Time, referee::Referee, wire};
 use crate::{
     Clock, Lock, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Redlock,
+    client_name::ClientName,
     engine::{
         lane::stand_in::{Order, StandIn},
         lease_cell::listeners,

@@ -472,7 +472,7 @@ impl World {
 
     fn leave(&mut self, process: usize, setup: &Setup) {
         if setup.broken != Broken::LeaveForgotten {
-            self.processes[process].owes_leave = true;
+            self.processes[process].owes_leave = setup.faults.contains(&Fault::Reset);
             self.processes[process].send(Message::Leave);
         }
     }
@@ -539,6 +539,7 @@ impl World {
                 if !place.is_active() && place.timeout().is_none() {
                     place.handle_failure(Timestamp::ZERO);
                 }
+                place.handle_disconnection(Timestamp::ZERO);
                 if setup.broken != Broken::ConnectionsIgnored
                     && let Some(step) = place.handle_connection()
                 {
@@ -634,7 +635,7 @@ impl World {
             Message::Leave => {
                 node.leave(at, process);
                 node.call(at, &mut request);
-                Some(Answer::Left)
+                setup.faults.contains(&Fault::Reset).then_some(Answer::Left)
             }
             Message::CallNext => {
                 node.call(at, &mut request);
@@ -657,7 +658,7 @@ impl World {
             self.has_died_since_call = false;
         }
         let Request { called, buried, .. } = request;
-        let is_alive = |it: &usize| self.processes[*it].health == Health::Well;
+        let is_alive = |it: &usize| self.processes[*it].health == Health::Well && self.waits(*it);
         self.has_buried_alive |= buried.iter().any(is_alive);
         for it in called {
             if self.processes[it].health != Health::CutOff {
@@ -714,7 +715,9 @@ impl World {
     fn decide(&mut self, process: usize, others_wait: bool, setup: &Setup) {
         if others_wait && setup.broken != Broken::OthersNotLetIn {
             self.join(process, false, setup);
-            self.processes[process].send(Message::CallNext);
+            if setup.faults.contains(&Fault::Becomes(Health::Killed)) {
+                self.processes[process].send(Message::CallNext);
+            }
             self.holders.retain(|it| *it != process);
         } else {
             self.processes[process].state = State::Holding { asks: false };

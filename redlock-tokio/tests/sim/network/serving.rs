@@ -114,7 +114,8 @@ impl Network {
                 let connection = self.connections.get(&from);
                 let is_called = connection.is_some_and(|it| it.invalidations.is_some());
                 let it = &mut self.servers[server];
-                let (answers, called) = it.execute_in_line(at, from, is_called, requests);
+                let is_open = |id| self.connections.contains_key(&id);
+                let (answers, called) = it.execute_in_line(at, from, is_called, is_open, requests);
                 for (connection, key) in called {
                     self.seen.note(Seen::CalledInLine);
                     self.invalidate(at, connection, &Word::Called(key));
