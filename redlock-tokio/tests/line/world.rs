@@ -45,8 +45,8 @@ pub(crate) struct Process {
     knows_place: bool,
     /// How many seconds it has had no majority. It leaves all lines at the second beat.
     without_majority: u8,
-    /// Whether it has left a line and knows of no answer.
-    owes_leave: bool,
+    /// The wait after which it has left the line, until that is answered.
+    owes_leave: Option<u8>,
     /// The messages on their way to the node of the line, and back, each in their order. But a call may overtake answers,
     /// since another task delivers these.
     pub(crate) to_node: VecDeque<Message>,
@@ -86,7 +86,9 @@ pub(crate) enum Message {
     Ask {
         wait: u8,
     },
-    Leave,
+    Leave {
+        wait: u8,
+    },
     /// The release of a lock for which others wait.
     CallNext,
     Beat {
@@ -98,7 +100,7 @@ pub(crate) enum Message {
 pub(crate) enum Answer {
     Place { wait: u8, standing: Standing },
     Others { wait: u8, count: usize },
-    Left,
+    Left { wait: u8 },
     Alive { life: Option<u64> },
     Call,
 }
@@ -194,7 +196,7 @@ impl World {
             has_tried: false,
             knows_place: false,
             without_majority: 0,
-            owes_leave: false,
+            owes_leave: None,
             to_node: VecDeque::new(),
             answers: VecDeque::new(),
             ahead: 0,
@@ -449,7 +451,7 @@ impl World {
     fn use_up(&mut self, fault: Fault) {
         let at = self.faults_left.iter().position(|it| *it == fault);
         self.faults_left.remove(at.expect("it may happen"));
-        self.is_disturbed |= !matches!(fault, Fault::DoubledCall | Fault::Hang);
+        self.is_disturbed |= !matches!(fault, Fault::DoubledCall | Fault::Restart | Fault::Hang);
     }
 
     fn begin_streak(&mut self, process: usize) {
@@ -466,14 +468,16 @@ impl World {
         it.wait += 1;
         (it.has_tried, it.knows_place) = (has_tried, false);
         it.state = State::Placed(place);
-        it.owes_leave = false;
+        it.owes_leave = None;
         self.carry_out(process, step, setup);
     }
 
     fn leave(&mut self, process: usize, setup: &Setup) {
         if setup.broken != Broken::LeaveForgotten {
-            self.processes[process].owes_leave = setup.faults.contains(&Fault::Reset);
-            self.processes[process].send(Message::Leave);
+            let it = &mut self.processes[process];
+            let wait = it.wait;
+            it.owes_leave = setup.faults.contains(&Fault::Reset).then_some(wait);
+            it.send(Message::Leave { wait });
         }
     }
 
@@ -530,8 +534,10 @@ impl World {
         let it = &mut self.processes[process];
         it.to_node.clear();
         it.answers.clear();
-        if it.owes_leave && setup.broken != Broken::PlaceOfNobody {
-            it.send(Message::Leave);
+        if let Some(wait) = it.owes_leave
+            && setup.broken != Broken::PlaceOfNobody
+        {
+            it.send(Message::Leave { wait });
         }
         match &mut it.state {
             State::Placed(place) => {
@@ -632,10 +638,13 @@ impl World {
                 let count = others.count();
                 Some(Answer::Others { wait, count })
             }
-            Message::Leave => {
+            Message::Leave { wait } => {
                 node.leave(at, process);
                 node.call(at, &mut request);
-                setup.faults.contains(&Fault::Reset).then_some(Answer::Left)
+                setup
+                    .faults
+                    .contains(&Fault::Reset)
+                    .then_some(Answer::Left { wait })
             }
             Message::CallNext => {
                 node.call(at, &mut request);
@@ -654,7 +663,7 @@ impl World {
                 Some(Answer::Alive { life })
             }
         };
-        if matches!(message, Message::Leave | Message::CallNext) {
+        if matches!(message, Message::Leave { .. } | Message::CallNext) {
             self.has_died_since_call = false;
         }
         let Request { called, buried, .. } = request;
@@ -696,8 +705,8 @@ impl World {
             (Answer::Others { wait, count }, State::Holding { asks: true }) if !is_old(wait) => {
                 return self.decide(process, count > 0, setup);
             }
-            (Answer::Left, _) => {
-                it.owes_leave = false;
+            (Answer::Left { wait }, _) => {
+                it.owes_leave.take_if(|it| *it == wait);
                 None
             }
             (Answer::Alive { life }, State::Placed(place))

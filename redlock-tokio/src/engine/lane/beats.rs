@@ -49,8 +49,12 @@ pub(super) struct Beats {
     owed: Arc<Mutex<Owed>>,
 }
 
-/// The requests to leave a line that were not answered.
-type Owed = BTreeMap<(Key, bool), LineRequest>;
+/// The requests to leave a line that were not answered, and their numbers.
+#[derive(Default)]
+struct Owed {
+    requests: BTreeMap<(Key, bool), (u64, LineRequest)>,
+    last: u64,
+}
 
 #[derive(Debug)]
 enum Answer {
@@ -95,12 +99,12 @@ impl Beats {
     pub(super) fn reconnect(&mut self) -> Vec<(LineRequest, LineReply)> {
         *self.answer.lock() = Answer::None;
         self.life = None;
-        let owed: Vec<_> = self.owed.lock().values().cloned().collect();
-        let owed = owed.into_iter().map(|request| {
-            let reply = self.confirmation(&request);
+        let owed = mem::take(&mut self.owed.lock().requests).into_values();
+        let leave = |(_, request): (u64, LineRequest)| {
+            let reply = self.leave(&request);
             (request, reply)
-        });
-        owed.collect()
+        };
+        owed.map(leave).collect()
     }
 
     /// Notes that the connection is gone.
@@ -130,7 +134,7 @@ impl Beats {
                     self.majority = Majority::Reached;
                 }
                 let owed = (request.key.clone(), request.of_several);
-                self.owed.lock().remove(&owed);
+                self.owed.lock().requests.remove(&owed);
                 if self.stands.is_none() {
                     self.due = Instant::now() + LineRequest::BEAT;
                 }
@@ -145,20 +149,23 @@ impl Beats {
         }
     }
 
-    /// Notes that the process is to leave a line. Returns who takes the answer.
+    /// Notes that the process is to leave a line. Returns who takes the answer, which may come after a later request to leave.
     pub(super) fn leave(&self, request: &LineRequest) -> LineReply {
-        let owed = (request.key.clone(), request.of_several);
-        self.owed.lock().insert(owed, request.clone());
-        self.confirmation(request)
-    }
-
-    fn confirmation(&self, request: &LineRequest) -> LineReply {
-        let (owed, request) = (Arc::clone(&self.owed), request.clone());
+        let line = (request.key.clone(), request.of_several);
+        let number = {
+            let mut owed = self.owed.lock();
+            owed.last += 1;
+            let owes = (owed.last, request.clone());
+            owed.requests.insert(line.clone(), owes);
+            owed.last
+        };
+        let owed = Arc::clone(&self.owed);
         LineReply::new(move |answer| {
-            if !has_no_lines(&answer) && answer.is_err() {
-                return;
+            let mut owed = owed.lock();
+            let is_last = owed.requests.get(&line).is_some_and(|it| it.0 == number);
+            if is_last && (answer.is_ok() || has_no_lines(&answer)) {
+                owed.requests.remove(&line);
             }
-            owed.lock().remove(&(request.key, request.of_several));
         })
     }
 
