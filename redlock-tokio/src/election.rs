@@ -81,7 +81,8 @@ impl Redlock {
 /// - A leader that is stopped (`SIGSTOP`, a paused machine) until after the end of the validity does not lead when it goes on.
 ///   The work is not polled any more, and [`Candidate::is_leader`] is false at once. Tasks that the work has spawned go on, and
 ///   so does the step between two awaits that was interrupted: check [`Hold::is_valid`] before a step that counts.
-/// - If a leader dies, the others elect a new one within about one ttl. If it resigns, within some milliseconds.
+/// - If a leader dies, the others elect a new one within about one ttl, or within four seconds if that is longer and
+///   other candidates die at the same time. If it resigns, within some milliseconds.
 /// - A leader whose work hangs in an `await` keeps the leadership, because nothing tells such work from work that waits.
 ///   Put a [`timeout`](tokio::time::timeout) around each step.
 #[must_use = "the process is a candidate only while `run` is awaited"]

@@ -126,7 +126,7 @@ impl Inspection {
 
     /// Returns the processes that stand in the line of the key, or of the semaphore, by the names of their clients: the first
     /// comes first. Writers are among them, and readers are not, since they stand in no line. A process that died may be there
-    /// for half a minute.
+    /// for some seconds, or for longer if no other process waits at the same node.
     #[must_use]
     pub fn waiting(&self) -> &[Option<Arc<str>>] {
         let lines = self.states().map(|it| &it.waiting[..]);

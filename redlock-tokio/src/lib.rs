@@ -58,7 +58,8 @@
 //!
 //! Two things are not promised. One is exclusion while a process is paused for longer than the ttl: check
 //! [`Hold::is_valid`] before the step that counts, or use a [fencing token](LockOptions::fenced). The other is an order
-//! beside clients that stand in no line: other libraries, readers, and requests with a limit of attempts.
+//! beside clients that stand in no line (other libraries, readers, and requests with a limit of attempts) or in another one
+//! (requests for several keys, and processes that are not notified).
 //!
 //! # Features
 //!

@@ -126,10 +126,11 @@ impl Redlock {
     /// waits for 200 ms at most, and does not deadlock. A request can time out if one of its keys is held again and again for
     /// longer than 100 ms, or if an older request waits for one of them.
     ///
-    /// This does not bind other processes. Among these, a request for up to 16 keys takes its place in the line of each
-    /// key, one after the other, and tries once it has been the first in all lines. While it is the first in one line and
-    /// waits in another, those behind it wait too. After some seconds they pass it, and it stands at the end of that line
-    /// again. So it can time out if some of its keys are held for long.
+    /// This does not bind other processes. Among these, requests for several keys stand in lines of their own, so requests
+    /// for one key do not wait for them. A request for up to 16 keys takes its place in the line of each key, one after the
+    /// other, and tries once it is the first in all of them. While it waits for its keys to be free at the same time, it keeps
+    /// requests for one key out for 130 ms every two seconds. So it can time out if some of its keys are held again and again
+    /// for longer than that.
     ///
     /// A request for more keys stands in no line, and other clients may stand in none either. Then all keys must be free at
     /// the same moment, and chance decides. The request can time out if others keep each of the keys busy.

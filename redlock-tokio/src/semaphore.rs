@@ -59,7 +59,7 @@ impl Redlock {
 /// ```
 ///
 /// All clients should agree on the number of permits. If they do not, there are at most as many holders as the largest of
-/// the numbers.
+/// the numbers, and clients with different numbers stand in different lines.
 ///
 /// A semaphore has nothing to do with a lock of the same key, and one with a single permit is not a lock of its key. A
 /// plain lock of the key `<key>:slot:<index>`, by any client, takes that permit.

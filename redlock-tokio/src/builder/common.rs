@@ -61,7 +61,7 @@ impl RedlockBuilder {
     /// counts as 50, and 0 turns the pauses off. A pause lasts 8 ms.
     ///
     /// A client that polls at the interval `d` gets a busy lock after about `d / share` on average: 100 ms / 4 % = 2.5 s.
-    /// Processes of this crate need no pauses, whether they are notified or poll, since they stand in the line.
+    /// Processes of this crate need no pauses, whether they are notified or poll, since they stand in a line.
     ///
     /// Choose a larger share if many such clients share locks with busy processes of this crate. The pauses cost this
     /// share of the throughput.

@@ -14,7 +14,7 @@ pub struct KeyState {
     pub waiting_writer: Option<Duration>,
     /// The permits of the semaphore with this key that are taken, by their slots.
     pub permits: BTreeMap<usize, Occupant>,
-    /// The processes that stand in the line of the key, and then those in the line of its semaphore, by the names of
+    /// The processes that stand in the line of the key, and then those in the lines of its semaphores, by the names of
     /// their clients. The first of a line comes first. One that died may be there for some time. At most 100 of them.
     pub waiting: Vec<Option<Arc<str>>>,
 }
