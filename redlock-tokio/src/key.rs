@@ -46,7 +46,8 @@ impl Key {
     /// The prefix of the channels on which processes that wait are called, and of all names that concern lines.
     pub(crate) const CALLS: &'static str = "redlock:line:";
 
-    /// The prefix of the lines of processes that wait. (Builds before these processes beat had lines without the `of:`.)
+    /// The prefix of the lines of processes that wait. (Older builds, whose processes
+    /// sent no beats, had lines without the `of:`.)
     pub(crate) const LINES: &'static str = "redlock:line:of:";
 
     /// The prefix of the set of those that are alive, of their count, and of their places.

@@ -78,8 +78,8 @@ impl Lease {
         self.go_on(now, tries, pause, Order::Free);
     }
 
-    /// Has a lease that watches the key wait in the line again, since others are to try before it. Changes nothing during an
-    /// attempt, or unless the lease waits for a key that is taken.
+    /// Has a lease that watches the key wait in the line again, since others must try before it. Has an effect only while the
+    /// lease waits for a taken key, and none during an attempt.
     pub fn step_back(&mut self) {
         if let State::Backoff(it) = &self.state
             && it.key_watch.is_some()

@@ -75,7 +75,6 @@ impl RedlockBuilder {
                 self.random.clone(),
                 limits,
                 Arc::clone(&vetting),
-                Arc::clone(&lines),
                 listeners(id, &queue, &timers, &lines),
                 observers.clone(),
             );
@@ -86,7 +85,7 @@ impl RedlockBuilder {
         }
         runtime.spawn(Arc::clone(&timers).run());
         lines.set_lanes(&lanes);
-        let client = self.client(quorum, max_ttl, window, lanes, timers, queue, lines);
+        let client = self.client(max_ttl, window, lanes, timers, queue, lines);
         (Redlock::new(client), connecting)
     }
 
@@ -94,7 +93,6 @@ impl RedlockBuilder {
     /// node.
     pub(crate) fn client(
         self,
-        quorum: Quorum,
         max_ttl: Ttl,
         window: Option<Duration>,
         lanes: Vec<LaneHandle>,
@@ -103,7 +101,7 @@ impl RedlockBuilder {
         lines: Arc<Lines>,
     ) -> Client {
         Client {
-            quorum,
+            quorum: lines.quorum,
             lanes: lanes.into(),
             timers,
             queue,

@@ -30,7 +30,7 @@ use tokio::{
 
 pub(crate) use self::{
     answers::SetRequests,
-    beats::{IsWanted, LineNews, OnLineNews},
+    beats::{LineListeners, LineNews},
     discovery::Discovery,
     handle::{LaneHandle, LineReply, OnRelease, ReplyTo, Requester, runtime_ended},
     status::{Prospect, StatusBoard},
@@ -46,9 +46,7 @@ use self::{
     vetting::VotingRight,
 };
 use crate::{
-    Clock, NodeError,
-    engine::line::Lines,
-    foreign,
+    Clock, NodeError, foreign,
     key::Prefix,
     log,
     node::{FreedNotifier, Node},
@@ -86,8 +84,7 @@ pub(crate) struct Listeners {
     pub(crate) on_withdrawal: OnWithdrawal,
     pub(crate) on_connection: OnConnection,
     pub(crate) on_no_vote: OnNoVote,
-    pub(crate) on_line_news: OnLineNews,
-    pub(crate) is_wanted: IsWanted,
+    pub(crate) in_line: LineListeners,
 }
 
 /// Called for each new connection whose node may vote. A server reports a key as gone only on the connection that has
@@ -119,7 +116,6 @@ impl Lane {
         random: Random,
         limits: LaneLimits,
         vetting: Arc<Vetting>,
-        lines: Arc<Lines>,
         listeners: Listeners,
         observers: Observers,
     ) -> (LaneHandle, Self) {
@@ -135,13 +131,7 @@ impl Lane {
             listeners.on_withdrawal,
             Arc::clone(&status),
         );
-        let beats = Beats::new(
-            id,
-            clock.clone(),
-            lines,
-            listeners.on_line_news,
-            listeners.is_wanted,
-        );
+        let beats = Beats::new(id, clock.clone(), listeners.in_line);
         let connector = Connector {
             node,
             clock: clock.clone(),

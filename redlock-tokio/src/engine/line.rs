@@ -36,17 +36,17 @@ use crate::{
 /// So many processes of the line of a semaphore try at a time, each for another permit.
 pub(crate) const MOST_ACTIVE: usize = 8;
 
-/// So many keys are remembered for which the process was called and does not wait. Mostly it has left their lines, and the
-/// call has met its request.
+/// The process remembers this many keys for which it was called and does not wait. Usually the call has crossed its request to
+/// leave the line.
 const MOST_UNWANTED: usize = 64;
 
 /// This process in the lines of all keys.
 #[derive(Debug)]
 pub(crate) struct Lines {
     pub(crate) member: Member,
-    /// Says on the nodes who has a key, and who waits for one.
+    /// The name by which the nodes show who has a key, or waits for one.
     pub(crate) client_name: ClientName,
-    quorum: Quorum,
+    pub(crate) quorum: Quorum,
     /// How often it has waited.
     waits: AtomicU32,
     /// The state of each node, once all are known.
@@ -88,7 +88,7 @@ impl Lines {
         })
     }
 
-    /// Notes a call for a key for which nobody waits. Those that are too many are called again.
+    /// Notes a call for a key for which nobody waits. Keys beyond the limit are noted with their next call.
     pub(crate) fn note_unwanted(&self, node: NodeId, key: &[u8]) {
         let mut unwanted = self.unwanted[node.index()].lock();
         if let (Ok(key), true) = (Key::new(key), unwanted.len() < MOST_UNWANTED) {
@@ -105,7 +105,8 @@ impl Lines {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineNode {
     pub(crate) id: NodeId,
-    /// Whether it is the one for all clients. Others may reach a node that this one does not, and stand in line there.
+    /// Whether all clients find this node. Otherwise other processes may reach a node that this one does not, and stand in line
+    /// there.
     pub(crate) is_usual: bool,
 }
 

@@ -11,8 +11,8 @@ pub struct Member(pub u64);
 /// The line is advice. A node that loses it, or has none, costs order and no safety.
 ///
 /// The node knows which members are alive: those that beat. It counts the seconds of its clock in which it was asked to
-/// [`Join`](LineAction::Join) or to [`Beat`](LineAction::Beat), and a member whose last one is [`DEAD_AFTER`](Self::DEAD_AFTER)
-/// counts old is dead. So a node that hung for a while declares nobody dead, and neither does a clock that steps. A member is
+/// [`Join`](LineAction::Join) or to [`Beat`](LineAction::Beat), and a member that it has not heard for
+/// [`DEAD_AFTER`](Self::DEAD_AFTER) counts is dead. So a node that hung for a while declares nobody dead, and neither does a clock that steps. A member is
 /// dead as well if it [listens](Standing::is_called), and nobody hears a call. A death removes the member from all lines at
 /// once, and calls those that are the first then.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +33,8 @@ pub struct LineRequest {
 /// What a process asks of the node of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineAction {
-    /// Takes a place, unless the member has one. The answer is [`LineAnswer::Standing`], but for a place that is wanted only
-    /// behind others. Removes members that are dead from the head of the line first. A line is forgotten
+    /// Takes a place, unless the member has one. The answer is [`LineAnswer::Standing`], except for a place that is wanted
+    /// only behind others. Removes members that are dead from the head of the line first. A line is forgotten
     /// [`LineRequest::LIFETIME`] after the last of these.
     Join {
         /// The process that asks.
@@ -53,7 +53,8 @@ pub enum LineAction {
         /// As for [`Join`](Self::Join).
         active: u32,
     },
-    /// Calls the first of the line, and the last of the first `active`. One that nobody hears is dead, and the next is called.
+    /// Calls the first of the line, and the last of those that may try. A member whose call nobody hears is dead, and the next is
+    /// called.
     /// The answer is [`LineAnswer::Done`].
     Call {
         /// As for [`Join`](Self::Join).
@@ -79,7 +80,7 @@ pub enum LineAnswer {
     Done,
     /// So many processes wait.
     Waiting(u32),
-    /// The process is alive for the node.
+    /// The node counts the process as alive.
     Alive {
         /// The life of the process, or `None` if it has no places.
         life: Option<u64>,
@@ -105,7 +106,7 @@ impl LineRequest {
     /// How long a line is kept for which nobody asks.
     pub const LIFETIME: Duration = Duration::from_secs(3600);
 
-    /// A member that is so many counts behind is dead.
+    /// A member is dead if its last beat is this many counts old.
     pub const DEAD_AFTER: u64 = 3;
 
     /// How often a process beats at a node where it has places.

@@ -81,15 +81,8 @@ impl World {
             let (orderer, obeyed) = mpsc::unbounded_channel();
             let address = format!("node-{}", id.index());
             let session = Box::new(wire);
-            let (handle, lane) = StandIn::new(
-                id,
-                &address,
-                clock.clone(),
-                session,
-                obeyed,
-                Arc::clone(&lines),
-                listeners,
-            );
+            let (handle, lane) =
+                StandIn::new(id, &address, clock.clone(), session, obeyed, listeners);
             handles.push(handle);
             lanes.push(future::spawn(lane.run()));
             servers.push(future::spawn(server));
@@ -101,8 +94,7 @@ impl World {
             .random_seed(seed)
             .ttl(TTL)
             .node_timeout(Duration::ZERO);
-        let redlock =
-            Redlock::new(settings.client(quorum, Ttl::MAX, None, handles, timers, queue, lines));
+        let redlock = Redlock::new(settings.client(Ttl::MAX, None, handles, timers, queue, lines));
         Self {
             redlock,
             nodes,

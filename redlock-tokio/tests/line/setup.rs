@@ -71,7 +71,6 @@ pub(crate) enum Broken {
     PlaceOfNobody,
     StaysWithoutMajority,
     LivesIgnored,
-    NumbersForgotten,
     NeverStepsBack,
     AsksElsewhere,
     OneLineForAll,
@@ -81,7 +80,7 @@ const NOBODY_IS_FORGOTTEN: &str = "nobody needs a beat or a look while nothing g
 const BEATS_HELP: &str = "after each fault somebody is active within three beats";
 const CHECKS_HELP: &str = "beats and looks help after each fault";
 const KILLED_COST_NOTHING: &str = "after a call somebody is active, whoever was killed before";
-const NOBODY_IS_BURIED_ALIVE: &str = "nobody loses a place who beats each second";
+const LIVING_KEEP_PLACES: &str = "a process that beats each second keeps its place";
 const FIRST_ARE_ACTIVE: &str = "the first of the line are active as soon as all messages are there";
 const ONLY_FIRST: &str = "nobody behind the first is active once all messages are there";
 const ORDER_RETURNS: &str = "nobody behind the first is active once the active have asked";
@@ -386,7 +385,7 @@ pub(crate) const ALL: [Setup; 47] = [
             busy("", &[Hang]),
             "NOT: the clock tells who is dead",
             Broken::BeatsByClock,
-            NOBODY_IS_BURIED_ALIVE,
+            LIVING_KEEP_PLACES,
         )
     },
     Setup {
@@ -406,7 +405,7 @@ pub(crate) const ALL: [Setup; 47] = [
     ),
     without(
         disturbed("", &[Becomes(Killed)]),
-        "NOT: it does not matter who hears a call",
+        "NOT: calls that nobody hears are ignored",
         Broken::NobodyHears,
         KILLED_COST_NOTHING,
     ),
@@ -603,7 +602,7 @@ impl Model for Setup {
                 let others = !setup.faults.iter().all(is_killed);
                 others || it.has_died_since_call || !it.is_stuck(setup)
             }),
-            Property::always(NOBODY_IS_BURIED_ALIVE, |_, it: &World| {
+            Property::always(LIVING_KEEP_PLACES, |_, it: &World| {
                 !it.has_buried_alive || it.is_disturbed
             }),
             Property::always(FIRST_ARE_ACTIVE, |setup: &Self, it: &World| {

@@ -564,9 +564,7 @@ impl World {
                 let State::Placed(place) = &it.state else {
                     return;
                 };
-                let number = place
-                    .number()
-                    .filter(|_| setup.broken != Broken::NumbersForgotten);
+                let number = place.number();
                 let only_behind_others = !it.has_tried && !it.knows_place;
                 // It takes no place without a majority.
                 if it.without_majority < 2 {

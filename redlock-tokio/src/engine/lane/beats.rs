@@ -18,28 +18,33 @@ use crate::{
     sync::Mutex,
 };
 
-/// Called with what concerns all places of this process at the node.
-pub(crate) type OnLineNews = Box<dyn Fn(LineNews) + Send>;
+/// Called with news that concern all places of this process at the node.
+type OnLineNews = Box<dyn Fn(LineNews) + Send>;
 
 /// What concerns all places of a process at a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LineNews {
-    /// The life that the node counts for the process, if it is another one than before, or none.
+    /// The life that the node counts for the process, if that has changed, or `None` if the process has no places.
     Life(Option<u64>),
     /// The connection is gone.
     Disconnected,
 }
 
 /// Returns whether this process wants a key, or has it.
-pub(crate) type IsWanted = Box<dyn Fn(&Key) -> bool + Send>;
+type IsWanted = Box<dyn Fn(&Key) -> bool + Send>;
+
+/// This process, as far as its places in lines are concerned.
+pub(crate) struct LineListeners {
+    pub(crate) lines: Arc<Lines>,
+    pub(crate) on_news: OnLineNews,
+    pub(crate) is_wanted: IsWanted,
+}
 
 pub(super) struct Beats {
     node: NodeId,
     clock: Clock,
-    lines: Arc<Lines>,
-    on_news: OnLineNews,
-    is_wanted: IsWanted,
-    /// A key for which the process may have a place, and whether it has asked for one since the last beat.
+    process: LineListeners,
+    /// A key for which the process may have a place, and whether it has asked for a place since the last beat.
     stands: Option<(Key, bool)>,
     due: Instant,
     answer: Arc<Mutex<Answer>>,
@@ -66,26 +71,18 @@ enum Answer {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Majority {
     Reached,
-    /// Not at the last beat.
+    /// There was none at the last beat.
     Missed,
-    /// Not for a second, so the process has left all lines.
+    /// There was none at the last two beats, so the process has left all lines.
     Lost,
 }
 
 impl Beats {
-    pub(super) fn new(
-        node: NodeId,
-        clock: Clock,
-        lines: Arc<Lines>,
-        on_news: OnLineNews,
-        is_wanted: IsWanted,
-    ) -> Self {
+    pub(super) fn new(node: NodeId, clock: Clock, process: LineListeners) -> Self {
         Self {
             node,
             clock,
-            lines,
-            on_news,
-            is_wanted,
+            process,
             stands: None,
             due: Instant::now(),
             answer: Arc::new(Mutex::new(Answer::None)),
@@ -109,7 +106,7 @@ impl Beats {
 
     /// Notes that the connection is gone.
     pub(super) fn disconnect(&self) {
-        (self.on_news)(LineNews::Disconnected);
+        (self.process.on_news)(LineNews::Disconnected);
     }
 
     /// Returns when to beat, unless the last beat is not answered yet.
@@ -118,7 +115,8 @@ impl Beats {
         (self.stands.is_some() && !is_awaited).then_some(self.due)
     }
 
-    /// Takes a request that is about to be sent. Returns it with who takes the answer, or `None` if it must not be sent.
+    /// Takes a request that is about to be sent. Returns it with the receiver of the answer, or `None` if it
+    /// must not be sent.
     pub(super) fn note(
         &mut self,
         request: LineRequest,
@@ -127,7 +125,7 @@ impl Beats {
         match request.action {
             LineAction::Join { .. } => {
                 if self.majority == Majority::Lost {
-                    if !self.lines.has_majority(self.clock.now()) {
+                    if !self.process.lines.has_majority(self.clock.now()) {
                         reply.send(Err(NodeError::Silent));
                         return None;
                     }
@@ -149,7 +147,8 @@ impl Beats {
         }
     }
 
-    /// Notes that the process is to leave a line. Returns who takes the answer, which may come after a later request to leave.
+    /// Notes that the process must leave a line. Returns the receiver of the answer, which may
+    /// come after a later request to leave.
     pub(super) fn leave(&self, request: &LineRequest) -> LineReply {
         let line = (request.key.clone(), request.of_several);
         let number = {
@@ -183,7 +182,7 @@ impl Beats {
         let mut due = self.leave_unwanted();
         let had_majority = self.majority;
         self.majority = match had_majority {
-            _ if self.lines.has_majority(self.clock.now()) => Majority::Reached,
+            _ if self.process.lines.has_majority(self.clock.now()) => Majority::Reached,
             Majority::Reached => Majority::Missed,
             Majority::Missed | Majority::Lost => Majority::Lost,
         };
@@ -201,7 +200,7 @@ impl Beats {
             key,
             of_several: false,
             action: LineAction::Beat {
-                member: self.lines.member,
+                member: self.process.lines.member,
                 leaves_all: self.majority == Majority::Lost,
             },
             client_name: None,
@@ -231,29 +230,30 @@ impl Beats {
         }
         if life.is_none() || life != self.life {
             self.life = life;
-            (self.on_news)(LineNews::Life(life));
+            (self.process.on_news)(LineNews::Life(life));
         }
     }
 
     /// Returns requests to leave the lines in which nobody waits, although the process was called there.
     fn leave_unwanted(&self) -> Vec<(LineRequest, LineReply)> {
-        let called = self.lines.take_unwanted(self.node).into_iter();
-        let unwanted = called.filter(|key| !(self.is_wanted)(key));
-        let leave = |key: Key| {
+        let called = self.process.lines.take_unwanted(self.node).into_iter();
+        let unwanted = called.filter(|key| !(self.process.is_wanted)(key));
+        let leave = |(key, of_several): (Key, bool)| {
             let slot = SlotKeys::parse(key.as_bytes()).map_or(0, |(_, slot)| slot.index());
             let request = LineRequest {
                 key,
-                of_several: false,
+                of_several,
                 action: LineAction::Leave {
-                    member: self.lines.member,
+                    member: self.process.lines.member,
                     active: (slot + 1).min(MOST_ACTIVE) as u32,
                 },
-                client_name: self.lines.client_name.shared(),
+                client_name: self.process.lines.client_name.shared(),
             };
             let reply = self.leave(&request);
             (request, reply)
         };
-        unwanted.map(leave).collect()
+        let places = unwanted.flat_map(|key| [(key.clone(), false), (key, true)]);
+        places.map(leave).collect()
     }
 }
 

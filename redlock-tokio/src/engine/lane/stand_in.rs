@@ -17,7 +17,7 @@ use super::{
     status::StatusBoard,
     vetting::OnWithdrawal,
 };
-use crate::{Clock, NodeError, engine::line::Lines, node::Session};
+use crate::{Clock, NodeError, node::Session};
 
 /// The news that a real lane gets from its timers and its inspector.
 #[derive(Debug)]
@@ -50,16 +50,9 @@ impl StandIn {
         clock: Clock,
         session: Box<dyn Session>,
         orders: UnboundedReceiver<Order>,
-        lines: Arc<Lines>,
         listeners: Listeners,
     ) -> (LaneHandle, Self) {
-        let beats = Beats::new(
-            node,
-            clock.clone(),
-            lines,
-            listeners.on_line_news,
-            listeners.is_wanted,
-        );
+        let beats = Beats::new(node, clock.clone(), listeners.in_line);
         let board = StatusBoard::new(NodeError::Silent, Box::new(|| {}));
         board.answering(Eligibility::ALWAYS);
         let (handle, messages) = LaneHandle::new(address, board);

@@ -252,8 +252,8 @@ impl StatusBoard {
         matches!(self.entry.lock().state(now), NodeState::Voting)
     }
 
-    /// Ranks a node by the name that its server has for itself, or by its address if the server has none. One that was never
-    /// connected may be the highest. Also returns whether it votes now.
+    /// Ranks a node by the name that its server has for itself, or by its address if the server has none. A node that was never
+    /// connected ranks highest, since its name is unknown. Also returns whether it votes now.
     pub(crate) fn rank(
         &self,
         now: Timestamp,

@@ -43,9 +43,9 @@ pub(super) struct Placed {
     active: u32,
     /// By the index of the key. The lease was the first in each but the last.
     places: SmallVec<[(NodeId, Place); 1]>,
-    /// Whether a node has told a place.
+    /// Whether a node has told the process its place.
     is_known: bool,
-    /// Whether the lease was seen behind others.
+    /// Whether others stood before the lease.
     has_waited: bool,
     /// Whether the lease stands first in the lines of single keys too, so that others do not try, and until when that lasts.
     keeps: Option<(bool, Timestamp)>,
@@ -280,8 +280,8 @@ impl LeaseCell {
         self.take_step(state, now, index, step);
     }
 
-    /// Asks whether other processes wait for a key that this one holds. Returns false if no node can tell, or another than the
-    /// usual one.
+    /// Asks whether other processes wait for a key that this one holds. Returns false if no node can tell, or only one that
+    /// other processes may not use.
     pub(super) fn ask_for_others(self: &Arc<Self>, now: Timestamp) -> bool {
         let key = lines_of(&self.keys).next();
         let node = key.and_then(|key| line::node_of(key, &self.client.lanes, now));
@@ -298,8 +298,8 @@ impl LeaseCell {
         true
     }
 
-    /// Calls the next processes in line, since the lock is released. Those that were called before may be dead by now, or are not
-    /// told by any node that the key is free.
+    /// Calls the next processes in line, since the lock is released. A process that was called before may be dead by now, or no
+    /// node tells it that the key is free.
     pub(super) fn call_next(&self, now: Timestamp) {
         let active = self.active();
         for key in lines_of(&self.keys) {
@@ -344,7 +344,7 @@ impl LeaseCell {
         });
     }
 
-    /// Takes what a node, or the lack of one, says of the places there.
+    /// Takes news that concern all places at a node.
     pub(super) fn handle_line_news(self: &Arc<Self>, node: NodeId, news: LineNews) {
         let now = self.now();
         self.update(now, |state| {
@@ -384,7 +384,7 @@ impl LeaseCell {
         self.keep_keys(state, now);
     }
 
-    /// Begins or ends to keep others from several keys, if that is due.
+    /// Starts or stops keeping other requests away from several keys, if that is due.
     fn keep_keys(&self, state: &mut CellState, now: Timestamp) {
         let Some(placed) = &mut state.placed else {
             return;
@@ -522,14 +522,14 @@ impl Client {
     }
 }
 
-/// Takes a place at a node. It looks now and then whether it can go back to the usual one.
+/// Takes a place at a node. A process that stands elsewhere checks now and then whether it can go back to the usual node.
 fn join(client: &Client, is_usual: bool) -> (Place, Step) {
     let polls = line::polls_between(POLLS.0, POLLS.1, &client.random);
     Place::join(polls, if is_usual { REFRESH } else { LONGEST_CHECK })
 }
 
 /// Returns the keys that have lines. A semaphore and a lock of the same key have different ones, and so have semaphores of
-/// another number of permits: those that count with fewer would keep the others waiting for permits that are free.
+/// another number of permits: processes that assume fewer permits would keep the others waiting for permits that are free.
 fn lines_of(keys: &KeySet) -> impl Iterator<Item = &Key> {
     let last = keys.slots().and_then(SlotKeys::last);
     let keys = last.is_none().then(|| keys.iter());

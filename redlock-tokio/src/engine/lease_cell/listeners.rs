@@ -11,7 +11,7 @@ use super::LeaseCell;
 use crate::{
     Key,
     engine::{
-        lane::Listeners,
+        lane::{LineListeners, Listeners},
         line::Lines,
         queue::{Queue, Role},
         timers::Timers,
@@ -29,7 +29,7 @@ pub(crate) fn listeners(
 ) -> Listeners {
     // Without the queue and the timers there are no requests.
     let [waiting, beside, connected, standing, wanted] = [(); 5].map(|()| Arc::downgrade(queue));
-    let lines = Arc::clone(lines);
+    let unwanted = Arc::clone(lines);
     let [voting, failing_fast] = [(); 2].map(|()| Arc::downgrade(timers));
     Listeners {
         freed_notifier: FreedNotifier::new(move |notice| {
@@ -41,7 +41,7 @@ pub(crate) fn listeners(
                 Notice::Called(key) => {
                     let leases = queue.turns_at(key);
                     if leases.is_empty() {
-                        lines.note_unwanted(node, key);
+                        unwanted.note_unwanted(node, key);
                     }
                     for (lease, _) in leases {
                         lease.handle_call(node, key);
@@ -77,15 +77,18 @@ pub(crate) fn listeners(
                 lease.handle_connection(node);
             }
         }),
-        on_line_news: Box::new(move |news| {
-            for lease in standing.upgrade().iter().flat_map(|it| it.turns()) {
-                lease.handle_line_news(node, news);
-            }
-        }),
-        is_wanted: Box::new(move |key| {
-            let queue = wanted.upgrade();
-            queue.is_some_and(|it| !it.turns_at(key.as_bytes()).is_empty())
-        }),
+        in_line: LineListeners {
+            lines: Arc::clone(lines),
+            on_news: Box::new(move |news| {
+                for lease in standing.upgrade().iter().flat_map(|it| it.turns()) {
+                    lease.handle_line_news(node, news);
+                }
+            }),
+            is_wanted: Box::new(move |key| {
+                let queue = wanted.upgrade();
+                queue.is_some_and(|it| !it.turns_at(key.as_bytes()).is_empty())
+            }),
+        },
         on_no_vote: Box::new(move || {
             for lease in failing_fast.upgrade().iter().flat_map(|it| it.all()) {
                 lease.wake_to_look();

@@ -33,7 +33,7 @@ pub(super) struct Held {
     /// How long the attempt took by which the process got it.
     pub(super) attempt: Micros,
     pub(super) others: Others,
-    /// Whether the process has stood in line for it, so that it has called the next.
+    /// Whether the process has stood in line for it. Then it calls the next process when it releases the lock.
     pub(super) has_stood: bool,
 }
 

@@ -21,10 +21,10 @@ pub(crate) const FIRST_CHECK: Duration = Duration::from_secs(1);
 /// The longest time between two looks.
 pub(crate) const LONGEST_CHECK: Duration = Duration::from_secs(10);
 
-/// So many looks in a row must find the key free, and the process tries, whatever the node of the line says.
+/// After so many looks in a row that find the key free, the process tries, whatever the node of the line says.
 const LOOKS_TO_TRY: u8 = 2;
 
-/// So many requests in a row that the node of the line does not answer, and the process tries without a line.
+/// After so many requests in a row that the node of the line does not answer, the process tries without a line.
 const FAILURES: u8 = 3;
 
 /// What the driver of a place has to do.
@@ -153,7 +153,7 @@ impl Place {
         }
     }
 
-    /// Takes the news that the connection to the node is gone. If there is no other one soon, the process asks elsewhere.
+    /// Takes the news that the connection to the node is gone. If it is not back within a second, the process asks elsewhere.
     pub(crate) fn handle_disconnection(&mut self, now: Timestamp) {
         if let State::Behind { ask_at } = &mut self.state {
             *ask_at = now.saturating_add(FIRST_CHECK).min(*ask_at);
@@ -212,7 +212,7 @@ impl Place {
         }
     }
 
-    /// Looks whether the key lies free, since a call may be lost. Or only asks.
+    /// Looks whether the key lies free, since a call may be lost, or asks for the place.
     pub(crate) fn handle_timeout(&mut self, now: Timestamp) -> Option<Step> {
         match &mut self.state {
             State::Behind { .. } if self.look_at <= now => {

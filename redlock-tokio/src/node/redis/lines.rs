@@ -27,7 +27,7 @@ const DIGITS: usize = 16;
 pub(super) struct Listening {
     /// Whether it is called.
     pub(super) is_called: bool,
-    /// Whether the server knows that nobody else hears the calls.
+    /// Whether the server can count all sessions that hear a call.
     pub(super) is_counted: bool,
 }
 

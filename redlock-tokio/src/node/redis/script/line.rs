@@ -11,10 +11,10 @@
 use super::Script;
 
 /// `KEYS` are the set of the living, and the line. `ARGV` are the action, the member's number, the lifetime of lines in
-/// milliseconds, the prefix of channels, the member's name, the key, how many may try at a time, the band, and what the action
-/// needs besides.
+/// milliseconds, the prefix of channels, the member's name, the key, how many may try at a time, the band, and what else the
+/// action needs.
 ///
-/// At most a thousand members or places are removed in a call, so that the server does other things in between.
+/// One call removes at most a thousand members or places, so that the server can do other work in between.
 pub(in crate::node::redis) static LINE: Script = Script::new(
     "local living, line = KEYS[1], KEYS[2] \
      local action, id, lifetime, channels, name, key = unpack(ARGV, 1, 6) \
