@@ -89,16 +89,16 @@ controls: python
 # Hundreds of tasks in several processes, against servers that fail in every way: `make soak
 # MINUTES=10`. SEED replays the faults of an earlier run. First come short runs that must find
 # something: without the lock, with foreign clients that do not lock, with nodes that forget or that vote too
-# soon, with leaks, and with holders that learn of no loss. A few failovers need not make two holders, so a run that
-# finds none is followed by a longer one. The runs over a Sentinel group and over a cluster, whose masters fail over,
-# share the time of the main run. The foreign clients are fetched with npm and pip; a line says NOT RUN where that is
-# not possible.
+# soon, with leaks, with holders that learn of no loss, and with waiters that never try. A few failovers need not make
+# two holders, so a run that finds none is followed by a longer one. The runs over a Sentinel group and over a cluster,
+# whose masters fail over, share the time of the main run. The foreign clients are fetched with npm and pip; a line says
+# NOT RUN where that is not possible.
 MINUTES ?= 1
 TOPOLOGIES = sentinel cluster
 SOAK = cargo test --workspace --all-features --test soak
 soak: redis
 	$(SOAK) --no-run
-	for it in no-lock forget trust leak deaf; do SOAK_BREAK=$$it SOAK_SECONDS=10 $(SOAK) || exit; done & main=$$!; \
+	for it in no-lock forget trust leak deaf idle; do SOAK_BREAK=$$it SOAK_SECONDS=10 $(SOAK) || exit; done & main=$$!; \
 	    SOAK_BREAK=foreign SOAK_SECONDS=5 $(SOAK) && \
 	    for it in $(TOPOLOGIES); do \
 	        for seconds in 5 20 60; do SOAK_TOPOLOGY=$$it SOAK_BREAK=trust SOAK_SECONDS=$$seconds $(SOAK) && break; done || exit; \

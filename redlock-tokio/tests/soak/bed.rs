@@ -17,9 +17,12 @@ pub(crate) const KEYS: usize = 36;
 /// The keys that are only locked with fences. Fences alone protect their counters.
 pub(crate) const FENCED_KEYS: Range<usize> = KEYS..KEYS + 4;
 
+/// The keys that nobody wants but waiters, who wait in order.
+pub(crate) const AWAITED: Range<usize> = FENCED_KEYS.end..FENCED_KEYS.end + 2;
+
 /// The slots of a semaphore. Each counts as a key: if no two holders have the same slot, there are no more holders than
 /// permits.
-pub(crate) const SLOTS: Range<usize> = FENCED_KEYS.end..FENCED_KEYS.end + 3;
+pub(crate) const SLOTS: Range<usize> = AWAITED.end..AWAITED.end + 3;
 
 /// The key of the semaphore.
 pub(crate) const SEMAPHORE: &str = "soak:permits";
@@ -74,10 +77,9 @@ impl Bed {
             Ground::Masters(masters) => masters.proxies.iter().map(Proxy::url).collect(),
             Ground::Sentinel(group) => vec![group.url()],
             Ground::Cluster(cluster) => {
-                vec![format!(
-                    "{}?voters={voters}",
-                    shards::url_of(&cluster.urls())
-                )]
+                // A waiter may start after slots of two voters have moved to one shard.
+                let options = format!("voters={voters}&allow_shared_servers=true");
+                vec![format!("{}?{options}", shards::url_of(&cluster.urls()))]
             }
         }
     }

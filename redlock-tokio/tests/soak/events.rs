@@ -54,9 +54,9 @@ const EVENTS: [(&str, &[Topology]); 37] = [
 
 /// Returns the events that a conclusive run over this topology must have seen and has not.
 pub(crate) fn unseen(topology: Topology, has_seen: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    let needed = EVENTS.iter().filter(|(_, over)| over.contains(&topology));
-    let needed = needed.map(|(name, _)| *name);
-    needed.filter(|it| !has_seen(it)).collect()
+    let is_unseen = |it: &&(&str, &[_])| it.1.contains(&topology) && !has_seen(it.0);
+    let unseen = EVENTS.iter().filter(is_unseen);
+    unseen.map(|(name, _)| *name).collect()
 }
 
 /// Returns whether this event may happen.

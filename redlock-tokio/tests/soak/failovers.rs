@@ -1,8 +1,5 @@
 use std::{
-    sync::{
-        atomic::{AtomicU64, Ordering::Relaxed},
-        mpsc::Sender,
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
@@ -14,9 +11,8 @@ use crate::{
     Result,
     bed::Ground,
     clock,
-    crew::{Crew, WORKERS},
-    fault::{Fault, Kind},
-    run::News,
+    crew::{Crew, WORKERS, some_waiters},
+    fault::{CALM, Fault, Kind},
     settings::Settings,
     support::{MS, shards},
     topology::Topology,
@@ -39,7 +35,6 @@ pub(crate) struct Failovers<'a> {
     pub(crate) ground: &'a Ground,
     pub(crate) settings: &'a Settings,
     pub(crate) crew: &'a Crew,
-    pub(crate) inbox: &'a Sender<News>,
     /// When the latest hold began that was reported, in nanoseconds of the workers' clock.
     pub(crate) latest: &'a AtomicU64,
 }
@@ -50,86 +45,74 @@ impl Failovers<'_> {
         let start = Instant::now();
         let mut rng = Rng::with_seed(self.settings.seed);
         if self.settings.breakage.is_some() {
-            return self.harm(&mut rng);
+            let harm = |_| self.cause(Kind::CutOffAndFailOver, start, &mut rng);
+            return (0..HARMS).try_for_each(harm);
         }
         let mut is_complete = false;
         loop {
             let mut kinds = Kind::usual(self.settings.topology);
             rng.shuffle(&mut kinds);
             for kind in kinds {
-                if is_complete && start.elapsed() > self.settings.length {
+                if is_complete && start.elapsed() > self.settings.length + CALM {
                     return Ok(());
                 }
-                thread::sleep(PEACE);
-                self.cause(kind, start.elapsed(), &mut rng)?;
+                self.cause(kind, start, &mut rng)?;
             }
             is_complete = true;
         }
     }
 
     /// Causes one fault, and waits until locks are granted after it.
-    fn cause(&self, kind: Kind, at: Duration, rng: &mut Rng) -> Result<()> {
-        let ground = self.ground;
-        let master = rng.usize(..ground.masters());
+    fn cause(&self, kind: Kind, start: Instant, rng: &mut Rng) -> Result<()> {
+        thread::sleep(PEACE);
+        let (ground, breaks) = (self.ground, self.settings.breakage.is_some());
+        let master = match breaks {
+            // Of a cluster, the slot in the middle votes alone.
+            true => ground.masters() / 2,
+            false => rng.usize(..ground.masters()),
+        };
         let old = ground.master(master).ok_or("there is no master")?;
-        self.tell(kind, at, old)?;
-        let server = ground.server(old);
-        let worker = self.crew.worker(rng.usize(..WORKERS));
+        let victims = match kind {
+            Kind::FailWaiters => some_waiters(rng),
+            _ => vec![old],
+        };
+        self.crew.tell(Fault {
+            at: start.elapsed(),
+            kind,
+            length: Duration::ZERO,
+            victims: victims.clone(),
+        });
+        let (server, worker) = (ground.server(old), [rng.usize(..WORKERS)]);
         match kind {
-            Kind::FailOver => ground.fail_over(master, false)?,
-            Kind::StopWorkerAndFailOver => {
-                worker.freeze();
-                ground.fail_over(master, false)?;
-            }
-            Kind::Crash => {
-                server.kill();
-                ground.wait_for_other_master(old)?;
-            }
-            Kind::Freeze => {
-                server.freeze();
-                ground.wait_for_other_master(old)?;
-            }
-            Kind::CutOff => {
-                ground.cut_off(old, rng);
-                ground.wait_for_other_master(old)?;
-            }
-            Kind::CutOffAndFailOver => {
-                ground.cut_off(old, rng);
-                ground.fail_over(master, true)?;
-            }
+            Kind::Crash => server.kill(),
+            Kind::Freeze => server.freeze(),
+            Kind::CutOff | Kind::CutOffAndFailOver => ground.cut_off(old, rng),
+            Kind::StopWorkerAndFailOver => self.crew.fail(&worker)?,
+            Kind::FailWaiters => self.crew.fail(&victims)?,
+            Kind::FailOver => {}
             kind => ground.cause(kind, rng)?,
+        }
+        match kind {
+            Kind::Crash | Kind::Freeze | Kind::CutOff => ground.wait_for_other_master(old)?,
+            Kind::FailOver | Kind::StopWorkerAndFailOver => ground.fail_over(master, false)?,
+            Kind::CutOffAndFailOver => ground.fail_over(master, true)?,
+            Kind::FailWaiters => thread::sleep(CALM),
+            _ => {}
         }
         let named = clock::now();
         // The old master returns before, while or after the new one gets its vote.
-        thread::sleep(MS(rng.u64(..3500)));
+        thread::sleep(if breaks { HARM } else { MS(rng.u64(..3500)) });
         match kind {
-            Kind::StopWorkerAndFailOver => worker.thaw(),
+            Kind::StopWorkerAndFailOver => self.crew.thaw(&worker),
+            Kind::FailWaiters => self.crew.thaw(&victims),
             Kind::Crash => server.restart()?,
             Kind::Freeze => server.thaw(),
             Kind::CutOff | Kind::CutOffAndFailOver => ground.heal(),
             _ => {}
         }
-        self.wait_for_locks_after(named)
-    }
-
-    /// Fails over while a partition separates the old master, where new locks must not be granted at once.
-    fn harm(&self, rng: &mut Rng) -> Result<()> {
-        let (ground, start) = (self.ground, Instant::now());
-        for _ in 0..HARMS {
-            thread::sleep(PEACE);
-            // Of a cluster, the slot in the middle votes alone.
-            let voter = ground.masters() / 2;
-            let old = ground.master(voter).ok_or("there is no master")?;
-            self.tell(Kind::CutOffAndFailOver, start.elapsed(), old)?;
-            ground.cut_off(old, rng);
-            ground.fail_over(voter, true)?;
-            thread::sleep(HARM);
-            ground.heal();
+        if breaks {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn wait_for_locks_after(&self, named: u64) -> Result<()> {
         let settling = u64::try_from(Topology::SETTLING.as_nanos())?;
         let deadline = Instant::now() + PATIENCE;
         while self.latest.load(Relaxed) < named + settling {
@@ -138,16 +121,6 @@ impl Failovers<'_> {
             }
             thread::sleep(MS(10));
         }
-        Ok(())
-    }
-
-    fn tell(&self, kind: Kind, at: Duration, victim: usize) -> Result<()> {
-        self.inbox.send(News::Fault(Fault {
-            at,
-            kind,
-            length: Duration::ZERO,
-            victims: vec![victim],
-        }))?;
         Ok(())
     }
 }

@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     FlushScripts,
     /// `SIGSTOP` of a worker for longer than its locks live, then `SIGCONT`.
     StopWorker,
+    /// `kill -9` of some processes that wait, which are replaced, and `SIGSTOP` of others, then `SIGCONT`.
+    FailWaiters,
     /// `kill -9` of all nodes, and a restart at once.
     PowerCut,
     /// An order to fail over, to a healthy group or shard.
@@ -52,13 +54,16 @@ pub(crate) enum Kind {
     Forget,
 }
 
+/// For how long nodes stay well after waiters fail, so that a wait can exceed the bound.
+pub(crate) const CALM: Duration = Duration::from_secs(12);
+
 /// A planned fault.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) at: Duration,
     pub(crate) kind: Kind,
     pub(crate) length: Duration,
-    /// The indices of nodes, or of a worker.
+    /// The indices of nodes, or of workers.
     pub(crate) victims: Vec<usize>,
 }
 
@@ -79,6 +84,7 @@ impl Kind {
         Self::PauseWrites,
         Self::FlushScripts,
         Self::StopWorker,
+        Self::FailWaiters,
     ];
 
     /// The kinds that concern the master of a group or of a shard.
@@ -89,6 +95,7 @@ impl Kind {
         Self::CutOff,
         Self::CutOffAndFailOver,
         Self::StopWorkerAndFailOver,
+        Self::FailWaiters,
     ];
 
     /// Returns the kinds of a usual run.
@@ -100,6 +107,11 @@ impl Kind {
         }
     }
 
+    /// Returns whether the victims are processes, and not nodes.
+    pub(crate) fn is_of_processes(self) -> bool {
+        matches!(self, Self::StopWorker | Self::FailWaiters)
+    }
+
     /// Draws the duration of a fault.
     pub(crate) fn length(self, rng: &mut Rng) -> Duration {
         let max_ttl = MAX_TTL.as_millis() as u64;
@@ -108,6 +120,7 @@ impl Kind {
             Self::Crash => rng.u64(max_ttl + 200..max_ttl + 1000),
             Self::Restart => rng.u64(..500),
             Self::StopWorker => rng.u64(max_ttl + 100..max_ttl + 2000),
+            Self::FailWaiters => rng.u64(4000..30_000),
             _ => rng.u64(100..1500),
         })
     }

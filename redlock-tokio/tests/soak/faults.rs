@@ -1,16 +1,14 @@
 use std::{
-    sync::{Mutex, mpsc::Sender},
     thread,
     time::{Duration, Instant},
 };
 
-use redlock_kit::{Link, Proxy, Worker};
+use redlock_kit::{Link, Proxy};
 
 use crate::{
     Result,
     crew::Crew,
     fault::{Fault, Kind},
-    run::News,
     support::{MS, bed::Bed as Masters},
     topology::MAX_TTL,
 };
@@ -20,28 +18,13 @@ const FORGETTING: Duration = MAX_TTL.saturating_add(Duration::from_millis(200));
 
 /// Injects faults into nodes and workers.
 pub(crate) struct Faults<'a> {
-    masters: &'a Masters,
-    crew: &'a Crew,
-    /// How many restarts the foreign clients must not see. They know of no quarantine.
-    hidden: Mutex<usize>,
+    pub(crate) masters: &'a Masters,
+    pub(crate) crew: &'a Crew,
 }
 
-impl<'a> Faults<'a> {
-    pub(crate) fn new(masters: &'a Masters, crew: &'a Crew) -> Self {
-        Self {
-            masters,
-            crew,
-            hidden: Mutex::default(),
-        }
-    }
-
+impl Faults<'_> {
     /// Carries out a plan, and then waits for the end of the run.
-    pub(crate) fn carry_out(
-        &self,
-        plan: &[Fault],
-        length: Duration,
-        inbox: &Sender<News>,
-    ) -> Result<()> {
+    pub(crate) fn carry_out(&self, plan: &[Fault], length: Duration) -> Result<()> {
         let start = Instant::now();
         let sleep_until =
             |at: Duration| thread::sleep((start + at).saturating_duration_since(Instant::now()));
@@ -49,7 +32,10 @@ impl<'a> Faults<'a> {
             let mut causes = Vec::new();
             for fault in plan {
                 sleep_until(fault.at);
-                inbox.send(News::Fault(fault.clone()))?;
+                self.crew.tell(fault.clone());
+                if fault.kind.is_of_processes() {
+                    self.crew.fail(&fault.victims)?;
+                }
                 causes.push(scope.spawn(|| self.cause(fault)));
             }
             sleep_until(length);
@@ -59,11 +45,14 @@ impl<'a> Faults<'a> {
     }
 
     fn cause(&self, fault: &Fault) -> Result<()> {
+        if fault.kind.is_of_processes() {
+            thread::sleep(fault.length);
+            self.crew.thaw(&fault.victims);
+            return Ok(());
+        }
         let is_hidden = fault.kind == Kind::Restart;
         if is_hidden {
-            let mut hidden = self.hidden.lock().expect("no panic");
-            *hidden += 1;
-            self.crew.foreign().for_each(Worker::freeze);
+            self.crew.hide();
         }
         for victim in &fault.victims {
             self.begin(fault, *victim);
@@ -74,19 +63,12 @@ impl<'a> Faults<'a> {
         }
         if is_hidden {
             thread::sleep(FORGETTING);
-            let mut hidden = self.hidden.lock().expect("no panic");
-            *hidden -= 1;
-            if *hidden == 0 {
-                self.crew.foreign().for_each(Worker::thaw);
-            }
+            self.crew.show();
         }
         Ok(())
     }
 
     fn begin(&self, fault: &Fault, victim: usize) {
-        if fault.kind == Kind::StopWorker {
-            return self.crew.worker(victim).freeze();
-        }
         let node = self.masters.servers.get(victim);
         let proxy = &self.masters.proxies[victim];
         let run = |command: &[&str]| drop(self.masters.cli(victim).run(command));
@@ -124,7 +106,6 @@ impl<'a> Faults<'a> {
     fn end(&self, kind: Kind, victim: usize) -> Result<()> {
         let node = self.masters.servers.get(victim);
         match kind {
-            Kind::StopWorker => self.crew.worker(victim).thaw(),
             Kind::Freeze => node.thaw(),
             Kind::Crash | Kind::Restart | Kind::PowerCut => node.restart()?,
             Kind::Reset | Kind::PauseWrites | Kind::FlushScripts | Kind::Forget => {}

@@ -38,12 +38,10 @@ fn locks(server: &Cli) -> u64 {
 fn lost_updates(store: &Cli) -> Result<u64> {
     let number =
         |name: &str| -> Result<u64> { Ok(store.get(name).map_or(Ok(0), |it| it.parse())?) };
-    let mut lost = 0;
-    for key in 0..bed::SLOTS.end {
+    let lost = |key| {
         let (value, writes) = (number(&bed::name(key))?, number(&bed::writes(key))?);
-        lost += writes
-            .checked_sub(value)
-            .ok_or("a counter exceeds the number of its writes")?;
-    }
-    Ok(lost)
+        let lost = writes.checked_sub(value);
+        lost.ok_or_else(|| "a counter exceeds the number of its writes".into())
+    };
+    (0..bed::SLOTS.end).map(lost).sum()
 }

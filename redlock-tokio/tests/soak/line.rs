@@ -8,7 +8,11 @@ pub(crate) enum Line {
     /// The process held keys.
     Hold(Hold),
     /// The process stood still between these nanoseconds of `CLOCK_BOOTTIME`.
-    Stalled { from: u64, until: u64 },
+    Stalled {
+        from: u64,
+        until: u64,
+    },
+    Waited(Wait),
     /// An event, which is counted by its name.
     Saw(String),
     /// The size of the process.
@@ -49,4 +53,14 @@ pub(crate) struct Ended {
 pub(crate) struct Size {
     pub(crate) descriptors: usize,
     pub(crate) kilobytes: usize,
+}
+
+/// A part of a wait in which the process did not stand still, in nanoseconds of `CLOCK_BOOTTIME`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wait {
+    pub(crate) key: usize,
+    /// When the whole wait began.
+    pub(crate) began: u64,
+    pub(crate) from: u64,
+    pub(crate) until: u64,
 }

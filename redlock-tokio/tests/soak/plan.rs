@@ -4,8 +4,8 @@ use fastrand::Rng;
 
 use crate::{
     bed::NODES,
-    crew::WORKERS,
-    fault::{Fault, Kind},
+    crew::{WORKERS, some_waiters},
+    fault::{CALM, Fault, Kind},
     settings::{Breakage, Settings},
     support::MS,
 };
@@ -15,9 +15,9 @@ use crate::{
 pub(crate) fn plan(settings: &Settings) -> Vec<Fault> {
     match settings.breakage {
         None => storm(settings),
-        Some(Breakage::NoLock | Breakage::Leak | Breakage::Deaf | Breakage::Foreign) => Vec::new(),
         Some(Breakage::Forget) => again_and_again(Kind::Forget, MS(250), settings.length),
         Some(Breakage::Trust) => again_and_again(Kind::PowerCut, MS(800), settings.length),
+        Some(_) => Vec::new(),
     }
 }
 
@@ -47,24 +47,31 @@ fn storm(settings: &Settings) -> Vec<Fault> {
         let kind = kinds.pop().expect("it was filled");
         let (busy, most) = match kind {
             Kind::StopWorker => (&mut workers[..], 1),
+            // All nodes have recovered then.
+            Kind::FailWaiters => (&mut nodes[..], 0),
             _ => (&mut nodes[..], MINORITY),
         };
         // Mostly one victim, sometimes as many as possible.
-        let wanted = if rng.u8(..4) == 0 { most } else { 1 };
+        let wanted = if rng.u8(..4) == 0 { most } else { most.min(1) };
         let mut ends: Vec<_> = busy.iter().copied().filter(|it| *it > now).collect();
         ends.sort_unstable();
         if let Some(excess) = (ends.len() + wanted).checked_sub(most + 1) {
             now = ends[excess];
         }
-        let length = kind.length(&mut rng);
-        if now + length > settings.length {
-            return faults;
-        }
+        let mut length = kind.length(&mut rng);
         let mut victims: Vec<_> = (0..busy.len()).filter(|it| busy[*it] <= now).collect();
         rng.shuffle(&mut victims);
         victims.truncate(wanted);
         for victim in &victims {
             busy[*victim] = now + length + kind.aftermath();
+        }
+        let mut pause = MS(rng.u64(50..600));
+        if kind == Kind::FailWaiters {
+            length = length.min(settings.length.saturating_sub(now));
+            (victims, pause) = (some_waiters(&mut rng), CALM);
+        }
+        if now + length > settings.length {
+            return faults;
         }
         faults.push(Fault {
             at: now,
@@ -72,6 +79,6 @@ fn storm(settings: &Settings) -> Vec<Fault> {
             length,
             victims,
         });
-        now += MS(rng.u64(50..600));
+        now += pause;
     }
 }

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use crate::{
-    Result, events, fault::Kind, findings::Findings, judge::Violation, settings::Settings, usage,
+    Result, bed, events, fault::Kind, findings::Findings, judge::Violation, settings::Settings,
+    usage, waits::Waits,
 };
 
 /// How many violations of the judge are printed.
@@ -13,11 +14,7 @@ const CONCLUSIVE: Duration = Duration::from_secs(60);
 /// An invariant, and how often it was violated.
 pub(crate) type Damage = (&'static str, u64);
 
-/// Prints the findings.
-///
-/// # Errors
-///
-/// Fails with the violations, or if a negative control has none.
+/// Prints the findings. Fails with the violations, or if a negative control has none.
 pub(crate) fn report(
     settings: &Settings,
     findings: &Findings,
@@ -54,7 +51,7 @@ pub(crate) fn report(
 }
 
 /// Returns how often each invariant was violated, by what the processes reported.
-fn damage(findings: &Findings, violations: &[Violation]) -> [Damage; 6] {
+fn damage(findings: &Findings, violations: &[Violation]) -> [Damage; 7] {
     let [mut overlaps, mut tokens, mut late] = [0; 3];
     for violation in violations {
         *match violation {
@@ -63,11 +60,14 @@ fn damage(findings: &Findings, violations: &[Violation]) -> [Damage; 6] {
             Violation::ToldLate { .. } => &mut late,
         } += 1;
     }
+    let lost = findings.waits.losses().into_values();
+    let lost = lost.filter(|(lost, _)| *lost > Waits::BOUND);
     let refused = "tokens refused within the validity";
     [
         ("overlapping holds", overlaps),
         ("fencing tokens that did not grow", tokens),
         ("losses that were told late", late),
+        ("waits that lost their turn", lost.count() as u64),
         (refused, findings.count(refused)),
         ("torn reads", findings.count("torn reads")),
         ("hanging steps", findings.count("hang")),
@@ -88,7 +88,13 @@ fn print(settings: &Settings, findings: &Findings, violations: &[Violation], dam
         line(what, *count);
     }
     for violation in violations.iter().take(EXAMPLES) {
-        println!("\n{}", findings.explain(violation));
+        println!("\n{}", findings.explain(violation, violation.at()));
+    }
+    let losses = findings.waits.losses().into_iter();
+    if let Some(((process, key, _), (lost, until))) = losses.max_by_key(|(_, it)| it.0) {
+        let (key, lost) = (bed::name(key), lost / 1_000_000);
+        let words = format!("{process} lost its turn for {key} for {lost} ms");
+        println!("\n{}", findings.explain(&words, until));
     }
     println!();
 }

@@ -31,6 +31,8 @@ pub(crate) enum Breakage {
     Deaf,
     /// Foreign clients enter the critical section without the lock.
     Foreign,
+    /// Each second waiter reports that it waits, and never tries.
+    Idle,
 }
 
 impl Breakage {
@@ -47,6 +49,7 @@ impl Breakage {
             // A holder may notice the loss before it writes, so an update need not be lost.
             Self::Forget | Self::Trust => &["overlapping holds"],
             Self::Deaf => &["losses that were told late"],
+            Self::Idle => &["waits that lost their turn"],
             Self::Leak => &[
                 "orphan keys",
                 "leaks descriptors",
@@ -94,13 +97,11 @@ fn chosen<T: DeserializeOwned>(variable: &str) -> Result<Option<T>> {
     let Some(text) = env::var(variable).ok().filter(|it| !it.is_empty()) else {
         return Ok(None);
     };
-    let value = text
-        .parse::<u64>()
-        .map_or_else(|_| text.into(), Value::from);
+    let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
     let chosen = serde_json::from_value(value);
-    Ok(Some(
-        chosen.map_err(|error| format!("{variable}: {error}"))?,
-    ))
+    chosen
+        .map(Some)
+        .map_err(|error| format!("{variable}: {error}").into())
 }
 
 /// Returns what [`chosen`] reads as this value.

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::support::MS;
+use crate::{bed::AWAITED, support::MS};
 
 /// The longest ttl of any lock, which is about the uptime that a node needs before it votes.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(2);
@@ -44,8 +44,9 @@ impl Topology {
     }
 
     /// Returns how many tasks each worker runs.
-    pub(crate) fn tasks(self) -> u64 {
+    pub(crate) fn tasks(self, waits: bool) -> usize {
         match self {
+            _ if waits => AWAITED.len(),
             Self::Masters => 80,
             // These runs share the machine with the other ones.
             Self::Sentinel | Self::Cluster => 30,

@@ -17,8 +17,7 @@ const LONGEST_SHUTDOWN: Duration = MAX_TTL.saturating_add(Duration::from_secs(5)
 /// Returns what is wrong with the workers of a run of this length.
 pub(crate) fn problems(findings: &Findings, length: Duration) -> Vec<String> {
     let mut problems = Vec::new();
-    let workers = (0..WORKERS).map(|number| format!("worker {number}"));
-    for worker in workers {
+    for worker in (0..WORKERS).map(|it| format!("worker {it}")) {
         let sizes = findings.sizes.get(&worker).map_or(&[][..], Vec::as_slice);
         let mut add_if = |is_so, what| {
             if is_so {
@@ -49,14 +48,12 @@ pub(crate) fn problems(findings: &Findings, length: Duration) -> Vec<String> {
 
 fn median(samples: &[(Duration, Size)], within: Range<Duration>) -> Option<Size> {
     let within = samples.iter().filter(|(at, _)| within.contains(at));
-    let sizes: Vec<_> = within.map(|(_, size)| *size).collect();
-    let middle = |part: fn(&Size) -> usize| {
-        let mut parts: Vec<_> = sizes.iter().map(part).collect();
-        parts.sort_unstable();
-        parts.get(parts.len() / 2).copied()
-    };
+    let sizes = within.map(|(_, it)| (it.descriptors, it.kilobytes));
+    let (mut descriptors, mut kilobytes): (Vec<_>, Vec<_>) = sizes.unzip();
+    descriptors.sort_unstable();
+    kilobytes.sort_unstable();
     Some(Size {
-        descriptors: middle(|it| it.descriptors)?,
-        kilobytes: middle(|it| it.kilobytes)?,
+        descriptors: *descriptors.get(descriptors.len() / 2)?,
+        kilobytes: *kilobytes.get(kilobytes.len() / 2)?,
     })
 }

@@ -17,11 +17,11 @@ use tokio::{
     runtime::Builder,
     sync::watch as switch,
     task::JoinSet,
-    time::{Instant, interval, sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
-pub(crate) use self::task::STEP_LIMIT;
 use self::{store::Store, task::Task};
+pub(crate) use self::{store::WRITE, task::STEP_LIMIT};
 use crate::{
     Result,
     line::{Ended, Line},
@@ -42,19 +42,18 @@ pub(crate) struct Order {
     pub(crate) seed: u64,
     pub(crate) topology: Topology,
     pub(crate) breakage: Option<Breakage>,
+    /// Whether the worker does nothing but wait.
+    pub(crate) waits: bool,
     pub(crate) store: String,
     pub(crate) nodes: Vec<String>,
 }
 
 impl Order {
-    const FLAG: &str = "--worker";
+    pub(crate) const FLAG: &str = "--worker";
 
-    /// Returns the order in these arguments, if they are those of a worker.
-    pub(crate) fn parse(arguments: &[String]) -> Option<Result<Self>> {
-        let [flag, order] = arguments else {
-            return None;
-        };
-        (flag == Self::FLAG).then(|| Ok(serde_json::from_str(order)?))
+    /// Returns the order that follows the flag.
+    pub(crate) fn parse(order: &str) -> Result<Self> {
+        Ok(serde_json::from_str(order)?)
     }
 
     pub(crate) fn arguments(&self) -> Result<[String; 2]> {
@@ -91,12 +90,13 @@ async fn serve(order: Arc<Order>) -> Result<()> {
         let _ = stop.send(true);
     });
     let mut tasks = JoinSet::new();
-    for number in 0..order.topology.tasks() {
+    for number in 0..order.topology.tasks(order.waits) {
         let task = Task {
+            number,
             redlock: redlock.clone(),
             store: store.clone(),
             order: Arc::clone(&order),
-            rng: Rng::with_seed(order.seed.wrapping_mul(1000).wrapping_add(number)),
+            rng: Rng::with_seed(order.seed.wrapping_mul(1000).wrapping_add(number as u64)),
             stopped: stopped.clone(),
         };
         tasks.spawn(task.run());
@@ -129,17 +129,16 @@ async fn serve(order: Arc<Order>) -> Result<()> {
 /// Connects to the nodes, and waits for a first lock.
 async fn connect(order: &Order) -> Result<Redlock> {
     let builder = Redlock::builder().nodes(&order.nodes);
-    let builder = match order.topology {
-        Topology::Masters => builder.node_timeout(MS(100)),
-        Topology::Sentinel | Topology::Cluster => builder
-            .node_timeout(MS(250))
-            .confirmation_window(Topology::WINDOW),
-    };
-    let builder = builder.max_ttl(MAX_TTL).ttl(MAX_TTL);
-    let builder = match order.breakage {
-        Some(_) => builder.durability(Durability::AssumedForTests),
-        None => builder,
-    };
+    let mut builder = builder.node_timeout(MS(100)).max_ttl(MAX_TTL).ttl(MAX_TTL);
+    if order.topology != Topology::Masters {
+        let timeout = MS(250);
+        builder = builder
+            .node_timeout(timeout)
+            .confirmation_window(Topology::WINDOW);
+    }
+    if order.breakage.is_some() {
+        builder = builder.durability(Durability::AssumedForTests);
+    }
     let redlock = builder.build().await?;
     let mut last = String::new();
     let first = async {
@@ -149,8 +148,7 @@ async fn connect(order: &Order) -> Result<Redlock> {
             sleep(MS(100)).await;
         }
     };
-    let in_time = timeout(START, first).await.is_ok();
-    if !in_time {
+    if timeout(START, first).await.is_err() {
         return Err(format!("no lock was granted while all nodes were up: {last}").into());
     }
     Ok(redlock)
@@ -158,9 +156,8 @@ async fn connect(order: &Order) -> Result<Redlock> {
 
 /// Reports the size of the process once a second.
 async fn sample() -> Result<()> {
-    let mut ticks = interval(Duration::from_secs(1));
     loop {
-        ticks.tick().await;
         journal::tell(&Line::Size(process::size()?));
+        sleep(Duration::from_secs(1)).await;
     }
 }

@@ -6,15 +6,6 @@ const { default: Redlock } = require("redlock");
 
 const order = JSON.parse(process.argv[2]);
 
-// The same as that of the workers: refuses late writes, and counts accepted ones.
-const WRITE = `local now = redis.call('TIME')
-  if now[1] * 1000000 + now[2] >= tonumber(ARGV[2]) then return 0 end
-  redis.call('SET', KEYS[1], ARGV[1])
-  redis.call('INCR', KEYS[2])
-  return 1`;
-
-const MILLION = 1_000_000;
-
 const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
 const saw = (what) => say({ Saw: `foreign: ${what}` });
 const sleep = (millis) => new Promise((resolve) => setTimeout(resolve, millis));
@@ -62,7 +53,7 @@ class Hold {
   look() {
     // The clock is read first, and a millisecond is left out, so that the sum is not later than the end.
     const at = now();
-    this.valid_until = at + (this.lock.expiration - Date.now() - 1) * MILLION;
+    this.valid_until = at + (this.lock.expiration - Date.now() - 1) * 1_000_000;
   }
 
   async extend(ttl) {
@@ -94,7 +85,7 @@ async function increment(hold, pause, extension) {
   for (const [index, key] of hold.keys.entries()) {
     const deadline = hold.lock.expiration * 1000;
     const names = [`soak:${key}`, `soak:${key}:writes`];
-    const written = await store.eval(WRITE, 2, ...names, values[index] + 1, deadline);
+    const written = await store.eval(order.write, 2, ...names, values[index] + 1, deadline);
     saw(written ? "writes" : "writes refused because they were late");
   }
 }
@@ -137,15 +128,14 @@ async function main() {
   process.stdin.once("end", () => {
     stopped = true;
   });
-  await Promise.all(clients.map((client) => client.ping()));
-  const lock = await redlock.acquire([`soak:foreign:${process.pid}`], order.max_ttl_ms);
+  // A machine on which a dozen processes start may be slow.
+  const patiently = (act) => act().catch(() => patiently(act));
+  await Promise.all(clients.map((client) => patiently(() => client.ping())));
+  const lock = await patiently(() => redlock.acquire([`soak:foreign:${process.pid}`], order.max_ttl_ms));
   await lock.release();
   say("Ready");
   await Promise.all(Array.from({ length: order.tasks }, task));
   process.stdout.write("", () => process.exit(0));
 }
 
-main().catch((error) => {
-  console.error(error);
-  process.exit(1);
-});
+main();

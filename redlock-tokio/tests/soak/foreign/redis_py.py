@@ -16,14 +16,6 @@ import uuid
 import redis
 
 PR_SET_PDEATHSIG = 1
-MILLISECOND = 1_000_000
-
-# The same as that of the workers: refuses late writes, and counts accepted ones.
-WRITE = """local now = redis.call('TIME')
-  if now[1] * 1000000 + now[2] >= tonumber(ARGV[2]) then return 0 end
-  redis.call('SET', KEYS[1], ARGV[1])
-  redis.call('INCR', KEYS[2])
-  return 1"""
 
 order = json.loads(sys.argv[1])
 nodes = [redis.Redis.from_url(url, socket_timeout=0.15, socket_connect_timeout=0.15) for url in order["nodes"]]
@@ -42,7 +34,6 @@ def saw(what):
 
 
 def now():
-    """Returns the nanoseconds of the clock that all processes share."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
@@ -51,16 +42,17 @@ class Times:
 
     def __init__(self, ttl_ms):
         self.by_wall_us = time.time_ns() // 1000 + ttl_ms * 990 - 2000
-        self.by_clock = now() + ttl_ms * MILLISECOND * 99 // 100 - 2 * MILLISECOND
+        self.by_clock = now() + ttl_ms * 990_000 - 2_000_000
 
 
 class Hold:
-    """A key of which a majority of nodes granted a `Lock`."""
+    """A key of which a majority of nodes granted a `Lock`. The control asks no node."""
 
     def __init__(self, key, ttl_ms):
         self.key, self.ttl_ms, self.token = key, ttl_ms, uuid.uuid4().hex
         self.locks = [
-            node.lock(f"soak:{key}", timeout=ttl_ms / 1000, blocking=False, thread_local=False) for node in nodes
+            node.lock(f"soak:{key}", timeout=ttl_ms / 1000, blocking=False, thread_local=False)
+            for node in (nodes if order["locks"] else [])
         ]
         self.end = Times(ttl_ms)
 
@@ -99,22 +91,7 @@ class Hold:
                 votes += bool(ask(lock))
             except redis.RedisError:
                 pass  # Nodes fail all the time.
-        return votes > len(self.locks) // 2
-
-
-class NoHold(Hold):
-    """A hold without locks, for the control."""
-
-    def __init__(self, key, ttl_ms):
-        super().__init__(key, ttl_ms)
-        self.locks = []
-
-    def acquire(self):
-        self.since = now()
-        return True
-
-    def extend(self):
-        pass
+        return not self.locks or votes > len(self.locks) // 2
 
 
 def increment(hold):
@@ -125,7 +102,7 @@ def increment(hold):
     time.sleep(random.random() * longest_ms / 1000)
     if random.randrange(5) == 0:
         hold.extend()
-    written = store.eval(WRITE, 2, name, f"{name}:writes", value + 1, hold.end.by_wall_us)
+    written = store.eval(order["write"], 2, name, f"{name}:writes", value + 1, hold.end.by_wall_us)
     saw("writes" if written else "writes refused because they were late")
 
 
@@ -133,7 +110,7 @@ def step():
     # Four keys are busier than the others.
     key = random.randrange(4 if random.randrange(3) == 0 else order["keys"])
     ttl_ms = int(order["max_ttl_ms"] * random.uniform(0.5, 1))
-    hold = (Hold if order["locks"] else NoHold)(key, ttl_ms)
+    hold = Hold(key, ttl_ms)
     if not hold.acquire():
         saw("not acquired")
         return
@@ -152,8 +129,9 @@ def task():
 def main():
     # A stopped process does not notice the end of standard input.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    for node in nodes:
-        node.ping()
+    while not (first := Hold("foreign:redis-py", order["max_ttl_ms"])).acquire():
+        pass
+    first.release()
     say("Ready")
     tasks = [threading.Thread(target=task) for _ in range(order["tasks"])]
     for it in tasks:

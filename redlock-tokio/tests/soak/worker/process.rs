@@ -16,13 +16,8 @@ pub(super) fn size() -> Result<Size> {
 
 /// Returns how many sockets are open.
 pub(super) fn sockets() -> Result<usize> {
-    let mut sockets = 0;
-    for descriptor in fs::read_dir("/proc/self/fd")? {
-        // The descriptor of the directory itself is closed by now.
-        let Ok(target) = fs::read_link(descriptor?.path()) else {
-            continue;
-        };
-        sockets += usize::from(target.to_string_lossy().starts_with("socket:"));
-    }
-    Ok(sockets)
+    let descriptors = fs::read_dir("/proc/self/fd")?;
+    let targets = descriptors.filter_map(|it| fs::read_link(it.ok()?.path()).ok());
+    let sockets = targets.filter(|it| it.to_string_lossy().starts_with("socket:"));
+    Ok(sockets.count())
 }

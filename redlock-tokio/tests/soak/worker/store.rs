@@ -7,7 +7,7 @@ use redlock_tokio::FencingToken;
 use crate::{Result, bed};
 
 /// Refuses late writes, and counts accepted ones.
-const WRITE: &str = "local now = redis.call('TIME') \
+pub(crate) const WRITE: &str = "local now = redis.call('TIME') \
      if now[1] * 1000000 + now[2] >= tonumber(ARGV[2]) then return 0 end \
      redis.call('SET', KEYS[1], ARGV[1]) \
      redis.call('INCR', KEYS[2]) \

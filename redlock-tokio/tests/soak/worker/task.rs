@@ -1,3 +1,5 @@
+mod waiter;
+
 use std::{fmt::Debug, fs::File, pin::pin, sync::Arc, time::Duration};
 
 use fastrand::Rng;
@@ -35,6 +37,7 @@ const MAX_HOLD: Duration = Duration::from_millis(500);
 
 /// One of many tasks that compete for the locks.
 pub(super) struct Task {
+    pub(super) number: usize,
     pub(super) redlock: Redlock,
     pub(super) store: Store,
     pub(super) order: Arc<Order>,
@@ -70,6 +73,9 @@ impl Task {
     }
 
     async fn step(&mut self) -> Result<()> {
+        if self.order.waits {
+            return self.wait().await;
+        }
         // Four keys are busier than the others.
         let key = match self.rng.u8(..3) {
             0 => self.rng.usize(..4),
@@ -356,7 +362,8 @@ impl Task {
     /// Reads a counter twice. While a reader has the lock, nobody writes.
     async fn read_twice(&mut self, key: usize, hold: &Hold) -> Result<()> {
         let pause = self.pause();
-        let watch = self.watch(&[key], hold).shared();
+        let mut watch = self.watch(&[key], hold);
+        watch.is_shared = true;
         let before = self.store.read(key).await?;
         sleep(pause).await;
         let is_same = self.store.read(key).await? == before;
@@ -418,19 +425,14 @@ fn refused(error: &LockError) {
 fn cut_off(error: &WithLockError) {
     match error {
         WithLockError::Lock(error) => refused(error),
-        WithLockError::Lost(reason) => lost(*reason),
+        WithLockError::Lost(reason) => journal::saw(format!("lost: {reason:?}")),
         error => journal::saw(format!("work ended: {}", variant(error))),
     }
 }
 
-fn lost(reason: LossReason) {
-    journal::saw(format!("lost: {reason:?}"));
-}
-
 fn note_loss(guard: &LockGuard) -> Option<LossReason> {
     let reason = guard.lost().now_or_never();
-    reason.into_iter().for_each(lost);
-    reason
+    reason.inspect(|it| journal::saw(format!("lost: {it:?}")))
 }
 
 fn variant(error: &impl Debug) -> String {

@@ -25,7 +25,7 @@ const TICKS: usize = 150;
 pub(super) struct Watch {
     keys: Vec<usize>,
     hold: Hold,
-    is_shared: bool,
+    pub(super) is_shared: bool,
     from: u64,
     sight: Arc<Mutex<Sight>>,
     /// When the holder was told that the lock is lost.
@@ -55,12 +55,6 @@ impl Watch {
         };
         watch.look();
         watch
-    }
-
-    /// The same, of a reader's lock.
-    pub(super) fn shared(mut self) -> Self {
-        self.is_shared = true;
-        self
     }
 
     /// Reports the hold. If it is over, waits for the news of its loss first. The lock must not be released before,
