@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     in_process::{InProcess, NoLock},
-    ours::{Dropped, Newcomers, Ours},
+    ours::{Dropped, LEADERSHIP, Newcomers, Ours},
     plain::Plain,
     rslock::Rslock,
 };
@@ -46,6 +46,10 @@ pub(crate) enum Access {
     Permit(usize),
     Read,
     Write,
+    /// With a short time to live, like the candidates of an election.
+    Lead,
+    /// Two keys at once: tasks with keys of their own want one of them.
+    Both,
 }
 
 /// A contestant in a process of its own. Some are not written in Rust.
@@ -54,6 +58,7 @@ pub(crate) enum Name {
     Plain,
     Rslock,
     Ours,
+    OverResp2,
     Dropped,
     Newcomers,
     InProcess,
@@ -71,6 +76,8 @@ impl fmt::Display for Access {
             Self::Permit(permits) => write!(f, "{permits} permits"),
             Self::Read => f.write_str("read"),
             Self::Write => f.write_str("write"),
+            Self::Lead => f.write_str("lead"),
+            Self::Both => f.write_str("both keys"),
         }
     }
 }
@@ -81,6 +88,7 @@ impl fmt::Display for Name {
             Self::Plain => "redis-rs",
             Self::Rslock => "rslock 0.10",
             Self::Ours => "redlock-tokio",
+            Self::OverResp2 => "redlock-tokio, RESP2",
             Self::Dropped => "redlock-tokio, guard dropped",
             Self::Newcomers => "redlock-tokio, a new client for each lock",
             Self::InProcess => "tokio::sync",

@@ -8,6 +8,9 @@ use crate::Result;
 /// Longer than anything is measured.
 const WAIT: Duration = Duration::from_secs(60);
 
+/// The time to live of a leadership.
+pub(crate) const LEADERSHIP: Duration = Duration::from_secs(3);
+
 /// This crate's lock, with default settings except for how long it waits. Both `lock` and `release`
 /// wait for the majority.
 #[derive(Clone)]
@@ -49,6 +52,12 @@ impl Contestant for Ours {
             Access::Permit(permits) => redlock.semaphore(key, permits).acquire().await?,
             Access::Read => redlock.rw_lock(key).read().await?,
             Access::Write => redlock.rw_lock(key).write().await?,
+            Access::Lead => redlock.lock(key).ttl(LEADERSHIP).await?,
+            Access::Both => {
+                redlock
+                    .lock_all([0, 1].map(|it| format!("{key}:{it}")))
+                    .await?
+            }
         })
     }
 
