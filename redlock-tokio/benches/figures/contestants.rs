@@ -40,6 +40,8 @@ pub(crate) trait Contestant: Clone + Send + Sync + Sized + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Access {
     Lock,
+    /// Of a client that no server notifies.
+    OverResp2,
     /// Without a place in the line: it tries again as soon as it is refused.
     TryLock,
     /// One of so many permits.
@@ -58,7 +60,6 @@ pub(crate) enum Name {
     Plain,
     Rslock,
     Ours,
-    OverResp2,
     Dropped,
     Newcomers,
     InProcess,
@@ -71,6 +72,7 @@ impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lock => f.write_str("lock"),
+            Self::OverResp2 => f.write_str("lock over RESP2"),
             Self::TryLock => f.write_str("`try_lock` in a loop"),
             Self::Permit(1) => f.write_str("1 permit"),
             Self::Permit(permits) => write!(f, "{permits} permits"),
@@ -88,7 +90,6 @@ impl fmt::Display for Name {
             Self::Plain => "redis-rs",
             Self::Rslock => "rslock 0.10",
             Self::Ours => "redlock-tokio",
-            Self::OverResp2 => "redlock-tokio, RESP2",
             Self::Dropped => "redlock-tokio, guard dropped",
             Self::Newcomers => "redlock-tokio, a new client for each lock",
             Self::InProcess => "tokio::sync",

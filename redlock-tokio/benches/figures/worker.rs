@@ -31,7 +31,7 @@ pub(crate) fn run(order: &str) -> Result<()> {
         match order.group.contestant {
             Name::Plain => work::<Plain>(&order).await,
             Name::Rslock => work::<Rslock>(&order).await,
-            Name::Ours | Name::OverResp2 => work::<Ours>(&order).await,
+            Name::Ours => work::<Ours>(&order).await,
             Name::Dropped => work::<Dropped>(&order).await,
             Name::Newcomers => work::<Newcomers>(&order).await,
             Name::InProcess => work::<InProcess>(&order).await,

@@ -1,4 +1,4 @@
-use std::{sync::Arc, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use deadpool_redis::redis::{self, Client};
 use futures::future::BoxFuture;
@@ -10,7 +10,7 @@ use super::{Fault, Holder};
 use crate::{
     Result,
     bed::Bed,
-    contestants::{Access, Contestant, Name, Ours, Plain},
+    contestants::{Access, Contestant, Ours, Plain},
     crew::Crew,
     group::{Group, Order},
     history::{History, now},
@@ -35,16 +35,19 @@ const HANGS: Duration = Duration::from_millis(1500);
 const KILLS: usize = 8;
 const UNTIL_KILL: Duration = Duration::from_secs(2);
 
-/// Gives four that are no members the first places of the line, whatever its name is, and returns how many it found.
+/// Gives four that are no members the first places of the line, whatever its name is, and returns how many are new.
 const FORGE: &str = "
-    local lines = 0
+    local found = 0
     for _, line in ipairs(redis.call('SCAN', 0, 'MATCH', ARGV[1], 'COUNT', 1000, 'TYPE', 'zset')[2]) do
-        if not string.find(line, ':seen:') then
-            lines = lines + 1
-            for forged = 1, 4 do redis.call('ZADD', line, -forged, string.rep(forged, 16)) end
+        for forged = 1, string.find(line, ':seen:') and 0 or 4 do
+            found = found + redis.call('ZADD', line, -forged, string.rep(forged, 16))
         end
     end
-    return lines";
+    return found";
+
+/// What the stranger writes into the key, and for how long: longer than a row lasts.
+const TOKEN: &str = "a stranger's";
+const TTL: Duration = Duration::from_secs(600);
 
 /// What releases a lock.
 type Release = BoxFuture<'static, Result<()>>;
@@ -71,14 +74,9 @@ impl Scene {
         let bed = Bed::near()?;
         let proxies = bed.servers.iter().map(|it| Proxy::spawn(it.address()));
         let proxies: Vec<_> = proxies.collect::<Result<_, _>>()?;
-        let parameters = match groups[1].contestant {
-            Name::OverResp2 => "?protocol=resp2",
-            _ => "",
-        };
-        let faulty_urls = proxies.iter().map(|it| it.url() + parameters);
         let mut scene = Self {
             key: bed.new_key(),
-            faulty_urls: faulty_urls.collect(),
+            faulty_urls: proxies.iter().map(Proxy::url).collect(),
             proxies,
             faulty: Crew::default(),
             bed,
@@ -112,29 +110,25 @@ impl Scene {
 
     /// Lets the holder take the key.
     async fn hold(&self, holder: Holder) -> Result<Release> {
-        match holder {
-            Holder::Nobody => Ok(Box::pin(async { Ok(()) })),
-            Holder::Stranger(ending) => self.take::<Plain>(ending, Access::Lock).await,
-            Holder::Reader => self.take::<Ours>("", Access::Read).await,
-            Holder::Forever(ending) => self.take::<Ours>(ending, Access::Lock).await,
-            Holder::OfTheLine => {
-                let before = self.take::<Ours>("", Access::Lock).await?;
-                let leave = async {
-                    sleep(PAUSE).await;
-                    before.await
-                };
-                let (release, left) = join!(self.take::<Ours>("", Access::Lock), leave);
-                left.and(release)
-            }
+        let key = match holder {
+            Holder::Nobody => return Ok(Box::pin(async { Ok(()) })),
+            Holder::Stranger(ending) | Holder::Forever(ending) => format!("{}{ending}", self.key),
+            Holder::OfTheLine => self.key.clone(),
+        };
+        let stranger = Plain::connect(&self.bed.urls, Access::Lock).await?;
+        stranger.set(&key, TOKEN, TTL).await;
+        if !matches!(holder, Holder::OfTheLine) {
+            return Ok(Box::pin(async move {
+                stranger.release(&key, TOKEN.into()).await
+            }));
         }
-    }
-
-    /// Takes the key with this ending, by a client of its own.
-    async fn take<C: Contestant>(&self, ending: &str, access: Access) -> Result<Release> {
-        let client = C::connect(&self.bed.urls, access).await?;
-        let key = format!("{}{ending}", self.key);
-        let held = client.acquire(&key).await?;
-        Ok(Box::pin(async move { client.release(&key, held).await }))
+        let next = Ours::connect(&self.bed.urls, Access::Lock).await?;
+        let leave = async {
+            sleep(PAUSE).await;
+            stranger.delete(&key, TOKEN).await
+        };
+        let guard = join!(next.acquire(&key), leave).0?;
+        Ok(Box::pin(async move { next.release(&key, guard).await }))
     }
 
     /// Starts the processes of a group, and lets them begin.
@@ -169,22 +163,13 @@ impl Scene {
             }
             Fault::CrashLoop => {
                 for _ in 0..KILLS {
-                    // The label that clients have by default ends with their process.
-                    let labels: Vec<_> = self
-                        .faulty
-                        .workers()
-                        .map(|it| format!(":{}", it.id()))
-                        .collect();
-                    let is_faulty = |label: &&Arc<str>| labels.iter().any(|it| label.ends_with(it));
                     thread::sleep(UNTIL_KILL);
-                    // The first may have the key at any moment.
+                    // Labels end with the process. The first may have the key at any moment.
+                    let ids = self.faulty.workers().map(|it| format!(":{}", it.id()));
+                    let id = ids.collect::<String>();
                     self.look(|it| {
-                        it.waiting()
-                            .iter()
-                            .skip(1)
-                            .flatten()
-                            .find(is_faulty)
-                            .cloned()
+                        let mut behind = it.waiting().iter().skip(1).flatten();
+                        behind.find(|label| label.ends_with(&id)).map(drop)
                     })?;
                     self.faulty.kill();
                     self.faulty = self.hire(group, &self.faulty_urls)?;
