@@ -2,7 +2,7 @@
 //! run, since only figures of one run can be compared.
 //!
 //! ```sh
-//! cargo bench -p redlock-tokio --bench figures                                    # all tables, in ten minutes
+//! cargo bench -p redlock-tokio --bench figures                                    # all tables, in twenty minutes
 //! cargo bench -p redlock-tokio --bench figures -- --only own-keys,one-key         # some of them
 //! cargo bench -p redlock-tokio --bench figures -- --seconds 5                     # longer cells
 //! cargo bench -p redlock-tokio --bench figures -- --rows a,b                      # some faults
