@@ -54,7 +54,7 @@ const SHORT: Duration = Duration::from_millis(10);
 const PLAIN: Group = THREE.of(Name::Plain).holds(SHORT);
 const BUSY: Duration = Duration::from_millis(300);
 const STRANGERS: Group = ONE.of(Name::Newcomers).wants(Access::TryLock).holds(BUSY);
-const READERS: Group = FOUR.wants(Access::Read).holds(BUSY);
+const READERS: Group = Group::ours(4, 4).wants(Access::Read).holds(SHORT);
 const LEADER: Group = ONE.wants(Access::Lead).holds(Duration::from_secs(3600));
 const SINGLE: Group = Group {
     own_keys: true,
@@ -76,7 +76,7 @@ const CASES: [Case; 20] = {
         ('c', "candidates killed, with the leader", &[1, 4, 7], Nobody, [NONE, LEADER, THREE.wants(Lead)], Kill),
         ('d', "killed beside strangers", &[1], Stranger(""), [STRANGERS, ONE, ONE], Kill),
         ('d', "stopped beside strangers", &[1], Stranger(""), [STRANGERS, ONE, ONE], Stop),
-        ('e', "writer killed beside readers", &[1], Nobody, [READERS, ONE.wants(Write), ONE.wants(Write)], Kill),
+        ('e', "writer killed beside readers", &[1], Stranger(""), [READERS, ONE.wants(Write), ONE.wants(Write)], Kill),
         ('f', "killed beside another library", &[3], Stranger(""), [PLAIN, ONE, ONE], Kill),
         ('g', "killed each 2 s and replaced", &[1], Nobody, [NONE, ONE.holds(SHORT), THREE.holds(SHORT)], CrashLoop),
         ('h', "refused by the node of the line", &[1], Nobody, [NONE, ONE, THREE], Refuse),
