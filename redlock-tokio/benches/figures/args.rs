@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use crate::{Result, group::Group, sections::mix};
 
-const USAGE: &str =
-    "use --only SECTION,.., --seconds NUMBER, --mix 8x1+poller,.., --distance MILLISECONDS";
+const USAGE: &str = "use --only SECTION,.., --seconds NUMBER, --rows a,.., --mix 8x1+poller,.., --distance MILLISECONDS";
 
 /// What the page shows of many processes.
 const MIXES: &str = "4x8,8x4,8x8,16x8,1x1,2x1,4x1,8x1,16x1,32x1,64x1";
@@ -15,6 +14,8 @@ pub(crate) struct Args {
     pub(crate) only: Vec<String>,
     /// How long each cell is measured.
     pub(crate) time: Duration,
+    /// The only rows of the table of faults, by their letters. All if it is empty.
+    pub(crate) rows: String,
     /// Clients that want one key beside each other.
     pub(crate) mixes: Vec<Vec<Group>>,
     /// How far away the nodes of the mixes are: the time of a round trip.
@@ -29,6 +30,7 @@ impl Args {
         let mut parsed = Self {
             only: Vec::new(),
             time: Duration::from_secs(2),
+            rows: String::new(),
             mixes: mixes(MIXES)?,
             distance: Duration::ZERO,
             work: None,
@@ -39,6 +41,10 @@ impl Args {
                 "--bench" => {}
                 "--only" => parsed.only = value()?.split(',').map(str::to_owned).collect(),
                 "--seconds" => parsed.time = time(value()?.parse()?)?,
+                "--rows" => {
+                    parsed.only = vec!["faults".into()];
+                    parsed.rows = value()?;
+                }
                 "--mix" => {
                     parsed.only = vec!["mixes".into()];
                     parsed.mixes = mixes(&value()?)?;

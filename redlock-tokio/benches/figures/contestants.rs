@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     in_process::{InProcess, NoLock},
-    ours::{Dropped, Newcomers, Ours},
+    ours::{Dropped, LEADERSHIP, Newcomers, Ours},
     plain::Plain,
     rslock::Rslock,
 };
@@ -40,12 +40,18 @@ pub(crate) trait Contestant: Clone + Send + Sync + Sized + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Access {
     Lock,
+    /// Of a client that no server notifies.
+    OverResp2,
     /// Without a place in the line: it tries again as soon as it is refused.
     TryLock,
     /// One of so many permits.
     Permit(usize),
     Read,
     Write,
+    /// With a short time to live, like the candidates of an election.
+    Lead,
+    /// Two keys at once: tasks with keys of their own want one of them.
+    Both,
 }
 
 /// A contestant in a process of its own. Some are not written in Rust.
@@ -66,11 +72,14 @@ impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lock => f.write_str("lock"),
+            Self::OverResp2 => f.write_str("lock over RESP2"),
             Self::TryLock => f.write_str("`try_lock` in a loop"),
             Self::Permit(1) => f.write_str("1 permit"),
             Self::Permit(permits) => write!(f, "{permits} permits"),
             Self::Read => f.write_str("read"),
             Self::Write => f.write_str("write"),
+            Self::Lead => f.write_str("lead"),
+            Self::Both => f.write_str("both keys"),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The worker processes, and their reports. They end when this one does, however it ends.
+#[derive(Default)]
 pub(crate) struct Crew(Vec<(Worker, Receiver<String>)>);
 
 impl Crew {
@@ -46,16 +47,13 @@ impl Crew {
         Ok(workers.try_for_each(|(worker, _)| worker.tell("go"))?)
     }
 
-    /// Returns the worker with this process.
-    pub(crate) fn worker(&self, process: u32) -> Result<&Worker> {
-        let mut workers = self.0.iter().map(|(worker, _)| worker);
-        let worker = workers.find(|it| it.id() == process);
-        worker.ok_or_else(|| format!("{process} is no worker").into())
+    pub(crate) fn workers(&self) -> impl Iterator<Item = &Worker> {
+        self.0.iter().map(|(worker, _)| worker)
     }
 
-    /// Kills a process. What its tasks went through is lost.
-    pub(crate) fn kill(&mut self, process: u32) {
-        self.0.retain(|(worker, _)| worker.id() != process);
+    /// Kills all. What their tasks went through is lost.
+    pub(crate) fn kill(&mut self) {
+        self.0.clear();
     }
 
     /// Lets all come to an end, and returns what each process's tasks went through.

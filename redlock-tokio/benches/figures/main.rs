@@ -2,9 +2,10 @@
 //! run, since only figures of one run can be compared.
 //!
 //! ```sh
-//! cargo bench -p redlock-tokio --bench figures                                    # all tables, in ten minutes
+//! cargo bench -p redlock-tokio --bench figures                                    # all tables, in twenty minutes
 //! cargo bench -p redlock-tokio --bench figures -- --only own-keys,one-key         # some of them
 //! cargo bench -p redlock-tokio --bench figures -- --seconds 5                     # longer cells
+//! cargo bench -p redlock-tokio --bench figures -- --rows a,b                      # some faults
 //! cargo bench -p redlock-tokio --bench figures -- --mix 4x8,8x1+poller            # clients of these kinds alone
 //! cargo bench -p redlock-tokio --bench figures -- --mix 4x8 --distance 5          # nodes a round trip of 5 ms away
 //! ```

@@ -46,6 +46,7 @@ const SECTIONS: [(&str, Section); 10] = [
 struct Bench {
     /// How long each cell is measured.
     time: Duration,
+    rows: String,
     mixes: Vec<Vec<Group>>,
     distance: Duration,
     failures: Vec<String>,
@@ -60,6 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<Vec<String>> {
     }
     let mut bench = Bench {
         time: args.time,
+        rows: args.rows.clone(),
         mixes: args.mixes.clone(),
         distance: args.distance,
         failures: Vec::new(),

@@ -8,6 +8,9 @@ use crate::Result;
 /// Longer than anything is measured.
 const WAIT: Duration = Duration::from_secs(60);
 
+/// The time to live of a leadership.
+pub(crate) const LEADERSHIP: Duration = Duration::from_secs(3);
+
 /// This crate's lock, with default settings except for how long it waits. Both `lock` and `release`
 /// wait for the majority.
 #[derive(Clone)]
@@ -22,12 +25,17 @@ pub(crate) struct Dropped(Ours);
 
 /// The same, with a client of its own for each lock, as by programs that need it once. To connect is part of the wait.
 #[derive(Clone)]
-pub(crate) struct Newcomers(Arc<[String]>);
+pub(crate) struct Newcomers(Arc<[String]>, Access);
 
 impl Contestant for Ours {
     type Held = LockGuard;
 
     async fn connect(urls: &[String], access: Access) -> Result<Self> {
+        let parameters = match access {
+            Access::OverResp2 => "?protocol=resp2",
+            _ => "",
+        };
+        let urls = urls.iter().map(|url| format!("{url}{parameters}"));
         let builder = Redlock::builder().nodes(urls).wait(WAIT);
         let builder = builder.durability(Durability::AssumedForTests);
         Ok(Self {
@@ -39,7 +47,7 @@ impl Contestant for Ours {
     async fn acquire(&self, key: &str) -> Result<LockGuard> {
         let redlock = &self.redlock;
         Ok(match self.access {
-            Access::Lock => redlock.lock(key).await?,
+            Access::Lock | Access::OverResp2 => redlock.lock(key).await?,
             Access::TryLock => loop {
                 match redlock.try_lock(key).await {
                     Err(LockError::Contended(_)) => {}
@@ -49,6 +57,12 @@ impl Contestant for Ours {
             Access::Permit(permits) => redlock.semaphore(key, permits).acquire().await?,
             Access::Read => redlock.rw_lock(key).read().await?,
             Access::Write => redlock.rw_lock(key).write().await?,
+            Access::Lead => redlock.lock(key).ttl(LEADERSHIP).await?,
+            Access::Both => {
+                redlock
+                    .lock_all([0, 1].map(|it| format!("{key}:{it}")))
+                    .await?
+            }
         })
     }
 
@@ -81,12 +95,12 @@ impl Contestant for Dropped {
 impl Contestant for Newcomers {
     type Held = (Ours, LockGuard);
 
-    async fn connect(urls: &[String], _access: Access) -> Result<Self> {
-        Ok(Self(urls.into()))
+    async fn connect(urls: &[String], access: Access) -> Result<Self> {
+        Ok(Self(urls.into(), access))
     }
 
     async fn acquire(&self, key: &str) -> Result<Self::Held> {
-        let ours = Ours::connect(&self.0, Access::Lock).await?;
+        let ours = Ours::connect(&self.0, self.1).await?;
         let guard = ours.acquire(key).await?;
         Ok((ours, guard))
     }

@@ -1,142 +1,167 @@
-use std::{thread, time::Duration};
+mod scene;
 
-use redlock_tokio::{Inspection, Verdict, node::KeyState};
+use std::time::Duration;
 
+use self::scene::Scene;
 use super::Bench;
 use crate::{
     Result,
-    bed::Bed,
-    crew::Crew,
+    contestants::{Access, LEADERSHIP, Name},
     group::Group,
-    history::{History, now},
+    history::History,
     table,
     times::us,
 };
 
-/// The processes that want one key.
-const FLEET: Group = Group::ours(8, 4);
+/// Who has the key before the others come.
+#[derive(Clone, Copy)]
+enum Holder {
+    Nobody,
+    /// A client that knows of no line has the key with this ending, until after the fault.
+    Stranger(&'static str),
+    /// One that stood in the line, until after the fault.
+    OfTheLine,
+    /// A client that has the key with this ending to the end.
+    Forever(&'static str),
+}
 
-/// How long a process or a node is stopped.
-const STOPPED: Duration = Duration::from_secs(3);
+/// What happens to the faulty, to the nodes, or to the line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Nothing,
+    Kill,
+    Stop,
+    CutOff,
+    Refuse,
+    CrashLoop,
+    Forge,
+    HangInTurn,
+    StopNode,
+    RestartNode,
+}
 
-/// Longer than a key lives whose holder died, and than a node needs that comes back.
-const RECOVERY: Duration = Duration::from_secs(15);
+/// The letter of a row, what happens to how many, who has the key, those beside, the faulty, and those behind the
+/// faulty, who are watched.
+#[rustfmt::skip]
+type Case = (char, &'static str, &'static [usize], Holder, [Group; 3], Fault);
 
-/// Something that happens while all want one key.
-type Fault = fn(&Scene<'_>, &mut Crew) -> Result<()>;
+const NONE: Group = Group::ours(0, 1);
+const ONE: Group = Group::ours(1, 1);
+const THREE: Group = Group::ours(3, 1);
+const FOUR: Group = Group::ours(4, 1);
+const SLOW: Group = FOUR.holds(Duration::from_millis(100));
+const SHORT: Duration = Duration::from_millis(10);
+const PLAIN: Group = THREE.of(Name::Plain).holds(SHORT);
+const BUSY: Duration = Duration::from_millis(300);
+const STRANGERS: Group = ONE.of(Name::Newcomers).wants(Access::TryLock).holds(BUSY);
+const READERS: Group = Group::ours(4, 4).wants(Access::Read).holds(SHORT);
+const LEADER: Group = ONE.wants(Access::Lead).holds(Duration::from_secs(3600));
+const SINGLE: Group = Group {
+    own_keys: true,
+    ..THREE
+};
 
-const FAULTS: [(&str, Fault); 6] = [
-    ("none", |_, _| Ok(())),
-    ("the first of the line is killed", |scene, crew| {
-        crew.kill(scene.look(first)?);
-        Ok(())
-    }),
-    ("the holder is killed", |scene, crew| {
-        crew.kill(scene.look(holder)?);
-        Ok(())
-    }),
-    ("the first of the line is stopped for 3 s", |scene, crew| {
-        let first = crew.worker(scene.look(first)?)?;
-        first.freeze();
-        thread::sleep(STOPPED);
-        first.thaw();
-        Ok(())
-    }),
-    ("the node of the line is stopped for 3 s", |scene, _| {
-        let node = scene.bed.servers.get(scene.look(line_node)?);
-        node.freeze();
-        thread::sleep(STOPPED);
-        node.thaw();
-        Ok(())
-    }),
-    ("the node of the line restarts empty", |scene, _| {
-        Ok(scene.bed.servers.get(scene.look(line_node)?).restart()?)
-    }),
-];
+const MANY: &[usize] = &[1, 8, 32];
 
-/// Lets processes and nodes fail beside a busy fleet, and prints how long nobody got in, and whether the order comes
-/// back.
+/// Each was seen to keep the living from a key.
+#[rustfmt::skip] // A case is a line.
+const CASES: [Case; 20] = {
+    use {Access::{Both, Lead, OverResp2, Permit, Write}, Fault::*, Holder::*};
+    [
+        ('a', "killed", MANY, Stranger(""), [NONE, ONE, THREE], Kill),
+        ('a', "killed, the holder stood in the line", MANY, OfTheLine, [NONE, ONE, THREE], Kill),
+        ('b', "stopped", MANY, Stranger(""), [NONE, ONE, THREE], Stop),
+        ('b', "stopped, one permit", MANY, Stranger(":slot:0"), [NONE, ONE.wants(Permit(1)), THREE.wants(Permit(1))], Stop),
+        ('b', "cut off", &[1, 8], Stranger(""), [NONE, ONE, THREE], CutOff),
+        ('c', "candidates killed, with the leader", &[1, 4, 7], Nobody, [NONE, LEADER, THREE.wants(Lead)], Kill),
+        ('d', "killed beside strangers", &[1], Stranger(""), [STRANGERS, ONE, ONE], Kill),
+        ('d', "stopped beside strangers", &[1], Stranger(""), [STRANGERS, ONE, ONE], Stop),
+        ('e', "writer killed beside readers", &[1], Stranger(""), [READERS, ONE.wants(Write), ONE.wants(Write)], Kill),
+        ('f', "killed beside another library", &[3], Stranger(""), [PLAIN, ONE, ONE], Kill),
+        ('g', "killed each 2 s and replaced", &[1], Nobody, [NONE, ONE.holds(SHORT), THREE.holds(SHORT)], CrashLoop),
+        ('h', "refused by the node of the line", &[1], Nobody, [NONE, ONE, THREE], Refuse),
+        ('i', "wait for `[a, b]`, `b` is held", &[1, 3, 8], Forever(":1"), [NONE, ONE.wants(Both), SINGLE], Nothing),
+        ('i', "`[a, b]` beside `a` and `b`", &[0], Nobody, [Group { tasks: 2, ..SINGLE }, NONE, ONE.wants(Both)], Nothing),
+        ('k', "believe in one permit of three", &[8], Forever(":slot:0"), [NONE, ONE.wants(Permit(1)), ONE.wants(Permit(3))], Nothing),
+        ('l', "four forged members", &[0], Nobody, [NONE, NONE, FOUR], Forge),
+        ('m', "nodes hang for 1.5 s in turn", &[0], Nobody, [NONE, NONE, SLOW], HangInTurn),
+        ('n', "over RESP2 beside four tasks", &[1], Nobody, [NONE, ONE.wants(OverResp2), Group::ours(1, 4)], Nothing),
+        ('o', "the node of the line is stopped for 3 s", &[0], Nobody, [NONE, NONE, FOUR], StopNode),
+        ('o', "the node of the line restarts empty", &[0], Nobody, [NONE, NONE, FOUR], RestartNode),
+    ]
+};
+
+/// What members of a line that die, hang or are cut off may cost those behind them.
+const LIMIT: Duration = Duration::from_secs(4);
+
+/// Longer than any limit: how long the watched are watched after the fault, and then for `--seconds`.
+const RECOVERY: Duration = Duration::from_secs(8);
+
+/// Lets processes and nodes fail, and prints how long the watched did not get in.
 pub(super) fn measure(bench: &mut Bench) -> Result<()> {
-    let bed = Bed::near()?;
     let mut table = table::new([
+        "row",
         "fault",
-        "longest time without an entry",
-        "ratio before",
-        "ratio after",
+        "longest gap",
+        "shut out",
+        "busy",
+        "entries/s",
+        "without it",
+        "of the faulty",
     ]);
-    for (name, cause) in FAULTS {
-        let key = bed.new_key();
-        let scene = Scene {
-            bed: &bed,
-            key: &key,
-        };
-        let (windows, processes) = bed.play(&[FLEET], &key, |crew| {
-            crew.start()?;
-            let start = now();
-            thread::sleep(bench.time);
-            let failed = now();
-            cause(&scene, crew)?;
-            thread::sleep(RECOVERY);
-            let recovered = now();
-            thread::sleep(bench.time);
-            let end = now();
-            Ok([start..failed, start..end, recovered..end])
-        })?;
-        let [before, all, after] = windows.map(|it| History::new(processes.clone(), it));
-        let ratio = |it: &History| table::ratio(it.waits().p99_us, us(it.wait_in_order()));
-        table.add_row([
-            name.to_owned(),
-            table::time(us(all.longest_without_entry())),
-            ratio(&before),
-            ratio(&after),
-        ]);
-        if all.most_at_once() > 1 {
-            let failure = format!("two were in beside this fault: {name}");
-            bench.failures.push(failure);
+    for case in CASES {
+        let is_wanted = bench.rows.is_empty() || bench.rows.contains(case.0);
+        for &count in case.2.iter().filter(|_| is_wanted) {
+            let name = format!("{count} {}", case.1);
+            let name = name.trim_start_matches("0 ");
+            match suffer(bench, case, count, name) {
+                Ok(row) => drop(table.add_row(row)),
+                Err(error) => bench.failures.push(format!("{name}: {error}")),
+            }
         }
     }
-    println!("## Faults beside {FLEET}\n\n{table}\n");
+    println!("## Faults\n\n{table}\n");
     Ok(())
 }
 
-/// A key that all want.
-struct Scene<'a> {
-    bed: &'a Bed,
-    key: &'a str,
-}
-
-impl Scene<'_> {
-    /// Inspects the key until this finds what it looks for.
-    fn look<T>(&self, find: impl Fn(&Inspection) -> Option<T>) -> Result<T> {
-        self.bed.runtime.block_on(async {
-            let redlock = self.bed.servers.builder().build().await?;
-            loop {
-                if let Some(found) = find(&redlock.inspect(self.key).await?) {
-                    return Ok(found);
-                }
-            }
-        })
+/// Measures a case with so many faulty, and returns its row.
+fn suffer(bench: &mut Bench, case: Case, processes: usize, name: &str) -> Result<[String; 8]> {
+    let (row, _, _, holder, [beside, faulty, watched], fault) = case;
+    let faulty = Group {
+        processes,
+        ..faulty
+    };
+    let time = RECOVERY + bench.time;
+    let play = |faulty, fault| Scene::play(holder, [beside, faulty, watched], fault, time);
+    let rate = |it: &History| table::whole(it.entries() as f64 / it.seconds());
+    let [all, of_faulty, watched] = play(faulty, fault)?;
+    let without = match row {
+        'i' | 'n' if processes > 0 => rate(&play(NONE, fault)?[2]),
+        'g' | 'h' | 'l' => rate(&play(faulty, Fault::Nothing)?[2]),
+        _ => String::new(),
+    };
+    let gap = watched.longest_without_entry();
+    let limit = match row {
+        'a' | 'b' | 'd' => LIMIT,
+        'c' => LIMIT + LEADERSHIP,
+        _ => Duration::MAX,
+    };
+    if gap > limit {
+        bench
+            .failures
+            .push(format!("{name}: nobody in for {gap:?}"));
     }
-}
-
-fn first(inspection: &Inspection) -> Option<u32> {
-    process_of(inspection.waiting().first()?.as_deref()?)
-}
-
-fn holder(inspection: &Inspection) -> Option<u32> {
-    match inspection.verdict() {
-        Verdict::Held { by, .. } => process_of(by.client_name()?),
-        _ => None,
+    if all.most_at_once() > 1 && !matches!(row, 'e' | 'i') {
+        bench.failures.push(format!("{name}: two were in"));
     }
-}
-
-fn line_node(inspection: &Inspection) -> Option<usize> {
-    let has_line = |state: &KeyState| !state.waiting.is_empty();
-    let mut nodes = inspection.nodes().iter();
-    nodes.position(|node| node.state.as_ref().is_ok_and(has_line))
-}
-
-/// Returns the process with the label that clients have by default.
-fn process_of(label: &str) -> Option<u32> {
-    label.rsplit(':').next()?.parse().ok()
+    Ok([
+        row.to_string(),
+        name.to_owned(),
+        table::time(us(gap)),
+        table::time(us(watched.longest_shut_out())),
+        table::percent(watched.busy().abs()),
+        rate(&watched),
+        without,
+        rate(&of_faulty),
+    ])
 }
