@@ -20,8 +20,6 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
      local action, id, lifetime, channels, name, key = unpack(ARGV, 1, 6) \
      local active, band = tonumber(ARGV[7]), tonumber(ARGV[8]) \
      local WIDTH = 2251799813685248 \
-     local time = redis.call('TIME') \
-     local micros = (time[1] - 1577836800) * 1000000 + time[2] \
      local left, to_call = 1000, {} \
      local function places_of(member) \
        return living .. ':' .. member \
@@ -55,18 +53,21 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
          redis.call('ZREM', living, member) \
        end \
      end \
-     local function beat() \
+     local function beat(time) \
        local second, count = string.match(redis.call('GET', living .. ':count') or '', '^(%d+) (%d+)$') \
-       count = tonumber(count) or 3 \
-       if second ~= time[1] then \
-         count = count + 1 \
+       local rises = second ~= time[1] \
+       count = (tonumber(count) or 3) + (rises and 1 or 0) \
+       if rises then \
          redis.call('SET', living .. ':count', time[1] .. ' ' .. string.format('%.0f', count), 'PX', lifetime) \
          redis.call('PEXPIRE', living, lifetime) \
        end \
        redis.call('ZADD', living, count, id) \
-       for _, dead in ipairs(redis.call('ZRANGE', living, '-inf', count - 3, 'BYSCORE', 'LIMIT', 0, 100)) do \
-         bury(dead) \
+       if rises or action == 'beat' then \
+         for _, dead in ipairs(redis.call('ZRANGE', living, '-inf', count - 3, 'BYSCORE', 'LIMIT', 0, 100)) do \
+           bury(dead) \
+         end \
        end \
+       return rises \
      end \
      local function call(line, key, active, band) \
        local ahead = 0 \
@@ -105,15 +106,19 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
      end \
      if action == 'join' then \
        local number, hears, only_behind_others = unpack(ARGV, 9, 11) \
-       if not remove_dead_heads(band) and only_behind_others == '1' then \
+       local head = remove_dead_heads(band) \
+       if not head and only_behind_others == '1' then \
          return 0 \
        end \
-       beat() \
+       local time = redis.call('TIME') \
+       local micros = (time[1] - 1577836800) * 1000000 + time[2] \
+       local keeps = beat(time) or not head \
        local places = places_of(id) \
        local life = redis.call('ZSCORE', places, 'life') \
        if not life then \
          life = micros + 1577836800000000 \
          redis.call('ZADD', places, life, 'life') \
+         keeps = true \
        end \
        local from, score = band * WIDTH, redis.call('ZSCORE', line, name) \
        if not score or math.floor(score / WIDTH) ~= band then \
@@ -124,13 +129,23 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
          score = from + math.min(number, WIDTH - 1) \
          redis.call('ZADD', line, score, name) \
          redis.call('ZADD', places, active, cmsgpack.pack(line, key, active, name), hears, 'hears') \
+       else \
+         keeps = true \
+       end \
+       if keeps then \
+         redis.call('PEXPIRE', line, lifetime) \
          redis.call('PEXPIRE', places, lifetime) \
        end \
-       redis.call('PEXPIRE', line, lifetime) \
-       call_all() \
-       local head, ahead = first(line, band, 0), 0 \
+       if #to_call > 0 or ARGV[9] ~= '' then \
+         call_all() \
+         head = first(line, band, 0) \
+       end \
+       local ahead = 0 \
        if head and head ~= name then \
-         ahead = (redis.call('ZRANK', line, name) or 0) - redis.call('ZRANK', line, head) \
+         ahead = redis.call('ZRANK', line, name) or 0 \
+         if band > 0 then \
+           ahead = ahead - redis.call('ZRANK', line, head) \
+         end \
        end \
        return {ahead, score - from, tonumber(life)} \
      elseif action == 'leave' then \
@@ -159,7 +174,7 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
        life = nil \
      elseif life and redis.call('ZCARD', places) > 2 then \
        redis.call('PEXPIRE', places, lifetime) \
-       beat() \
+       beat(redis.call('TIME')) \
      else \
        life = nil \
      end \
