@@ -541,11 +541,7 @@ impl World {
         }
         match &mut it.state {
             State::Placed(place) => {
-                // Its question, or the answer, was on its way.
-                if !place.is_active() && place.timeout().is_none() {
-                    place.handle_failure(Timestamp::ZERO);
-                }
-                place.handle_disconnection(Timestamp::ZERO);
+                place.handle_failure(Timestamp::ZERO);
                 if setup.broken != Broken::ConnectionsIgnored
                     && let Some(step) = place.handle_connection()
                 {

@@ -96,12 +96,9 @@ impl Beats {
     pub(super) fn reconnect(&mut self) -> Vec<(LineRequest, LineReply)> {
         *self.answer.lock() = Answer::None;
         self.life = None;
-        let owed = mem::take(&mut self.owed.lock().requests).into_values();
-        let leave = |(_, request): (u64, LineRequest)| {
-            let reply = self.leave(&request);
-            (request, reply)
-        };
-        owed.map(leave).collect()
+        let owed = self.owed.lock();
+        let requests = owed.requests.values().map(|(_, request)| request.clone());
+        requests.map(|it| (it, LineReply::to_nobody())).collect()
     }
 
     /// Notes that the connection is gone.
@@ -249,8 +246,7 @@ impl Beats {
                 },
                 client_name: self.process.lines.client_name.shared(),
             };
-            let reply = self.leave(&request);
-            (request, reply)
+            (request, LineReply::to_nobody())
         };
         let places = unwanted.flat_map(|key| [(key.clone(), false), (key, true)]);
         places.map(leave).collect()

@@ -352,7 +352,7 @@ impl LeaseCell {
                 _ if *at != node => None,
                 LineNews::Life(life) => place.handle_life(life),
                 LineNews::Disconnected => {
-                    place.handle_disconnection(now);
+                    place.handle_failure(now);
                     None
                 }
             });

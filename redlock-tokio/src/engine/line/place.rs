@@ -132,31 +132,22 @@ impl Place {
         None
     }
 
-    /// Takes the news that the node has not answered. The process keeps its place for a while, because the node may be
-    /// back in a moment. Without a place it tries by itself, and asks for one again soon: those in the line would pass it
-    /// again and again.
+    /// Takes the news that the node has not answered, or that the connection to it is gone. The process keeps its place for a
+    /// while, because the node may be back in a moment. Without a place it tries by itself, and asks for one again soon: those
+    /// in the line would pass it again and again.
     pub(crate) fn handle_failure(&mut self, now: Timestamp) {
         self.failures = self.failures.saturating_add(1);
         let soon = now.saturating_add(FIRST_CHECK);
         match &mut self.state {
-            State::Joining { .. } if self.standing.is_none() || self.failures >= FAILURES => {
-                self.activate(now);
-            }
-            State::Joining { .. } => {
+            State::Looking => {}
+            State::Active { ask_at, .. } => *ask_at = soon,
+            _ if self.standing.is_none() || self.failures >= FAILURES => self.activate(now),
+            State::Joining { .. } | State::Behind { .. } => {
                 self.interval = FIRST_CHECK;
                 self.look_at = self.look_at.max(soon);
                 // Asked more often, it would soon count as one without a line.
                 self.state = State::Behind { ask_at: soon };
             }
-            State::Active { ask_at, .. } => *ask_at = soon,
-            State::Behind { .. } | State::Looking => {}
-        }
-    }
-
-    /// Takes the news that the connection to the node is gone. If it is not back within a second, the process asks elsewhere.
-    pub(crate) fn handle_disconnection(&mut self, now: Timestamp) {
-        if let State::Behind { ask_at } = &mut self.state {
-            *ask_at = now.saturating_add(FIRST_CHECK).min(*ask_at);
         }
     }
 
