@@ -229,7 +229,7 @@ impl World {
             .iter()
             .any(|it| self.processes[*it].health == Health::Well);
         let is_tried = waiting.iter().any(|it| self.processes[*it].is_active());
-        self.is_quiet() && !waiting.is_empty() && !is_tried && !(is_held && !setup.is_busy)
+        self.is_quiet() && !waiting.is_empty() && !is_tried && (!is_held || setup.is_busy)
     }
 
     /// Returns whether one that takes a place only behind others learns that there are none.
