@@ -53,6 +53,21 @@ pub enum LineAction {
         /// As for [`Join`](Self::Join).
         active: u32,
     },
+    /// Stands in front of the line of those that are called and wait for this key alone, so that they do not try. The answer is
+    /// as for [`Join`](Self::Join).
+    Keep {
+        /// The process that asks.
+        member: Member,
+        /// As for [`Join`](Self::Join).
+        active: u32,
+    },
+    /// Ends a [`Keep`](Self::Keep), and then does the same as [`Call`](Self::Call).
+    LetGo {
+        /// The process that asks.
+        member: Member,
+        /// As for [`Join`](Self::Join).
+        active: u32,
+    },
     /// Calls the first of the line, and the last of those that may try. A member whose call nobody hears is dead, and the next is
     /// called.
     /// The answer is [`LineAnswer::Done`].

@@ -296,7 +296,7 @@ async fn row_64_a_process_that_stands_elsewhere_lets_the_others_in() {
 
 /// A process whose sessions call nobody is slow to learn that it is the first. Those that are called do not wait for it.
 #[tokio::test(start_paused = true)]
-async fn row_64_a_process_that_is_not_called_holds_up_nobody() {
+async fn row_64_a_process_that_is_not_called_holds_up_nobody_and_has_its_turn() {
     let (nodes, [holder, process]) = fleet().await;
     let held = holder.lock("k").await.unwrap();
     let deaf = nodes
@@ -312,6 +312,9 @@ async fn row_64_a_process_that_is_not_called_holds_up_nobody() {
     sleep(MS(100)).await;
     second.release().await;
     drop(served(first, MS(500)).await);
+    let _busy = [busy(&holder), busy(&process)];
+    sleep(MS(500)).await;
+    drop(served(wait(&deaf), MS(2500)).await);
 }
 
 /// It beats, and could not take the lock for which it keeps others waiting.

@@ -54,10 +54,13 @@ pub(super) struct Beats {
     owed: Arc<Mutex<Owed>>,
 }
 
+/// A key, whether the line is that of processes for several keys, and whether the place only keeps others waiting.
+type LineName = (Key, bool, bool);
+
 /// The requests to leave a line that were not answered, and their numbers.
 #[derive(Default)]
 struct Owed {
-    requests: BTreeMap<(Key, bool), (u64, LineRequest)>,
+    requests: BTreeMap<LineName, (u64, LineRequest)>,
     last: u64,
 }
 
@@ -120,7 +123,7 @@ impl Beats {
         reply: LineReply,
     ) -> Option<(LineRequest, LineReply)> {
         match request.action {
-            LineAction::Join { .. } => {
+            LineAction::Join { .. } | LineAction::Keep { .. } => {
                 if self.majority == Majority::Lost {
                     if !self.process.lines.has_majority(self.clock.now()) {
                         reply.send(Err(NodeError::Silent));
@@ -128,15 +131,15 @@ impl Beats {
                     }
                     self.majority = Majority::Reached;
                 }
-                let owed = (request.key.clone(), request.of_several);
-                self.owed.lock().requests.remove(&owed);
+                let line = line_of(&request);
+                self.owed.lock().requests.remove(&line);
                 if self.stands.is_none() {
                     self.due = Instant::now() + LineRequest::BEAT;
                 }
                 self.stands = Some((request.key.clone(), true));
                 Some((request, reply))
             }
-            LineAction::Leave { .. } => {
+            LineAction::Leave { .. } | LineAction::LetGo { .. } => {
                 let reply = self.leave(&request);
                 Some((request, reply))
             }
@@ -147,7 +150,7 @@ impl Beats {
     /// Notes that the process must leave a line. Returns the receiver of the answer, which may
     /// come after a later request to leave.
     pub(super) fn leave(&self, request: &LineRequest) -> LineReply {
-        let line = (request.key.clone(), request.of_several);
+        let line = line_of(request);
         let number = {
             let mut owed = self.owed.lock();
             owed.last += 1;
@@ -251,6 +254,14 @@ impl Beats {
         let places = unwanted.flat_map(|key| [(key.clone(), false), (key, true)]);
         places.map(leave).collect()
     }
+}
+
+fn line_of(request: &LineRequest) -> LineName {
+    let keeps = matches!(
+        request.action,
+        LineAction::Keep { .. } | LineAction::LetGo { .. }
+    );
+    (request.key.clone(), request.of_several, keeps)
 }
 
 /// Returns whether the node has no lines for this client.

@@ -168,7 +168,7 @@ impl Inbox {
             ask(Err(cause.clone()), Eligibility::NEVER).now_or_never();
         }
         for (request, reply) in mem::take(&mut self.lines) {
-            if let LineAction::Leave { .. } = request.action {
+            if let LineAction::Leave { .. } | LineAction::LetGo { .. } = request.action {
                 self.beats.leave(&request).discard();
             }
             reply.send(Err(cause.clone()));

@@ -28,10 +28,13 @@ const REFRESH: Duration = Duration::from_secs(1200);
 /// A lock of more keys stands in no line: it would take its places one after the other.
 const MOST_KEYS: usize = 16;
 
-/// So often, and for so long, a lease that waits for several keys keeps others from them. Otherwise two busy keys are hardly ever
-/// free at the same time. Holds that are no longer than this end within it.
+/// So often a lease that others pass keeps them from its keys: one that waits for several keys, or is not called. Otherwise two
+/// busy keys are hardly ever free at the same time, and one that polls hardly ever sees a busy key free.
 const KEEPS_EVERY: Duration = Duration::from_secs(2);
+
+/// For so long it does. Holds that are no longer than this end within it, and one that polls looks once.
 const KEEPS_FOR: Duration = Duration::from_millis(130);
+const KEEPS_FOR_POLL: Duration = POLLS.1;
 
 /// The places in the lines of the keys of a lease. A lease of several keys takes them one after the other, in the order of the
 /// keys, so that two of them do not wait for each other.
@@ -47,7 +50,7 @@ pub(super) struct Placed {
     is_known: bool,
     /// Whether others stood before the lease.
     has_waited: bool,
-    /// Whether the lease stands first in the lines of single keys too, so that others do not try, and until when that lasts.
+    /// Whether the lease keeps others from its keys, and until when that lasts.
     keeps: Option<(bool, Timestamp)>,
 }
 
@@ -106,7 +109,7 @@ impl LeaseCell {
         let tries = !has_waited && state.lease.attempts() == 0;
         let pause = self.client.queue.take_pause(self.keys.first());
         if let Some(placed) = &mut state.placed
-            && self.keys.has_several()
+            && (self.keys.has_several() || placed.polls())
         {
             let first = (false, now.saturating_add(KEEPS_EVERY));
             placed.keeps.get_or_insert(first);
@@ -389,7 +392,7 @@ impl LeaseCell {
         let Some(placed) = &mut state.placed else {
             return;
         };
-        let waits = placed.waits();
+        let (waits, polls) = (placed.waits(), placed.polls());
         let Some((keeps, until)) = &mut placed.keeps else {
             return;
         };
@@ -398,22 +401,20 @@ impl LeaseCell {
         }
         let is_over = *keeps;
         *keeps = !is_over && !waits;
-        let next = if *keeps { KEEPS_FOR } else { KEEPS_EVERY };
+        let next = match *keeps {
+            false => KEEPS_EVERY,
+            true if polls => KEEPS_FOR_POLL,
+            true => KEEPS_FOR,
+        };
         *until = now.saturating_add(next);
         if *keeps || is_over {
             let (member, active) = (self.client.lines.member, placed.active);
             let action = if is_over {
-                LineAction::Leave { member, active }
+                LineAction::LetGo { member, active }
             } else {
-                LineAction::Join {
-                    member,
-                    active,
-                    number: Some(0),
-                    only_behind_others: false,
-                }
+                LineAction::Keep { member, active }
             };
-            self.client
-                .ask_lines_of_single_keys(&self.keys, placed, action);
+            self.client.ask_all_lines(&self.keys, placed, action);
         }
     }
 
@@ -486,8 +487,7 @@ impl Client {
         }
         if let Some((true, _)) = placed.keeps {
             let (member, active) = (self.lines.member, placed.active);
-            let leave = LineAction::Leave { member, active };
-            self.ask_lines_of_single_keys(keys, placed, leave);
+            self.ask_all_lines(keys, placed, LineAction::LetGo { member, active });
         }
     }
 
@@ -497,9 +497,10 @@ impl Client {
         self.ask_line(node, key.clone(), of_several, action, reply);
     }
 
-    fn ask_lines_of_single_keys(&self, keys: &KeySet, placed: &Placed, action: LineAction) {
+    fn ask_all_lines(&self, keys: &KeySet, placed: &Placed, action: LineAction) {
         for (key, (node, _)) in lines_of(keys).zip(&placed.places) {
-            self.ask_line(*node, key.clone(), false, action, LineReply::to_nobody());
+            let (of_several, reply) = (keys.has_several(), LineReply::to_nobody());
+            self.ask_line(*node, key.clone(), of_several, action, reply);
         }
     }
 
@@ -540,6 +541,11 @@ impl Placed {
     /// Returns whether others are to try first, at some key.
     fn waits(&self) -> bool {
         self.places.iter().any(|(_, place)| !place.is_active())
+    }
+
+    /// Returns whether the process is not called at some node.
+    fn polls(&self) -> bool {
+        self.places.iter().any(|(_, place)| place.polls())
     }
 
     pub(super) fn has_waited(&self) -> bool {

@@ -107,6 +107,11 @@ impl Place {
         self.standing.map(|it| it.number)
     }
 
+    /// Returns whether the node does not call this process, so that it has to ask.
+    pub(crate) fn polls(&self) -> bool {
+        self.standing.is_some_and(|it| !it.is_called)
+    }
+
     /// Takes the answer of the node to a request to join, and whether the process may try there.
     pub(crate) fn handle_standing(
         &mut self,
@@ -256,11 +261,10 @@ impl Place {
             self.look_at = now.saturating_add(self.interval);
             self.interval = (2 * self.interval).min(LONGEST_CHECK);
         }
-        let is_called = self.standing.is_some_and(|it| it.is_called);
-        let ask_at = if is_called {
-            self.look_at
-        } else {
+        let ask_at = if self.polls() {
             now.saturating_add(self.polls)
+        } else {
+            self.look_at
         };
         self.state = State::Behind { ask_at };
     }

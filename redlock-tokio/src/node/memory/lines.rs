@@ -73,7 +73,23 @@ impl Lines {
         self.sweep(now);
         let is_called = by.is_some();
         let name = (request.key.clone(), request.of_several, !is_called);
-        match request.action {
+        let in_front = (request.key.clone(), false, false);
+        let (name, action) = match request.action {
+            LineAction::Keep { member, active } => {
+                let join = LineAction::Join {
+                    member,
+                    active,
+                    number: Some(0),
+                    only_behind_others: false,
+                };
+                (in_front, join)
+            }
+            LineAction::LetGo { member, active } => {
+                (in_front, LineAction::Leave { member, active })
+            }
+            action => (name, action),
+        };
+        match action {
             LineAction::Join {
                 member,
                 active,
@@ -134,6 +150,7 @@ impl Lines {
                     has_more: false,
                 }
             }
+            LineAction::Keep { .. } | LineAction::LetGo { .. } => LineAnswer::Done,
             LineAction::Count => {
                 let names = Self::names_of(&request.key);
                 let waiting = names.map(|name| {

@@ -18,8 +18,8 @@ use crate::{
 #[cfg(doc)]
 use super::script::line as script;
 
-/// How many digits the number of a member has. A sign follows, which says whether it waits for several keys, and the name of
-/// its client.
+/// How many digits the number of a member has. A sign follows, which says whether it waits for several keys, or only keeps
+/// others waiting, and the name of its client.
 const DIGITS: usize = 16;
 
 /// How a session takes part in lines.
@@ -51,8 +51,12 @@ pub(super) fn encode(
 fn encode_one(tag: &KeyTag, request: &LineRequest, listening: Listening, by: Call) -> Cmd {
     let key = request.key.as_bytes();
     let (action, member, active) = match request.action {
-        LineAction::Join { member, active, .. } => ("join", Some(member), active),
-        LineAction::Leave { member, active } => ("leave", Some(member), active),
+        LineAction::Join { member, active, .. } | LineAction::Keep { member, active } => {
+            ("join", Some(member), active)
+        }
+        LineAction::Leave { member, active } | LineAction::LetGo { member, active } => {
+            ("leave", Some(member), active)
+        }
         LineAction::Call { active } => ("call", None, active),
         LineAction::Beat { member, leaves_all } => {
             let action = if leaves_all { "leave all" } else { "beat" };
@@ -63,6 +67,10 @@ fn encode_one(tag: &KeyTag, request: &LineRequest, listening: Listening, by: Cal
     let number = member.map(name).unwrap_or_default();
     let client_name = request.client_name.as_deref().unwrap_or_default();
     let band = 2 * u8::from(request.of_several) + u8::from(!listening.is_called);
+    let (sign, band) = match request.action {
+        LineAction::Keep { .. } | LineAction::LetGo { .. } => ('!', 0),
+        _ => (if request.of_several { '+' } else { '-' }, band),
+    };
     let mut cmd = Cmd::new();
     match by {
         Call::ByHash => cmd.arg("EVALSHA").arg(LINE.hash()),
@@ -72,21 +80,22 @@ fn encode_one(tag: &KeyTag, request: &LineRequest, listening: Listening, by: Cal
     cmd.arg(tag.beside(Key::LINES, key)).arg(action);
     cmd.arg(&number)
         .arg(LineRequest::LIFETIME.as_millis() as u64);
-    let sign = if request.of_several { '+' } else { '-' };
     cmd.arg(Key::CALLS)
         .arg(format!("{number}{sign}{client_name}"));
     cmd.arg(tag.on(key));
     cmd.arg(active).arg(band);
-    if let LineAction::Join {
-        number,
-        only_behind_others,
-        ..
-    } = request.action
-    {
-        let number = number.map(|it| it.to_string()).unwrap_or_default();
-        cmd.arg(number).arg(u8::from(listening.is_counted));
-        cmd.arg(u8::from(only_behind_others));
-    }
+    let (number, only_behind_others) = match request.action {
+        LineAction::Join {
+            number,
+            only_behind_others,
+            ..
+        } => (number, only_behind_others),
+        LineAction::Keep { .. } => (Some(0), false),
+        _ => return cmd,
+    };
+    let number = number.map(|it| it.to_string()).unwrap_or_default();
+    cmd.arg(number).arg(u8::from(listening.is_counted));
+    cmd.arg(u8::from(only_behind_others));
     cmd
 }
 
@@ -113,11 +122,11 @@ fn read_one(action: LineAction, reply: &Value, is_called: bool) -> Option<LineAn
     let numbers = match reply {
         Value::Array(numbers) => numbers,
         Value::Int(number) => match action {
-            LineAction::Leave { .. } | LineAction::Call { .. } => return Some(LineAnswer::Done),
             LineAction::Join { .. } | LineAction::Count => {
                 return Some(LineAnswer::Waiting(saturating(*number)));
             }
-            LineAction::Beat { .. } => return None,
+            LineAction::Keep { .. } | LineAction::Beat { .. } => return None,
+            _ => return Some(LineAnswer::Done),
         },
         _ => return None,
     };
