@@ -275,6 +275,20 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_free_when_a_quorum_is() {
+        assert_eq!(key_watch(&[Reply::Free; 2]).free_at(), None);
+        assert_eq!(key_watch(&[Reply::Free; 3]).free_at(), Some(at(0)));
+        let replies = [taken(7), Reply::Free, taken(9), Reply::Unknown, taken(8)];
+        let mut key_watch = key_watch(&replies);
+        assert_eq!(key_watch.free_at(), Some(at(8)));
+        assert!(key_watch.is_taken(at(6)) && !key_watch.is_taken(at(7)));
+        key_watch.handle_freed(node(2), Slot::FIRST);
+        assert_eq!(key_watch.free_at(), Some(at(7)));
+        key_watch.handle_freed(node(63), Slot::FIRST);
+        assert_eq!(key_watch.free_at(), Some(at(7)), "not a member");
+    }
+
+    #[test]
     fn a_notification_before_an_answer_puts_the_answer_in_doubt() {
         let mut key_watch = key_watch(&[Reply::Free, Reply::Free]);
         for _ in 0..300 {

@@ -100,6 +100,14 @@ fn a_node_waits_by_its_uptime() {
 }
 
 #[test]
+fn a_reconnection_changes_nothing() {
+    let mut node = Watched::new();
+    let since = node.connect(0, seen(0, A, 3));
+    assert_eq!(node.connect(2, seen(2, A, 5)), since);
+    assert_eq!(node.connect(2, seen(2, A, 6)), since, "rounding");
+}
+
+#[test]
 fn a_restart_counts_from_when_it_is_seen() {
     let mut node = Watched::old();
     let restarted = seen(64, B, 3);
