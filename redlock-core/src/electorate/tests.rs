@@ -139,23 +139,6 @@ fn without_run_id(role: ServerRole, letter: u8) -> Identity {
 }
 
 #[test]
-fn a_server_whose_promotion_is_unknown_has_no_vote_unless_restarts_are_harmless() {
-    let identity = saying(ServerRole::Master, b'x', |it| it.replication = None);
-    let admission = |voter| admission(voter, &identity);
-    let unmet: Checks = [Check::Promotion].into_iter().collect();
-    let refused = admission(voter());
-    assert_eq!(refused.outcome, Err(Exclusion::Unvetted { unmet }));
-    assert_eq!(refused.unmet, unmet);
-    let allowed = admission(voter().allowing_unvetted());
-    assert_eq!((allowed.outcome, allowed.unmet), (ALWAYS, unmet));
-    for voter in [Voter::durable(quarantine()), Voter::trusted(quarantine())] {
-        let admission = admission(voter);
-        assert_eq!(admission.outcome, ALWAYS);
-        assert_eq!(admission.unmet, Checks::NONE);
-    }
-}
-
-#[test]
 fn a_server_without_a_role_has_no_vote_unless_the_client_allows_that() {
     let unmet: Checks = [Check::Role].into_iter().collect();
     let identity = server(ServerRole::Withheld, b'x', 500);
@@ -210,25 +193,6 @@ fn a_replica_is_not_taken_for_its_master_whose_history_it_has() {
 }
 
 #[test]
-fn a_node_within_the_process_always_votes() {
-    let mut electorate = Electorate::new(voter());
-    for index in 0..2 {
-        let admission = connect(&mut electorate, 0, index, &Identity::InProcess);
-        assert_eq!(admission.outcome, ALWAYS);
-    }
-}
-
-#[test]
-fn a_restarted_server_that_no_longer_says_what_it_is_stays_in_quarantine() {
-    let mut electorate = with_first(voter().allowing_unvetted());
-    let fresh = server(ServerRole::Master, b'y', 1);
-    let restarted = connect(&mut electorate, 20, 0, &fresh);
-    assert_eq!(restarted.outcome, Ok(Eligibility::since(at(30))));
-    let withheld = connect(&mut electorate, 21, 0, &Identity::Withheld);
-    assert_eq!(withheld.outcome, Ok(Eligibility::since(at(30))));
-}
-
-#[test]
 fn a_replica_that_no_longer_says_what_it_is_stays_in_quarantine() {
     let mut electorate = with_first(voter().allowing_unvetted());
     let replica = server(ServerRole::Replica, b'x', 510);
@@ -278,14 +242,6 @@ fn a_server_that_is_excluded_under_a_connection_has_its_last_votes_withdrawn() {
 }
 
 #[test]
-fn another_server_in_its_place_waits_and_its_last_votes_are_withdrawn() {
-    let mut electorate = with_first(voter());
-    let inspected = inspect(&mut electorate, 1, 0, &master(b'z'));
-    assert_eq!(inspected.outcome, Ok(Eligibility::since(at(11))));
-    assert!(inspected.withdrawal.is_some());
-}
-
-#[test]
 fn the_age_of_a_history_is_of_use_only_for_a_master_that_may_have_been_promoted() {
     let electorate = Electorate::new(voter());
     let [master, replica] =
@@ -301,4 +257,12 @@ fn the_age_of_a_history_is_of_use_only_for_a_master_that_may_have_been_promoted(
     }
     let durable = Electorate::new(Voter::durable(quarantine()));
     assert!(!durable.needs_history_age(&master));
+}
+
+#[test]
+fn another_server_in_its_place_waits_and_its_last_votes_are_withdrawn() {
+    let mut electorate = with_first(voter());
+    let inspected = inspect(&mut electorate, 1, 0, &master(b'z'));
+    assert_eq!(inspected.outcome, Ok(Eligibility::since(at(11))));
+    assert!(inspected.withdrawal.is_some());
 }

@@ -1,5 +1,3 @@
-mod extending;
-mod fencing;
 mod holding;
 mod in_line;
 mod permits;
@@ -13,8 +11,8 @@ use core::time::Duration;
 
 use super::*;
 use crate::{
-    Drift, Eligibility, KeepAlive, NodeId, NodeSet, Permits, Quorum, Reply, RetrySchedule, Slot,
-    Validity, Withdrawal,
+    Drift, Eligibility, KeepAlive, NodeSet, Permits, Quorum, Reply, RetrySchedule, Slot, Validity,
+    Withdrawal,
     said::{MS, Said, node, quarantined},
 };
 
@@ -211,10 +209,6 @@ fn acquired(fence: Option<FencingToken>, nodes: &[usize]) -> Event {
     }
 }
 
-fn extended(valid_until: Timestamp) -> [Event; 1] {
-    [Event::Extended { valid_until }]
-}
-
 fn extend_failed(valid_until: Timestamp) -> [Event; 1] {
     [Event::ExtendFailed { valid_until }]
 }
@@ -245,34 +239,6 @@ fn acquires_with_the_third_vote() {
     // 1000 ms ttl less 100 ms drift, from the start and not from the verdict.
     assert_eq!(driven.lease.valid_until(at(5)), Some(at(900)));
     assert_eq!(driven.told, [acquired(None, &[0, 1, 2])]);
-}
-
-#[test]
-fn a_failed_attempt_is_released_everywhere_and_retried_with_a_fresh_token() {
-    let mut driven = Driven::begun();
-    let first = driven.lease.token();
-    driven.reply(at(1), &[Granted, Denied, Denied, Denied]);
-    assert_eq!(driven.operations()[1..], [release_of(first)]);
-    assert_eq!(driven.sent[1].nodes, NodeSet::first(5), "silent node 4 too");
-    let retry = driven.due();
-    assert!((at(21)..=at(201)).contains(&retry), "{retry:?}");
-    driven.timeout(retry);
-    assert_ne!(driven.lease.token(), first);
-    driven.reply(retry, &[Granted; 3]);
-    assert!(driven.is_held(retry));
-    assert_eq!(driven.lease.attempts(), 2);
-}
-
-#[test]
-fn released_at_the_quorum() {
-    let mut driven = Driven::held();
-    let token = driven.lease.token();
-    driven.run(|lease| lease.release(at(10)));
-    assert!(!driven.is_held(at(10)), "not ours from the first byte on");
-    assert_eq!(driven.operations(), [release_of(token)]);
-    assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
-    driven.reply(at(11), &[Granted; 3]);
-    assert_eq!(driven.end(), released(ReleaseVerdict::Released));
 }
 
 #[test]

@@ -81,16 +81,6 @@ fn a_group_has_no_vote_before_its_owner_is_named_and_connected_to() {
 }
 
 #[test]
-fn an_eligibility_is_as_long_as_the_last_confirmation_at_the_time_of_the_reply() {
-    let (mut electorate, first) = with_owner(voter());
-    assert_eq!(electorate.eligibility(node(0)).ends_at(), at(3));
-    assert!(!name(&mut electorate, 5, &first, 100));
-    assert_eq!(electorate.eligibility(node(0)).ends_at(), at(5 + 3));
-    assert!(name(&mut electorate, 6, &tenure("r", 2), 0));
-    assert_eq!(electorate.eligibility(node(0)), Eligibility::NEVER);
-}
-
-#[test]
 fn a_marker_counts_for_the_slot_it_was_read_on_and_for_no_sentinel_group() {
     let first = tenure("m", 1);
     let in_cluster = server(ServerRole::ClusterMaster, b'm', 500);
@@ -107,28 +97,6 @@ fn a_marker_counts_for_the_slot_it_was_read_on_and_for_no_sentinel_group() {
         electorate.handle_marker(at(0), node(0), &first, 20 * SECOND);
         assert_eq!(electorate.eligibility(node(0)).covers(at(0)), believes);
     }
-}
-
-#[test]
-fn the_rule_of_the_voter_and_the_rule_of_the_owner_both_hold() {
-    let mut electorate = of_kind(voter(), NodeKind::SentinelGroup(rule()));
-    let first = tenure("m", 1);
-    name(&mut electorate, 0, &first, 100);
-    let restarted = server(ServerRole::Master, b'm', 4);
-    let admission = connect_owner(&mut electorate, 0, &first, &restarted);
-    let eligibility = admission.outcome.unwrap();
-    assert_eq!(eligibility.starts_at(), at(10 - 3), "the quarantine");
-    assert_eq!(eligibility.ends_at(), at(3), "the window");
-}
-
-#[test]
-fn the_owner_of_another_tenure_is_not_taken_for_a_server_in_the_wrong_place() {
-    let (mut electorate, _) = with_owner(voter());
-    let second = tenure("r", 2);
-    name(&mut electorate, 1, &second, 60);
-    let admission = connect_owner(&mut electorate, 1, &second, &master(b'r'));
-    assert_eq!(admission.withdrawal, None);
-    assert!(admission.outcome.unwrap().covers(at(1)));
 }
 
 #[test]
@@ -200,15 +168,6 @@ fn two_slots_may_share_a_server_only_if_both_allow_it() {
     assert_eq!(second([slot(false), slot(true)]), same);
     assert_eq!(second([slot(true), slot(false)]), same);
     assert_eq!(second([slot(false), slot(false)]), same);
-}
-
-#[test]
-fn reports_about_a_node_that_no_authority_names_change_nothing() {
-    let mut electorate = with_first(voter());
-    assert!(!name(&mut electorate, 0, &tenure("m", 1), 0));
-    electorate.handle_marker(at(0), node(0), &tenure("m", 1), SECOND);
-    assert_eq!(electorate.tenure(node(0)), None);
-    assert_eq!(electorate.eligibility(node(0)), Eligibility::ALWAYS);
 }
 
 #[test]

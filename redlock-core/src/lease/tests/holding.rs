@@ -17,27 +17,6 @@ fn a_failed_extension_keeps_the_validity_releases_nothing_and_is_tried_again() {
 }
 
 #[test]
-fn a_missing_key_is_put_back_after_an_extension() {
-    let mut driven = Driven::held();
-    let token = driven.lease.token();
-    driven.timeout(at(300));
-    let round = driven.sent[0].round;
-    driven.reply(at(301), &[Denied, Granted, Granted]);
-    assert_eq!(driven.sent.len(), 1, "not before the verdict");
-    driven.reply_to(round, at(301), 3, &[Granted]);
-    let repair = driven.sent[1];
-    assert!(matches!(repair.operation, Operation::Acquire { token: it, .. } if it == token));
-    assert_eq!(repair.nodes, NodeSet::first(1));
-    // Node 4 reports its loss after the verdict.
-    driven.reply_to(round, at(302), 4, &[Denied]);
-    assert_eq!(driven.sent[2].nodes.iter().next(), NodeId::new(4));
-    // The answer of a repaired node is no vote.
-    let before = driven.lease.clone();
-    driven.reply_to(repair.round, at(303), 0, &[Granted]);
-    assert_eq!(driven.lease, before);
-}
-
-#[test]
 fn denials_that_come_after_a_failed_extension_can_still_show_the_loss() {
     let mut driven = Driven::held();
     driven.timeout(at(300));
@@ -91,28 +70,6 @@ fn a_later_release_comes_at_its_time_and_the_lock_is_not_renewed() {
     assert_eq!(driven.operations(), [release_of(token)]);
     driven.reply(at(701), &[Granted; 3]);
     assert_eq!(driven.end(), released(ReleaseVerdict::Released));
-}
-
-#[test]
-fn keys_of_a_lock_that_was_left_are_not_deleted_before_its_time() {
-    let withdrawal = Withdrawal {
-        since: at(0),
-        eligibility: Eligibility::ALWAYS,
-    };
-    let mut abandoned = Driven::held();
-    abandoned.run(|lease| lease.release_at(at(10), at(800)));
-    abandoned.run(Lease::abandon);
-
-    let mut withdrawn = Driven::held();
-    withdrawn.run(|lease| lease.release_at(at(10), at(800)));
-    withdrawn.withdraw(at(11), &[0, 1, 2], withdrawal);
-
-    for driven in [abandoned, withdrawn] {
-        let unconfirmed = released(ReleaseVerdict::Unconfirmed);
-        assert_eq!(driven.end(), unconfirmed, "nobody is there to lose it");
-        let releases = driven.count(|it| matches!(it, Operation::Release { .. }));
-        assert_eq!(releases, 0);
-    }
 }
 
 /// A lock that is to be released later, renewed or not, after its first check.
@@ -199,4 +156,54 @@ fn a_lock_that_is_not_renewed_is_not_extended_for_a_report() {
     driven.config().keep_alive = KeepAlive::on_demand(MS(5000));
     driven.key_changed(at(100), 0..5);
     assert!(driven.sent.is_empty());
+}
+
+#[test]
+fn a_node_that_would_have_dropped_or_kept_the_key_is_judged() {
+    let mut driven = Driven::held();
+    driven.timeout(at(300));
+    let round = driven.sent[0].round;
+    let judge = |driven: &Driven, now, remaining| {
+        let lease = &driven.lease;
+        lease.judge_remaining(at(now), round, MS(remaining))
+    };
+    let needed = MS(590);
+    let too_short = Some(ExpiryAnomaly::TooShort { needed });
+    let longest = config().validity.ttl();
+    assert_eq!(judge(&driven, 310, 589), too_short, "valid until 900");
+    assert_eq!(judge(&driven, 310, 590), None);
+    assert_eq!(judge(&driven, 310, 2000), None, "clocks drift");
+    let too_long = Some(ExpiryAnomaly::TooLong { longest });
+    assert_eq!(judge(&driven, 310, 2001), too_long);
+    // A reply after the verdict is judged by the validity before the extension.
+    driven.reply(at(310), &[Granted; 3]);
+    assert_eq!(judge(&driven, 310, 589), too_short);
+    driven.run(|lease| lease.extend(at(400)));
+    assert_eq!(judge(&driven, 410, 1), None, "another extension came since");
+}
+
+#[test]
+fn a_repair_brings_the_counter_back_with_the_key() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire_fenced(at(0), at(1000), FencingToken::new(7)));
+    driven.reply(at(1), &[Granted; 3]);
+    driven.run(|lease| lease.extend(at(300)));
+    let extension = driven.last().round;
+    driven.reply_to(extension, at(301), 3, &[Denied]);
+    driven.reply_to(extension, at(301), 0, &[Granted; 3]);
+    let (token, fence) = (driven.lease.token(), FencingToken::new(7));
+    let repair = Operation::Acquire {
+        token,
+        ttl: config().validity.ttl(),
+        fence: Some(fence),
+    };
+    assert_eq!(driven.sent[2].nodes, only(&[3]));
+    assert_eq!(driven.sent[2].operation, repair);
+    // Node 4 has not answered: it may have the key and a smaller counter.
+    assert_eq!(driven.sent[3].nodes, only(&[4]));
+    assert_eq!(driven.sent[3].operation, Operation::Fence { token, fence });
+    // A loss that is told late.
+    driven.reply_to(extension, at(302), 4, &[Denied]);
+    assert_eq!(driven.last().nodes, only(&[4]));
+    assert_eq!(driven.last().operation, repair);
 }

@@ -30,17 +30,6 @@ fn a_lease_in_the_line_sends_nothing_until_its_turn_comes() {
     assert!(!driven.lease.is_in_line(), "it stays the first");
 }
 
-#[test]
-fn a_lease_whose_turn_comes_at_once_tries_at_once() {
-    let mut driven = probing(config().retry);
-    driven.lease.stand_in_line(false);
-    driven.acquire(at(0));
-    assert!(driven.lease.is_in_line() && driven.sent.is_empty());
-    driven.run(|lease| lease.proceed(at(3), true, Duration::ZERO));
-    driven.reply(at(4), &[Granted; 3]);
-    assert!(driven.is_held(at(4)));
-}
-
 /// Nobody stood in the line, so it has no place.
 #[test]
 fn a_lease_that_tries_first_is_in_the_line_once_the_key_is_taken() {

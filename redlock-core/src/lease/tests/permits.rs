@@ -1,9 +1,6 @@
 //! Semaphores: which slot a lease asks for, what it looks at, and when it gives up.
 
-use super::{
-    watching::{probing, taken},
-    *,
-};
+use super::{watching::probing, *};
 
 /// A lease that asks for one of four permits.
 fn semaphore() -> Driven {
@@ -51,18 +48,6 @@ fn denied() -> Driven {
 }
 
 #[test]
-fn an_attempt_asks_all_nodes_for_the_slot_that_is_preferred() {
-    let mut driven = semaphore();
-    driven.lease.prefer_slots(slots(&[3]));
-    driven.acquire(at(0));
-    assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
-    assert_eq!(driven.accesses(), [Access::Slot(slot(3))]);
-    assert_eq!(driven.lease.slot(), Some(slot(3)));
-    driven.reply(at(1), &[Granted; 3]);
-    assert!(driven.is_held(at(1)));
-}
-
-#[test]
 fn a_lock_has_no_slot() {
     let mut driven = Driven::held();
     driven.lease.prefer_slots(slots(&[3]));
@@ -87,25 +72,6 @@ fn a_first_attempt_without_a_preference_asks_for_any_slot_that_is_not_excluded()
 }
 
 #[test]
-fn a_permit_keeps_its_slot_in_extensions_repairs_and_the_release() {
-    let mut driven = semaphore();
-    driven.acquire(at(0));
-    driven.reply(at(1), &[Granted, Granted, Granted, Denied]);
-    driven.run(|lease| lease.claim(at(1)));
-    let held = driven.lease.slot().unwrap();
-    driven.lease.prefer_slots(slots(&[(held.index() + 1) % 4]));
-    driven.lease.exclude_slots(slots(&[held.index()]));
-    driven.timeout(at(300));
-    driven.reply(at(301), &[Granted, Granted, Denied, Granted]);
-    driven.run(|lease| lease.release(at(302)));
-    let is_ours = |it: &Transmit| it.access == Access::Slot(held);
-    assert!(driven.sent.iter().all(is_ours), "{:?}", driven.sent);
-    assert_eq!(driven.lease.slot(), Some(held));
-    let repairs = driven.count(|it| matches!(it, Operation::Acquire { .. }));
-    assert_eq!(repairs, 3);
-}
-
-#[test]
 fn a_failed_attempt_releases_its_slot_looks_at_all_and_asks_for_one_that_is_free() {
     let mut driven = denied();
     assert_sent!(driven, 1.., Release, Probe);
@@ -117,48 +83,6 @@ fn a_failed_attempt_releases_its_slot_looks_at_all_and_asks_for_one_that_is_free
     assert_eq!(driven.lease.slot(), Some(slot(2)));
     driven.reply(at(3), &[Granted; 3]);
     assert!(driven.is_held(at(3)));
-}
-
-#[test]
-fn clients_choose_different_ones_of_the_free_slots() {
-    let mut chosen = SlotSet::EMPTY;
-    for nonce in 0..100 {
-        let mut driven = seeded(nonce);
-        driven.lease.prefer_slots(slots(&[0]));
-        driven.acquire(at(0));
-        driven.reply(at(1), &[Denied; 3]);
-        driven.lease.exclude_slots(slots(&[2]));
-        driven.reply(at(2), &[free(&[0, 2, 3]); 3]);
-        assert_eq!(driven.lease.attempts(), 2);
-        chosen.insert(driven.lease.slot().unwrap());
-    }
-    assert_eq!(chosen, slots(&[0, 3]));
-}
-
-#[test]
-fn slots_that_are_free_on_different_nodes_are_no_free_slot() {
-    let mut driven = denied();
-    let [first, second, third] = [0, 1, 2].map(|index| free(&[index]));
-    driven.reply(at(2), &[first, first, second, second, third]);
-    assert_eq!(driven.lease.attempts(), 1);
-    slot_freed(&mut driven, at(3), 4, 0);
-    assert_eq!(driven.lease.attempts(), 2);
-    assert_eq!(driven.lease.slot(), Some(slot(0)));
-}
-
-#[test]
-fn a_notification_for_one_slot_on_a_majority_starts_an_attempt_at_this_slot() {
-    let mut driven = denied();
-    driven.reply(at(2), &[free(&[]); 5]);
-    for node in 0..3 {
-        slot_freed(&mut driven, at(5), node, 1 + node);
-    }
-    assert!(matches!(driven.last().operation, Operation::Probe { .. }));
-    assert_eq!(driven.sent.len(), 3, "no slot is free on a majority");
-    slot_freed(&mut driven, at(6), 3, 2);
-    slot_freed(&mut driven, at(6), 4, 2);
-    assert_eq!(driven.lease.slot(), Some(slot(2)));
-    assert_eq!(driven.lease.attempts(), 2);
 }
 
 #[test]
@@ -192,19 +116,6 @@ fn an_answer_is_in_doubt_only_for_the_slot_that_has_changed_since() {
     assert_eq!(driven.lease.slot(), Some(slot(1)));
 }
 
-#[test]
-fn a_slot_that_is_not_excluded_any_more_is_asked_for_if_it_is_free() {
-    let mut driven = denied();
-    driven.lease.exclude_slots(slots(&[2]));
-    driven.reply(at(2), &[free(&[2]); 5]);
-    assert_eq!(driven.lease.attempts(), 1);
-    driven.lease.exclude_slots(SlotSet::EMPTY);
-    assert_eq!(driven.due(), at(1), "overdue");
-    driven.timeout(at(3));
-    assert_eq!(driven.lease.slot(), Some(slot(2)));
-    assert_eq!(driven.lease.attempts(), 2);
-}
-
 /// A request that may not wait, and was denied the first slot.
 fn denied_at_once() -> Driven {
     let mut driven = semaphore();
@@ -223,24 +134,6 @@ fn a_request_that_may_not_wait_stands_in_no_line() {
     driven.reply(at(1), &[Denied; 3]);
     driven.reply(at(2), &[free(&[]); 3]);
     assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 1));
-}
-
-#[test]
-fn a_request_that_may_not_wait_looks_once_and_tries_once_more() {
-    let mut driven = denied_at_once();
-    driven.reply(at(2), &[free(&[1]); 3]);
-    assert_eq!(driven.lease.slot(), Some(slot(1)));
-    let mut held = driven.lease.clone();
-    let round = driven.last().round;
-    for node in NodeSet::first(3).iter() {
-        held.handle_reply(at(3), round, node, Granted, Eligibility::ALWAYS);
-    }
-    assert!(held.valid_until(at(3)).is_some());
-    // Or another client is faster.
-    driven.reply(at(3), &[Denied; 3]);
-    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 2));
-    assert!(matches!(driven.last().operation, Operation::Release { .. }));
-    assert_eq!(driven.last().access, Access::Slot(slot(1)));
 }
 
 #[test]
@@ -297,53 +190,6 @@ fn a_deadline_during_the_first_look_does_not_cut_it_off() {
     assert_eq!(driven.lease.slot(), Some(slot(3)));
     driven.reply(at(4), &[Denied; 3]);
     assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 2));
-}
-
-#[test]
-fn a_limit_of_attempts_holds_for_looks_too() {
-    let mut driven = probing(config().retry.with_max_attempts(1));
-    driven.lease.set_share(permits(4));
-    driven.acquire(at(0));
-    driven.reply(at(1), &[Denied; 3]);
-    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 1));
-}
-
-#[test]
-fn a_semaphore_whose_permits_all_stay_taken_is_given_up_at_the_deadline() {
-    let mut driven = denied();
-    while driven.end().is_none() {
-        let due = driven.due();
-        driven.reply(due.saturating_sub(MS(1)), &[free(&[]); 5]);
-        driven.wait();
-    }
-    let tries = driven.count(|it| matches!(it, Operation::Probe { .. })) as u32;
-    assert!(tries > 3, "{tries}");
-    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, tries));
-}
-
-#[test]
-fn a_client_whose_turn_comes_asks_for_a_slot_that_others_have_left() {
-    let mut driven = semaphore();
-    driven.lease.prefer_slots(slots(&[0]));
-    driven.lease.stand_in_line(false);
-    driven.acquire(at(0));
-    assert!(driven.sent.is_empty());
-    driven.run(|lease| lease.proceed(at(10), false, Duration::ZERO));
-    driven.reply(at(11), &[free(&[2]); 3]);
-    assert_eq!(driven.lease.slot(), Some(slot(2)));
-    assert_eq!(driven.lease.attempts(), 1);
-}
-
-#[test]
-fn a_lock_that_is_asked_as_a_semaphore_is_the_case_of_one_slot() {
-    let mut driven = semaphore();
-    driven.lease.set_share(permits(1));
-    driven.acquire(at(0));
-    driven.reply(at(1), &[Denied; 3]);
-    driven.reply(at(2), &[taken(900); 5]);
-    driven.freed(at(5), 0..3);
-    assert_eq!(driven.lease.attempts(), 2);
-    assert_eq!(driven.lease.slot(), Some(slot(0)));
 }
 
 #[test]

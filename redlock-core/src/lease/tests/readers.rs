@@ -5,7 +5,6 @@ use super::{
     *,
 };
 
-const READER: Access = Access::Reader { insists: false };
 const INSISTENT: Access = Access::Reader { insists: true };
 
 fn marked(until: u64) -> Reply {
@@ -35,18 +34,6 @@ fn held(share: Share) -> Driven {
     driven.sent.clear();
     driven.told.clear();
     driven
-}
-
-#[test]
-fn a_reader_waits_until_a_mark_has_expired() {
-    let mut driven = denied(Share::Reader);
-    let replies = [marked(15), marked(16), marked(17), Reply::Free, Unknown];
-    driven.reply(at(2), &replies);
-    assert_eq!(driven.lease.attempts(), 1);
-    assert_eq!(driven.due(), at(16));
-    driven.timeout(at(16));
-    assert_eq!(driven.lease.attempts(), 2);
-    assert_eq!(driven.last().access, READER, "it has seen no writer");
 }
 
 #[test]
@@ -136,50 +123,9 @@ fn a_mark_lives_no_longer_than_the_key_of_its_writer() {
 }
 
 #[test]
-fn a_writer_that_is_abandoned_or_has_no_time_left_deletes_its_mark() {
-    let mut abandoned = denied(Share::Writer);
-    abandoned.run(Lease::abandon);
-    let mut late = denied(Share::Writer);
-    late.reply(at(2), &[taken(5000); 5]);
-    while late.late_end().is_none() {
-        late.wait();
-    }
-    for driven in [abandoned, late] {
-        assert_eq!(driven.last().operation, release_of(driven.lease.token()));
-    }
-}
-
-#[test]
 fn only_writers_mark() {
     for share in [Share::Exclusive, Share::Reader, permits(2)] {
         assert_eq!(mark(&denied(share)), None, "{share:?}");
-    }
-}
-
-#[test]
-fn a_writer_that_gives_up_while_it_waits_deletes_its_mark() {
-    let mut driven = denied(Share::Writer);
-    driven.run(|lease| lease.release(at(2)));
-    assert_eq!(driven.last().operation, release_of(driven.lease.token()));
-    assert_eq!(driven.last().access, Access::Writer);
-    assert_eq!(driven.end(), Some(End::GivenUp));
-
-    let mut driven = denied(Share::Exclusive);
-    let sent = driven.sent.len();
-    driven.run(|lease| lease.release(at(2)));
-    assert_eq!(driven.sent.len(), sent, "there is nothing to delete");
-}
-
-#[test]
-fn a_downgrade_is_an_extension_as_a_reader() {
-    for share in [Share::Exclusive, Share::Writer] {
-        let mut driven = held(share);
-        assert!(driven.run(|lease| lease.downgrade(at(100))));
-        assert_sent!(driven, .., Extend);
-        driven.reply(at(101), &[Granted; 3]);
-        assert_eq!(driven.told, extended(at(1000)));
-        driven.run(|lease| lease.release(at(102)));
-        assert_eq!(driven.accesses(), [INSISTENT; 2]);
     }
 }
 
@@ -262,31 +208,4 @@ fn the_longest_hold_counts_from_the_last_reader_that_joined() {
     // Renewal had ended, and goes on.
     let late = end_of_hold(&[2100]);
     assert!(late > at(4100) && late < at(5100), "{late:?}");
-}
-
-#[test]
-fn what_cannot_be_downgraded_stays_as_it_is() {
-    let slot = Access::Slot(Slot::new(0).unwrap());
-    for (share, access) in [(Share::Reader, INSISTENT), (permits(1), slot)] {
-        let mut driven = held(share);
-        assert!(!driven.run(|lease| lease.downgrade(at(100))));
-        driven.run(|lease| lease.release(at(101)));
-        assert_eq!(driven.accesses(), [access]);
-    }
-    let mut unheld = begun(Share::Writer);
-    assert!(!unheld.run(|lease| lease.downgrade(at(0))));
-    let mut too_late = held(Share::Writer);
-    assert!(!too_late.run(|lease| lease.downgrade(at(900))));
-    assert!(matches!(too_late.end(), Some(End::Lost(_))));
-    let mut renewed = held(Share::Writer);
-    renewed.config().keep_alive = KeepAlive::on_demand(MS(50));
-    assert!(
-        !renewed.run(|lease| lease.downgrade(at(100))),
-        "held for too long"
-    );
-    let mut several = Driven::new(config());
-    several.lease.set_several_keys();
-    several.acquire(at(0));
-    several.reply(at(1), &[Granted; 3]);
-    assert!(!several.run(|lease| lease.downgrade(at(100))));
 }

@@ -53,18 +53,6 @@ fn a_late_vote_of_a_node_without_one_does_not_count() {
 }
 
 #[test]
-fn an_extension_takes_the_place_of_the_votes_before() {
-    let mut driven = Driven::held();
-    driven.run(|lease| lease.extend(at(100)));
-    let round = driven.sent[0].round;
-    driven.reply_to(round, at(101), 2, &[Granted; 3]);
-    driven.withdraw(at(110), &[0], since(at(0)));
-    assert!(driven.is_held(at(110)), "it is extended by 2, 3 and 4");
-    driven.withdraw(at(110), &[2], since(at(101)));
-    assert_eq!(driven.late_end(), LOST);
-}
-
-#[test]
 fn an_extension_under_way_fails_and_is_tried_again() {
     let mut driven = Driven::held();
     driven.run(|lease| lease.extend(at(100)));
@@ -76,14 +64,14 @@ fn an_extension_under_way_fails_and_is_tried_again() {
 }
 
 #[test]
-fn an_attempt_goes_on_without_the_vote_or_fails() {
-    for (late, is_held) in [([Granted, Granted, Granted], true), ([Denied; 3], false)] {
+fn an_attempt_goes_on_without_the_vote() {
+    for (late, is_held) in [(&[Granted; 3][..], true), (&[Granted; 2], false)] {
         let mut driven = Driven::begun();
         let round = driven.sent[0].round;
         driven.reply(at(1), &[Granted]);
         driven.withdraw(at(2), &[0], since(at(0)));
         assert!(driven.told.is_empty(), "others may still agree");
-        driven.reply_to(round, at(3), 1, &late);
+        driven.reply_to(round, at(3), 1, late);
         assert_eq!(driven.is_held(at(3)), is_held);
     }
 }
@@ -111,18 +99,6 @@ fn where_nothing_is_won_nothing_is_withdrawn() {
     let mut driven = Driven::new(config());
     driven.withdraw(at(6), &[0], since(at(0)));
     assert!(driven.told.is_empty() && driven.sent.is_empty());
-}
-
-/// The lane of node 2 read its clock at 2 ms, and took the lease only after that of node 0.
-#[test]
-fn a_vote_is_withdrawn_even_if_an_earlier_time_completed_the_quorum() {
-    let mut driven = Driven::begun();
-    let round = driven.sent[0].round;
-    driven.reply_to(round, at(5), 0, &[Granted]);
-    driven.reply_to(round, at(1), 1, &[Granted]);
-    driven.reply_to(round, at(2), 2, &[Granted]);
-    driven.withdraw(at(500), &[0], since(at(3)));
-    assert!(!driven.is_held(at(500)), "node 0 voted at 5 ms");
 }
 
 #[test]

@@ -27,21 +27,6 @@ fn failure(replies: &[Said]) -> (AcquireFailure, usize) {
     panic!("no verdict after {} replies", replies.len());
 }
 
-#[test]
-fn what_is_withdrawn_may_decide_the_round() {
-    let until = Timestamp::from_nanos(9);
-    let doubted = Eligibility::since(until);
-    let mut round = round(3);
-    let (now, always) = (Timestamp::ZERO, Eligibility::ALWAYS);
-    round.handle_reply(now, node(0), Granted, always);
-    assert_eq!(round.withdraw(now, node(1), doubted), None, "no vote yet");
-    assert_eq!(round.withdraw(now, node(0), doubted), None, "1 of 3");
-    let failed = AcquireVerdict::Failed(AcquireFailure::Quarantined { until });
-    let verdict = round.handle_reply(now, node(1), Granted, doubted);
-    assert_eq!(verdict, Some(failed));
-    assert_eq!(round.withdraw(now, node(1), doubted), None, "once");
-}
-
 /// One failed, one in quarantine, one foreign: it is the foreign key that tips the scales.
 #[test]
 fn a_foreign_key_that_prevents_a_majority_is_named_before_a_quarantine() {
