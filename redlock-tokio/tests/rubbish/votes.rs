@@ -2,7 +2,7 @@
 //! the command never returns. If the answers of a connection got out of step, each later answer would go to
 //! the wrong lock.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redlock_tokio::{LockOptions, MemoryNode, Redlock};
 
@@ -37,6 +37,44 @@ async fn an_answer_to_another_question_is_no_vote() {
             assert!(outcome.is_err(), "{commands:?} {act:?}");
         }
         assert_tested(&fakes);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_another_form_does_not_grant_a_lock() {
+    for answer in [
+        "*1\r\n+OK\r\n",
+        "%1\r\n*1\r\n:1\r\n*1\r\n%0\r\n",
+        "~1\r\n+OK\r\n",
+        ",1.0\r\n",
+        "#t\r\n",
+        "(1\r\n",
+        "=6\r\ntxt:OK\r\n",
+        "$2\r\nOK\r\n",
+        "$0\r\n\r\n",
+        "+KO\r\n",
+        "+\r\n",
+        ":1\r\n",
+        "-\r\n",
+        "-NOSCRIPT no\r\n",
+        "-ERR \x07\x1b[2J\0\r\n",
+    ] {
+        let fakes = three();
+        let redlock = connect(&fakes).await;
+        make_odd(&fakes, LOCKING, &Act::Say(answer.into()));
+        let error = redlock.try_lock("free").await.expect_err(answer);
+        let text = error.to_string();
+        assert!(text.contains(&fakes[0].address()), "{answer:?}: {text}");
+        assert!(!text.contains(char::is_control), "{answer:?}: {text:?}");
+        assert_tested(&fakes);
+        // They are used again as soon as they make sense.
+        fakes.iter().for_each(Fake::be_sane);
+        let until = Instant::now() + Duration::from_secs(60);
+        while fakes.iter().any(|it| it.grants() == 0) {
+            assert!(Instant::now() < until, "{answer:?}: not used again");
+            drop(redlock.lock("again").await);
+            tokio::time::sleep(MS(10)).await;
+        }
     }
 }
 
