@@ -67,15 +67,19 @@ async fn an_answer_of_another_form_does_not_grant_a_lock() {
         assert!(text.contains(&fakes[0].address()), "{answer:?}: {text}");
         assert!(!text.contains(char::is_control), "{answer:?}: {text:?}");
         assert_tested(&fakes);
-        // They are used again as soon as they make sense.
-        fakes.iter().for_each(Fake::be_sane);
-        let until = Instant::now() + Duration::from_secs(60);
-        while fakes.iter().any(|it| it.grants() == 0) {
-            assert!(Instant::now() < until, "{answer:?}: not used again");
-            drop(redlock.lock("again").await);
-            tokio::time::sleep(MS(10)).await;
-        }
+        become_sane(&fakes, &redlock).await;
     }
+}
+
+#[tokio::test]
+async fn nodes_that_stop_within_an_answer_are_connected_to_again() {
+    let fakes = three();
+    let redlock = connect(&fakes).await;
+    let acts = [Act::Say(b"$5\r\nab".to_vec()), Act::Hush];
+    fakes.iter().for_each(|it| it.be_odd_at(LOCKING, &acts));
+    assert!(redlock.try_lock("free").await.is_err());
+    assert_tested(&fakes);
+    become_sane(&fakes, &redlock).await;
 }
 
 #[tokio::test]
@@ -134,4 +138,15 @@ fn make_odd(fakes: &[Fake], commands: &'static [&'static str], act: &Act) {
 fn assert_tested(fakes: &[Fake]) {
     let is_tested = fakes.iter().all(|it| it.odd_answers() > 0);
     assert!(is_tested, "it was not tested");
+}
+
+/// Makes all servers sane, and waits until each has set a key.
+async fn become_sane(fakes: &[Fake], redlock: &Redlock) {
+    fakes.iter().for_each(Fake::be_sane);
+    let until = Instant::now() + Duration::from_secs(20);
+    while fakes.iter().any(|it| it.grants() == 0) {
+        assert!(Instant::now() < until, "not used again");
+        drop(redlock.lock("again").await);
+        tokio::time::sleep(MS(10)).await;
+    }
 }
