@@ -1,7 +1,6 @@
 //! Requests to routes behind a layer, and the responses.
 
 mod bodies;
-mod guide;
 mod keys;
 mod logs;
 mod nested;

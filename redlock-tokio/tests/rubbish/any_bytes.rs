@@ -10,7 +10,10 @@
 //! A failure prints the smallest input that causes it. That input becomes a test of its own here, since no
 //! regression files are kept.
 
-use std::sync::LazyLock;
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 use proptest::{
     collection::vec,
@@ -18,7 +21,7 @@ use proptest::{
     sample::{Index, select},
 };
 use redlock_tokio::{
-    LockError, LockOptions, Redlock,
+    LockError, LockOptions, MemoryNode, Redlock,
     node::{Node, RedisNode},
 };
 use tokio::runtime::Runtime;
@@ -30,6 +33,8 @@ use crate::support::{
 };
 
 const SECRET: &str = "hunter2";
+
+const LIMIT: Duration = Duration::from_millis(250);
 
 /// Runs `PROPTEST_CASES` cases, or by default as many as take about a second.
 fn cases(usual: u32) -> ProptestConfig {
@@ -195,6 +200,11 @@ fn answer() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|text| text.as_bytes().to_vec()),
         vec(any::<u8>(), 0..12),
         vec(any::<u8>(), 0..12).prop_map(|bytes| bulk(&bytes)),
+        (select(vec!["-", "-ERR ", "+"]), 1_usize..100_000).prop_map(|(begin, len)| format!(
+            "{begin}{}\r\n",
+            "x".repeat(len)
+        )
+        .into_bytes()),
     ];
     vec(piece, 0..5).prop_map(|pieces| pieces.concat())
 }
@@ -222,8 +232,55 @@ proptest! {
                 let text = error.to_string();
                 prop_assert!(text.contains(&fake.address()), "{text}");
                 prop_assert!(text.chars().count() < 500, "{text}");
+                prop_assert!(!text.contains(char::is_control), "{text:?}");
             }
         }
         prop_assert!(panics::count() == 0);
     }
+}
+
+/// The commands that a client sends when it connects, and those of locks.
+const MOMENTS: [&[&str]; 5] = [&["CLIENT"], &["HELLO"], &["SCRIPT"], &["INFO"], LOCKING];
+
+proptest! {
+    #![proptest_config(cases(50))]
+
+    #[test]
+    fn any_answer_of_a_minority_costs_no_lock(
+        answer in answer(),
+        moment in select(MOMENTS.to_vec()),
+        end in select(vec![None, Some(Act::Hush), Some(Act::Close)]),
+    ) {
+        panics::watch();
+        let acts: Vec<_> = [Act::Say(answer)].into_iter().chain(end).collect();
+        let fakes = [0, 1].map(|_| Fake::at(moment, &acts));
+        let urls = fakes.iter().map(|it| format!("{}?protocol=resp3", it.url()));
+        let builder = trusting(urls)
+            .custom_nodes([0, 1, 2].map(|_| MemoryNode::new()))
+            .options(LockOptions::new().retry_delay(MS(5), MS(20)))
+            .node_timeout(LIMIT)
+            .connect_timeout(LIMIT);
+        let start = Instant::now();
+        match RUNTIME.block_on(builder.build()) {
+            Ok(redlock) => {
+                let guard = RUNTIME.block_on(async { redlock.lock("k").await });
+                prop_assert!(guard.is_ok(), "{guard:?}");
+            }
+            // The client takes the nodes for something else than lock servers.
+            Err(error) => {
+                let text = error.to_string();
+                prop_assert!(fakes.iter().any(|it| text.contains(&it.address())), "{text}");
+                prop_assert!(text.chars().count() < 500, "{text}");
+            }
+        }
+        prop_assert!(start.elapsed() < 20 * LIMIT, "{:?}", start.elapsed());
+        prop_assert!(panics::count() == 0);
+    }
+}
+
+/// The control: a panic in a task of the driver is counted, and one of a test is not.
+#[test]
+fn panics_in_tasks_of_the_driver_are_counted() {
+    let in_a_task = RUNTIME.spawn(async { panics::is_watched() });
+    assert!(RUNTIME.block_on(in_a_task).unwrap() && !panics::is_watched());
 }

@@ -1,10 +1,7 @@
 //! Sentinels and cluster nodes that say what makes no sense, say it too often, or say it at great length.
 
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -226,26 +223,4 @@ async fn a_master_that_moves_back_and_forth_never_votes_and_is_rarely_connected_
     assert!(connections < 150, "{connections}");
     assert_eq!(panics::count(), 0);
     redlock.ready(Duration::from_secs(20)).await.unwrap();
-}
-
-/// A panic of the user's function ends neither the watch of the sentinels nor the lane.
-#[tokio::test]
-async fn a_function_that_panics_at_an_address_costs_the_vote_until_it_does_not() {
-    let scene = Scene::new();
-    let fails = Arc::new(AtomicBool::new(false));
-    let failing = Arc::clone(&fails);
-    let builder = scene.builder().map_addresses(move |_| {
-        assert!(!failing.load(SeqCst), "no translation");
-        None
-    });
-    let redlock = client(builder).await;
-    votes(&redlock).await;
-    fails.store(true, SeqCst);
-    scene.change(|said| said.epoch = "2".into());
-    eventually("the panic is named", || {
-        state(&redlock).to_string().contains("panicked at")
-    })
-    .await;
-    fails.store(false, SeqCst);
-    votes(&redlock).await;
 }

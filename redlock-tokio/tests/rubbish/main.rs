@@ -1,6 +1,5 @@
 //! Servers that send rubbish, and text that no parser expects.
 
-mod answers;
 mod any_bytes;
 mod authorities;
 mod memory;

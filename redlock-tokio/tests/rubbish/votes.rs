@@ -2,7 +2,7 @@
 //! the command never returns. If the answers of a connection got out of step, each later answer would go to
 //! the wrong lock.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redlock_tokio::{LockOptions, MemoryNode, Redlock};
 
@@ -38,6 +38,48 @@ async fn an_answer_to_another_question_is_no_vote() {
         }
         assert_tested(&fakes);
     }
+}
+
+#[tokio::test]
+async fn an_answer_of_another_form_does_not_grant_a_lock() {
+    for answer in [
+        "*1\r\n+OK\r\n",
+        "%1\r\n*1\r\n:1\r\n*1\r\n%0\r\n",
+        "~1\r\n+OK\r\n",
+        ",1.0\r\n",
+        "#t\r\n",
+        "(1\r\n",
+        "=6\r\ntxt:OK\r\n",
+        "$2\r\nOK\r\n",
+        "$0\r\n\r\n",
+        "+KO\r\n",
+        "+\r\n",
+        ":1\r\n",
+        "-\r\n",
+        "-NOSCRIPT no\r\n",
+        "-ERR \x07\x1b[2J\0\r\n",
+    ] {
+        let fakes = three();
+        let redlock = connect(&fakes).await;
+        make_odd(&fakes, LOCKING, &Act::Say(answer.into()));
+        let error = redlock.try_lock("free").await.expect_err(answer);
+        let text = error.to_string();
+        assert!(text.contains(&fakes[0].address()), "{answer:?}: {text}");
+        assert!(!text.contains(char::is_control), "{answer:?}: {text:?}");
+        assert_tested(&fakes);
+        become_sane(&fakes, &redlock).await;
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_stop_within_an_answer_are_connected_to_again() {
+    let fakes = three();
+    let redlock = connect(&fakes).await;
+    let acts = [Act::Say(b"$5\r\nab".to_vec()), Act::Hush];
+    fakes.iter().for_each(|it| it.be_odd_at(LOCKING, &acts));
+    assert!(redlock.try_lock("free").await.is_err());
+    assert_tested(&fakes);
+    become_sane(&fakes, &redlock).await;
 }
 
 #[tokio::test]
@@ -96,4 +138,15 @@ fn make_odd(fakes: &[Fake], commands: &'static [&'static str], act: &Act) {
 fn assert_tested(fakes: &[Fake]) {
     let is_tested = fakes.iter().all(|it| it.odd_answers() > 0);
     assert!(is_tested, "it was not tested");
+}
+
+/// Makes all servers sane, and waits until each has set a key.
+async fn become_sane(fakes: &[Fake], redlock: &Redlock) {
+    fakes.iter().for_each(Fake::be_sane);
+    let until = Instant::now() + Duration::from_secs(20);
+    while fakes.iter().any(|it| it.grants() == 0) {
+        assert!(Instant::now() < until, "not used again");
+        drop(redlock.lock("again").await);
+        tokio::time::sleep(MS(10)).await;
+    }
 }

@@ -15,7 +15,6 @@ pub(crate) mod kinds;
 pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod panics;
-pub(crate) mod rubbish;
 pub(crate) mod scripted;
 pub(crate) mod shards;
 pub(crate) mod states;

@@ -78,22 +78,6 @@ async fn held_bytes_are_kept_and_delivered_in_order() {
 }
 
 #[tokio::test]
-async fn stranded_bytes_arrive_after_those_of_the_next_connection() {
-    let line = Line::new().await;
-    let (mut client, mut server) = line.connect().await;
-    let requests = line.proxy.requests();
-    requests.strand();
-    say_into(requests, &mut client, "stranded").await;
-    drop(client);
-    hear_nothing(&mut server).await;
-    let (mut second, mut its_server) = line.connect().await;
-    carry(&mut second, "overtaken", &mut its_server).await;
-    requests.pass();
-    hear(&mut server, "stranded").await;
-    hear_the_end(&mut server).await;
-}
-
-#[tokio::test]
 async fn a_connection_that_lost_bytes_loses_all_later_ones() {
     let line = Line::new().await;
     let (mut client, mut server) = line.connect().await;
