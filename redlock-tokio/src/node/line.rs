@@ -93,6 +93,8 @@ pub enum LineAnswer {
     Standing(Standing),
     /// It is done.
     Done,
+    /// The node has refused the request.
+    Refused,
     /// So many processes wait.
     Waiting(u32),
     /// The node counts the process as alive.

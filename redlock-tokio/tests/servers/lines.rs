@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    collections::HashSet,
     slice,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -10,7 +11,7 @@ use std::{
 use redlock_kit::RedisServers;
 use redlock_tokio::{
     Key, RedlockBuilder,
-    node::{FreedNotifier, LineAction, LineRequest, Member, Node, RedisNode},
+    node::{FreedNotifier, LineAction, LineAnswer, LineRequest, Member, Node, Notice, RedisNode},
 };
 
 use crate::{
@@ -169,5 +170,64 @@ async fn row_64_the_dead_and_names_of_nobody_cost_those_behind_them_four_seconds
         eventually("nobody stands in the line", || standing(&servers) == 0).await;
         let left = cli.run(&["SCAN", "0", "MATCH", "redlock:line:living:{}:0*"]);
         assert_eq!(left, "0\n", "the places of the dead are forgotten");
+        for name in ["redlock:line:living:{}", "redlock:line:living:{}:count"] {
+            assert!(cli.pttl(name) > 0, "{name} stays for ever");
+        }
     }
+}
+
+/// One script removes a thousand places at most, and calls at each of them. The next beat goes on at once.
+#[tokio::test]
+async fn row_64_a_process_that_dies_in_very_many_lines_leaves_all_of_them() {
+    const KEYS: usize = 2_500;
+    let servers = RedisServers::spawn(1).unwrap();
+    let node = RedisNode::from_url(&servers.get(0).url()).unwrap();
+    let called = Arc::new(Mutex::new(HashSet::new()));
+    let mut sessions = [node.connect().await.unwrap(), node.connect().await.unwrap()];
+    let note = Arc::clone(&called);
+    assert!(sessions[0].watch(FreedNotifier::new(|_| {})));
+    assert!(sessions[1].watch(FreedNotifier::new(move |notice| {
+        if let Notice::Called(key) = notice {
+            note.lock().unwrap().insert(key.to_vec());
+        }
+    })));
+    let request = |action, key: usize| LineRequest {
+        key: Key::new(key.to_string()).unwrap(),
+        of_several: false,
+        action,
+        client_name: None,
+    };
+    for (number, session) in sessions.iter_mut().enumerate() {
+        let join = LineAction::Join {
+            member: Member(number as u64),
+            active: 1,
+            number: None,
+            only_behind_others: false,
+        };
+        let joins: Vec<_> = (0..KEYS).map(|key| request(join, key)).collect();
+        session.line(&joins).await.unwrap();
+    }
+    let member = Member(0);
+    let leave_all = LineAction::Beat {
+        member,
+        leaves_all: true,
+    };
+    let mut rounds = 0;
+    let mut action = leave_all;
+    loop {
+        let answers = sessions[1].line(&[request(action, 0)]).await.unwrap();
+        rounds += 1;
+        action = LineAction::Beat {
+            member: Member(1),
+            leaves_all: false,
+        };
+        let LineAnswer::Alive { has_more, .. } = answers[0] else {
+            panic!("{answers:?}");
+        };
+        if !has_more {
+            break;
+        }
+    }
+    assert_eq!(rounds, 3, "a thousand at a time");
+    eventually("all are called", || called.lock().unwrap().len() == KEYS).await;
 }

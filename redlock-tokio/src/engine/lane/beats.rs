@@ -219,6 +219,8 @@ impl Beats {
         };
         let (life, has_more) = match answer {
             Ok(LineAnswer::Alive { life, has_more }) => (life, has_more),
+            // Another beat tells whether that lasts.
+            Ok(LineAnswer::Refused) if self.life.is_some() => return self.life = None,
             answer if has_no_lines(&answer) => (None, false),
             _ => return,
         };
@@ -266,6 +268,8 @@ fn line_of(request: &LineRequest) -> LineName {
 
 /// Returns whether the node has no lines for this client.
 fn has_no_lines(answer: &Result<LineAnswer, NodeError>) -> bool {
-    matches!(answer, Err(NodeError::Refused { code, .. })
-        if matches!(&**code, "NOPERM" | "ERR" | "UNSUPPORTED" | "CROSSSLOT" | "WRONGTYPE"))
+    matches!(
+        answer,
+        Ok(LineAnswer::Refused) | Err(NodeError::Refused { .. })
+    )
 }

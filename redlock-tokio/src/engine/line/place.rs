@@ -122,8 +122,8 @@ impl Place {
         self.failures = 0;
         self.standing = Some(standing);
         match self.state {
-            State::Joining { .. } if may_try => self.activate(now),
             State::Active { .. } if may_try => {}
+            _ if may_try => self.activate(now),
             State::Joining { called: true } | State::Active { called: true, .. } => {
                 return Some(self.ask());
             }

@@ -4,15 +4,11 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
 
-use super::{
-    key_tag::KeyTag,
-    request::{Call, failure},
-    script::line::LINE,
-};
+use super::{key_tag::KeyTag, request::Call, script::line::LINE};
 use crate::{
     Key,
     client_name::ClientName,
-    node::{LineAction, LineAnswer, LineRequest, Member, NodeError, Standing},
+    node::{LineAction, LineAnswer, LineRequest, Member, Standing},
 };
 
 #[cfg(doc)]
@@ -106,16 +102,17 @@ pub(super) fn must_send_script(replies: &[Value]) -> bool {
     !replies.is_empty() && replies.iter().all(is_unknown)
 }
 
+/// Reads the replies. One that the server refuses, such as that about a name of another type, spoils no other.
 pub(super) fn read(
     requests: &[LineRequest],
     replies: Vec<Value>,
     is_called: bool,
-) -> Result<Vec<LineAnswer>, NodeError> {
+) -> Vec<LineAnswer> {
     let answers = requests.iter().zip(replies);
+    let answers = answers.map(|(request, reply)| read_one(request.action, &reply, is_called));
     answers
-        .map(|(request, reply)| read_one(request.action, &reply, is_called).ok_or(reply))
-        .collect::<Result<_, _>>()
-        .map_err(failure)
+        .map(|it| it.unwrap_or(LineAnswer::Refused))
+        .collect()
 }
 
 fn read_one(action: LineAction, reply: &Value, is_called: bool) -> Option<LineAnswer> {

@@ -222,7 +222,8 @@ impl Session for RedisSession {
             };
             // Both are sent at the first poll, in this order.
             let ((), replies): ((), Result<_, NodeError>) = join(subscribe, ask).await;
-            lines::read(&requests, replies?, is_called.get() == Some(&true))
+            let is_called = is_called.get() == Some(&true);
+            Ok(lines::read(&requests, replies?, is_called))
         }
         .boxed()
     }

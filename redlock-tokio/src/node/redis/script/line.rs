@@ -20,7 +20,7 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
      local action, id, lifetime, channels, name, key = unpack(ARGV, 1, 6) \
      local active, band = tonumber(ARGV[7]), tonumber(ARGV[8]) \
      local WIDTH = 2251799813685248 \
-     local left, to_call = 1000, {} \
+     local left, has_more, dead, to_call = 1000, 0, {}, {} \
      local function places_of(member) \
        return living .. ':' .. member \
      end \
@@ -29,12 +29,13 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
        return redis.call('ZRANGE', line, from, from + WIDTH - 1, 'BYSCORE', 'LIMIT', ahead, 1)[1] \
      end \
      local function lives(name) \
-       local count = redis.call('ZSCORE', living, string.sub(name, 1, 16)) \
+       local member = string.sub(name, 1, 16) \
+       local count = not dead[member] and redis.call('ZSCORE', living, member) \
        return count and count ~= '0' \
      end \
      local function bury(member) \
        local places = places_of(member) \
-       redis.call('ZADD', living, 0, member) \
+       dead[member] = true \
        redis.call('ZREM', places, 'life') \
        for _, place in ipairs(redis.call('ZRANGE', places, 0, left)) do \
          if place ~= 'hears' and left > 0 then \
@@ -51,35 +52,50 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
        if left > 0 then \
          redis.call('DEL', places) \
          redis.call('ZREM', living, member) \
+       else \
+         has_more = 1 \
+         redis.call('ZADD', living, 0, member) \
        end \
      end \
      local function beat(time) \
        local second, count = string.match(redis.call('GET', living .. ':count') or '', '^(%d+) (%d+)$') \
        local rises = second ~= time[1] \
-       count = (tonumber(count) or 3) + (rises and 1 or 0) \
+       if not count then \
+         local highest = redis.call('ZRANGE', living, 0, 0, 'REV', 'WITHSCORES')[2] \
+         count = math.min(math.max(highest or 0, 3), WIDTH) \
+       end \
+       count = count + (rises and 1 or 0) \
        if rises then \
          redis.call('SET', living .. ':count', time[1] .. ' ' .. string.format('%.0f', count), 'PX', lifetime) \
-         redis.call('PEXPIRE', living, lifetime) \
        end \
        redis.call('ZADD', living, count, id) \
+       dead[id] = nil \
        if rises or action == 'beat' then \
-         for _, dead in ipairs(redis.call('ZRANGE', living, '-inf', count - 3, 'BYSCORE', 'LIMIT', 0, 100)) do \
-           bury(dead) \
+         redis.call('PEXPIRE', living, lifetime) \
+         local late = redis.call('ZRANGE', living, '-inf', count - 3, 'BYSCORE', 'LIMIT', 0, 100) \
+         for _, member in ipairs(late) do \
+           bury(member) \
          end \
+         has_more = #late == 100 and 1 or has_more \
        end \
        return rises \
      end \
+     local function remove(line, name) \
+       bury(string.sub(name, 1, 16)) \
+       if redis.call('ZREM', line, name) == 1 then \
+         left = left - 1 \
+       end \
+     end \
      local function call(line, key, active, band) \
        local ahead = 0 \
-       while ahead < active and left > 0 do \
+       while ahead < active do \
          local name = first(line, band, ahead) \
-         if not name then \
+         local member = name and string.sub(name, 1, 16) \
+         if not name or left == 0 and not lives(name) then \
            return \
          elseif not lives(name) then \
-           redis.call('ZREM', line, name) \
-           left = left - 1 \
+           remove(line, name) \
          else \
-           local member = string.sub(name, 1, 16) \
            if redis.pcall('PUBLISH', channels .. member, key) == 0 \
              and redis.call('ZSCORE', places_of(member), 'hears') == '1' then \
              return bury(member) \
@@ -98,8 +114,7 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
      local function remove_dead_heads(band) \
        local head = first(line, band, 0) \
        while head and head ~= name and left > 0 and not lives(head) do \
-         redis.call('ZREM', line, head) \
-         left = left - 1 \
+         remove(line, head) \
          head = first(line, band, 0) \
        end \
        return head \
@@ -114,11 +129,10 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
        local micros = (time[1] - 1577836800) * 1000000 + time[2] \
        local keeps = beat(time) or not head \
        local places = places_of(id) \
-       local life = redis.call('ZSCORE', places, 'life') \
+       local life, is_new = redis.call('ZSCORE', places, 'life'), false \
        if not life then \
-         life = micros + 1577836800000000 \
+         life, is_new, keeps = micros + 1577836800000000, true, true \
          redis.call('ZADD', places, life, 'life') \
-         keeps = true \
        end \
        local from, score = band * WIDTH, redis.call('ZSCORE', line, name) \
        if not score or math.floor(score / WIDTH) ~= band then \
@@ -128,9 +142,12 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
          end \
          score = from + math.min(number, WIDTH - 1) \
          redis.call('ZADD', line, score, name) \
-         redis.call('ZADD', places, active, cmsgpack.pack(line, key, active, name), hears, 'hears') \
+         is_new = true \
        else \
          keeps = true \
+       end \
+       if is_new then \
+         redis.call('ZADD', places, active, cmsgpack.pack(line, key, active, name), hears, 'hears') \
        end \
        if keeps then \
          redis.call('PEXPIRE', line, lifetime) \
@@ -165,6 +182,7 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
        for band = 0, 3 do \
          remove_dead_heads(band) \
        end \
+       call_all() \
        return redis.call('ZCARD', line) \
      end \
      local places = places_of(id) \
@@ -179,5 +197,5 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
        life = nil \
      end \
      call_all() \
-     return {tonumber(life or 0), left > 0 and 0 or 1}",
+     return {tonumber(life or 0), has_more}",
 );
