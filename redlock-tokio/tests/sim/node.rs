@@ -29,7 +29,7 @@ use crate::{
 pub(crate) struct Client {
     pub(crate) service: ServiceId,
     /// Its sessions hear of keys that are gone. If not, it has to probe again and again.
-    is_notified: bool,
+    pub(crate) is_notified: bool,
     markers: Markers,
 }
 

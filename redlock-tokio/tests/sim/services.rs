@@ -12,6 +12,7 @@ use redlock_tokio::{Redlock, Tables};
 
 use crate::{
     host::Host,
+    node::Client,
     requests::{Alive, Requests, ServiceId},
     rng::Rng,
 };
@@ -33,6 +34,7 @@ pub(crate) struct House {
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) id: ServiceId,
+    pub(crate) is_notified: bool,
     pub(crate) redlock: Redlock,
     pub(crate) house: House,
     /// When its shutdown began, in true time. `u64::MAX` before.
@@ -64,9 +66,10 @@ impl House {
 }
 
 impl Service {
-    pub(crate) fn new(id: ServiceId, redlock: Redlock, house: House) -> Self {
+    pub(crate) fn new(client: Client, redlock: Redlock, house: House) -> Self {
         Self {
-            id,
+            id: client.service,
+            is_notified: client.is_notified,
             redlock,
             house,
             closing: Arc::new(AtomicU64::new(u64::MAX)),

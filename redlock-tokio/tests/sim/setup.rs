@@ -41,7 +41,7 @@ impl Setup {
             let service = environment.records.requests.lock().new_service();
             let client = Client::draw(service, &mut self.rng);
             let redlock = self.redlock(client, house).await;
-            let service = Service::new(service, redlock, house);
+            let service = Service::new(client, redlock, house);
             let next = users::run(&environment, service, &mut self.rng).await;
             if next != Next::AnotherRedlock {
                 break;

@@ -31,11 +31,12 @@ const MOST_KEYS: usize = 16;
 /// So often a lease that others pass keeps them from its keys: one that waits for several keys, or is not called. Otherwise two
 /// busy keys are hardly ever free at the same time, and one that polls hardly ever sees a busy key free.
 const KEEPS_EVERY: Duration = Duration::from_secs(2);
+const POLL_KEEPS_EVERY: Duration = Duration::from_secs(1);
 
 /// For so long it does at most. In this time the present holder and the process that is active already have had the key, and one
 /// that polls has looked once more. With 200 ms, one that polls beside holds of 100 ms waited for 5 to 6 s in the simulator.
 const KEEPS_FOR: Duration = Duration::from_millis(130);
-const KEEPS_FOR_POLL: Duration = Duration::from_millis(500);
+const POLL_KEEPS_FOR: Duration = Duration::from_millis(500);
 
 /// The places in the lines of the keys of a lease. A lease of several keys takes them one after the other, in the order of the
 /// keys, so that two of them do not wait for each other.
@@ -112,7 +113,12 @@ impl LeaseCell {
         if let Some(placed) = &mut state.placed
             && (self.keys.has_several() || placed.polls())
         {
-            let first = (false, now.saturating_add(KEEPS_EVERY));
+            let every = if placed.polls() {
+                POLL_KEEPS_EVERY
+            } else {
+                KEEPS_EVERY
+            };
+            let first = (false, now.saturating_add(every));
             placed.keeps.get_or_insert(first);
         }
         state.lease.proceed(now, tries, pause);
@@ -402,10 +408,11 @@ impl LeaseCell {
         }
         let is_over = *keeps;
         *keeps = !is_over && !waits;
-        let next = match *keeps {
-            false => KEEPS_EVERY,
-            true if polls => KEEPS_FOR_POLL,
-            true => KEEPS_FOR,
+        let next = match (*keeps, polls) {
+            (false, false) => KEEPS_EVERY,
+            (false, true) => POLL_KEEPS_EVERY,
+            (true, false) => KEEPS_FOR,
+            (true, true) => POLL_KEEPS_FOR,
         };
         *until = now.saturating_add(next);
         if *keeps || is_over {

@@ -43,6 +43,9 @@ const SLACK: Duration = Duration::from_millis(3);
 const MOST_STREAKS: u32 = 10;
 const DISORDER: u64 = 5 * SECOND;
 
+/// Several processes that are not called wait for each other's turn, which each of them has once a second at most.
+const DISORDER_OF_POLLERS: u64 = 10 * SECOND;
+
 impl View {
     /// Notes that a user has a lock.
     pub(crate) fn new(hold: &Hold, asked: &Arc<Asked>, is_watched: bool) -> Self {
@@ -129,7 +132,12 @@ impl View {
                 let streaks = asked.open.note_streak();
                 let since = self.since();
                 let stands_in_line = asked.keys == Keys::Shared && terms.max_attempts.is_none();
-                let is_long = since + DISORDER < environment.now();
+                let disorder = if asked.service.is_notified {
+                    DISORDER
+                } else {
+                    DISORDER_OF_POLLERS
+                };
+                let is_long = since + disorder < environment.now();
                 // It may stand in another line than those for whom another node votes.
                 let nodes = asked.service.redlock.nodes();
                 let all_vote = nodes.iter().all(|it| it.state == NodeState::Voting);
