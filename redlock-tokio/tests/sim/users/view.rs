@@ -44,7 +44,7 @@ const MOST_STREAKS: u32 = 10;
 const DISORDER: u64 = 5 * SECOND;
 
 /// Several processes that are not called wait for each other's turn, which each of them has once a second at most.
-const DISORDER_OF_POLLERS: u64 = 10 * SECOND;
+const DISORDER_OF_POLLERS: u64 = 20 * SECOND;
 
 impl View {
     /// Notes that a user has a lock.
