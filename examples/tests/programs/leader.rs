@@ -44,8 +44,9 @@ fn another_process_leads_after_a_leader_that_was_killed_or_stopped() {
     stopped.thaw();
     let (late, reporters) = wait_for("leads no more", &lines);
     assert_eq!(late, second);
-    let is_third = reporters.iter().all(|it| *it == third);
-    assert!(is_third, "{second} in {reporters:?}");
+    // It may have been stopped between its look at the lock and its report.
+    let others = reporters.iter().filter(|it| **it != third).count();
+    assert!(others <= 1, "{second} in {reporters:?}");
     thread::sleep(Duration::from_millis(500)); // several reports
     let asked = Command::new("kill").arg(second.to_string()).status();
     assert!(asked.expect("kill is there").success());
