@@ -5,7 +5,7 @@ use std::{
     slice,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -252,10 +252,24 @@ async fn row_64_a_request_for_two_keys_and_requests_for_one_of_them_let_each_oth
     let held = processes[3].lock("b").await.unwrap();
     let waiting = [both(0), both(1)];
     settle().await;
-    for _ in 0..20 {
-        sleep(MS(50)).await;
-        drop(processes[2].lock("a").wait(MS(20)).await.unwrap());
-    }
+    let entries = Arc::new(AtomicUsize::new(0));
+    let singles: JoinSet<()> = processes[2..]
+        .iter()
+        .map(|process| {
+            let (process, entries) = (process.clone(), Arc::clone(&entries));
+            async move {
+                loop {
+                    let _guard = process.lock("a").options(patient()).await.unwrap();
+                    entries.fetch_add(1, Relaxed);
+                    sleep(MS(5)).await;
+                }
+            }
+        })
+        .collect();
+    sleep(MS(1000)).await;
+    let entries = entries.load(Relaxed);
+    assert!(entries > 50, "{entries} in a second");
+    drop(singles);
     drop(held);
     for it in waiting {
         drop(served(it, MS(100)).await);
@@ -285,7 +299,7 @@ async fn row_64_a_process_that_stands_elsewhere_lets_the_others_in() {
                 ready(if refuses { Err(gone()) } else { Ok(()) }).boxed()
             })
         });
-        let elsewhere = built(over_custom(own)).await;
+        let elsewhere = built(over_custom(own).poller_share(0)).await;
         let _busy = busy(&elsewhere);
         sleep(MS(300)).await;
         for _ in 0..20 {
@@ -321,7 +335,7 @@ async fn row_64_a_process_that_is_not_called_holds_up_nobody_and_has_its_turn() 
 #[tokio::test(start_paused = true)]
 async fn row_64_a_process_without_a_majority_leaves_the_line() {
     let (nodes, [holder, process]) = fleet().await;
-    let held = holder.lock("k").await.unwrap();
+    let _held = holder.lock("k").await.unwrap();
     let is_refused = Arc::new(AtomicBool::new(false));
     let own = nodes.iter().map(|node| {
         let is_refused = Arc::clone(&is_refused);
@@ -337,11 +351,13 @@ async fn row_64_a_process_without_a_majority_leaves_the_line() {
     let refused = built(over_custom(own)).await;
     let _first = wait(&refused);
     settle().await;
-    let waiting = wait(&process);
+    let _waiting = wait(&process);
+    settle().await;
+    assert_eq!(process.processes_ahead("k"), Some(1));
     is_refused.store(true, Relaxed);
     refused.try_lock("other").await.unwrap_err();
-    held.release().await;
-    drop(served(waiting, MS(2500)).await);
+    sleep(MS(2500)).await;
+    assert_eq!(process.processes_ahead("k"), Some(0));
 }
 
 #[tokio::test(start_paused = true)]
