@@ -4,9 +4,12 @@
 
 #[path = "../../../redlock-core/tests/model/check.rs"]
 mod check;
+mod event;
 mod line_node;
 #[path = "../../src/engine/line/place.rs"]
 mod place;
+mod process;
+mod properties;
 mod setup;
 mod world;
 

@@ -1,4 +1,4 @@
-//! Processes that want one key or some permits, the node of their line, and the messages between them.
+//! Processes that want one key or some permits, the node of their line, and what may happen to them.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -6,8 +6,10 @@ use redlock_core::Timestamp;
 use redlock_tokio::node::Standing;
 
 use crate::{
+    event::{Action, Fault},
     line_node::{LineNode, Request},
     place::{Place, Step},
+    process::{Answer, Health, Message, Process, State},
     setup::{Broken, Setup},
 };
 
@@ -30,160 +32,6 @@ pub(crate) struct World {
     pub(crate) has_died_since_call: bool,
     /// Whether the node has declared a process dead that was alive and not late.
     pub(crate) has_buried_alive: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Process {
-    pub(crate) state: State,
-    pub(crate) health: Health,
-    /// How many requests it still makes.
-    pub(crate) requests: u8,
-    /// The number of its wait, so that it knows an answer to an earlier one.
-    wait: u8,
-    /// Whether it has tried, or knows its place. Else it takes a place only behind others.
-    has_tried: bool,
-    knows_place: bool,
-    /// How many seconds it has had no majority. It leaves all lines at the second beat.
-    without_majority: u8,
-    /// The wait after which it has left the line, until that is answered.
-    owes_leave: Option<u8>,
-    /// The messages on their way to the node of the line, and back, each in their order. But a call may overtake answers,
-    /// since another task delivers these.
-    pub(crate) to_node: VecDeque<Message>,
-    pub(crate) answers: VecDeque<Answer>,
-    /// How many stood before it when it got its place.
-    pub(crate) ahead: u8,
-    /// How many streaks of others have begun since.
-    pub(crate) overtaken: u8,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum State {
-    Idle,
-    Placed(Place),
-    Holding { asks: bool },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Health {
-    Well,
-    /// It can talk to the node of the line, but to no majority.
-    NoMajority,
-    /// Its messages are lost, and its connection seems to be there.
-    CutOff,
-    Stopped,
-    /// Its connection is closed.
-    Killed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Message {
-    Join {
-        wait: u8,
-        number: Option<u64>,
-        only_behind_others: bool,
-    },
-    Ask {
-        wait: u8,
-    },
-    Leave {
-        wait: u8,
-    },
-    /// The release of a lock for which others wait.
-    CallNext,
-    Beat {
-        leaves_all: bool,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Answer {
-    Place { wait: u8, standing: Standing },
-    Others { wait: u8, count: usize },
-    Left { wait: u8 },
-    Alive { life: Option<u64> },
-    Call,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Fault {
-    LostCall,
-    DoubledCall,
-    /// The node loses its lines, and tells nobody.
-    Loss,
-    /// The node loses its lines, and all connections end.
-    Restart,
-    /// A connection ends, with all that is on its way, and there is another one.
-    Reset,
-    /// The node does nothing for longer than all limits.
-    Hang,
-    Becomes(Health),
-    /// A process that was stopped goes on.
-    GoesOn,
-    EarlyCheck,
-    /// A request to the node is not answered.
-    Unanswered,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Action {
-    /// Tries without a place, and takes one if the key is taken.
-    Begin(usize),
-    Try(usize),
-    /// The next request takes the place over, if there is one.
-    GiveUp(usize),
-    /// Gives up, and the next request comes later.
-    Pause(usize),
-    /// Ends a streak, or first asks whether others wait if it has more requests.
-    End(usize),
-    Arrive(usize),
-    Answer(usize),
-    Call(usize),
-    LoseCall(usize),
-    DoubleCall(usize),
-    /// A second passes, and all that wait beat.
-    Second,
-    /// Does what is due after a long time: looks whether the key lies free, or asks for the place.
-    Check(usize),
-    LoseLine,
-    Restart,
-    Hang,
-    Reset(usize),
-    Becomes(usize, Health),
-    /// A request is lost, and its process learns that there is no answer.
-    LoseRequest(usize),
-}
-
-impl Process {
-    /// Returns which of the answers is the next call.
-    pub(crate) fn call(&self) -> Option<usize> {
-        self.answers.iter().position(|it| *it == Answer::Call)
-    }
-
-    /// Returns whether the next call finds this process behind others.
-    pub(crate) fn is_called_behind(&self) -> bool {
-        let is_behind = matches!(&self.state, State::Placed(it) if it.timeout().is_some());
-        self.call() == Some(0) && is_behind && !self.is_active()
-    }
-
-    /// Returns whether it does anything.
-    pub(crate) fn runs(&self) -> bool {
-        !matches!(self.health, Health::Stopped | Health::Killed)
-    }
-
-    fn is_active(&self) -> bool {
-        matches!(&self.state, State::Placed(place) if place.is_active())
-    }
-
-    fn take_call(&mut self) {
-        self.call().map(|it| self.answers.remove(it));
-    }
-
-    fn send(&mut self, message: Message) {
-        if self.health != Health::CutOff {
-            self.to_node.push_back(message);
-        }
-    }
 }
 
 impl World {

@@ -13,7 +13,7 @@ use crate::{
     times::us,
 };
 
-/// Who has the key before the others come.
+/// The process that has the key before the others come.
 #[derive(Clone, Copy)]
 enum Holder {
     Nobody,
