@@ -29,8 +29,9 @@ pub enum Notice<'a> {
     Freed(&'a [u8]),
     /// All keys are gone.
     AllFreed,
-    /// This process is among the first in the line of this key now.
-    Called(&'a [u8]),
+    /// This process is among the first in the line of this key now. `is_taken` is whether the one before it has got the lock,
+    /// so that there will be another call when it is released.
+    Called { key: &'a [u8], is_taken: bool },
 }
 
 impl FreedNotifier {
@@ -51,9 +52,10 @@ impl FreedNotifier {
     }
 
     /// Reports that this process is among the first in the [line](super::LineRequest) of a key now, before any answer that the
-    /// node has given later. Else the process may pass others. Never blocks.
-    pub fn called(&self, key: &[u8]) {
-        (self.0)(Notice::Called(key));
+    /// node has given later. Else the process may pass others. `is_taken` is whether the one before it
+    /// [has the lock](super::LineAction::Leave). Never blocks.
+    pub fn called(&self, key: &[u8], is_taken: bool) {
+        (self.0)(Notice::Called { key, is_taken });
     }
 }
 

@@ -52,6 +52,8 @@ pub enum LineAction {
         member: Member,
         /// As for [`Join`](Self::Join).
         active: u32,
+        /// Whether it has got the lock. Its release will be a [`Call`](Self::Call).
+        is_taken: bool,
     },
     /// Stands in front of the line of those that are called and wait for this key alone, so that they do not try. The answer is
     /// as for [`Join`](Self::Join).

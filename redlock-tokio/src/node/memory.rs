@@ -310,8 +310,8 @@ impl Session for MemoryNode {
         let answers = requests.map(|it| lines.execute(now, it, by.clone(), &mut called));
         let answers = answers.collect();
         drop(store);
-        for (member, key) in called {
-            member.called(key.as_bytes());
+        for (member, key, is_taken) in called {
+            member.called(key.as_bytes(), is_taken);
         }
         ready(Ok(answers)).boxed()
     }

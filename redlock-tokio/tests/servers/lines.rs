@@ -187,7 +187,7 @@ async fn row_64_a_process_that_dies_in_very_many_lines_leaves_all_of_them() {
     let note = Arc::clone(&called);
     assert!(sessions[0].watch(FreedNotifier::new(|_| {})));
     assert!(sessions[1].watch(FreedNotifier::new(move |notice| {
-        if let Notice::Called(key) = notice {
+        if let Notice::Called { key, .. } = notice {
             note.lock().unwrap().insert(key.to_vec());
         }
     })));

@@ -75,7 +75,7 @@ pub(crate) struct Arrival {
 pub(crate) enum Word {
     Freed(Key),
     AllFreed,
-    Called(Key),
+    Called(Key, bool),
 }
 
 /// What a connection loses.

@@ -233,7 +233,7 @@ impl Session for SimulatedSession {
                 match word {
                     Word::Freed(key) => freed.key(key.as_bytes()),
                     Word::AllFreed => freed.every_key(),
-                    Word::Called(key) => freed.called(key.as_bytes()),
+                    Word::Called(key, is_taken) => freed.called(key.as_bytes(), is_taken),
                 }
             }
         });

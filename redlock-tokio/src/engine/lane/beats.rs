@@ -248,6 +248,7 @@ impl Beats {
                 action: LineAction::Leave {
                     member: self.process.lines.member,
                     active: (slot + 1).min(MOST_ACTIVE) as u32,
+                    is_taken: false,
                 },
                 client_name: self.process.lines.client_name.shared(),
             };

@@ -355,7 +355,7 @@ impl LeaseCell {
         }
         let placed = placed.and_then(|placed| self.pass_place_on(now, placed));
         if let Some(placed) = placed {
-            self.client.leave_line(&self.keys, &placed);
+            self.client.leave_line(&self.keys, &placed, false);
         }
     }
 

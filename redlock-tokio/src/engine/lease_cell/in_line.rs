@@ -38,6 +38,10 @@ const POLL_KEEPS_EVERY: Duration = Duration::from_secs(1);
 const KEEPS_FOR: Duration = Duration::from_millis(130);
 const POLL_KEEPS_FOR: Duration = Duration::from_millis(500);
 
+/// A process that is called while another one has the lock is called once more by the release, mostly within this time. So it
+/// need not watch the key before, which takes four commands at each node.
+const RELEASED_WITHIN: Duration = Duration::from_millis(50);
+
 /// The places in the lines of the keys of a lease. A lease of several keys takes them one after the other, in the order of the
 /// keys, so that two of them do not wait for each other.
 #[derive(Debug)]
@@ -54,6 +58,17 @@ pub(super) struct Placed {
     has_waited: bool,
     /// Whether the lease keeps others from its keys, and until when that lasts.
     keeps: Option<(bool, Timestamp)>,
+    /// Since it was called: how it goes on.
+    called: Option<Called>,
+}
+
+/// How a process that is called goes on if its place lets it.
+#[derive(Clone, Copy, Debug)]
+enum Called {
+    /// It watches the key from then on.
+    WatchesAt(Timestamp),
+    /// The lock is released, so it tries at once.
+    Tries,
 }
 
 impl LeaseCell {
@@ -83,7 +98,7 @@ impl LeaseCell {
         match state.lease.status() {
             Status::Held => {
                 if let Some(placed) = state.placed.take() {
-                    self.client.leave_line(&self.keys, &placed);
+                    self.client.leave_line(&self.keys, &placed, true);
                 }
                 return false;
             }
@@ -106,9 +121,17 @@ impl LeaseCell {
         if waits || self.join_next_line(state, now) {
             return false;
         }
+        let called = state
+            .placed
+            .as_mut()
+            .and_then(|it| it.called.take_if(|it| it.is_due(now)));
+        if state.placed.as_ref().is_some_and(|it| it.called.is_some()) {
+            return false;
+        }
         // Nobody was seen, and no attempt was made.
         let has_waited = state.placed.as_ref().is_none_or(|it| it.has_waited);
-        let tries = !has_waited && state.lease.attempts() == 0;
+        let has_no_reason_to_wait = !has_waited && state.lease.attempts() == 0;
+        let tries = has_no_reason_to_wait || matches!(called, Some(Called::Tries));
         let pause = self.client.queue.take_pause(self.keys.first());
         if let Some(placed) = &mut state.placed
             && (self.keys.has_several() || placed.polls())
@@ -142,7 +165,7 @@ impl LeaseCell {
     ) {
         if !state.is_pending() {
             // It leaves the queue itself.
-            return self.client.leave_line(&self.keys, &placed);
+            return self.client.leave_line(&self.keys, &placed, false);
         }
         if self.keys.slots().is_some() {
             self.make_scout(state);
@@ -192,6 +215,7 @@ impl LeaseCell {
                 is_known: false,
                 has_waited: false,
                 keeps: None,
+                called: None,
             })
         });
         let (place, step) = join(client, is_usual);
@@ -331,7 +355,7 @@ impl LeaseCell {
     }
 
     /// Takes a call from the node of a line.
-    pub(super) fn handle_call(self: &Arc<Self>, node: NodeId, key: &[u8]) {
+    pub(super) fn handle_call(self: &Arc<Self>, node: NodeId, key: &[u8], is_taken: bool) {
         let now = self.now();
         self.update(now, |state| {
             let Some(placed) = &mut state.placed else {
@@ -349,6 +373,11 @@ impl LeaseCell {
             let step = place.handle_call(now, may_try);
             if place.is_active() && !was_active {
                 state.watched.note_place(placed.active - 1);
+                let waits = is_taken && placed.active == 1 && placed.places.len() == 1;
+                let watches_at = Called::WatchesAt(now.saturating_add(RELEASED_WITHIN));
+                placed.called = waits.then_some(watches_at);
+            } else if placed.called.is_some() && !is_taken {
+                placed.called = Some(Called::Tries);
             }
             self.take_step(state, now, index, step);
         });
@@ -391,6 +420,9 @@ impl LeaseCell {
     /// Does what is due for the places.
     pub(super) fn handle_line_timeout(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
         self.change_or_move(state, now, |place| place.handle_timeout(now));
+        if let Some(placed) = &mut state.placed {
+            placed.called.take_if(|it| it.is_due(now));
+        }
         self.keep_keys(state, now);
     }
 
@@ -450,7 +482,7 @@ impl LeaseCell {
             let Some((key, LineNode { id, is_usual })) = elsewhere else {
                 return Some(step);
             };
-            client.leave_one_line(key, *node, of_several, active);
+            client.leave_one_line(key, *node, of_several, active, false);
             if keeps {
                 let let_go = LineAction::LetGo {
                     member: client.lines.member,
@@ -499,9 +531,9 @@ impl LeaseCell {
 
 impl Client {
     /// Gives places up. Processes that are among the first because of that are called.
-    pub(super) fn leave_line(&self, keys: &KeySet, placed: &Placed) {
+    pub(super) fn leave_line(&self, keys: &KeySet, placed: &Placed, is_taken: bool) {
         for (key, (node, _)) in lines_of(keys).zip(&placed.places) {
-            self.leave_one_line(key, *node, keys.has_several(), placed.active);
+            self.leave_one_line(key, *node, keys.has_several(), placed.active, is_taken);
         }
         if let Some((true, _)) = placed.keeps {
             let (member, active) = (self.lines.member, placed.active);
@@ -509,9 +541,20 @@ impl Client {
         }
     }
 
-    fn leave_one_line(&self, key: &Key, node: NodeId, of_several: bool, active: u32) {
-        let member = self.lines.member;
-        let (action, reply) = (LineAction::Leave { member, active }, LineReply::to_nobody());
+    fn leave_one_line(
+        &self,
+        key: &Key,
+        node: NodeId,
+        of_several: bool,
+        active: u32,
+        is_taken: bool,
+    ) {
+        let action = LineAction::Leave {
+            member: self.lines.member,
+            active,
+            is_taken,
+        };
+        let reply = LineReply::to_nobody();
         self.ask_line(node, key.clone(), of_several, action, reply);
     }
 
@@ -555,6 +598,15 @@ fn lines_of(keys: &KeySet) -> impl Iterator<Item = &Key> {
     last.into_iter().chain(keys.into_iter().flatten())
 }
 
+impl Called {
+    fn is_due(self, now: Timestamp) -> bool {
+        match self {
+            Self::WatchesAt(at) => at <= now,
+            Self::Tries => true,
+        }
+    }
+}
+
 impl Placed {
     /// Returns whether others are to try first, at some key.
     fn waits(&self) -> bool {
@@ -573,6 +625,12 @@ impl Placed {
     pub(super) fn timeout(&self) -> Option<Timestamp> {
         let places = self.places.iter();
         let due = places.filter_map(|(_, place)| place.timeout());
-        due.chain(self.keeps.map(|(_, until)| until)).min()
+        let watches_at = match self.called {
+            Some(Called::WatchesAt(at)) => Some(at),
+            _ => None,
+        };
+        due.chain(self.keeps.map(|(_, until)| until))
+            .chain(watches_at)
+            .min()
     }
 }

@@ -38,13 +38,13 @@ pub(crate) fn listeners(
             };
             match notice {
                 Notice::Freed(key) => tell(&queue, node, key, None),
-                Notice::Called(key) => {
+                Notice::Called { key, is_taken } => {
                     let leases = queue.turns_at(key);
                     if leases.is_empty() {
                         unwanted.note_unwanted(node, key);
                     }
                     for (lease, _) in leases {
-                        lease.handle_call(node, key);
+                        lease.handle_call(node, key, is_taken);
                     }
                 }
                 Notice::AllFreed => {

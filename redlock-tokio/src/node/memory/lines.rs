@@ -22,8 +22,8 @@ pub(super) struct Lines {
     counted: (u64, u64),
     /// How many lives there were.
     lives: u64,
-    /// The lines whose first ones are to be called, and how many of each may try.
-    to_call: Vec<(Name, u32)>,
+    /// The lines whose first ones are to be called, how many of each may try, and whether one of them has the lock.
+    to_call: Vec<(Name, u32, bool)>,
     /// When this many lines exist, the expired ones are removed.
     sweep_at: usize,
 }
@@ -58,8 +58,8 @@ pub(super) struct Listener {
     pub(super) session: Weak<()>,
 }
 
-/// Those who are called once the store is unlocked.
-pub(super) type Called = Vec<(FreedNotifier, Key)>;
+/// Those who are called once the store is unlocked, and whether the lock is taken.
+pub(super) type Called = Vec<(FreedNotifier, Key, bool)>;
 
 impl Lines {
     /// Carries out a request of a session, and adds whom to call.
@@ -85,7 +85,15 @@ impl Lines {
                 (in_front, join)
             }
             LineAction::LetGo { member, active } => {
-                (in_front, LineAction::Leave { member, active })
+                let is_taken = false;
+                (
+                    in_front,
+                    LineAction::Leave {
+                        member,
+                        active,
+                        is_taken,
+                    },
+                )
             }
             action => (name, action),
         };
@@ -126,14 +134,18 @@ impl Lines {
                     is_called,
                 })
             }
-            LineAction::Leave { member, active } => {
+            LineAction::Leave {
+                member,
+                active,
+                is_taken,
+            } => {
                 self.leave(&name, member);
-                self.to_call.push((name, active));
+                self.to_call.push((name, active, is_taken));
                 self.call_all(called);
                 LineAnswer::Done
             }
             LineAction::Call { active } => {
-                self.to_call.push((name, active));
+                self.to_call.push((name, active, false));
                 self.call_all(called);
                 LineAnswer::Done
             }
@@ -218,7 +230,7 @@ impl Lines {
         let names: Vec<_> = self.by_name.keys().cloned().collect();
         for name in names {
             if let Some(place) = self.leave(&name, member) {
-                self.to_call.push((name, place.active));
+                self.to_call.push((name, place.active, false));
             }
         }
     }
@@ -242,13 +254,13 @@ impl Lines {
     }
 
     fn call_all(&mut self, called: &mut Called) {
-        while let Some((name, active)) = self.to_call.pop() {
-            self.call(&name, active as usize, called);
+        while let Some((name, active, is_taken)) = self.to_call.pop() {
+            self.call(&name, active as usize, is_taken, called);
         }
     }
 
     /// Calls the first, and the last of the first `active`. If nobody hears it, the line is to be called again.
-    fn call(&mut self, name: &Name, active: usize, called: &mut Called) {
+    fn call(&mut self, name: &Name, active: usize, is_taken: bool, called: &mut Called) {
         let mut rank = 0;
         while rank < active {
             let Some(member) = self.place(name, rank) else {
@@ -262,7 +274,7 @@ impl Lines {
                 if session.strong_count() == 0 {
                     return self.bury(member);
                 }
-                called.push((notifier.clone(), name.0.clone()));
+                called.push((notifier.clone(), name.0.clone(), is_taken));
             }
             rank = if rank == 0 { active.max(2) - 1 } else { active };
         }

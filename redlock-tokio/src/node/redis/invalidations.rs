@@ -35,10 +35,11 @@ impl Invalidations {
         };
         if push.kind == PushKind::Message {
             // The connection may be of a pool of the user, who may subscribe to other channels.
-            if let [Value::BulkString(channel), Value::BulkString(key)] = &push.data[..]
+            if let [Value::BulkString(channel), Value::BulkString(message)] = &push.data[..]
                 && channel.starts_with(Key::CALLS.as_bytes())
+                && let Some((is_taken, key)) = message.split_first()
             {
-                freed.called(key);
+                freed.called(key, *is_taken == b'1');
             }
             return;
         }
@@ -70,18 +71,19 @@ mod tests {
         let called = Arc::new(Mutex::new(Vec::new()));
         let note = Arc::clone(&called);
         invalidations.go_to(FreedNotifier::new(move |notice| {
-            let Notice::Called(key) = notice else {
+            let Notice::Called { key, is_taken } = notice else {
                 panic!("{notice:?}");
             };
-            note.lock().push(key.to_vec());
+            note.lock().push((key.to_vec(), is_taken));
         }));
-        for (channel, key) in [("redlock:line:00000000000000a1", "k"), ("news", "other")] {
-            let data = [channel, key]
+        let line = "redlock:line:00000000000000a1";
+        for (channel, message) in [(line, "0k"), (line, "1k"), ("news", "0other"), (line, "")] {
+            let data = [channel, message]
                 .map(|it| Value::BulkString(it.into()))
                 .to_vec();
             let kind = PushKind::Message;
             invalidations.handle(&PushInfo { kind, data });
         }
-        assert_eq!(*called.lock(), [b"k"]);
+        assert_eq!(*called.lock(), [(b"k".into(), false), (b"k".into(), true)]);
     }
 }

@@ -52,7 +52,12 @@ impl KeyTag {
         let tag = self.clone();
         FreedNotifier::new(move |notice| match notice {
             Notice::Freed(name) => _ = tag.strip(name).map(|key| freed.key(key)),
-            Notice::Called(name) => _ = tag.strip(name).map(|key| freed.called(key)),
+            Notice::Called {
+                key: name,
+                is_taken,
+            } => {
+                _ = tag.strip(name).map(|key| freed.called(key, is_taken));
+            }
             Notice::AllFreed => freed.every_key(),
         })
     }

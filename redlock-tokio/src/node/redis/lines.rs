@@ -50,7 +50,7 @@ fn encode_one(tag: &KeyTag, request: &LineRequest, listening: Listening, by: Cal
         LineAction::Join { member, active, .. } | LineAction::Keep { member, active } => {
             ("join", Some(member), active)
         }
-        LineAction::Leave { member, active } | LineAction::LetGo { member, active } => {
+        LineAction::Leave { member, active, .. } | LineAction::LetGo { member, active } => {
             ("leave", Some(member), active)
         }
         LineAction::Call { active } => ("call", None, active),
@@ -87,6 +87,10 @@ fn encode_one(tag: &KeyTag, request: &LineRequest, listening: Listening, by: Cal
             ..
         } => (number, only_behind_others),
         LineAction::Keep { .. } => (Some(0), false),
+        LineAction::Leave { is_taken, .. } => {
+            cmd.arg(u8::from(is_taken));
+            return cmd;
+        }
         _ => return cmd,
     };
     let number = number.map(|it| it.to_string()).unwrap_or_default();

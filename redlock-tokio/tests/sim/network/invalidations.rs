@@ -76,7 +76,7 @@ impl Network {
         let word = match self.rng.u8(..4) {
             0 => Word::AllFreed,
             1 => Word::Freed(key("key-0")),
-            2 => Word::Called(key("key-0")),
+            2 => Word::Called(key("key-0"), false),
             _ => {
                 self.seen.note(Seen::InvalidationUnasked);
                 Word::Freed(key("nobody-asked"))

@@ -116,9 +116,9 @@ impl Network {
                 let it = &mut self.servers[server];
                 let is_open = |id| self.connections.contains_key(&id);
                 let (answers, called) = it.execute_in_line(at, from, is_called, is_open, requests);
-                for (connection, key) in called {
+                for (connection, key, is_taken) in called {
                     self.seen.note(Seen::CalledInLine);
-                    self.invalidate(at, connection, &Word::Called(key));
+                    self.invalidate(at, connection, &Word::Called(key, is_taken));
                 }
                 let text = || format!("server {server} {requests:?} -> {answers:?}");
                 self.trace.note(at, (server, requests.len()), text);

@@ -28,8 +28,8 @@ pub(super) struct Lines {
     sessions: BTreeMap<ConnectionId, Box<dyn Session>>,
 }
 
-/// The processes that are called, by their connections, and to which lines.
-type Called = Vec<(ConnectionId, Key)>;
+/// The processes that are called, by their connections, to which lines, and whether the lock is taken.
+type Called = Vec<(ConnectionId, Key, bool)>;
 
 impl Default for Lines {
     fn default() -> Self {
@@ -67,9 +67,10 @@ impl Server {
             let called = Arc::clone(called);
             if is_called {
                 session.watch(FreedNotifier::new(move |notice| {
-                    if let Notice::Called(key) = notice {
+                    if let Notice::Called { key, is_taken } = notice {
                         let key = Key::new(key).expect("it was a key");
-                        called.lock().expect("not poisoned").push((from, key));
+                        let call = (from, key, is_taken);
+                        called.lock().expect("not poisoned").push(call);
                     }
                 }));
             }

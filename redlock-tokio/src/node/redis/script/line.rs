@@ -44,7 +44,7 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
            local score = redis.call('ZSCORE', line, name) \
            if score then \
              redis.call('ZREM', line, name) \
-             to_call[#to_call + 1] = {line, key, active, math.floor(score / WIDTH)} \
+             to_call[#to_call + 1] = {line, key, active, math.floor(score / WIDTH), 0} \
            end \
            redis.call('ZREM', places, place) \
          end \
@@ -86,7 +86,7 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
          left = left - 1 \
        end \
      end \
-     local function call(line, key, active, band) \
+     local function call(line, key, active, band, is_taken) \
        local ahead = 0 \
        while ahead < active do \
          local name = first(line, band, ahead) \
@@ -96,7 +96,7 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
          elseif not lives(name) then \
            remove(line, name) \
          else \
-           if redis.pcall('PUBLISH', channels .. member, key) == 0 \
+           if redis.pcall('PUBLISH', channels .. member, is_taken .. key) == 0 \
              and redis.call('ZSCORE', places_of(member), 'hears') == '1' then \
              return bury(member) \
            end \
@@ -168,11 +168,11 @@ pub(in crate::node::redis) static LINE: Script = Script::new(
      elseif action == 'leave' then \
        redis.call('ZREM', line, name) \
        redis.call('ZREM', places_of(id), cmsgpack.pack(line, key, active, name)) \
-       call(line, key, active, band) \
+       call(line, key, active, band, ARGV[9] or 0) \
        call_all() \
        return 0 \
      elseif action == 'call' then \
-       call(line, key, active, band) \
+       call(line, key, active, band, 0) \
        call_all() \
        return 0 \
      elseif action == 'count' then \
