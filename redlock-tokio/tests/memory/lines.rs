@@ -504,6 +504,35 @@ async fn the_order_survives_the_loss_of_a_line() {
     }
 }
 
+/// Those that are called stand apart from those that are not. A process that reconnects may be of the other kind.
+#[tokio::test]
+async fn a_process_that_is_called_from_now_on_keeps_nobody_waiting_in_its_former_line() {
+    let node = MemoryNode::new();
+    let mut sessions = Vec::new();
+    for member in [1, 2, 1] {
+        let mut session = node.connect().await.unwrap();
+        if sessions.len() == 2 {
+            session.watch(FreedNotifier::new(|_| {}));
+        }
+        ask(&mut *session, "k", join(Member(member))).await;
+        sessions.push(session);
+    }
+    let standing = ask(&mut *sessions[1], "k", join(Member(2))).await;
+    assert!(
+        matches!(standing, LineAnswer::Standing(it) if it.ahead == 0),
+        "{standing:?}"
+    );
+}
+
+fn join(member: Member) -> LineAction {
+    LineAction::Join {
+        member,
+        active: 1,
+        number: None,
+        only_behind_others: false,
+    }
+}
+
 fn patient() -> LockOptions {
     LockOptions::new().wait(Duration::MAX)
 }
@@ -553,13 +582,7 @@ async fn ghosts_of(nodes: &[MemoryNode], key: &str, count: u64) -> Vec<Box<dyn S
         for number in 0..count {
             let mut session = node.connect().await.unwrap();
             session.watch(FreedNotifier::new(|_| {}));
-            let action = LineAction::Join {
-                member: Member(number),
-                active: 1,
-                number: None,
-                only_behind_others: false,
-            };
-            ask(&mut *session, key, action).await;
+            ask(&mut *session, key, join(Member(number))).await;
             sessions.push(session);
         }
     }

@@ -109,6 +109,7 @@ impl Lines {
                     return LineAnswer::Waiting(0);
                 }
                 let life = self.beat(now, member, by);
+                self.leave_sibling(&name, member);
                 let expires_at = now.saturating_add(LineRequest::LIFETIME);
                 let line = self.by_name.entry(name.clone());
                 let line = line.or_insert_with(|| Line {
@@ -243,6 +244,17 @@ impl Lines {
             self.by_name.remove(name);
         }
         Some(left)
+    }
+
+    /// Gives up the place of a member that is called now and was not before, or the other way round. A place with number zero
+    /// only [keeps](LineAction::Keep) others waiting.
+    fn leave_sibling(&mut self, (key, of_several, is_uncalled): &Name, member: Member) {
+        let sibling = (key.clone(), *of_several, !is_uncalled);
+        let places = self.by_name.get(&sibling).into_iter();
+        let mut places = places.flat_map(|it| &it.places);
+        if places.any(|it| it.member == member && it.number > 0) {
+            self.leave(&sibling, member);
+        }
     }
 
     fn remove_dead_heads(&mut self, name: &Name) {
