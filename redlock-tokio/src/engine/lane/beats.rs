@@ -2,7 +2,8 @@
 //!
 //! While the process may have places at the node, it beats once a second. A process without a majority could not take the lock
 //! that it would keep others waiting for. So it gives up all its places at its second beat without one, and takes none until
-//! it has a majority again. A place that was given up while the node could not be reached is given up on the next connection.
+//! it has a majority again. A place that was given up while the node could not be reached is given up on the next connection,
+//! and one whose request was lost with the next beat.
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
@@ -57,11 +58,18 @@ pub(super) struct Beats {
 /// A key, whether the line is that of processes for several keys, and whether the place only keeps others waiting.
 type LineName = (Key, bool, bool);
 
-/// The requests to leave a line that were not answered, and their numbers.
+/// The requests to leave a line that were not answered.
 #[derive(Default)]
 struct Owed {
-    requests: BTreeMap<LineName, (u64, LineRequest)>,
+    requests: BTreeMap<LineName, OwedRequest>,
     last: u64,
+}
+
+struct OwedRequest {
+    number: u64,
+    request: LineRequest,
+    /// There will be no answer.
+    is_lost: bool,
 }
 
 #[derive(Debug)]
@@ -99,9 +107,7 @@ impl Beats {
     pub(super) fn reconnect(&mut self) -> Vec<(LineRequest, LineReply)> {
         *self.answer.lock() = Answer::None;
         self.life = None;
-        let owed = self.owed.lock();
-        let requests = owed.requests.values().map(|(_, request)| request.clone());
-        requests.map(|it| (it, LineReply::to_nobody())).collect()
+        self.owed(|_| true)
     }
 
     /// Notes that the connection is gone.
@@ -154,16 +160,26 @@ impl Beats {
         let number = {
             let mut owed = self.owed.lock();
             owed.last += 1;
-            let owes = (owed.last, request.clone());
+            let number = owed.last;
+            let owes = OwedRequest {
+                number,
+                request: request.clone(),
+                is_lost: false,
+            };
             owed.requests.insert(line.clone(), owes);
-            owed.last
+            number
         };
         let owed = Arc::clone(&self.owed);
         LineReply::new(move |answer| {
             let mut owed = owed.lock();
-            let is_last = owed.requests.get(&line).is_some_and(|it| it.0 == number);
-            if is_last && (answer.is_ok() || has_no_lines(&answer)) {
-                owed.requests.remove(&line);
+            let requests = &mut owed.requests;
+            let Some(last) = requests.get_mut(&line).filter(|it| it.number == number) else {
+                return;
+            };
+            if answer.is_ok() || has_no_lines(&answer) {
+                requests.remove(&line);
+            } else {
+                last.is_lost = true;
             }
         })
     }
@@ -179,7 +195,8 @@ impl Beats {
             return Vec::new();
         }
         self.due = now + LineRequest::BEAT;
-        let mut due = self.leave_unwanted();
+        let mut due = self.owed(|it| it.is_lost);
+        due.extend(self.leave_unwanted());
         let had_majority = self.majority;
         self.majority = match had_majority {
             _ if self.process.lines.has_majority(self.clock.now()) => Majority::Reached,
@@ -190,6 +207,14 @@ impl Beats {
             due.push(self.beat(key));
         }
         due
+    }
+
+    /// Returns some of the requests that are owed, to be sent again.
+    fn owed(&self, which: impl Fn(&OwedRequest) -> bool) -> Vec<(LineRequest, LineReply)> {
+        let owed = self.owed.lock();
+        let requests = owed.requests.values().filter(|it| which(it));
+        let requests = requests.map(|it| (it.request.clone(), LineReply::to_nobody()));
+        requests.collect()
     }
 
     fn beat(&mut self, key: Key) -> (LineRequest, LineReply) {
