@@ -288,7 +288,7 @@ impl Lease {
     ///
     /// From now on the lock is neither renewed nor extended nor handed over, and nobody may work under it. The nodes
     /// keep the keys until `at`, even if the driver ends before: neither [`abandon`](Self::abandon) nor a lost vote
-    /// sends a release.
+    /// sends a release. They keep them for no longer than that, and the drift allowance.
     ///
     /// The lock is watched all the same. Extensions that add no time check it: one now, one at each time at which a
     /// renewal would be due, and one when nodes [report](Self::handle_key_changed) that no majority can have the keys.

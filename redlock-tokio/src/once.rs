@@ -161,6 +161,9 @@ impl Once {
             guard,
         };
         let outcome = kept.guard.protect(job(&kept.guard)).await;
+        if let Some(known) = kept.keep() {
+            known.await;
+        }
         outcome.map(OnceOutcome::Ran).map_err(WithLockError::Lost)
     }
 }
@@ -191,11 +194,18 @@ struct Kept {
     guard: LockGuard,
 }
 
+impl Kept {
+    /// Returns what ends once the nodes know until when to keep the lock. If it was lost, there is nothing to keep.
+    fn keep(&self) -> Option<impl Future<Output = ()>> {
+        let now = self.guard.cell().now();
+        self.guard.held().release_at(now, self.until)
+    }
+}
+
 impl Drop for Kept {
     fn drop(&mut self) {
-        let now = self.guard.cell().now();
-        // If the lock was lost, there is nothing to keep.
-        self.guard.held().release_at(now, self.until);
+        // Nobody can wait for it here.
+        drop(self.keep());
     }
 }
 

@@ -25,6 +25,9 @@ pub enum Event {
         /// The new end of validity.
         valid_until: Timestamp,
     },
+    /// A check of a lock that is to be [released later](crate::Lease::release_at) has ended. After the first one, the nodes that
+    /// have answered keep the keys for no longer than that.
+    Checked,
     /// An extension failed. The lock is still held, and renewal tries again.
     ExtendFailed {
         /// The end of validity, unless a later extension succeeds.

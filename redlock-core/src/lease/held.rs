@@ -186,13 +186,19 @@ impl Held {
     /// Notes that the holder has gone, and that the lock is to be released at `until`. Returns false, and changes
     /// nothing, if it has gone before, or if the lock is not valid until then.
     ///
-    /// The lock is checked at once: from then on the nodes report when somebody else deletes its keys.
+    /// The lock is checked at once: from then on the nodes report when somebody else deletes its keys. And they let the keys
+    /// live for no longer than the lock is to be kept, in case the process ends first.
     pub(super) fn release_at(&mut self, cx: &mut Context<'_>, until: Timestamp) -> bool {
         let is_set = !self.has_no_holder() && until <= self.valid_until;
         if is_set {
             self.presence = Presence::Gone { until };
             if cx.now < until {
-                self.renew(cx);
+                let span = until.saturating_duration_since(cx.now);
+                if let Ok(validity) = cx.config.validity.lasting(span) {
+                    let keys_until = cx.now.saturating_add(validity.ttl().as_duration());
+                    self.keys_until = self.keys_until.min(keys_until);
+                }
+                self.start_extension(cx, Ttl::at_least(Duration::ZERO));
             }
         }
         is_set
@@ -319,6 +325,7 @@ impl Held {
         let operation = Operation::Extend {
             token: cx.token,
             ttl: self.ttl_to_send(now, ttl),
+            shortens: self.has_no_holder(),
         };
         let validity = cx.config.validity.for_ttl(ttl);
         self.extension = Extension::Running {
@@ -413,6 +420,10 @@ impl Held {
         if extension != id {
             return None;
         }
+        let old_valid_until = match self.presence {
+            Presence::Gone { until } => until.min(old_valid_until),
+            _ => old_valid_until,
+        };
         // The node answered a while ago, when more time was left. And validity ends before the keys do, by
         // the drift allowance.
         let needed = old_valid_until.saturating_duration_since(now);
@@ -464,9 +475,9 @@ impl Held {
             self.raise_counters(cx, denied);
         }
         // Without a holder, nobody is there to learn of an extension.
-        if !self.has_no_holder() {
-            cx.outbox.tell(event);
-        }
+        let is_check = self.has_no_holder();
+        cx.outbox
+            .tell(if is_check { Event::Checked } else { event });
         self.check_key(cx);
         None
     }
@@ -483,9 +494,14 @@ impl Held {
     /// key; the next extension finds our key missing there, and tries again.
     fn repair(&self, cx: &mut Context<'_>, nodes: NodeSet) {
         if !nodes.is_empty() {
+            let ttl = if self.has_no_holder() {
+                Ttl::at_least(Duration::ZERO)
+            } else {
+                cx.config.validity.ttl()
+            };
             let operation = Operation::Acquire {
                 token: cx.token,
-                ttl: self.ttl_to_send(cx.now, cx.config.validity.ttl()),
+                ttl: self.ttl_to_send(cx.now, ttl),
                 fence: self.fenced.as_ref().map(|fenced| fenced.fence),
             };
             cx.outbox.tell_nodes(nodes, operation);

@@ -132,6 +132,9 @@ pub enum Operation {
         token: Token,
         /// The key's new time to live.
         ttl: Ttl,
+        /// Whether the key is to live no longer than for `ttl`, since the lock is to be
+        /// [released](crate::Lease::release_at) then.
+        shortens: bool,
     },
     /// Delete the key if its value is the token.
     Release {

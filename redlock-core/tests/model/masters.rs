@@ -98,12 +98,16 @@ pub(crate) fn carry_out(
         Operation::Extend { token, .. } | Operation::Release { token } => {
             let had_all = has_all(keys, token);
             for key in keys.iter_mut().filter(|key| is_ours(key, token)) {
-                let (Operation::Extend { ttl, .. }, Some(key)) = (message.operation, &mut *key)
+                let (Operation::Extend { ttl, shortens, .. }, Some(key)) =
+                    (message.operation, &mut *key)
                 else {
                     *key = None;
                     continue;
                 };
-                key.expires_at = key.expires_at.max(now + in_ticks(ttl));
+                let expires_at = now + in_ticks(ttl);
+                if shortens || key.expires_at < expires_at {
+                    key.expires_at = expires_at;
+                }
             }
             if had_all {
                 Reply::Granted

@@ -40,16 +40,18 @@ impl LockGuard {
     /// renewed.
     ///
     /// [`Redlock::shutdown`](crate::Redlock::shutdown) neither waits for such a lock nor releases it, and counts it as
-    /// [held](crate::ShutdownReport::held). If the process or its runtime ends first, the keys expire on the nodes, at
-    /// least `time` after the lock was taken, and at most one ttl later.
+    /// [held](crate::ShutdownReport::held). If the process or its runtime ends after the method has returned, the keys expire on
+    /// the nodes by themselves: at least `time` after the lock was taken, and later by no more than the drift allowance and the
+    /// round trip. A node that did not answer may keep its key for the ttl.
     ///
-    /// Waits for nothing if the lock is valid for long enough, and otherwise for one round trip to the majority, for an
-    /// extension. In the background each node gets a request that checks the lock, and another one at each time at which it
-    /// would be renewed.
+    /// Waits for one round trip to the majority, in which the nodes learn until when to keep the lock, and for another one if the
+    /// lock must be extended first. In the background each node is asked for the lock again at each time at which it would be
+    /// renewed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future before it has returned drops the guard, which releases the lock.
+    /// Dropping the future before it has returned drops the guard. That releases the lock, unless the nodes were asked
+    /// already to keep it until its time.
     ///
     /// # Errors
     ///
@@ -76,9 +78,12 @@ impl LockGuard {
             let now = cell.now();
             // A lock that was lost cannot be extended, and the error says why.
             let until = until.unwrap_or(now);
-            let is_over = until <= now && held.valid_until(now).is_some();
-            // If it is over, the guard is dropped, and may hand the lock over.
-            if is_over || held.release_at(now, until) {
+            if until <= now && held.valid_until(now).is_some() {
+                // The guard is dropped, and may hand the lock over.
+                return Ok(());
+            }
+            if let Some(checked) = held.release_at(now, until) {
+                checked.await;
                 return Ok(());
             }
             let left = until.saturating_duration_since(now);

@@ -513,7 +513,11 @@ fn command(key: &str, words: &str) -> Command {
             let fence = fence.expect("a fence");
             Operation::Fence { token, fence }
         }
-        ["extends", ..] => Operation::Extend { token, ttl },
+        ["extends", ..] => Operation::Extend {
+            token,
+            ttl,
+            shortens: false,
+        },
         ["releases"] => Operation::Release { token },
         ["marks", ..] => {
             let mark = Some(ttl);

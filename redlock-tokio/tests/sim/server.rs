@@ -189,12 +189,15 @@ impl Server {
                 let vote = self.raise_counters(at, own.into_iter(), fence);
                 if has_all { vote } else { Vote::Denied }
             }
-            Operation::Extend { ttl, .. } => {
+            Operation::Extend { ttl, shortens, .. } => {
                 let mut remaining = u64::MAX;
                 for key in own {
                     if let Some(mut entry) = self.live(now, key) {
                         remaining = remaining.min(entry.expires_at - now);
-                        entry.expires_at = entry.expires_at.max(now + ttl.as_millis());
+                        let expires_at = now + ttl.as_millis();
+                        if shortens || entry.expires_at < expires_at {
+                            entry.expires_at = expires_at;
+                        }
                         entry.set_at = at;
                         self.store.set(at, key, entry);
                     }

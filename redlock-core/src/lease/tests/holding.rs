@@ -53,17 +53,20 @@ fn a_later_release_comes_at_its_time_and_the_lock_is_not_renewed() {
         lease.handle_timeout(at(399));
     });
     // Until the keys expire by themselves, and no longer.
-    let check = |millis| Operation::Extend {
+    let check = |ttl| Operation::Extend {
         token,
-        ttl: Ttl::new(MS(millis)).unwrap(),
+        ttl,
+        shortens: true,
     };
-    assert_eq!(driven.operations(), [check(900)]);
+    let validity = driven.config().validity;
+    let kept = |millis| validity.lasting(MS(millis)).unwrap().ttl();
+    assert_eq!(driven.operations(), [check(kept(600))]);
     let valid_until = driven.lease.valid_until(at(399));
     assert_eq!(valid_until, Some(at(900)), "as before");
     // It is checked when it would be renewed.
     assert_eq!(driven.due(), at(400));
     driven.timeout(at(400));
-    assert_eq!(driven.operations()[1..], [check(600)]);
+    assert_eq!(driven.operations()[1..], [check(kept(300))]);
     assert_eq!(driven.due(), at(700));
     driven.sent.clear();
     driven.timeout(at(700));

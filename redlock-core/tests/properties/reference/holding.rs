@@ -106,13 +106,20 @@ impl Story<'_> {
                     let is_set = release_at.is_none() && at <= valid_until;
                     self.expect().extending = Some(is_set);
                     release_at = release_at.or(is_set.then_some(at));
-                    if is_set && now < at && extension.is_none() {
-                        // It is checked, and not extended.
-                        self.repair_at_first(is_first, denied, token, fence, keys_until, now);
+                    if is_set && now < at {
+                        // It is checked, and lives no longer than until then.
+                        let kept = self.config.validity.lasting(time).expect("it is valid");
+                        let kept = now.saturating_add(kept.ttl().as_duration());
+                        keys_until = keys_until.min(kept);
                         (due, last) = (None, None);
                         let ttl = at_least(keys_until, now);
+                        self.repair_at_first(is_first, denied, token, fence, ttl);
                         extension = Some(Extension {
-                            request: self.ask(Operation::Extend { token, ttl }),
+                            request: self.ask(Operation::Extend {
+                                token,
+                                ttl,
+                                shortens: release_at.is_some(),
+                            }),
                             asked: now,
                             ttl: shortest(),
                         });
@@ -146,10 +153,16 @@ impl Story<'_> {
                         if keep_alive.allows(since, now) {
                             // A new one takes the place of the last.
                             last = None;
-                            self.repair_at_first(is_first, denied, token, fence, keys_until, now);
-                            let ttl = at_least(keys_until, now).max(wanted);
+                            let own = if release_at.is_some() { wanted } else { ttl };
+                            let kept = at_least(keys_until, now);
+                            self.repair_at_first(is_first, denied, token, fence, kept.max(own));
+                            let ttl = kept.max(wanted);
                             extension = Some(Extension {
-                                request: self.ask(Operation::Extend { token, ttl }),
+                                request: self.ask(Operation::Extend {
+                                    token,
+                                    ttl,
+                                    shortens: release_at.is_some(),
+                                }),
                                 asked: now,
                                 ttl: wanted,
                             });
@@ -179,9 +192,10 @@ impl Story<'_> {
                             extension = None;
                             repaired = NodeSet::EMPTY;
                             just_extended = true;
-                            if release_at.is_none() {
-                                self.tell(Event::Extended { valid_until });
-                            }
+                            self.tell(match release_at {
+                                Some(_) => Event::Checked,
+                                None => Event::Extended { valid_until },
+                            });
                         } else if votes.hopeless(votes.denied) {
                             return self.lose(token, LossReason::KeysLost, release_at);
                         } else if votes.hopeless(
@@ -191,9 +205,10 @@ impl Story<'_> {
                             last = Some((request, asked));
                             extension = None;
                             repaired = NodeSet::EMPTY;
-                            if release_at.is_none() {
-                                self.tell(Event::ExtendFailed { valid_until });
-                            }
+                            self.tell(match release_at {
+                                Some(_) => Event::Checked,
+                                None => Event::ExtendFailed { valid_until },
+                            });
                         }
                     }
                     if let Some((request, asked)) = last
@@ -206,7 +221,12 @@ impl Story<'_> {
                         let lost = self.denied_by(request).difference(repaired);
                         repaired = repaired.union(lost);
                         if !lost.is_empty() {
-                            let ttl = at_least(keys_until, now).max(ttl);
+                            let own = if release_at.is_some() {
+                                shortest()
+                            } else {
+                                ttl
+                            };
+                            let ttl = at_least(keys_until, now).max(own);
                             self.tell_nodes(lost, Operation::Acquire { token, ttl, fence });
                         }
                         if let (Some(fence), Some((request, asked))) = (fence, fenced_by)
@@ -232,11 +252,9 @@ impl Story<'_> {
         denied: NodeSet,
         token: Token,
         fence: Option<FencingToken>,
-        keys_until: Timestamp,
-        now: Timestamp,
+        ttl: Ttl,
     ) {
         if is_first && !denied.is_empty() {
-            let ttl = at_least(keys_until, now).max(self.config.validity.ttl());
             let acquire = Operation::Acquire { token, ttl, fence };
             self.tell_nodes(denied, acquire);
         }

@@ -218,6 +218,7 @@ impl LeaseCell {
                     state.note_extension(true);
                     self.observe_extension(state, now, true);
                 }
+                Event::Checked => state.note_extension(true),
                 Event::ExtendFailed { .. } => {
                     state.note_extension(false);
                     self.observe_extension(state, now, false);

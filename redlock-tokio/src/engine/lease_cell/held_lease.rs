@@ -4,7 +4,12 @@ use std::{future::pending, sync::Arc};
 
 use redlock_core::{End, LossReason, ReleaseVerdict, Status, Timestamp, Ttl};
 
-use super::{LeaseCell, extensions::ExtensionOutcome, observed::Claim, state::HoldState};
+use super::{
+    LeaseCell,
+    extensions::ExtensionOutcome,
+    observed::Claim,
+    state::{CellState, HoldState},
+};
 
 /// Counts the holders that a lease had: each handover starts a new generation, and so does each reader that joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,12 +108,20 @@ impl HeldLease {
         self.lease.state().held_since(self.generation)
     }
 
-    /// Ends the hold, and releases the lock at this time. It is neither renewed nor handed over before. Returns false,
-    /// and changes nothing, unless the holder has it and it is valid until then.
-    pub(crate) fn release_at(&self, now: Timestamp, until: Timestamp) -> bool {
+    /// Ends the hold, and releases the lock at this time. It is neither renewed nor handed over before. Returns a future that
+    /// ends when a majority has said that it keeps the lock for no longer. Returns `None`, and changes nothing, unless the
+    /// holder has it and it is valid until then.
+    pub(crate) fn release_at(
+        &self,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Option<impl Future<Output = ()>> {
         let generation = self.generation;
-        self.lease
-            .update(now, |state| state.release_at(now, generation, until))
+        let check = self
+            .lease
+            .update(now, |state| state.release_at(now, generation, until))?;
+        let is_checked = move |state: &CellState| state.is_checked(check).then_some(());
+        Some(self.lease.wait_for(is_checked))
     }
 
     /// Returns why the lock is lost, after it was found to be lost.

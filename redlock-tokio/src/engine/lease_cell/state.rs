@@ -277,19 +277,15 @@ impl CellState {
         }
     }
 
-    /// Ends the hold, and releases the lock at this time. Returns false, and changes nothing, unless the holder has it
-    /// and it is valid until then.
+    /// Ends the hold, and releases the lock at this time. Returns the number of the check with which the nodes learn of that.
+    /// Returns `None`, and changes nothing, unless the holder has it and it is valid until then.
     pub(super) fn release_at(
         &mut self,
         now: Timestamp,
         generation: Generation,
         until: Timestamp,
-    ) -> bool {
-        if until <= now {
-            let is_held = self.is_generation(generation) && self.lease.valid_until(now).is_some();
-            let _ = self.release(now, generation);
-            return is_held;
-        }
+    ) -> Option<ExtensionNumber> {
+        let number = self.extensions.next();
         let is_set = self.is_generation(generation) && self.lease.release_at(now, until);
         if is_set {
             self.observe_release(now, generation);
@@ -297,7 +293,12 @@ impl CellState {
             self.generation = self.generation.next();
             self.has_news = true;
         }
-        is_set
+        is_set.then_some(number)
+    }
+
+    /// Returns whether a check has ended, or the lock.
+    pub(super) fn is_checked(&self, number: ExtensionNumber) -> bool {
+        self.lease.status() != Status::Held || self.extensions.outcome(number).is_some()
     }
 
     /// Gives the lock away. Returns the end of its validity, or `None` if the holder does not have it any more.

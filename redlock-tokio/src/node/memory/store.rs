@@ -87,7 +87,9 @@ impl Store {
                 let vote = self.raise_counters(now, own, fence);
                 if has_all { vote } else { Vote::Denied }
             }
-            Operation::Extend { ttl, .. } => self.extend(now, command, ttl),
+            Operation::Extend { ttl, shortens, .. } => {
+                self.extend(now, command, end_of(now, ttl), shortens)
+            }
             Operation::Release { .. } => {
                 if command.access() == Access::Writer {
                     self.delete_mark(command);
@@ -254,12 +256,21 @@ impl Store {
         }
     }
 
-    fn extend(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> Vote {
-        let (expires_at, mut vote) = (end_of(now, ttl), Vote::Granted);
+    fn extend(
+        &mut self,
+        now: Timestamp,
+        command: &Command,
+        expires_at: Timestamp,
+        shortens: bool,
+    ) -> Vote {
+        let mut vote = Vote::Granted;
         for key in command.keys() {
             let own = self.entries.get_mut(key);
             match own.filter(|it| it.is_live(now) && *it.value == *command.value()) {
-                Some(entry) => entry.expires_at = entry.expires_at.max(expires_at),
+                Some(entry) if shortens || entry.expires_at < expires_at => {
+                    entry.expires_at = expires_at;
+                }
+                Some(_) => {}
                 None => vote = Vote::Denied,
             }
         }

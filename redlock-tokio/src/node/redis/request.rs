@@ -114,6 +114,7 @@ impl Request {
                     }
                 }
             }
+            (Ask::Extended, _) => self.deny_changed(&reply, positions),
             (_, &[position]) => {
                 let earlier = self.answers[position].take();
                 let command = &self.batch[position];
@@ -122,6 +123,23 @@ impl Request {
             }
             // Only what is shared is for several.
             _ => {}
+        }
+    }
+
+    /// Denies the extensions of keys that somebody else has changed before they were tracked.
+    fn deny_changed(&mut self, reply: &Value, positions: &[usize]) {
+        let Value::Array(values) = reply else { return };
+        let mut values = &values[..];
+        for &position in positions {
+            let command = &self.batch[position];
+            let (own, rest) = values.split_at(command.key_count().min(values.len()));
+            values = rest;
+            let is_ours = |it: &Value| matches!(it, Value::BulkString(it) if it == command.value());
+            if let Some(answer @ Ok(Vote::Extended { .. })) = &mut self.answers[position]
+                && !own.iter().all(is_ours)
+            {
+                *answer = Ok(Vote::Denied);
+            }
         }
     }
 
@@ -180,19 +198,28 @@ impl Request {
 
     fn push_shared(&mut self, shared: Shared, by: Call, positions: impl Into<Positions>) {
         let positions = positions.into();
-        if let Shared::Extensions | Shared::Holders = shared {
+        if let Shared::Holders = shared {
             self.track_next(positions.as_slice()[0]);
         }
         let commands = positions
             .as_slice()
             .iter()
             .map(|&position| &self.batch[position]);
+        let keys = commands.clone().flat_map(Command::keys);
+        let tracks = self.is_tracking && matches!(shared, Shared::Extensions);
+        let extended = tracks.then(|| (self.encoder.values(keys), positions.as_slice().to_vec()));
         let cmd = self.encoder.shared(shared, by, commands);
         let probes = match shared {
             Shared::Holders => positions.as_slice().to_vec(),
             _ => Vec::new(),
         };
         self.push(Ask::Scripted(Scripted::Shared(shared), by), cmd, positions);
+        // Behind the script, since a server forgets that it tracks a key when the key changes. And not within the script: for
+        // each command of it, servers up to Redis 7.0 remember all keys of the script.
+        if let Some((cmd, positions)) = extended {
+            self.track_next(positions[0]);
+            self.push(Ask::Extended, cmd, Positions::Many(positions));
+        }
         for position in probes {
             let cmd = self
                 .encoder

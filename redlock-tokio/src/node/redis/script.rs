@@ -64,29 +64,27 @@ pub(super) static RELEASE: Script = Script::new(
 
 /// Lets each key live for its ttl from now if its value is its token. Returns for each key the milliseconds that it had
 /// left (-1 for a key without an end, as `PTTL` does), or `-` if another client has it or it is gone, separated by
-/// commas. The script never shortens a life, so an extension that arrives late, after a longer one, does no harm.
+/// commas. The script never shortens a life, so an extension that arrives late, after a longer one, does no harm. Except if the
+/// ttl is negative: then the key lives for no longer than that.
 ///
 /// If a lock has lost some of its keys here, the others are extended all the same. The lock counts the answer as a
 /// denial. Those keys live no longer than the keys on other nodes, and the release, which goes to all nodes, deletes
 /// them.
-///
-/// It reads the keys once more at the end, because a server forgets that it tracks a key when the key changes.
 pub(super) static EXTEND: Script = Script::new(
     "local found = redis.call('MGET', unpack(KEYS)) \
      local answers = {} \
      for i = 1, #KEYS do \
        if found[i] == ARGV[i] then \
-         local ttl = ARGV[#KEYS + i] \
+         local ttl = tonumber(ARGV[#KEYS + i]) \
          local left = redis.call('PTTL', KEYS[i]) \
-         if left < tonumber(ttl) then \
-           redis.call('PEXPIRE', KEYS[i], ttl) \
+         if left < ttl or ttl < 0 then \
+           redis.call('PEXPIRE', KEYS[i], math.abs(ttl)) \
          end \
          answers[i] = left \
        else \
          answers[i] = '-' \
        end \
      end \
-     redis.call('MGET', unpack(KEYS)) \
      return table.concat(answers, ',')",
 );
 

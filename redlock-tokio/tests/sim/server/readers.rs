@@ -56,7 +56,7 @@ impl Server {
                 self.put_reader(at, name, entry);
                 Vote::Granted
             }
-            Operation::Extend { token, ttl } => {
+            Operation::Extend { token, ttl, .. } => {
                 let name = Name::of_reader(key, token);
                 let own = match self.live(now, key) {
                     Some(own) if own.token == token => {

@@ -3,7 +3,7 @@
 use std::iter;
 
 use deadpool_redis::redis::{self, Cmd};
-use redlock_core::{FencingToken, Token, Ttl};
+use redlock_core::{FencingToken, Operation, Token, Ttl};
 
 use super::part::{Call, Shared};
 use crate::{
@@ -91,7 +91,9 @@ impl Encoder {
             _ = if is_fences {
                 cmd.arg(it.fence().map(FencingToken::get))
             } else {
-                cmd.arg(it.ttl().map(Ttl::as_millis))
+                let shortens = matches!(it.operation(), Operation::Extend { shortens: true, .. });
+                let sign = if shortens { -1 } else { 1 };
+                cmd.arg(it.ttl().map(|ttl| sign * ttl.as_millis() as i64))
             }
         });
         let lifetime = FencingToken::COUNTER_LIFETIME.as_millis();

@@ -42,6 +42,8 @@ pub(super) enum Ask {
     Scripted(Scripted, Call),
     /// `CLIENT CACHING YES`, `MGET` of slots to be tracked, or the mark of a writer. The reply is ignored.
     Ignored,
+    /// `MGET` of keys to be tracked that were just extended. One that has another value by now is denied.
+    Extended,
     /// `PTTL`, of a key whose holder was asked for.
     TimeLeft,
     /// `PTTL`, of a key that anybody may hold.

@@ -33,7 +33,11 @@ fn fence(lease: u128) -> Command {
 }
 
 fn extend(lease: u128) -> Command {
-    command(lease, |token, ttl| Operation::Extend { token, ttl })
+    command(lease, |token, ttl| Operation::Extend {
+        token,
+        ttl,
+        shortens: false,
+    })
 }
 
 fn release(lease: u128) -> Command {
