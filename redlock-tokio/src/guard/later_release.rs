@@ -3,7 +3,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::LockGuard;
-use crate::ExtendError;
+use crate::{ExtendError, engine::lease_cell::HeldLease};
 
 impl LockGuard {
     /// Keeps the lock until `time` has passed since it was taken, and then releases it in the background. The lock ends no
@@ -50,8 +50,7 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future before it has returned drops the guard. That releases the lock, unless the nodes were asked
-    /// already to keep it until its time.
+    /// Dropping the future before it has returned drops the guard, which releases the lock.
     ///
     /// # Errors
     ///
@@ -83,12 +82,25 @@ impl LockGuard {
                 return Ok(());
             }
             if let Some(checked) = held.release_at(now, until) {
+                let mut unless_dropped = ReleaseOnDrop(Some(held.by_nobody()));
                 checked.await;
+                unless_dropped.0 = None;
                 return Ok(());
             }
             let left = until.saturating_duration_since(now);
             // It may join an extension that has begun before, and that does not last for so long.
             self.hold.extend_by(ttl_to_last(left)?).await?;
+        }
+    }
+}
+
+/// A lock that is to be released later, until the nodes know that.
+struct ReleaseOnDrop(Option<HeldLease>);
+
+impl Drop for ReleaseOnDrop {
+    fn drop(&mut self) {
+        if let Some(held) = self.0.take() {
+            held.release(held.lease().now());
         }
     }
 }

@@ -53,6 +53,8 @@ struct Open {
     hold: Hold,
     is_shared: bool,
     is_watched: bool,
+    /// Whether its user has asked for a later release, and does not know yet whether there will be one.
+    is_leaving: bool,
     /// In true time.
     valid_until: u64,
     /// When the registry saw for the first time that it is not valid.
@@ -114,11 +116,19 @@ impl Registry {
                 hold: hold.clone(),
                 is_shared,
                 is_watched,
+                is_leaving: false,
                 valid_until,
                 invalid_since: None,
             },
         );
         id
+    }
+
+    /// Notes whether the user waits for the answer to its request for a later release.
+    pub(crate) fn note_leaving(&mut self, id: HoldId, is_leaving: bool) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.is_leaving = is_leaving;
+        }
     }
 
     /// Notes that a writer becomes a reader.
@@ -292,7 +302,8 @@ impl Registry {
     fn look_at_all(&mut self, is_meant: impl Fn(&Arc<Host>) -> bool) {
         let tolerance = TOLERANCE.as_nanos() as u64;
         let mut ended = Vec::new();
-        for (id, open) in self.open.iter_mut().filter(|(_, it)| is_meant(&it.host)) {
+        let is_meant = |it: &Open| is_meant(&it.host) && !it.is_leaving;
+        for (id, open) in self.open.iter_mut().filter(|(_, it)| is_meant(it)) {
             match (valid_until(&open.host, &open.hold), open.invalid_since) {
                 (Some(until), None) => {
                     open.valid_until = open.valid_until.max(until);

@@ -169,7 +169,8 @@ impl Inbox {
         }
         for (request, reply) in mem::take(&mut self.lines) {
             if let LineAction::Leave { .. } | LineAction::LetGo { .. } = request.action {
-                self.beats.leave(&request).discard();
+                // Without an answer it is sent later.
+                drop(self.beats.leave(&request));
             }
             reply.send(Err(cause.clone()));
         }

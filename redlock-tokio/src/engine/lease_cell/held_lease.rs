@@ -124,6 +124,14 @@ impl HeldLease {
         Some(self.lease.wait_for(is_checked))
     }
 
+    /// Returns the lock as it is held once the holder has ended its hold by [`release_at`](Self::release_at).
+    pub(crate) fn by_nobody(&self) -> Self {
+        Self {
+            lease: Arc::clone(&self.lease),
+            generation: self.generation.next(),
+        }
+    }
+
     /// Returns why the lock is lost, after it was found to be lost.
     pub(crate) fn loss(&self) -> LossReason {
         match self.lease.state().hold_state(self.generation) {

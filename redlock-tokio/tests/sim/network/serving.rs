@@ -1,6 +1,6 @@
 //! What happens to requests at their server, and to answers on their way back.
 
-use redlock_tokio::node::{Access, Operation, Vote};
+use redlock_tokio::node::{Access, LineRequest, Operation, Vote};
 
 use super::{
     Arrival, ConnectionId, Loses, Network, Reply, Request, Response, disconnected, unreachable,
@@ -120,7 +120,9 @@ impl Network {
                     self.seen.note(Seen::CalledInLine);
                     self.invalidate(at, connection, &Word::Called(key, is_taken));
                 }
-                let text = || format!("server {server} {requests:?} -> {answers:?}");
+                let key = |it: &LineRequest| it.key.as_bytes().escape_ascii().to_string();
+                let keys = || requests.iter().map(key).collect::<Vec<_>>();
+                let text = || format!("server {server} {:?} {requests:?} -> {answers:?}", keys());
                 self.trace.note(at, (server, requests.len()), text);
                 Response::InLine(answers)
             }

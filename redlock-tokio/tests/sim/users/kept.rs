@@ -70,10 +70,12 @@ impl Kept {
             return;
         };
         let environment = self.view.environment().clone();
+        environment.registry().note_leaving(self.view.id, true);
         match cancel.run(guard.release_after(time)).await {
             Some(Ok(())) => self.view.note_later_release(time),
             Some(Err(error)) => {
                 environment.note(Seen::NotReleasedLater);
+                environment.registry().note_leaving(self.view.id, false);
                 match &error {
                     ReleaseAfterError::Reader { guard } if guard.is_reader() => {}
                     ReleaseAfterError::NotExtended { cause, .. } => {
