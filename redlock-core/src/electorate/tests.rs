@@ -75,20 +75,6 @@ fn with_first(voter: Voter) -> Electorate {
 }
 
 #[test]
-fn one_server_under_two_addresses_has_one_vote() {
-    let mut electorate = with_first(voter());
-    let twice = connect(&mut electorate, 0, 1, &master(b'x'));
-    let same = Err(Exclusion::SameServer { other: node(0) });
-    assert_eq!(twice.outcome, same);
-    assert_eq!(twice.withdrawal, None, "it has not voted");
-    // When node 0 is another server, node 1 may be this one.
-    let moved = connect(&mut electorate, 1, 0, &master(b'y'));
-    assert!(moved.outcome.is_ok());
-    let alone = connect(&mut electorate, 2, 1, &master(b'x'));
-    assert!(alone.outcome.is_ok());
-}
-
-#[test]
 fn replicas_and_nodes_of_a_cluster_have_no_vote() {
     let mut electorate = Electorate::new(voter());
     for (index, role, exclusion) in [
@@ -190,16 +176,6 @@ fn a_replica_is_not_taken_for_its_master_whose_history_it_has() {
         let admission = connect(&mut electorate, 0, index, identity);
         assert_eq!(admission.outcome, outcome, "node {index}");
     }
-}
-
-#[test]
-fn a_replica_that_no_longer_says_what_it_is_stays_in_quarantine() {
-    let mut electorate = with_first(voter().allowing_unvetted());
-    let replica = server(ServerRole::Replica, b'x', 510);
-    let refused = inspect(&mut electorate, 10, 0, &replica);
-    assert_eq!(refused.outcome, Err(Exclusion::Replica));
-    let withheld = connect(&mut electorate, 11, 0, &Identity::Withheld);
-    assert!(!withheld.outcome.unwrap().covers(at(11)));
 }
 
 #[test]

@@ -94,12 +94,6 @@ impl Watched {
 }
 
 #[test]
-fn a_node_waits_by_its_uptime() {
-    assert_eq!(Watched::new().connect(0, seen(0, A, 3)), at(8));
-    assert_eq!(Watched::new().connect(0, seen(0, A, 500)), Timestamp::ZERO);
-}
-
-#[test]
 fn a_reconnection_changes_nothing() {
     let mut node = Watched::new();
     let since = node.connect(0, seen(0, A, 3));
@@ -113,15 +107,6 @@ fn a_restart_counts_from_when_it_is_seen() {
     let restarted = seen(64, B, 3);
     assert_eq!(node.0.handle_connection(at(64), &restarted), None);
     assert_eq!(node.0.eligibility(), Eligibility::since(at(74)));
-}
-
-#[test]
-fn a_server_that_was_up_already_is_another() {
-    let mut node = Watched::old();
-    // Whatever its uptime, it may be a replica that was promoted.
-    let other = seen(3601, B, 3700);
-    let withdrawal = node.0.handle_connection(at(3601), &other);
-    assert_eq!(withdrawal, Some(withdrawn(0, 3611)));
 }
 
 #[test]
@@ -349,30 +334,6 @@ fn a_history_of_zeros_does_not_tell_servers_apart() {
     assert_eq!(unmet(sighting), Checks::NONE, "its run id tells");
     let unmet = unmet(without(&[Field::RunId], sighting));
     assert_eq!(unmet.iter().collect::<Vec<_>>(), [Check::Server]);
-}
-
-#[test]
-fn without_a_run_id_another_history_is_another_server() {
-    let with_history = |second, history, uptime| {
-        let sighting = Sighting {
-            replication: Some(history),
-            ..seen(second, A, uptime)
-        };
-        without(&[Field::RunId], sighting)
-    };
-    for (later, uptime) in [(own(b'2'), 64), (promoted(b'2'), 564), (own(b'2'), 3)] {
-        let mut node = Watched::new();
-        node.connect(0, with_history(0, own(b'1'), 500));
-        let since = node.connect(32, with_history(32, own(b'1'), 532));
-        assert_eq!(since, Timestamp::ZERO);
-        let withdrawal = node.probe(64, with_history(64, later, uptime));
-        assert_eq!(withdrawal, Some(withdrawn(32, 74)), "{later:?}");
-    }
-    // A server that says its run id now and then is known by what both sightings say.
-    let mut node = Watched::new();
-    node.connect(0, with_history(0, own(b'1'), 500));
-    assert_eq!(node.connect(1, seen(1, A, 501)), Timestamp::ZERO);
-    assert_eq!(node.connect(2, seen(2, B, 502)), at(12));
 }
 
 #[test]

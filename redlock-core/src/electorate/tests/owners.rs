@@ -113,20 +113,6 @@ fn another_server_in_one_tenure_waits_and_the_votes_before_are_withdrawn() {
 }
 
 #[test]
-fn an_owner_that_is_a_replica_has_no_vote_and_is_distrusted_in_its_tenure() {
-    let (mut electorate, first) = with_owner(voter());
-    let replica = server(ServerRole::Replica, b'm', 501);
-    let inspected = inspect(&mut electorate, 1, 0, &replica);
-    assert_eq!(inspected.outcome, Err(Exclusion::Replica));
-    let withdrawal = inspected.withdrawal.expect("it has voted");
-    assert_eq!(withdrawal.eligibility, Eligibility::NEVER);
-    assert_eq!(electorate.eligibility(node(0)), Eligibility::NEVER);
-    name(&mut electorate, 2, &first, 100);
-    let again = connect_owner(&mut electorate, 2, &first, &master(b'm'));
-    assert_eq!(again.outcome.unwrap().starts_at(), at(2 + 10));
-}
-
-#[test]
 fn a_slot_has_a_master_of_a_cluster_and_the_other_kinds_have_none() {
     let first = tenure("m", 1);
     let cluster_master = server(ServerRole::ClusterMaster, b'm', 500);
