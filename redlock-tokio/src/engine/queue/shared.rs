@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        engine::queue::{JoinOutcome, QueueStatus, Refusal},
+        engine::queue::{JoinOutcome, Refusal},
         key::KeySet,
         options::QueuePolicy,
         random::Random,
@@ -228,11 +228,6 @@ mod tests {
                 .take_successor(place, now, held, &policy(), |_| true);
             next.next()
         }
-
-        fn size(&self) -> (usize, usize) {
-            let QueueStatus { keys, waiting } = self.queue.status();
-            (keys, waiting)
-        }
     }
 
     fn begun(follow_ups: Vec<FollowUp<u64>>) -> Vec<u64> {
@@ -241,39 +236,6 @@ mod tests {
             other @ FollowUp::LookAgain { .. } => panic!("{other:?}"),
         };
         follow_ups.into_iter().map(waiter).collect()
-    }
-
-    #[test]
-    fn there_are_as_many_turns_as_permits_and_the_next_in_line_comes_first() {
-        let line = Line::new();
-        let joined = [1, 2, 3, 4, 5].map(|arrival| line.join(arrival, permit()));
-        assert_eq!(joined, [true, true, false, false, false].map(Ok));
-        let full = Refusal::Full {
-            waiting: 3,
-            limit: 3,
-            limited_by: crate::WaiterLimit::PerKey,
-        };
-        assert_eq!(line.join(6, permit()), Err(full));
-        assert_eq!(line.queue.turns_of(&line.key, permit()), [1, 2]);
-        assert_eq!(line.leave(4, permit()), [0; 0], "it gave up");
-        assert_eq!(line.leave(2, permit()), [3]);
-        assert_eq!(line.leave(1, permit()), [5]);
-        assert_eq!(line.leave(3, permit()), [0; 0]);
-        assert_eq!(line.leave(5, permit()), [0; 0]);
-        assert_eq!(line.size(), (0, 0));
-    }
-
-    #[test]
-    fn only_one_asks_while_no_permit_is_free() {
-        let line = Line::new();
-        assert_eq!(line.join(1, permit()), Ok(true));
-        assert!(line.scouts(1));
-        assert_eq!(line.join(2, permit()), Ok(false));
-        assert_eq!(line.note_hold(1, permit()), [2], "there may be more");
-        assert!(line.scouts(2));
-        assert_eq!(line.join(3, permit()), Ok(false));
-        assert_eq!(line.leave(1, permit()), [0; 0], "the one that asks gets it");
-        assert_eq!(line.leave(2, permit()), [3], "unless it gives up");
     }
 
     #[test]

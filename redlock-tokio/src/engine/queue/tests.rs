@@ -169,25 +169,6 @@ fn a_streak_is_bounded_in_time_and_number() {
 }
 
 #[test]
-fn a_lease_that_follows_at_once_continues_the_streak() {
-    let queue = queue();
-    let go = |now: u64| {
-        let (who, held) = (now as usize, Some(at(now)));
-        let joined = join_at(&queue, &key(), who, at(now), &POLICY);
-        leave_at(&queue, &key(), who, at(now + 1), held, &POLICY);
-        joined
-    };
-    for now in 0..10 {
-        assert_eq!(go(now), TURN, "{now}");
-    }
-    assert_eq!(go(10), Ok(JoinOutcome::Turn { backs_off: true }));
-    assert_eq!(go(11), TURN, "a new streak");
-    for now in (20..60).step_by(4) {
-        assert_eq!(go(now), TURN, "{now}: after a pause");
-    }
-}
-
-#[test]
 fn a_process_that_has_seen_others_has_a_short_turn_and_then_stands_behind_them() {
     let queue = queue();
     let beside_others = QueuePolicy {

@@ -20,41 +20,6 @@ fn the_leases_with_a_turn_are_listed_once_each_in_order_of_arrival() {
     assert!(queue.turns().eq(0..=50));
 }
 
-#[test]
-fn a_key_is_handed_over_past_an_earlier_waiter_only_if_another_of_its_keys_is_taken() {
-    let queue = queue();
-    let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
-    assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
-    assert_eq!(join_both(&queue, 1), WAITING);
-    assert_eq!(join_at(&queue, &b, 2, at(0), &ROOMY), WAITING);
-    let held = KeySet::from(b.clone());
-    let place = place(&held, arrival(0));
-    let successor = || {
-        queue
-            .take_successor(place, at(1), at(0), &ROOMY, |_| true)
-            .next()
-    };
-    assert_eq!(successor(), None, "a is free");
-    assert_eq!(join_at(&queue, &a, 3, at(1), &ROOMY), TURN);
-    assert_eq!(successor(), Some(2), "a is taken");
-}
-
-/// A lease gets its arrival a moment before it joins, so a later lease may join first.
-#[test]
-fn an_earlier_arrival_comes_first_although_it_joins_later() {
-    let queue = queue();
-    let (b, both) = (Key::new("b").unwrap(), keys("ab"));
-    assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
-    for who in [2, 1, 3] {
-        assert_eq!(join_both(&queue, who), WAITING);
-    }
-    assert_eq!(leave_at(&queue, &b, 0, at(1), None, &ROOMY), Some(turn(1)));
-    for who in 1..3 {
-        let next = queue.leave(place(&both, arrival(who)), at(1), None, &ROOMY);
-        assert_eq!(next, [turn(who + 1)]);
-    }
-}
-
 /// Neither at a free key nor by handover, until the slice is over.
 #[test]
 fn in_one_of_two_slices_no_later_waiter_gets_the_key_of_one_that_waits_for_several() {
