@@ -429,17 +429,6 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn expired_keys_do_not_pile_up() {
-        let node = paused();
-        for number in 0..10_000 {
-            execute(&node, &format!("k{number}"), acquire(number, 10, None));
-            tokio::time::advance(Duration::from_millis(1)).await;
-        }
-        let stored = node.store().stored();
-        assert!(stored <= 128, "{stored} entries for 10 live keys");
-    }
-
     /// None of these keys exists for long.
     #[tokio::test(start_paused = true)]
     async fn expired_marks_and_left_over_readers_do_not_pile_up() {

@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -139,52 +137,7 @@ fn an_answer_that_names_very_many_nodes_is_not_believed() {
     assert!(error.contains("more than 1000 nodes"), "{error}");
 }
 
-/// Digits of an id, an epoch, flags, and how many slots a node owns behind those of the node before it.
-fn node() -> impl Strategy<Value = ([u8; 20], u64, &'static str, u16)> {
-    let flags = ["master", "slave", "master,fail", "slave,fail?", "noflags"];
-    let flags = prop::sample::select(flags.to_vec());
-    (any::<[u8; 20]>(), any::<u64>(), flags, 0..600_u16)
-}
-
-fn hexadecimal(digits: [u8; 20]) -> String {
-    digits.iter().map(|it| format!("{it:02x}")).collect()
-}
-
 proptest! {
-    #[test]
-    fn what_was_written_is_read(
-        nodes in prop::collection::vec(node(), 1..20),
-        port in any::<u16>(),
-    ) {
-        let mut text = String::new();
-        let mut owners = BTreeMap::new();
-        let mut next = 0;
-        for (index, &(digits, epoch, flags, slots)) in nodes.iter().enumerate() {
-            let id = hexadecimal(digits);
-            let myself = if index == 0 { "myself," } else { "" };
-            text += &format!("{id} 10.0.0.1:{port}@1,h {myself}{flags} - 0 0 {epoch} connected");
-            match slots {
-                0 => {}
-                1 => text += &format!(" {next}"),
-                count => text += &format!(" {next}-{} [{next}->-{id}]", next + count - 1),
-            }
-            text += "\n";
-            if slots > 0 {
-                owners.insert(next, (id.clone(), epoch));
-                owners.insert(next + slots - 1, (id, epoch));
-            }
-            next += slots;
-        }
-        let distinct: BTreeSet<_> = nodes.iter().map(|node| node.0).collect();
-        prop_assume!(distinct.len() == nodes.len());
-        let layout = Layout::parse(&text).unwrap();
-        prop_assert_eq!(layout.members().count(), nodes.len());
-        for (slot, expected) in owners {
-            prop_assert_eq!(owner(&layout, slot), Some(expected));
-        }
-        prop_assert_eq!(owner(&layout, next), None);
-    }
-
     /// An answer with some bytes changed is refused or read, and never names two owners of one slot.
     #[test]
     fn rubbish_is_refused_or_read(
