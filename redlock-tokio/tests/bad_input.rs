@@ -14,7 +14,7 @@ use redlock_tokio::{
     errors::{KeyError, OptionsError},
 };
 use support::{
-    MS, acquired, built,
+    MS, acquired, assert_says, built,
     in_memory::{embedded, over, runtime, three_nodes},
 };
 
@@ -201,7 +201,23 @@ async fn bad_options_are_refused_as_defaults_and_fail_only_the_lock_that_has_the
         let error = builder().node_timeout(timeout).build().await.unwrap_err();
         let expected = format!("node_timeout is {timeout:?}: choose more than zero");
         assert!(error.to_string().starts_with(&expected), "{error}");
+        let error = builder().confirmation_window(timeout).build().await;
+        assert_says(&error.unwrap_err(), "confirmation_window");
     }
+    // Where an authority names a master, a ttl is at least three windows long.
+    let group = || Redlock::builder().nodes("redis+sentinel://127.0.0.1:1/g");
+    let short = options().ttl(MS(8999));
+    let shorter = OptionsError::ShorterThanThreeWindows {
+        ttl: MS(8999),
+        window: MS(3000),
+    };
+    let error = group().options(short).build().await.unwrap_err();
+    assert_eq!(error, BuildError::Options(shorter));
+    let redlock = built(group().connect_timeout(MS(100))).await;
+    let error = redlock.lock("k").options(short).await.unwrap_err();
+    assert!(matches!(error, LockError::InvalidOptions(it) if it == shorter));
+    let fits = group().confirmation_window(MS(2999)).options(short);
+    assert!(fits.build().await.is_ok());
     let long = builder().prefix(vec![b'x'; Key::MAX_LEN]).build().await;
     assert_refused!(long, BuildError::Prefix { .. });
 }

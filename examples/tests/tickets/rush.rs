@@ -1,4 +1,4 @@
-//! The demonstration with twenty buyers, with the lock and without it, and the lights of the lock nodes.
+//! The demonstration with twenty buyers, with the lock and without it.
 
 use std::{
     collections::BTreeMap,
@@ -95,25 +95,6 @@ async fn the_demonstration_cannot_sell_real_seats() {
     assert_eq!(get.unwrap().status(), StatusCode::METHOD_NOT_ALLOWED);
 }
 
-#[tokio::test]
-async fn without_a_majority_of_the_nodes_the_lights_are_out_and_no_buyer_is_served() {
-    let fleet = Fleet::start(TICKETS, &[]);
-    let url = fleet.url(0);
-    let mut live = Live::open(url).await;
-    live.shows("that all vote", |state| lights(state) == ["voting"; 5])
-        .await;
-    (2..5).for_each(|node| fleet.nodes.get(node).kill());
-    let [up, down] = ["voting", "reconnecting"];
-    live.shows("that most are down", |state| {
-        lights(state) == [up, up, down, down, down]
-    })
-    .await;
-    let (outcome, answers) = rush(url, "with-lock").await;
-    assert_eq!(answers, BTreeMap::from([(503, 20)]), "{outcome}");
-    assert_eq!(outcome["sold"], 0, "{outcome}");
-    assert_eq!(outcome["owner"], Value::Null, "{outcome}");
-}
-
 /// Sends twenty buyers, with the lock or without.
 async fn send(url: &str, hall: &str) -> Response {
     let request = Client::new().post(format!("{url}/rushes/{hall}"));
@@ -134,10 +115,4 @@ async fn rush(url: &str, hall: &str) -> (Value, BTreeMap<u64, usize>) {
         *answers.entry(status).or_default() += 1;
     }
     (outcome, answers)
-}
-
-/// Returns the states of the lock nodes, in their order.
-fn lights(state: &Value) -> Vec<&str> {
-    let nodes = state["nodes"].as_array().expect("nodes").iter();
-    nodes.map(|node| node["state"].as_str().unwrap()).collect()
 }

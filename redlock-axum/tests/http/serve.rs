@@ -13,22 +13,6 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_client_that_leaves_while_it_waits_takes_no_lock() {
-    for client in VERSIONS {
-        let (it, work) = (Bed::new().await, Work::new());
-        let at = serve(work.app(it.patient_layer())).await;
-        let guard = it.redlock.lock(ROCK).await.unwrap();
-        let waiting = send(&client(), at);
-        it.until_waiting(1).await;
-        waiting.abort();
-        it.until_waiting(0).await;
-        drop(guard);
-        it.until_free(ROCK).await;
-        assert_eq!(work.happened(), []);
-    }
-}
-
-#[tokio::test]
 async fn a_handler_whose_client_leaves_runs_to_its_end_and_a_shutdown_waits_for_it() {
     for client in VERSIONS {
         let (it, work) = (Bed::new().await, Work::new());

@@ -1,49 +1,13 @@
-//! Responses over real connections that go on after their head.
+//! A response over a real connection that goes on after its head.
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex},
-};
-
-use axum::{
-    Router,
-    body::{Body, Bytes},
-    extract::WebSocketUpgrade,
-};
+use axum::extract::WebSocketUpgrade;
 use futures::{SinkExt, StreamExt};
-use futures_channel::mpsc;
-use redlock_axum::{CompositeKey, LockLayer, Locked};
+use redlock_axum::Locked;
 
 use crate::support::{
     Bed, MS, event_route,
-    server::{LIMIT, ROCK, VERSIONS, send, serve},
+    server::{ROCK, serve},
 };
-
-#[tokio::test]
-async fn a_stream_holds_its_lock_until_it_has_ended_or_its_reader_is_gone() {
-    for client in VERSIONS {
-        for ends in [true, false] {
-            let it = Bed::new().await;
-            let (app, chunks) = streaming(it.layer().hold_until_body_end(3 * LIMIT));
-            let at = serve(app).await;
-            let mut response = send(&client(), at).await.unwrap();
-            for chunk in ["one", "two"] {
-                chunks.unbounded_send(chunk.into()).unwrap();
-                assert_eq!(response.chunk().await.unwrap().unwrap(), chunk);
-                assert!(it.nodes.is_locked(ROCK));
-            }
-            if ends {
-                drop(chunks);
-                let rest = response.chunk().await.unwrap();
-                // HTTP/2 may end a stream with an empty chunk.
-                assert!(rest.is_none_or(|chunk| chunk.is_empty()));
-            } else {
-                drop(response);
-            }
-            it.until_free(ROCK).await;
-        }
-    }
-}
 
 #[tokio::test]
 async fn a_websocket_keeps_the_lock_that_it_took_until_it_is_closed() {
@@ -81,15 +45,4 @@ async fn a_websocket_keeps_the_lock_that_it_took_until_it_is_closed() {
         drop(socket);
         it.until_free(ROCK).await;
     }
-}
-
-/// A route whose body consists of the chunks that the test sends.
-fn streaming(layer: LockLayer<CompositeKey>) -> (Router, mpsc::UnboundedSender<Bytes>) {
-    let (chunks, body) = mpsc::unbounded();
-    let body = Arc::new(Mutex::new(Some(body)));
-    let handler = async move || {
-        let body = body.lock().unwrap().take().expect("one request");
-        Body::from_stream(body.map(Ok::<_, Infallible>))
-    };
-    (event_route(handler, layer), chunks)
 }

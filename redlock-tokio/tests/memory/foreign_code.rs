@@ -1,22 +1,30 @@
 //! Code of the user that panics in the tasks of the driver. In paused time.
 
 use std::{
+    future::pending,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Wake, Waker},
     time::Duration,
 };
 
-use futures::{FutureExt, future::ready};
-use redlock_tokio::{NodeState, Redlock, errors::NotReady, node::Session};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
+use redlock_core::Tenure;
+use redlock_tokio::{
+    NodeError, NodeState, Redlock,
+    node::{Authority, Reports, Session},
+};
 use tokio::time::timeout;
 use tracing::Level;
 
 use crate::support::{
     MS, built,
-    council::Council,
+    gullible::Seat,
     in_memory::{fleet, set_down, settle, three_nodes},
     log::Log,
     scripted::{Scripted, over_custom},
@@ -116,21 +124,30 @@ async fn a_subscriber_that_panics_changes_nothing_but_the_log() {
     assert_works(&redlock).await;
 }
 
+/// An authority that panics the first three times.
+#[derive(Default)]
+struct Oracle(AtomicUsize);
+
+impl Authority for Oracle {
+    fn watch(&self, _: Reports) -> BoxFuture<'static, ()> {
+        let asked = self.0.fetch_add(1, SeqCst);
+        assert!(asked >= 3, "this authority panics on purpose");
+        pending().boxed()
+    }
+
+    fn connect(&self, _: usize, _: &Tenure) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        pending().boxed()
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_authority_that_panics_is_asked_again() {
-    let (log, _subscriber) = Log::start();
-    let council = Council::of_three();
-    council.set_panics(true);
-    let redlock = built(over_custom(council.seats(3))).await;
-    for _ in 0..2 {
-        council.set_panics(true);
-        tokio::time::sleep(MS(20_000)).await;
-        let outcome = redlock.ready(Duration::ZERO).await;
-        assert_refused!(outcome, NotReady::NoQuorum { .. });
-        council.set_panics(false);
-        tokio::time::sleep(MS(30_000)).await;
-        assert_works(&redlock).await;
-    }
-    let text = log.text();
-    assert!(log.count("ERROR") > 10, "{text}");
+    let oracle = Arc::new(Oracle::default());
+    let seat = Seat {
+        address: "seat".to_owned(),
+        authority: Arc::<Oracle>::clone(&oracle),
+    };
+    let _redlock = built(over_custom([seat]).connect_timeout(MS(100))).await;
+    tokio::time::sleep(MS(10_000)).await;
+    assert_eq!(oracle.0.load(SeqCst), 4);
 }

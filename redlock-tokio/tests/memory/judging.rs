@@ -195,40 +195,6 @@ fn the_time_in_which_a_process_stands_still_is_not_lateness() {
     assert_eq!(judge.violations(), []);
 }
 
-#[test]
-#[should_panic(expected = "has ended already")]
-fn a_hold_ends_once() {
-    let mut judge = judge();
-    let hold = judge.granted(grant("x", 0, 20));
-    judge.ended(hold, End::Released, 5);
-    judge.ended(hold, End::Died, 6);
-}
-
-#[test]
-fn violations_are_told_in_words() {
-    const SECOND: u64 = 1_000_000_000;
-    let mut judge = judge();
-    let first = judge.granted(grant("x", SECOND, 3 * SECOND).fenced(7));
-    judge.granted(grant("y", 2 * SECOND, 4 * SECOND).fenced(7));
-    let told = 5 * SECOND;
-    judge.ended(first, End::Lost { told }, told);
-    let said: Vec<_> = judge.violations().iter().map(|it| it.to_string()).collect();
-    let (x, y) = (
-        "x from 1.000000000 s until 3.000000000 s",
-        "y from 2.000000000 s until 4.000000000 s",
-    );
-    assert_eq!(
-        said,
-        [
-            format!("two holders of a: {x}, and {y}"),
-            format!(
-                "fencing tokens of a do not grow: {x} with the token 7, and later {y} with the token 7"
-            ),
-            format!("told of the loss at 5.000000000 s, 2.000000000 s after the end: {x}"),
-        ]
-    );
-}
-
 /// Returns a grant of the key `a` to this client.
 fn grant(client: &str, at: u64, valid_until: u64) -> Grant {
     Grant {

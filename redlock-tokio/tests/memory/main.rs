@@ -4,7 +4,6 @@
 #[path = "../support/refused.rs"]
 mod refused;
 
-mod authorities;
 mod costs;
 mod election;
 mod embedded;

@@ -1,14 +1,22 @@
 //! A server does not notify the connection that has made a change. So those of one process that hold a key, or wait for it,
 //! are told by each other. Over nodes in memory, by tokio's clock.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    time::Duration,
+};
 
-use redlock_tokio::{Lock, LockGuard, LockOptions, LossReason, Redlock};
+use futures::future::BoxFuture;
+use redlock_tokio::{
+    Lock, LockGuard, LockOptions, LossReason, MemoryNode, NodeError, Redlock,
+    node::{Node, Session},
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{
-    MS,
-    in_memory::{Two, all_empty, set_down},
+    MS, built,
+    in_memory::{Two, all_empty, hold, set_down},
+    scripted::over_custom,
 };
 
 /// How long a round trip or two take over nodes in memory.
@@ -140,4 +148,32 @@ async fn a_release_that_comes_late_wakes_those_of_its_process_too() {
     .await;
     // It takes some time to connect again.
     assert!(waited < MS(5000), "{waited:?}");
+}
+
+/// A node whose second connection leads to another server, as after a failover.
+struct Moves([MemoryNode; 2], AtomicUsize);
+
+impl Node for Moves {
+    fn address(&self) -> &str {
+        self.0[0].address()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        self.0[self.1.fetch_add(1, SeqCst).min(1)].connect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_hears_of_a_free_key_from_the_server_that_took_over() {
+    let servers = [(); 2].map(|()| MemoryNode::new());
+    hold(&servers, "k", MS(60_000));
+    let redlock = built(over_custom([Moves(servers.clone(), AtomicUsize::new(0))])).await;
+    let ((), waited) = wait_for(redlock.lock("k"), async || {
+        servers[0].set_down(true);
+        redlock.try_lock("b").await.unwrap_err();
+        sleep(MS(2000)).await;
+        assert!(servers[1].remove("k"));
+    })
+    .await;
+    assert!(waited < MS(2000) + AT_ONCE, "{waited:?}");
 }

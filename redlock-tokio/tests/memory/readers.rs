@@ -1,10 +1,8 @@
 //! Readers and writers, over nodes in memory, by tokio's clock.
 
-use std::time::Duration;
-
 use futures::future::try_join_all;
 use redlock_tokio::{
-    Acquisition, Lock, LockError, LockOptions, LossReason, MemoryNode, Redlock, ReleaseOutcome,
+    Acquisition, LockError, LockOptions, LossReason, MemoryNode, ReleaseOutcome,
     errors::{DowngradeError, OptionsError},
     node::{Command, Session},
 };
@@ -16,35 +14,6 @@ use crate::support::{
     scripted::{Reports, Scripted, over_custom},
     unrenewed,
 };
-
-#[tokio::test(start_paused = true)]
-async fn only_readers_share_a_key() {
-    let kinds: [fn(&Redlock) -> Lock; 3] = [
-        |it| it.rw_lock("k").read(),
-        |it| it.rw_lock("k").write(),
-        |it| it.lock("k"),
-    ];
-    let wait = LockOptions::new().wait(Duration::ZERO);
-    for held in 0..3 {
-        for wanted in 0..3 {
-            let (nodes, clients) = fleet::<2>().await;
-            let guard = kinds[held](&clients[0]).await.unwrap();
-            for client in &clients {
-                let outcome = kinds[wanted](client).options(wait).await;
-                assert_eq!(
-                    outcome.is_ok(),
-                    held + wanted == 0,
-                    "{wanted} beside {held}"
-                );
-                assert!(outcome.err().is_none_or(|it| it.is_contended()));
-            }
-            settle().await;
-            assert!(guard.is_valid());
-            guard.release().await;
-            assert!(all_empty(&nodes), "the last one deletes the key");
-        }
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_comes_soon_after_another_asks_no_node() {

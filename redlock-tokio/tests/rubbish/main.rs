@@ -1,7 +1,6 @@
 //! Servers that send rubbish, and text that no parser expects.
 
 mod any_bytes;
-mod authorities;
 mod memory;
 #[path = "../support/mod.rs"]
 mod support;

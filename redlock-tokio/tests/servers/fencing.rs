@@ -2,33 +2,7 @@
 
 use redlock_tokio::{FencingToken, LockError};
 
-use crate::{
-    fleet::{clis, fleet},
-    support::{assert_says, eventually},
-};
-
-#[tokio::test]
-async fn a_foreign_value_under_a_counters_name_is_no_vote_and_is_named() {
-    let (servers, [redlock]) = fleet(3).await;
-    let nodes = clis(&servers);
-    let name = "redlock:fence:{k}";
-    nodes[0].set(name, "rubbish");
-    let guard = redlock.lock("k").fenced(true).await;
-    let guard = guard.expect("two of three vote");
-    assert!(guard.fencing_token().is_some());
-    guard.release().await;
-    nodes[1].set(name, "rubbish");
-    let lock = redlock.lock("k").fenced(true).max_attempts(1);
-    let error = assert_refused!(lock.await, LockError::NoQuorum(_));
-    assert_says(
-        &error,
-        "`redlock:fence:{k}` is not a fencing counter, because it is not a number: delete it",
-    );
-    let is_released = || nodes.iter().all(|it| it.get("k").is_none());
-    eventually("the key is released", is_released).await;
-    let plain = redlock.try_lock("k").await;
-    drop(plain.expect("a lock without a fence ignores the counter"));
-}
+use crate::fleet::{clis, fleet};
 
 /// Counters of 16 digits are compared exactly, up to the largest one.
 #[tokio::test]

@@ -5,10 +5,9 @@ use redlock_tokio::{BuildError, Durability, Redlock, RedlockBuilder, ReleaseOutc
 use tempfile::TempDir;
 
 use crate::support::{
-    Cli, MS, asleep_at, assert_says,
+    MS, assert_says,
     certificates::{Ca, Issued, TlsServer},
     log::Log,
-    woken,
 };
 
 impl TlsServer {
@@ -93,21 +92,6 @@ async fn a_builder_with_options_for_tls_refuses_urls_without_tls() {
         let error = assert_refused!(outcome.await, BuildError::Url { position: 2, .. });
         assert_says(&error, "begins with rediss://");
     }
-}
-
-#[tokio::test]
-async fn waiters_are_woken_over_tls() {
-    let ca = Ca::new();
-    let server = TlsServer::spawn(&ca, "redis.internal", None);
-    let tls = TlsOptions::new().ca_certificates(ca.pem());
-    let tls = tls.server_name("redis.internal");
-    let holder = server.build(tls.clone()).await.unwrap();
-    let waiter = server.build(tls).await.unwrap();
-    let guard = holder.lock("k").await.unwrap();
-    let server = Cli::over_unix(server.servers.get(0));
-    let waiting = asleep_at(&[server], waiter.lock("k")).await;
-    guard.release().await;
-    drop(woken(waiting).await);
 }
 
 #[tokio::test]

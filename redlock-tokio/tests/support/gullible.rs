@@ -5,10 +5,14 @@ use redlock_core::{MemberId, MemberList, MemberReport, Owner, Tenure};
 use redlock_tokio::{
     NodeError,
     deadpool_redis::redis::{Client, cmd},
-    node::{Authority, AuthorityKind, Node, RedisNode, Reports, Session},
+    node::{Authority, AuthorityKind, NamedBy, Node, RedisNode, Reports, Session},
 };
 
-use super::council::Seat;
+/// A node whose server an authority names.
+pub(crate) struct Seat {
+    pub(crate) address: String,
+    pub(crate) authority: Arc<dyn Authority>,
+}
 
 /// The sentinels of a group, of which a client believes one alone, as many clients do: the rule of the majority is taken out.
 struct Gullible {
@@ -28,8 +32,21 @@ pub(crate) fn gullible(group: &RedisNode, name: &str, sentinel: &str) -> Seat {
             sentinel: format!("redis://{sentinel}"),
             name: name.to_owned(),
         }),
-        index: 0,
-        kind: AuthorityKind::Sentinels,
+    }
+}
+
+impl Node for Seat {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        async { panic!("a node with an authority is not connected to by itself") }.boxed()
+    }
+
+    fn named_by(&self) -> Option<NamedBy> {
+        let authority = Arc::clone(&self.authority);
+        Some(NamedBy::new(authority, 0, AuthorityKind::Sentinels))
     }
 }
 

@@ -6,7 +6,6 @@ pub(crate) mod acl;
 pub(crate) mod bed;
 #[cfg(feature = "tls-rustls")]
 pub(crate) mod certificates;
-pub(crate) mod council;
 pub(crate) mod cut;
 pub(crate) mod fake;
 pub(crate) mod gullible;
@@ -101,13 +100,6 @@ impl Cli {
     /// Returns a client that connects to this port, such as a proxy's.
     pub(crate) fn at(port: u16) -> Self {
         Self(vec!["-p".into(), port.to_string()])
-    }
-
-    /// Connects to the server's Unix socket, whatever its port speaks.
-    pub(crate) fn over_unix(server: &RedisServer) -> Self {
-        let url = server.unix_url();
-        let path = url.trim_start_matches("unix://");
-        Self(vec!["-s".into(), path.to_owned()])
     }
 
     pub(crate) fn with(mut self, arguments: &[&str]) -> Self {

@@ -130,15 +130,3 @@ async fn a_service_keeps_its_name_and_refusals_are_statuses() {
     nodes.go_down();
     assert_eq!(call(&routes, Some("3"), "300m").await.0, Code::Unavailable);
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_stream_of_messages_holds_the_lock_to_its_end() {
-    let nodes = TestNodes::new();
-    let lock = LockLayer::new(nodes.connect().await.unwrap(), order)
-        .detached()
-        .hold_until_body_end(Duration::from_secs(60));
-    let routes = Routes::new(GrpcStatusLayer.layer(lock.layer(OrdersServer)));
-    assert_eq!(call(&routes, Some("1"), "9S").await.0, Code::Ok);
-    let _guard = nodes.contend("1").await.unwrap();
-    assert_eq!(call(&routes, Some("1"), "1m").await.0, Code::Aborted);
-}

@@ -72,20 +72,6 @@ fn a_job_that_was_stopped_goes_on_in_the_foreground_if_its_lock_is_valid() {
 }
 
 #[test]
-fn a_job_that_stays_stopped_ends_with_its_lock() {
-    let bed = Bed::new();
-    let mut shell = Shell::start(&bed);
-    shell.line("redlock run --ttl 2s --grace 500ms k -- sh -c 'echo $$ > pid; sleep 60; echo no'");
-    let command = bed.pid("pid");
-    shell.press("\x1a");
-    shell.process.says("Stopped");
-    bed.run("", "true").ends(0);
-    assert!(!command.runs());
-    shell.line("fg");
-    shell.ends_after(76);
-}
-
-#[test]
 fn a_stopped_command_ends_with_its_lock_and_when_the_program_is_told_to() {
     let bed = Bed::new();
     let start_stopped = |options: &str| {

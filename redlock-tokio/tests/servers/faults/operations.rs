@@ -8,7 +8,6 @@ use redlock_tokio::{Redlock, RedlockBuilder};
 use crate::support::{
     Cli, MS, built, eventually,
     states::{all_vote, is_quarantined, votes},
-    unrenewed,
 };
 
 /// The longest ttl, which is about the time for which a fresh server has no vote. A busy machine does the rest of a test in
@@ -74,29 +73,4 @@ async fn a_dead_node_is_replaced_at_its_address_while_a_lock_is_held() {
         assert!(guard.is_valid());
     }
     assert!(other.try_lock("k").await.is_err());
-}
-
-/// The control for the rule that the new server starts at the time of the change.
-#[tokio::test]
-async fn a_server_that_was_up_before_may_not_take_the_place_of_a_dead_node() {
-    let named = Named::spawn();
-    let idle = RedisServers::spawn(1).unwrap();
-    let holder = built(over(&named.urls())).await;
-    all_vote(&holder).await;
-    let looks_at_idle = built(over(&idle.urls())).await;
-    all_vote(&looks_at_idle).await;
-    // The holder cannot reach node 2, nor the new node 1, from which it would learn that its lock is lost. Others can.
-    let others = [
-        named.names[0].url(),
-        idle.get(0).url(),
-        named.servers.get(2).url(),
-    ];
-    named.names[2].refuse();
-    named.names[2].reset();
-    let guard = unrenewed(holder.lock("k")).await;
-
-    named.servers.get(1).kill();
-    let other = built(over(&others)).await;
-    let second = other.lock("k").await.expect("two of three are free");
-    assert!(guard.is_valid() && second.is_valid(), "two holders");
 }

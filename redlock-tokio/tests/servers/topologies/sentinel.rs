@@ -1,12 +1,23 @@
 //! Locks over a real group of sentinels: how the master is found, and what is refused.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
 
 use redlock_kit::{Proxy, RedisServers, Sentinels};
 use redlock_tokio::{BuildError, Durability, NodeState, RedlockBuilder};
 
 use super::{ready, sentinels_url};
-use crate::support::{self, Cli, MS, assert_says, built, eventually, log::Log, shards::strict};
+use crate::support::{
+    self, Cli, MS, assert_says, built, eventually,
+    fake::{Act, Fake},
+    log::Log,
+    shards::strict,
+};
 
 const TTL: Duration = Duration::from_millis(1500);
 const WINDOW: Duration = Duration::from_millis(500);
@@ -52,6 +63,30 @@ async fn sentinels_that_are_not_listed_are_asked_too() {
     let only = group.addresses().pop().unwrap();
     let blind = built(trusting(&sentinels_url(Sentinels::NAME, &[&only]))).await;
     assert_says(&blind.try_lock("k").await.unwrap_err(), &only);
+    drop(redlock.lock("k").await.unwrap());
+}
+
+/// A sentinel that publishes switches without end makes the client ask more often, but not without end.
+#[tokio::test]
+async fn a_flood_of_switches_is_no_flood_of_questions() {
+    let group = group();
+    let switch = b">3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$1\r\nx\r\n";
+    let flood = Fake::at(&["SUBSCRIBE"], &[Act::Repeat(MS(1), switch.to_vec())]);
+    let all = [group.addresses(), vec![flood.address()]].concat();
+    let redlock = ready(trusting(&sentinels_url(Sentinels::NAME, &all))).await;
+    let commands = || {
+        let stats = Cli::of(group.sentinel(0)).run(&["INFO", "stats"]);
+        let mut lines = stats.lines();
+        let count = lines.find_map(|it| it.strip_prefix("total_commands_processed:"));
+        count.expect("INFO has it").parse::<u128>().unwrap()
+    };
+    let (before, time) = (commands(), Duration::from_secs(2));
+    tokio::time::sleep(time).await;
+    // Each question has three parts. The sentinels talk to each other, too.
+    let most = 10 * 3 * time.as_millis() / (WINDOW / 3).as_millis() + 200;
+    let commands = commands() - before;
+    assert!(commands < most, "{commands} in {time:?}");
+    assert!(flood.streamed() > 0, "there was a flood");
     drop(redlock.lock("k").await.unwrap());
 }
 
@@ -129,8 +164,17 @@ async fn announced_addresses_can_be_mapped() {
     for number in 0..group.server_count() {
         group.server_proxy(number).refuse();
     }
-    let nowhere = cautious(&group.url()).connect_timeout(MS(1000));
-    let state = built(nowhere).await.nodes()[0].state.clone();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let nowhere = cautious(&group.url()).map_addresses(move |_| {
+        count.fetch_add(1, SeqCst);
+        None
+    });
+    let nowhere = built(nowhere.connect_timeout(MS(1000))).await;
+    tokio::time::sleep(MS(1000)).await;
+    let asked = asked.load(SeqCst);
+    assert!(asked < 500, "{asked} attempts: there are pauses");
+    let state = nowhere.nodes()[0].state.clone();
     assert!(matches!(state, NodeState::Reconnecting(_)), "{state}");
     let master = format!("not connected: {}: ", published[0].0);
     assert!(state.to_string().starts_with(&master), "{state}");

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use redlock_kit::{Proxy, RedisServers, Sentinels};
-use redlock_tokio::{BuildError, LockOptions, RedlockBuilder};
+use redlock_tokio::{BuildError, LockOptions};
 
-use super::{ready, sentinels_url};
+use super::ready;
 use crate::support::{
     Cli, MS, built, eventually,
     log::Log,
@@ -20,10 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// So long that a busy machine starts a client in a part of it.
 const TTL: Duration = Duration::from_secs(6);
-
-fn three_sentinels() -> Sentinels {
-    Sentinels::builder().replicas(0).spawn().unwrap()
-}
 
 /// An address of the cluster comes to lead to a larger cluster. The client must not go there, even if its own cluster
 /// is down.
@@ -58,25 +54,28 @@ async fn a_client_never_moves_to_another_cluster() {
     drop(theirs.lock("k").await.unwrap());
 }
 
-/// Asserts that a client is refused of whose three addresses one or two, in each place, lead to the other authority. A
-/// member of each authority is named.
-async fn assert_refused(
-    authorities: [&[&Proxy]; 2],
-    builder: impl Fn(&[&Proxy]) -> RedlockBuilder,
-) {
+/// A client is refused if one or two of its three addresses, in any place, lead to the other cluster. The error names a
+/// member of each.
+#[tokio::test]
+async fn clusters_are_not_taken_for_one_another_in_whatever_order_their_nodes_answer() {
+    let clusters = [(); 2].map(|()| cluster().replicas(0).spawn().unwrap());
+    let clusters = clusters
+        .each_ref()
+        .map(|it| [0, 1, 2].map(|node| it.proxy(node)));
     for (odd, pair) in [(0, 1), (1, 0)] {
         for place in 0..3 {
-            let mut list = authorities[pair][..2].to_vec();
-            list.insert(place, authorities[odd][0]);
+            let mut list = clusters[pair][..2].to_vec();
+            list.insert(place, clusters[odd][0]);
             // Each answers later than the one before it.
             for (place, proxy) in (0..).zip(&list) {
                 proxy.replies().delay(place * MS(10));
             }
+            let seeds: Vec<_> = list.iter().map(|it| it.url()).collect();
             // On a busy machine, an address may answer so late that it counts as silent.
             let mut others = 0..2;
             let error = loop {
                 // Longer than all answers take.
-                let client = builder(&list).connect_timeout(2 * SECOND);
+                let client = trusting(&url_of(&seeds)).connect_timeout(2 * SECOND);
                 match client.build().await {
                     Err(error @ BuildError::Refused { .. }) => break error.to_string(),
                     outcome => assert!(others.next().is_some(), "{outcome:?}"),
@@ -84,37 +83,11 @@ async fn assert_refused(
             };
             let (_, named) = error.split_once("two authorities: ").expect("they are two");
             let is_named = |it: &&Proxy| named.contains(&it.address().to_string());
-            for members in authorities {
+            for members in clusters {
                 assert!(members.iter().any(is_named), "{error}");
             }
         }
     }
-}
-
-#[tokio::test]
-async fn clusters_are_not_taken_for_one_another_in_whatever_order_their_nodes_answer() {
-    let clusters = [(); 2].map(|()| cluster().replicas(0).spawn().unwrap());
-    let [one, other] = &clusters
-        .each_ref()
-        .map(|it| [0, 1, 2].map(|node| it.proxy(node)));
-    assert_refused([one, other], |list| {
-        let seeds: Vec<_> = list.iter().map(|it| it.url()).collect();
-        trusting(&url_of(&seeds))
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn groups_are_not_taken_for_one_another_in_whatever_order_their_sentinels_answer() {
-    let groups = [(); 2].map(|()| three_sentinels());
-    let [one, other] = &groups
-        .each_ref()
-        .map(|it| [0, 1, 2].map(|sentinel| it.sentinel_proxy(sentinel)));
-    assert_refused([one, other], |list| {
-        let list: Vec<_> = list.iter().map(|it| it.address().to_string()).collect();
-        trusting(&sentinels_url(Sentinels::NAME, &list))
-    })
-    .await;
 }
 
 /// Lets all sentinels forget the group and watch this server under its name. The epoch begins anew.
@@ -130,7 +103,7 @@ fn monitor(group: &Sentinels, host: &str, port: u16) {
 
 #[tokio::test]
 async fn a_server_that_is_watched_again_in_the_same_epoch_waits() {
-    let group = three_sentinels();
+    let group = Sentinels::builder().replicas(0).spawn().unwrap();
     // The sentinels connect from loopback addresses of their own.
     let second = RedisServers::spawn_with(1, &["--protected-mode", "no"]).unwrap();
     let first = group.server_proxy(0).address();
