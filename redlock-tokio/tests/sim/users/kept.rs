@@ -71,8 +71,9 @@ impl Kept {
         };
         let environment = self.view.environment().clone();
         environment.registry().note_leaving(self.view.id, true);
+        let asked_at = environment.now();
         match cancel.run(guard.release_after(time)).await {
-            Some(Ok(())) => self.view.note_later_release(time),
+            Some(Ok(())) => self.view.note_later_release(time, asked_at),
             Some(Err(error)) => {
                 environment.note(Seen::NotReleasedLater);
                 environment.registry().note_leaving(self.view.id, false);

@@ -272,12 +272,12 @@ impl View {
         }
     }
 
-    /// Notes that the lock is to be released when this time has passed since it was taken.
-    pub(super) fn note_later_release(&self, time: Duration) {
+    /// Notes that the lock is to be released when this time has passed since it was taken, or was released then.
+    pub(super) fn note_later_release(&self, time: Duration, asked_at: u64) {
         let (environment, host) = (self.environment(), &self.environment().host);
         let [until, end] =
             [self.held_since(), self.got_at].map(|since| host.when(since.saturating_add(time)));
-        let is_over = until <= environment.now();
+        let is_over = until <= asked_at;
         environment.tell(("later release", self.id, time));
         environment.note(if is_over {
             Seen::ReleasedLaterThanDue
@@ -285,11 +285,12 @@ impl View {
             Seen::ToBeReleasedLater
         });
         // An answer that makes no sense may say that the keys are gone, and then they are released.
-        if is_over || environment.has_senseless_answers() {
-            self.environment().registry().release(self.id);
+        let until = if environment.has_senseless_answers() {
+            asked_at
         } else {
-            self.environment().registry().release_at(self.id, until);
-        }
+            until.max(asked_at)
+        };
+        self.environment().registry().release_at(self.id, until);
         self.environment().registry().keep(host, end);
         // After its time it is released or handed over at once, and without faults no lock is lost.
         if end > environment.now() && !self.is_quiet() {
