@@ -195,7 +195,7 @@ impl Election {
         loop {
             let guard = self.win().await?;
             let term = Arc::new(Term {
-                hold: guard.hold().clone(),
+                hold: guard.hold().view(),
                 resignation: Notify::new(),
             });
             self.status.send_replace(Status::Leading(Arc::clone(&term)));
@@ -286,7 +286,7 @@ impl Candidate {
     pub fn leadership(&self) -> Option<Hold> {
         let status = self.status.borrow();
         match &*status {
-            Status::Leading(term) if term.hold.is_valid() => Some(term.hold.clone()),
+            Status::Leading(term) if term.hold.is_valid() => Some(term.hold.view()),
             _ => None,
         }
     }

@@ -27,11 +27,18 @@ use crate::{
 /// }
 ///
 /// let guard = redlock.lock("order:42").await?;
-/// tokio::spawn(work(guard.hold().clone())).await?;
+/// tokio::spawn(work(guard.hold().view())).await?;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+///
+/// A guard is no hold, and neither can be cloned:
+///
+/// ```compile_fail,E0599
+/// # async fn f(guard: redlock_tokio::LockGuard) {
+/// let second = guard.clone();
+/// # }
+/// ```
 pub struct Hold {
     held: HeldLease,
 }
@@ -39,6 +46,12 @@ pub struct Hold {
 impl Hold {
     pub(crate) fn new(held: HeldLease) -> Self {
         Self { held }
+    }
+
+    /// Returns another view of the same hold, for another task. It does not keep the lock: that ends with its guard.
+    #[must_use]
+    pub fn view(&self) -> Self {
+        Self::new(self.held.clone())
     }
 
     /// Returns whether the lock is held now.

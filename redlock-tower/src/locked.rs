@@ -50,12 +50,12 @@ use crate::{mutex::Mutex, rules::Rules};
 /// ```
 #[derive(Clone)]
 pub struct Locked {
-    hold: Hold,
     held: Arc<Held>,
 }
 
 /// The lock of a call, shared by all that may release it.
 struct Held {
+    hold: Hold,
     /// Empty once the lock is taken over or released.
     guard: Mutex<Option<LockGuard>>,
     /// Whether the body of the response keeps the lock, and no longer the call.
@@ -66,8 +66,8 @@ struct Held {
 impl Locked {
     pub(crate) fn new(guard: LockGuard, rules: Arc<Rules>) -> Self {
         Self {
-            hold: guard.hold().clone(),
             held: Arc::new(Held {
+                hold: guard.hold().view(),
                 guard: Mutex::new(Some(guard)),
                 by_body: AtomicBool::new(false),
                 rules,
@@ -78,7 +78,7 @@ impl Locked {
     /// Returns the view of the lock, without the right to release it.
     #[must_use]
     pub fn hold(&self) -> &Hold {
-        &self.hold
+        &self.held.hold
     }
 
     /// Takes the lock over, for work that goes on after the response, such as a stream or a WebSocket.
@@ -120,7 +120,7 @@ impl Locked {
 
     /// Waits until the layer has lost the lock. A lock that the inner service has taken over is not the layer's.
     pub(crate) async fn lost_by_layer(&self) -> LossReason {
-        let reason = self.hold.lost().await;
+        let reason = self.held.hold.lost().await;
         if self.is_lost() {
             reason
         } else {
@@ -131,7 +131,7 @@ impl Locked {
     /// Returns why the lock was lost.
     pub(crate) fn loss_reason(&self) -> LossReason {
         // The clock can show the loss before a task has recorded its reason.
-        let reason = self.hold.lost().now_or_never();
+        let reason = self.held.hold.lost().now_or_never();
         reason.unwrap_or(LossReason::Expired)
     }
 
@@ -153,13 +153,13 @@ impl Deref for Locked {
     type Target = Hold;
 
     fn deref(&self) -> &Hold {
-        &self.hold
+        &self.held.hold
     }
 }
 
 impl fmt::Debug for Locked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.hold.fmt(f)
+        self.held.hold.fmt(f)
     }
 }
 

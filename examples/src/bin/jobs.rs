@@ -73,7 +73,7 @@ async fn main() -> Result<()> {
         format!("jobs:account:{}", job.account)
     })
     .wait(Duration::from_secs(30))
-    .share_hold(|job: &mut Deposit, lock: Locked| job.hold = Some(lock.hold().clone()));
+    .share_hold(|job: &mut Deposit, lock: Locked| job.hold = Some(lock.hold().view()));
     let service = ServiceBuilder::new().layer(layer).service_fn({
         let bank = Arc::clone(&bank);
         move |job: Deposit| {

@@ -124,7 +124,7 @@ fn end_of_the_runtime_against_locks() {
                 thread::spawn(move || task.abort())
             })
             .collect();
-        let hold = guard.hold().clone();
+        let hold = guard.hold().view();
         let release = thread::spawn(move || drop(guard));
         for wait in waits {
             note_end(wait.join().unwrap());

@@ -15,7 +15,7 @@ fn extension_against_withdrawal() {
     explore("extension_against_withdrawal", reached, || {
         let world = World::new();
         let guard = world.hold(world.lock("k"));
-        let hold = guard.hold().clone();
+        let hold = guard.hold().view();
         let extension = thread::spawn(move || match future::block_on(hold.extend()) {
             Ok(()) => sometimes("extended", true),
             Err(ExtendError::Lost(LossReason::VotesWithdrawn)) => sometimes("lost", true),
@@ -67,7 +67,7 @@ fn loss_against_release() {
     explore("loss_against_release", reached, || {
         let world = World::new();
         let guard = world.hold(world.lock("k"));
-        let hold = guard.hold().clone();
+        let hold = guard.hold().view();
         let first = First::default();
         let noted = first.clone();
         let expiry = world.on_thread(move |events| {

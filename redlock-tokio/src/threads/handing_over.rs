@@ -74,8 +74,8 @@ fn guard_dropped_against_clones_of_its_hold() {
         let world = World::new();
         let guard = world.hold(world.lock("k"));
         let next = world.visit(world.lock("k"));
-        let holds = [0; 2].map(|_| guard.hold().clone());
-        let left = guard.hold().clone();
+        let holds = [0; 2].map(|_| guard.hold().view());
+        let left = guard.hold().view();
         let extensions = holds.map(|hold| {
             thread::spawn(move || match future::block_on(hold.extend()) {
                 Ok(()) => sometimes("extended", true),

@@ -87,7 +87,7 @@ fn waker_of_a_holder_that_locks() {
         let world = World::new();
         let guard = world.hold(world.lock("k"));
         let (waker, woken) = reenters(&world);
-        let hold = guard.hold().clone();
+        let hold = guard.hold().view();
         {
             let mut lost = Box::pin(hold.lost());
             let pending = lost.as_mut().poll(&mut Context::from_waker(&waker));

@@ -16,7 +16,7 @@ use crate::support::{
 async fn a_handed_over_lock_has_a_guard_of_its_own() {
     let (nodes, [redlock]) = fleet().await;
     let first = redlock.lock("k").max_hold(MS(60_000)).await.unwrap();
-    let old = first.hold().clone();
+    let old = first.hold().view();
     let value = nodes[0].value("k");
     let waiting = blocked(redlock.lock("k").max_hold(MS(60_000))).await;
     assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);

@@ -24,7 +24,7 @@ async fn a_lock_ends_when_its_time_is_over_and_not_before() {
         let two = Two::new().await;
         let lock = two.own.lock("k").max_hold(MS(20_000));
         let guard = lock.await.unwrap();
-        let hold = guard.hold().clone();
+        let hold = guard.hold().view();
         let taken = Instant::now();
         sleep(MS(200)).await; // the work
         guard.release_after(time).await.unwrap();

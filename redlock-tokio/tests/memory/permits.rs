@@ -54,7 +54,7 @@ async fn a_permit_that_is_given_back_goes_to_the_next_in_line() {
     let slot = first.slot();
     let waiting = blocked(exports.acquire()).await;
     assert_eq!(redlock.queue().waiting, 1);
-    let old = first.hold().clone();
+    let old = first.hold().view();
     assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
     let third = waiting.await.unwrap().unwrap();
     assert_eq!(third.slot(), slot);

@@ -31,7 +31,7 @@ async fn a_reader_that_comes_soon_after_another_asks_no_node() {
     let text = last.acquisition().to_string();
     assert!(text.starts_with("shared within this process"), "{text}");
     assert_eq!(last.token(), first.token());
-    let old = first.hold().clone();
+    let old = first.hold().view();
     assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
     assert!(!old.is_valid(), "it has left");
     assert!(old.extend().await.is_err(), "and can do nothing more");
@@ -142,7 +142,7 @@ async fn a_reader_that_leaves_a_lost_lock_learns_of_the_loss() {
         let [one, _other] = acquired([catalogue.read(), catalogue.read()]).await;
         set_down(&nodes, true);
         let left = one.remaining();
-        let clone = one.hold().clone();
+        let clone = one.hold().view();
         match notices_first {
             true => sleep(left + MS(1)).await,
             // No timer runs before the guard is dropped.

@@ -47,7 +47,7 @@ fn have(nodes: &[MemoryNode], key: &str, label: &str) -> bool {
 async fn a_lock_that_was_given_away_is_neither_renewed_nor_released() {
     let (nodes, giver, worker) = giver_and_worker().await;
     let guard = giver.lock("k").await.unwrap();
-    let hold = guard.hold().clone();
+    let hold = guard.hold().view();
     let ticket = guard.into_ticket().unwrap();
     assert_eq!(ticket.key().as_bytes(), b"k");
     assert_eq!(ticket.giver().value(), hold.value().as_bytes());

@@ -113,7 +113,7 @@ impl Registry {
             id,
             Open {
                 host: Arc::clone(host),
-                hold: hold.clone(),
+                hold: hold.view(),
                 is_shared,
                 is_watched,
                 is_leaving: false,

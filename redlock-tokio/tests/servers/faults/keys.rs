@@ -136,7 +136,7 @@ async fn row_38_guard_leaked() {
     let (_servers, redlock, _nodes) = three().await;
     let lock = redlock.lock("k").ttl(MS(600)).max_hold(MS(700));
     let guard = lock.await.unwrap();
-    let hold = redlock_tokio::Hold::clone(&guard);
+    let hold = guard.hold().view();
     std::mem::forget(guard);
     assert!(redlock.try_lock("k").await.is_err(), "it is renewed");
     let next = redlock.lock("k").wait(MS(8000)).await.expect("in the end");

@@ -55,7 +55,7 @@ async fn a_late_extension_of_the_giver_does_not_touch_the_adopted_lock() {
     for proxy in &bed.proxies {
         proxy.requests().hold();
     }
-    let hold = guard.hold().clone();
+    let hold = guard.hold().view();
     let extension = tokio::spawn(async move { hold.extend().await });
     for proxy in &bed.proxies {
         let is_held = || proxy.requests().waiting() > 0;

@@ -58,7 +58,7 @@ impl View {
         environment.tell(("has", id, hold.fencing_token()));
         Self {
             id,
-            hold: hold.clone(),
+            hold: hold.view(),
             asked: Arc::clone(asked),
             is_downgraded: AtomicBool::new(false),
             was_valid: AtomicBool::new(false),

@@ -42,11 +42,11 @@ impl Watch {
         let sight = Arc::new(Mutex::new(Sight::new(from)));
         let told = Arc::<OnceLock<u64>>::default();
         let mut observers = JoinSet::new();
-        observers.spawn(look_on(hold.clone(), Arc::clone(&sight)));
-        observers.spawn(listen(hold.clone(), Arc::clone(&told), hears));
+        observers.spawn(look_on(hold.view(), Arc::clone(&sight)));
+        observers.spawn(listen(hold.view(), Arc::clone(&told), hears));
         let watch = Self {
             keys: keys.to_vec(),
-            hold: hold.clone(),
+            hold: hold.view(),
             is_shared: false,
             from,
             sight,
