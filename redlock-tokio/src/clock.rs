@@ -1,6 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use redlock_core::Timestamp;
+use tokio::{runtime::Handle, task::JoinSet};
 
 use crate::{foreign, sync::Mutex};
 
@@ -29,7 +30,11 @@ use crate::{foreign, sync::Mutex};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Clock(Source);
+pub struct Clock {
+    source: Source,
+    /// The runtime whose timers a sleep uses if the caller is in none.
+    runtime: Option<Handle>,
+}
 
 #[derive(Clone)]
 enum Source {
@@ -60,7 +65,7 @@ impl Clock {
     /// stand still during sleep.
     #[must_use]
     pub fn system() -> Self {
-        Self(Source::System)
+        Source::System.into()
     }
 
     /// Returns tokio's clock, which stands still while the runtime is
@@ -68,9 +73,8 @@ impl Clock {
     /// sleeps, so use it only in tests.
     #[must_use]
     pub fn tokio() -> Self {
-        Self(Source::Tokio {
-            zero: tokio::time::Instant::now(),
-        })
+        let zero = tokio::time::Instant::now();
+        Source::Tokio { zero }.into()
     }
 
     /// Returns a clock of your own, for tests of clock faults. It must not go backwards.
@@ -81,22 +85,23 @@ impl Clock {
     /// [system's clock](Self::system), so that locks still end in time. Time does not go back when it answers again.
     #[must_use]
     pub fn custom(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self(Source::Custom(Arc::new(Custom {
+        let custom = Custom {
             now: Box::new(now),
             last: Mutex::new(LastAnswer {
                 told: Timestamp::ZERO,
                 at: system_now(),
             }),
-        })))
+        };
+        Source::Custom(Arc::new(custom)).into()
     }
 
     #[cfg(all(test, redlock_shuttle))]
-    pub(crate) const fn explored(time: Arc<crate::threads::Time>) -> Self {
-        Self(Source::Explored(time))
+    pub(crate) fn explored(time: Arc<crate::threads::Time>) -> Self {
+        Source::Explored(time).into()
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        match &self.0 {
+        match &self.source {
             Source::System => system_now(),
             Source::Tokio { zero } => Timestamp::ZERO.saturating_add(zero.elapsed()),
             Source::Custom(custom) => custom.now(system_now),
@@ -116,13 +121,48 @@ impl Clock {
     /// Sleeps until about `until`. May return early, so the caller must read the clock again.
     pub(crate) async fn sleep_until(&self, until: Timestamp) {
         #[cfg(all(test, redlock_shuttle))]
-        if let Source::Explored(time) = &self.0 {
+        if let Source::Explored(time) = &self.source {
             return time.sleep_until(until).await;
         }
         // Tokio's timers stand still while the machine sleeps, so the clock is read every second.
         const LONGEST: Duration = Duration::from_secs(1);
         let left = until.saturating_duration_since(self.now());
-        tokio::time::sleep(left.min(LONGEST)).await;
+        self.wait(left.min(LONGEST)).await;
+    }
+
+    /// Waits for `future` for at most `limit`, by tokio's clock. Returns nothing if it is not ready by then.
+    pub(crate) async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
+        tokio::select! {
+            biased; // An answer that is here counts.
+            output = future => Some(output),
+            () = self.wait(limit) => None,
+        }
+    }
+
+    /// Has sleepers without a runtime use the timers of this one.
+    pub(crate) fn on(mut self, runtime: &Handle) -> Self {
+        self.runtime = Some(runtime.clone());
+        self
+    }
+
+    /// Waits by tokio's clock. Returns early if the runtime ends.
+    async fn wait(&self, time: Duration) {
+        match &self.runtime {
+            Some(runtime) if Handle::try_current().is_err() => {
+                // Dropped with its task, which is aborted then.
+                let mut sleeping = JoinSet::new();
+                sleeping.spawn_on(async move { tokio::time::sleep(time).await }, runtime);
+                sleeping.join_next().await;
+            }
+            _ => tokio::time::sleep(time).await,
+        }
+    }
+}
+
+impl From<Source> for Clock {
+    fn from(source: Source) -> Self {
+        let runtime = None;
+        Self { source, runtime }
     }
 }
 
@@ -151,7 +191,7 @@ impl Default for Clock {
 
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
+        f.write_str(match self.source {
             Source::System => "Clock::system",
             Source::Tokio { .. } => "Clock::tokio",
             Source::Custom(_) => "Clock::custom",

@@ -329,7 +329,10 @@ impl Redlock {
         let limit = limit.into();
         self.refuse_locks();
         let timed_out = match limit {
-            Some(limit) => tokio::time::timeout(limit, self.drain()).await.is_err(),
+            Some(limit) => {
+                let drained = self.client.clock.timeout(limit, self.drain());
+                drained.await.is_none()
+            }
             // Without a timer, so on any executor.
             None => {
                 self.drain().await;

@@ -30,12 +30,13 @@ impl RedlockBuilder {
     /// Spawns a lane for each node, a watch for each authority, and the timers. Everything that does not need the nodes
     /// was checked before.
     pub(super) fn launch(
-        self,
+        mut self,
         quorum: Quorum,
         max_ttl: Ttl,
         nodes: Vec<Arc<dyn Node>>,
         runtime: &Handle,
     ) -> (Redlock, Vec<FirstOutcome>) {
+        self.clock = self.clock.on(runtime);
         let limits = LaneLimits {
             answer: self.node_timeout,
             connect: self.connect_timeout,

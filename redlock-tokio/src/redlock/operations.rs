@@ -86,7 +86,11 @@ impl Redlock {
         let now = self.client.clock.now();
         let look_up = async |lane: &LaneHandle| {
             let key = key.clone();
-            let found = lane.ask(limit, move |session| session.look_up(&key)).await;
+            let found = lane
+                .ask(&self.client.clock, limit, move |session| {
+                    session.look_up(&key)
+                })
+                .await;
             let eligibility = found.as_ref().ok().map(|(_, eligibility)| *eligibility);
             InspectedNode {
                 address: Arc::clone(&lane.address),

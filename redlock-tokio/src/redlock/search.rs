@@ -96,7 +96,9 @@ impl Search {
         let prefix: Box<[u8]> = client.prefix.as_bytes().into();
         let cursor = self.cursor;
         let limit = LOOK_UP_LIMIT.max(client.node_timeout);
-        let ask = lane.ask(limit, move |session| session.search(&prefix, cursor));
+        let ask = lane.ask(&client.clock, limit, move |session| {
+            session.search(&prefix, cursor)
+        });
         let found = match ask.await {
             Ok((found, _)) => found,
             Err(error) => {

@@ -5,11 +5,11 @@ use futures::{
     future::{BoxFuture, ready},
 };
 use redlock_core::{Eligibility, NodeId, Operation, RoundId, Timestamp, Ttl};
-use tokio::{sync::oneshot, time::timeout};
+use tokio::sync::oneshot;
 
 use super::{answers::SetRequests, in_flight::MAX_BATCH, status::StatusBoard};
 use crate::{
-    NodeError, NodeStatus,
+    Clock, NodeError, NodeStatus,
     engine::warning::Warning,
     foreign,
     node::{Answer, Command, LineAnswer, LineRequest, Session},
@@ -171,6 +171,7 @@ impl LaneHandle {
     /// worth when it was asked.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
+        clock: &Clock,
         limit: Duration,
         ask: impl FnOnce(&mut dyn Session) -> BoxFuture<'static, Result<T, NodeError>> + Send + 'static,
     ) -> Result<(T, Eligibility), NodeError> {
@@ -191,10 +192,10 @@ impl LaneHandle {
         });
         let sent = self.inbox.send(Message::Ask(question));
         sent.map_err(|_| runtime_ended())?;
-        match timeout(limit, answered).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(NodeError::Disconnected("before it answered".into())),
-            Err(_) => Err(NodeError::TimedOut(limit)),
+        match clock.timeout(limit, answered).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(_)) => Err(NodeError::Disconnected("before it answered".into())),
+            None => Err(NodeError::TimedOut(limit)),
         }
     }
 
