@@ -18,7 +18,7 @@ pub(crate) async fn run(
 ) -> Result<Exit, Failure> {
     let redlock = nodes.look().await?;
     let inspection = redlock.inspect(args.key.as_bytes()).await?;
-    show(&inspection, nodes, output);
+    show(&inspection, nodes, output)?;
     Ok(exit_of(&inspection))
 }
 
@@ -30,12 +30,16 @@ pub(crate) fn exit_of(inspection: &Inspection) -> Exit {
     }
 }
 
-pub(crate) fn show(inspection: &Inspection, nodes: &Connection, output: &Output) {
+pub(crate) fn show(
+    inspection: &Inspection,
+    nodes: &Connection,
+    output: &Output,
+) -> Result<(), Failure> {
     let text = inspection.to_string();
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
     let verdict = inspection.verdict();
     let first = output.paint(color_of(&verdict), first);
-    output.line(format_args!("{first}\n{rest}"), || value_of(inspection));
+    output.line(format_args!("{first}\n{rest}"), || value_of(inspection))?;
     if matches!(verdict, Verdict::Free) {
         if nodes.prefix.is_empty() {
             output.hint("if the services use a prefix, their lock has another key: set --prefix");
@@ -54,6 +58,7 @@ pub(crate) fn show(inspection: &Inspection, nodes: &Connection, output: &Output)
             output.hint("if the services have other voters or tags of the cluster, their lock has other keys");
         }
     }
+    Ok(())
 }
 
 /// Returns why there is no lock, and who has it. A request that may not wait has not looked.

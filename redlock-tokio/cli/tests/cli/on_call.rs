@@ -142,7 +142,7 @@ fn what_repeats_ends_when_nobody_reads_it() {
         assert!(watch.try_wait().unwrap().is_none(), "{arguments}");
         drop(lines);
         let ended = wait_for(arguments, || watch.try_wait().unwrap());
-        assert_eq!(ended.code(), Some(0));
+        assert_eq!(ended.code(), Some(141));
     }
 }
 
