@@ -23,7 +23,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser};
+use clap::{ColorChoice, CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 
 use self::{
@@ -65,12 +65,15 @@ fn ended(outcome: Result<Exit, Failure>, output: &Output) -> ExitCode {
 
 /// Reads the arguments, and the file of settings if there is one.
 fn parse() -> clap::error::Result<Cli> {
-    let cli = Cli::try_parse()?;
+    let parse = |program| {
+        let mut program = config::without_empty_variables(program);
+        let matches = program.try_get_matches_from_mut(std::env::args_os())?;
+        Cli::from_arg_matches(&matches)
+    };
+    let cli = parse(Cli::command())?;
     match &cli.connection.config {
         Some(file) if !file.is_empty() => {
-            let mut program = config::with_defaults(Cli::command(), file.as_ref())?;
-            let matches = program.try_get_matches_from_mut(std::env::args_os())?;
-            Cli::from_arg_matches(&matches)
+            parse(config::with_defaults(Cli::command(), file.as_ref())?)
         }
         _ => Ok(cli),
     }
