@@ -148,7 +148,9 @@ pub(crate) fn value_of(inspection: &Inspection) -> Value {
             "no_vote": node.objection.as_ref().map(ToString::to_string),
         })
     });
-    value["key"] = json!(shown(inspection.key().as_bytes()));
+    let key = inspection.key().as_bytes();
+    value["key"] = json!(str::from_utf8(key).ok());
+    value["key_hex"] = json!(hex::encode(key));
     value["permits"] = permits.collect();
     value["waiting"] = inspection
         .waiting()
@@ -188,7 +190,8 @@ fn value_of_holder(holder: &Holder) -> Value {
     json!({
         "client_name": holder.client_name(),
         "token": holder.token().map(|it| it.to_string()),
-        "value": shown(holder.value()),
+        "value": str::from_utf8(holder.value()).ok(),
+        "value_hex": hex::encode(holder.value()),
     })
 }
 

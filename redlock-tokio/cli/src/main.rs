@@ -19,7 +19,9 @@ mod waiting;
 mod watch;
 
 use std::{
+    ffi::OsString,
     io::{self, Write},
+    os::unix::ffi::{OsStrExt, OsStringExt},
     process::ExitCode,
 };
 
@@ -79,7 +81,14 @@ fn parse() -> clap::error::Result<Cli> {
     }
 }
 
-fn execute(cli: Cli, output: &Output) -> Result<Exit, Failure> {
+fn execute(mut cli: Cli, output: &Output) -> Result<Exit, Failure> {
+    for key in cli.command.keys_mut().iter_mut().filter(|_| cli.hex) {
+        let bytes = hex::decode(key.as_bytes()).map_err(|error| {
+            let key = key.display();
+            Failure::usage(format_args!("`{key}` is not hexadecimal: {error}"))
+        })?;
+        *key = OsString::from_vec(bytes);
+    }
     let nodes = &cli.connection;
     let only_writes = !matches!(
         cli.command,

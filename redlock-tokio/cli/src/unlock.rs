@@ -1,5 +1,6 @@
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
     io::{self, IsTerminal, Write},
     os::unix::ffi::OsStrExt,
 };
@@ -126,8 +127,11 @@ fn described(holder: &Holder) -> String {
     }
 }
 
-fn is_named(holder: &Holder, name: &str) -> bool {
-    holder.to_string() == name || holder.token().is_some_and(|it| it.to_string() == name)
+/// Values that are shown in the same way may differ.
+fn is_named(holder: &Holder, name: &OsStr) -> bool {
+    let is_token = holder.token().is_some_and(|it| *it.to_string() == *name);
+    let is_client = holder.client_name().is_some_and(|it| *it == *name);
+    is_token || is_client || holder.value() == name.as_bytes()
 }
 
 /// Asks the person at the terminal.
