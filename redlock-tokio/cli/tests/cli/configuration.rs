@@ -36,6 +36,7 @@ async fn the_program_and_a_service_with_one_list_exclude_each_other_over_a_clust
             });
         };
         says("inspect KEY", "held by web-3");
+        says("list", &format!("{key}: held by web-3"));
         says("run -w 500ms KEY -- true", "held by web-3");
         guard.release().await;
         let locked = redlock("run -w 20s KEY -- echo locked").ends(0);
