@@ -225,11 +225,13 @@ mod tests {
     fn told_by(answers: [(u64, Result<u64, ()>); 4]) -> [u64; 4] {
         const SECOND: u64 = 1_000_000_000;
         let asked = std::sync::atomic::AtomicUsize::new(0);
-        let Clock(Source::Custom(clock)) = Clock::custom(move || {
+        let Source::Custom(clock) = Clock::custom(move || {
             let number = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let answer = answers[number].1;
             Timestamp::from_nanos(answer.expect("this clock panics on purpose") * SECOND)
-        }) else {
+        })
+        .source
+        else {
             unreachable!("it is a custom clock");
         };
         answers.map(|(system, _)| {

@@ -154,6 +154,17 @@ impl Inspection {
         }
     }
 
+    /// Leaves out what the nodes have under the key itself.
+    pub(crate) fn retain_permits(&mut self) {
+        for state in self
+            .nodes
+            .iter_mut()
+            .filter_map(|it| it.state.as_mut().ok())
+        {
+            (state.lock, state.readers) = (None, Vec::new());
+        }
+    }
+
     /// Returns what some node has for a client: the slot if it is a permit, whether it is a reader, and the longest time
     /// that it will live.
     pub(crate) fn found(&self) -> BTreeMap<Found, Duration> {

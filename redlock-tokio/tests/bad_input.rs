@@ -7,10 +7,11 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use futures::StreamExt;
 use redlock_kit::{RedisServers, SpawnError};
 use redlock_tokio::{
     BuildError, ExtendError, Key, LockError, LockOptions, LossReason, MemoryNode, Redlock,
-    ReleaseOutcome,
+    ReleaseOutcome, Verdict,
     errors::{KeyError, OptionsError},
 };
 use support::{
@@ -280,6 +281,47 @@ async fn keys_of_any_bytes_are_accepted_up_to_the_longest_length() {
 fn building_outside_of_a_runtime_is_an_error() {
     let built = futures_executor::block_on(Redlock::embedded());
     assert_eq!(built.map(drop), Err(BuildError::NoRuntime));
+}
+
+/// On a thread without a runtime, while that of the `Redlock` runs elsewhere.
+#[test]
+fn all_futures_work_on_any_executor() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).enable_all().build().unwrap();
+    let redlock = runtime.block_on(embedded());
+    futures_executor::block_on(async {
+        redlock.ready(Duration::MAX).await.unwrap();
+        let guard = redlock.lock("k").await.unwrap();
+        guard.extend().await.unwrap();
+        guard.extend_for(MS(9000)).await.unwrap();
+        assert!(redlock.try_lock("k").await.unwrap_err().is_contended());
+        assert!(redlock.lock("k").wait(MS(20)).await.is_err());
+        let inspection = redlock.inspect("k").await.unwrap();
+        assert_eq!(redlock.search().next().await.unwrap().unwrap().len(), 1);
+        redlock.force_unlock(&inspection).await;
+        guard.lost().await;
+        guard.release().await;
+
+        let guard = redlock.rw_lock("rw").write().await.unwrap();
+        guard.downgrade().await.unwrap();
+        drop(redlock.rw_lock("rw").try_read().await.unwrap());
+        assert!(redlock.rw_lock("rw").try_write().await.is_err());
+        let guard = redlock.semaphore("permits", 2).try_acquire().await.unwrap();
+        guard.release_after(MS(50)).await.unwrap();
+        assert_eq!(redlock.lock("k").with(async |_| 7).await.unwrap(), 7);
+        let once = redlock.once("job", std::time::SystemTime::now());
+        assert!(once.run(async |_| ()).await.is_ok());
+
+        let election = redlock.elect("reports");
+        let candidate = election.candidate();
+        candidate.leader().await.unwrap();
+        let leaders = election.observe(MS(10));
+        futures::pin_mut!(leaders);
+        assert_eq!(leaders.next().await.unwrap().unwrap(), Verdict::Free);
+        let led = election.run(async |_| leaders.next().await.unwrap().unwrap());
+        assert_ne!(led.await.unwrap(), Verdict::Free);
+        assert!(!redlock.shutdown(MS(5000)).await.timed_out);
+    });
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use std::{ffi::OsString, ops::RangeInclusive, time::Duration};
+use std::{ffi::OsString, ops::RangeInclusive, slice, time::Duration};
 
 use clap::{
     ArgAction, Args, ColorChoice, Parser, Subcommand, ValueEnum, builder::BoolishValueParser,
@@ -25,6 +25,9 @@ pub(crate) struct Cli {
     /// Write JSON for scripts.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// KEY is in hexadecimal digits, as `key_hex` of the JSON.
+    #[arg(long, global = true)]
+    pub(crate) hex: bool,
     /// When to use colours.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,
@@ -172,6 +175,20 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// Returns each KEY, as it was written.
+    pub(crate) fn keys_mut(&mut self) -> &mut [OsString] {
+        match self {
+            Self::Run(args) => &mut args.keys,
+            Self::Elect(args) => slice::from_mut(&mut args.key),
+            Self::Inspect(args) => slice::from_mut(&mut args.key),
+            Self::Unlock(args) => slice::from_mut(&mut args.key),
+            Self::Watch(args) => slice::from_mut(&mut args.key),
+            Self::List | Self::Nodes(_) | Self::Completions { .. } | Self::Man { .. } => &mut [],
+        }
+    }
+}
+
 /// The kind of the lock.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LockArgs {
@@ -264,9 +281,9 @@ pub(crate) struct InspectArgs {
 pub(crate) struct UnlockArgs {
     /// The name of the lock.
     pub(crate) key: OsString,
-    /// Only what this holder has: its name, as `inspect` shows it, or its token.
+    /// Only what this holder has: its name, its token, or the whole value of the key.
     #[arg(long, value_name = "NAME")]
-    pub(crate) holder: Option<String>,
+    pub(crate) holder: Option<OsString>,
     /// Do not ask.
     #[arg(short, long)]
     pub(crate) yes: bool,

@@ -108,7 +108,7 @@ impl Connection {
     }
 }
 
-/// Returns a value that is not empty. An empty variable is as good as none.
+/// Returns a value that is not empty. An option that is empty takes back the value of a variable, or of a file.
 fn given<T: AsRef<OsStr>>(value: Option<&T>) -> Option<&T> {
     value.filter(|it| !it.as_ref().is_empty())
 }

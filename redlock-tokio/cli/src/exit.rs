@@ -1,4 +1,4 @@
-use std::{fmt, process::ExitCode};
+use std::{fmt, io, process::ExitCode};
 
 use redlock_tokio::{BuildError, LockError, errors::OptionsError};
 use serde_json::Value;
@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     NotALock,
     /// This program cannot go on.
     Internal,
+    /// Nobody reads the output any more, as after `| head -1`.
+    Unread,
     /// The command cannot be executed.
     NotExecutable,
     /// There is no such command.
@@ -47,6 +49,7 @@ impl Exit {
             Self::NotALock => 65,
             Self::Unavailable => 69,
             Self::Internal => 70,
+            Self::Unread => 141, // as SIGPIPE ends other programs
             Self::Contended => 75,
             Self::Lost => 76,
             Self::NotExecutable => 126,
@@ -64,6 +67,7 @@ impl Exit {
             Self::NotALock => "not_a_lock",
             Self::Unavailable => "unavailable",
             Self::Internal => "internal",
+            Self::Unread => "unread",
             Self::Contended => "contended",
             Self::Lost => "lost",
             Self::NotExecutable => "not_executable",
@@ -99,6 +103,15 @@ impl Failure {
 
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self::new(Exit::Usage, message)
+    }
+
+    /// Returns why the output was not written.
+    pub(crate) fn unwritten(error: &io::Error) -> Self {
+        let exit = match error.kind() {
+            io::ErrorKind::BrokenPipe => Exit::Unread,
+            _ => Exit::Internal,
+        };
+        Self::new(exit, format_args!("the output cannot be written: {error}"))
     }
 }
 
@@ -150,8 +163,8 @@ fn advice(error: &OptionsError) -> String {
     }
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
         Self::new(Exit::Internal, error)
     }
 }

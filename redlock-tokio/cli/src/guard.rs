@@ -2,23 +2,27 @@
 //! it when the lock ends, even if the program is killed or stopped.
 
 use std::{
-    ffi::{OsStr, OsString},
+    env,
+    ffi::{CString, OsString},
     fmt::Display,
     io::{self, BufRead, BufReader, IoSliceMut, IsTerminal, Write},
     mem::MaybeUninit,
     os::{
-        fd::{AsFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt},
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::{ffi::OsStrExt, net::UnixStream},
     },
-    process::Command,
+    process::{Command, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::Duration,
 };
 
 use nix::{
+    errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::signal::{SigSet, Signal as Stop},
+    spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp},
+    sys::signal::{self, SigSet},
+    unistd,
 };
 use rustix::{
     io::{Errno, FdFlags, fcntl_setfd},
@@ -30,7 +34,7 @@ use crate::{
     exit::Exit,
     family::{Family, ask_to_end, send},
     guardian::{ARGUMENT, LAST_WAIT, LOOK_EVERY, TOLD, now},
-    signals,
+    signals::{self, Ignored},
 };
 
 /// How long the program may take to act before the guardian does.
@@ -44,7 +48,7 @@ const SAY_WITHIN: u8 = 100;
 
 /// Runs and guards the command, if this process is to be a guardian.
 pub(crate) fn main() -> Option<Exit> {
-    let mut arguments = std::env::args_os().skip(1);
+    let mut arguments = env::args_os().skip(1);
     if arguments.next()? != ARGUMENT {
         return None;
     }
@@ -52,8 +56,9 @@ pub(crate) fn main() -> Option<Exit> {
     let grace = Duration::from_millis(number()?);
     let valid_until = Duration::from_millis(number()?);
     let group = number()?.try_into().ok()?;
-    let command: Vec<_> = arguments.collect();
-    match Guard::start(grace, valid_until, group, &command) {
+    let ignored = Ignored(number()?);
+    let command = arguments.collect();
+    match Guard::start(grace, valid_until, group, ignored, command) {
         Ok(guard) => {
             guard.run();
             Some(Exit::Ok)
@@ -110,7 +115,8 @@ impl Guard {
         grace: Duration,
         valid_until: Duration,
         group: i32,
-        command: &[OsString],
+        ignored: Ignored,
+        mut command: Vec<OsString>,
     ) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         {
@@ -142,7 +148,11 @@ impl Guard {
             ending: None,
             has_told: false,
         };
-        match spawn(command, group, &input) {
+        let name = command.first().cloned().unwrap_or_default();
+        if ignored.has(Signal::CHILD) && knows_ignoring() {
+            command.splice(0..0, IGNORING.map(OsString::from));
+        }
+        match spawn(&command, group, &input, ignored) {
             Ok(pid) => {
                 guard.family.command = Some(pid);
                 guard.report(format_args!("started {}", pid.as_raw_nonzero()));
@@ -152,9 +162,8 @@ impl Guard {
                     io::ErrorKind::NotFound => Exit::NotFound,
                     _ => Exit::NotExecutable,
                 };
-                let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
-                let program = program.display();
-                guard.report(format_args!("failed {} {program}: {error}", exit.code()));
+                let name = name.display();
+                guard.report(format_args!("failed {} {name}: {error}", exit.code()));
             }
         }
         Ok(guard)
@@ -306,27 +315,53 @@ impl Guard {
     }
 }
 
-/// Starts the command in the process group of the program.
-fn spawn(command: &[OsString], group: i32, input: &OwnedFd) -> io::Result<Pid> {
-    let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let start = |mut command: Command| {
-        command.stdin(input.try_clone()?);
-        if group != 0 {
-            command.process_group(group);
-        }
-        Ok(Pid::from_child(&command.spawn()?))
+/// Has a command ignore SIGCHLD. The guardian cannot do so without unsafe code, and must not ignore the signal itself.
+const IGNORING: [&str; 2] = ["env", "--ignore-signal=CHLD"];
+
+/// Returns whether the system's `env` has the option. That of `busybox` does not.
+fn knows_ignoring() -> bool {
+    let [env, option] = IGNORING;
+    let mut probe = Command::new(env);
+    probe.args([option, "true"]).stdin(Stdio::null());
+    let status = probe.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|it| it.success())
+}
+
+/// Starts the command in the process group of the program. It ignores SIGPIPE if the program was started so, which `Command`
+/// of the standard library prevents.
+fn spawn(command: &[OsString], group: i32, input: &OwnedFd, ignored: Ignored) -> io::Result<Pid> {
+    let mut actions = PosixSpawnFileActions::init()?;
+    actions.add_dup2(input.as_raw_fd(), io::stdin().as_raw_fd())?;
+    let mut attributes = PosixSpawnAttr::init()?;
+    let mut flags = PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF;
+    let mut defaults = SigSet::empty();
+    if !ignored.has(Signal::PIPE) {
+        defaults.add(signal::Signal::SIGPIPE);
+    }
+    attributes.set_sigdefault(&defaults)?;
+    if group != 0 {
+        attributes.set_pgroup(unistd::Pid::from_raw(group))?;
+        flags |= PosixSpawnFlags::POSIX_SPAWN_SETPGROUP;
+    }
+    attributes.set_flags(flags)?;
+    let variables = env::vars_os().map(|(name, value)| {
+        let parts = [name.as_bytes(), b"=", value.as_bytes()];
+        CString::new(parts.concat())
+    });
+    let variables = variables.collect::<Result<Vec<_>, _>>()?;
+    let words = command.iter().map(|it| CString::new(it.as_bytes()));
+    let mut words = words.collect::<Result<Vec<_>, _>>()?;
+    let start = |words: &[CString]| {
+        let program = words.first().ok_or(errno::Errno::EINVAL)?;
+        posix_spawnp(program, &actions, &attributes, words, &variables)
     };
-    let mut plain = Command::new(program);
-    plain.args(arguments);
-    start(plain).or_else(|error: io::Error| {
-        // A script without a first line that names its shell, as `execvp` starts it.
-        if Errno::from_io_error(&error) != Some(Errno::NOEXEC) {
-            return Err(error);
-        }
-        let mut script = Command::new("/bin/sh");
-        script.arg(program).args(arguments);
-        start(script)
-    })
+    let mut started = start(&words);
+    // A script without a first line that names its shell, as `execvp` starts it.
+    if started == Err(errno::Errno::ENOEXEC) {
+        words.insert(0, c"/bin/sh".into());
+        started = start(&words);
+    }
+    Pid::from_raw(started?.as_raw()).ok_or_else(|| io::ErrorKind::Other.into())
 }
 
 fn receive_input(program: &UnixStream) -> io::Result<OwnedFd> {
@@ -352,7 +387,7 @@ fn say(text: &str) {
     // The shell may be writing to the terminal at this moment. A terminal that was stopped may stay so.
     let is_ready = poll(&mut ready, PollTimeout::from(SAY_WITHIN)).is_ok_and(|it| it > 0);
     let mut stops = SigSet::empty();
-    stops.add(Stop::SIGTTOU);
+    stops.add(signal::Signal::SIGTTOU);
     if is_ready && stops.thread_block().is_ok() {
         // At once, since a shell may write too.
         let _ = stderr

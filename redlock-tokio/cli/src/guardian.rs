@@ -39,6 +39,7 @@ use crate::{
     child::Loss,
     exit::{Exit, Failure},
     family::send,
+    signals::Ignored,
 };
 
 /// The first argument of a guardian. No command for people.
@@ -97,6 +98,7 @@ impl Guardian {
         let valid_until = now() + hold.remaining();
         let numbers = [grace, valid_until].map(|it| it.as_millis().to_string());
         guardian.arg(ARGUMENT).args(numbers).arg(group.to_string());
+        guardian.arg(Ignored::inherited().0.to_string());
         guardian.args(command);
         guardian.env("REDLOCK_KEY", OsStr::from_bytes(hold.key().as_bytes()));
         guardian.env("REDLOCK_TOKEN", hold.token().to_string());

@@ -18,7 +18,7 @@ pub(crate) async fn run(
 ) -> Result<Exit, Failure> {
     let redlock = nodes.look().await?;
     let inspection = redlock.inspect(args.key.as_bytes()).await?;
-    show(&inspection, nodes, output);
+    show(&inspection, nodes, output)?;
     Ok(exit_of(&inspection))
 }
 
@@ -30,12 +30,16 @@ pub(crate) fn exit_of(inspection: &Inspection) -> Exit {
     }
 }
 
-pub(crate) fn show(inspection: &Inspection, nodes: &Connection, output: &Output) {
+pub(crate) fn show(
+    inspection: &Inspection,
+    nodes: &Connection,
+    output: &Output,
+) -> Result<(), Failure> {
     let text = inspection.to_string();
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
     let verdict = inspection.verdict();
     let first = output.paint(color_of(&verdict), first);
-    output.line(format_args!("{first}\n{rest}"), || value_of(inspection));
+    output.line(format_args!("{first}\n{rest}"), || value_of(inspection))?;
     if matches!(verdict, Verdict::Free) {
         if nodes.prefix.is_empty() {
             output.hint("if the services use a prefix, their lock has another key: set --prefix");
@@ -54,6 +58,7 @@ pub(crate) fn show(inspection: &Inspection, nodes: &Connection, output: &Output)
             output.hint("if the services have other voters or tags of the cluster, their lock has other keys");
         }
     }
+    Ok(())
 }
 
 /// Returns why there is no lock, and who has it. A request that may not wait has not looked.
@@ -143,7 +148,9 @@ pub(crate) fn value_of(inspection: &Inspection) -> Value {
             "no_vote": node.objection.as_ref().map(ToString::to_string),
         })
     });
-    value["key"] = json!(shown(inspection.key().as_bytes()));
+    let key = inspection.key().as_bytes();
+    value["key"] = json!(str::from_utf8(key).ok());
+    value["key_hex"] = json!(hex::encode(key));
     value["permits"] = permits.collect();
     value["waiting"] = inspection
         .waiting()
@@ -183,7 +190,8 @@ fn value_of_holder(holder: &Holder) -> Value {
     json!({
         "client_name": holder.client_name(),
         "token": holder.token().map(|it| it.to_string()),
-        "value": shown(holder.value()),
+        "value": str::from_utf8(holder.value()).ok(),
+        "value_hex": hex::encode(holder.value()),
     })
 }
 

@@ -23,8 +23,10 @@ pub(crate) async fn run(nodes: &Connection, output: &Output) -> Result<Exit, Fai
         output.progress("");
         match step {
             Ok(found) => {
-                let held = found.iter().filter(|it| it.verdict() != Verdict::Free);
-                listed += held.map(|it| show(it, output)).count() as u64;
+                for held in found.iter().filter(|it| it.verdict() != Verdict::Free) {
+                    show(held, output)?;
+                    listed += 1;
+                }
             }
             Err(report) => {
                 failed += 1;
@@ -57,7 +59,7 @@ pub(crate) async fn run(nodes: &Connection, output: &Output) -> Result<Exit, Fai
     Ok(Exit::Ok)
 }
 
-fn show(inspection: &Inspection, output: &Output) {
+fn show(inspection: &Inspection, output: &Output) -> Result<(), Failure> {
     let all = inspection.nodes();
     let (has, total) = (all.iter().filter(|it| has_it(it)).count(), all.len());
     let key = shown(inspection.key().as_bytes());
@@ -71,7 +73,7 @@ fn show(inspection: &Inspection, output: &Output) {
             value["on_nodes"] = json!(has);
             value
         },
-    );
+    )
 }
 
 fn has_it(node: &InspectedNode) -> bool {

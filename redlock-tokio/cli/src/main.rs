@@ -18,9 +18,14 @@ mod unlock;
 mod waiting;
 mod watch;
 
-use std::{io::Write, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    process::ExitCode,
+};
 
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::{ColorChoice, CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 
 use self::{
@@ -36,14 +41,19 @@ fn main() -> ExitCode {
     let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // An error means that nobody reads it.
-            let _ = error.print();
-            let is_help = !error.use_stderr();
-            return if is_help { Exit::Ok } else { Exit::Usage }.into();
+            let printed = error.print();
+            if error.use_stderr() {
+                return Exit::Usage.into();
+            }
+            return ended(written(printed), &Output::new(false, ColorChoice::Auto));
         }
     };
     let output = Output::new(cli.json, cli.color);
-    match execute(cli, &output) {
+    ended(execute(cli, &output), &output)
+}
+
+fn ended(outcome: Result<Exit, Failure>, output: &Output) -> ExitCode {
+    match outcome {
         Ok(exit) => {
             exit.end_by_signal();
             exit.into()
@@ -57,19 +67,33 @@ fn main() -> ExitCode {
 
 /// Reads the arguments, and the file of settings if there is one.
 fn parse() -> clap::error::Result<Cli> {
-    let cli = Cli::try_parse()?;
+    let parse = |program| {
+        let mut program = config::without_empty_variables(program);
+        let matches = program.try_get_matches_from_mut(std::env::args_os())?;
+        Cli::from_arg_matches(&matches)
+    };
+    let cli = parse(Cli::command())?;
     match &cli.connection.config {
         Some(file) if !file.is_empty() => {
-            let mut program = config::with_defaults(Cli::command(), file.as_ref())?;
-            let matches = program.try_get_matches_from_mut(std::env::args_os())?;
-            Cli::from_arg_matches(&matches)
+            parse(config::with_defaults(Cli::command(), file.as_ref())?)
         }
         _ => Ok(cli),
     }
 }
 
-fn execute(cli: Cli, output: &Output) -> Result<Exit, Failure> {
+fn execute(mut cli: Cli, output: &Output) -> Result<Exit, Failure> {
+    for key in cli.command.keys_mut().iter_mut().filter(|_| cli.hex) {
+        let bytes = hex::decode(key.as_bytes()).map_err(|error| {
+            let key = key.display();
+            Failure::usage(format_args!("`{key}` is not hexadecimal: {error}"))
+        })?;
+        *key = OsString::from_vec(bytes);
+    }
     let nodes = &cli.connection;
+    let only_writes = !matches!(
+        cli.command,
+        Command::Run(_) | Command::Elect(_) | Command::Unlock(_)
+    );
     let execution = async {
         match cli.command {
             Command::Run(args) => run::run(nodes, &args, output).await,
@@ -84,7 +108,20 @@ fn execute(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         }
     };
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().build()?.block_on(execution)
+    runtime.enable_all().build()?.block_on(async {
+        tokio::select! {
+            biased;
+            outcome = execution => outcome,
+            unread = Output::closed(), if only_writes => Err(unread),
+        }
+    })
+}
+
+/// Ends after what this process has written to stdout.
+fn written(result: io::Result<()>) -> Result<Exit, Failure> {
+    let written = result.and_then(|()| io::stdout().flush());
+    written.map_err(|error| Failure::unwritten(&error))?;
+    Ok(Exit::Ok)
 }
 
 fn completions(shell: Shell) -> Result<Exit, Failure> {
@@ -92,8 +129,7 @@ fn completions(shell: Shell) -> Result<Exit, Failure> {
     // It would panic if the output could not be written.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), name, &mut script);
-    std::io::stdout().write_all(&script)?;
-    Ok(Exit::Ok)
+    written(io::stdout().write_all(&script))
 }
 
 fn man(command: Option<&str>) -> Result<Exit, Failure> {
@@ -113,6 +149,5 @@ fn man(command: Option<&str>) -> Result<Exit, Failure> {
     })?;
     let source = concat!("redlock ", env!("CARGO_PKG_VERSION"));
     let page = clap_mangen::Man::new(of.clone()).source(source);
-    page.render(&mut std::io::stdout())?;
-    Ok(Exit::Ok)
+    written(page.render(&mut io::stdout()))
 }

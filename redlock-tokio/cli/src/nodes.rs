@@ -20,7 +20,7 @@ pub(crate) async fn run(
         measure(&redlock, nodes.node_timeout).await;
         let status = redlock.nodes();
         let (votes, needed) = (votes(&status), status.len() / 2 + 1);
-        show(&status, votes as i64 - needed as i64, output);
+        show(&status, votes as i64 - needed as i64, output)?;
         let total = status.len();
         if let Some(outage) = outage(&status) {
             output.hint(outage);
@@ -37,11 +37,7 @@ pub(crate) async fn run(
                 Exit::Unavailable
             });
         };
-        tokio::select! {
-            biased;
-            () = output.closed() => return Ok(Exit::Ok),
-            () = tokio::time::sleep(pause) => {}
-        }
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -70,7 +66,7 @@ fn votes(nodes: &[NodeStatus]) -> usize {
 }
 
 /// Shows each node. `reserve` is how many more may fail.
-fn show(nodes: &[NodeStatus], reserve: i64, output: &Output) {
+fn show(nodes: &[NodeStatus], reserve: i64, output: &Output) -> Result<(), Failure> {
     let width = nodes
         .iter()
         .map(|it| it.address.len())
@@ -118,6 +114,7 @@ fn show(nodes: &[NodeStatus], reserve: i64, output: &Output) {
                 "reserve": reserve,
                 "quarantine_seconds": quarantine.map(|it| it.as_secs_f64()),
             })
-        });
+        })?;
     }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use clap::ColorChoice;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 /// How to write: for people or for scripts, with colours or without.
 #[derive(Debug)]
@@ -49,18 +49,23 @@ impl Output {
         self.is_live
     }
 
-    /// Writes a line for people, or the value for scripts. That nobody reads it is no failure.
-    pub(crate) fn line(&self, text: impl Display, value: impl FnOnce() -> Value) {
+    /// Writes a line for people, or the value for scripts.
+    pub(crate) fn line(
+        &self,
+        text: impl Display,
+        value: impl FnOnce() -> Value,
+    ) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
-        let _ = if self.is_json {
+        let written = if self.is_json {
             writeln!(stdout, "{}", value())
         } else {
             writeln!(stdout, "{text}")
         };
+        written.map_err(|error| Failure::unwritten(&error))
     }
 
-    /// Waits until nobody reads stdout any more, as after `| head -1`.
-    pub(crate) async fn closed(&self) {
+    /// Waits until nobody reads stdout any more.
+    pub(crate) async fn closed() -> Failure {
         let mut looks = tokio::time::interval(Duration::from_millis(200));
         loop {
             looks.tick().await;
@@ -70,12 +75,16 @@ impl Output {
             let closed = PollFlags::POLLERR | PollFlags::POLLHUP;
             let is_reported = poll(&mut stdout, PollTimeout::ZERO).is_ok();
             if is_reported && stdout[0].revents().is_some_and(|it| it.intersects(closed)) {
-                return;
+                return Failure::unwritten(&io::ErrorKind::BrokenPipe.into());
             }
         }
     }
 
+    /// Says why the program fails, unless nobody reads what it writes.
     pub(crate) fn failure(&self, failure: &Failure) {
+        if failure.exit == Exit::Unread {
+            return;
+        }
         let mut stderr = io::stderr().lock();
         let _ = if self.is_json {
             let mut value = failure.seen.clone();

@@ -158,21 +158,17 @@ impl<'a> Worker<'a> {
         };
         let outcome = child::run(&work.command, guard.hold(), self.grace, &mut self.signals).await;
         match self.keep_for {
-            Some(time) if has_run(&outcome) => keep(guard, time, output).await,
+            Some(time) if has_begun(&outcome) => keep(guard, time, output).await,
             _ => _ = guard.release().await,
         }
         outcome
     }
 }
 
-/// Returns whether the command may have done something, under its lock to the end. A shell gives the two codes to a command
-/// that it could not start.
-fn has_run(outcome: &Result<Exit, Failure>) -> bool {
-    let unstarted = [Exit::NotExecutable, Exit::NotFound].map(Exit::code);
-    match outcome {
-        Ok(Exit::Of(code)) => !unstarted.contains(code),
-        _ => false,
-    }
+/// Returns whether the command was started, and so may have done something, however it has ended.
+fn has_begun(outcome: &Result<Exit, Failure>) -> bool {
+    let is_lost = |failure: &Failure| failure.exit == Exit::Lost;
+    outcome.as_ref().map_or_else(is_lost, |_| true)
 }
 
 /// Leaves the lock taken. The command is done, so a failure changes nothing about its code.

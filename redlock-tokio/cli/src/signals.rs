@@ -1,4 +1,4 @@
-use std::{fs, io, thread};
+use std::{fs, io, sync::OnceLock, thread};
 
 use rustix::process::{Signal, WaitOptions, wait};
 use signal_hook::{
@@ -60,7 +60,8 @@ impl Signals {
 /// Catches the signals from now on, apart from those that are ignored: `nohup` ignores SIGHUP, and shells have their
 /// background jobs ignore SIGINT and SIGQUIT. Ends when the receiver does.
 pub(crate) fn listen(mut receive: impl FnMut(Received) -> bool + Send + 'static) -> io::Result<()> {
-    let caught = ENDING.into_iter().filter(|it| !is_ignored(*it));
+    let ignored = Ignored::inherited();
+    let caught = ENDING.into_iter().filter(|it| !ignored.has(*it));
     let caught = caught.map(Signal::as_raw).chain([SIGCHLD]);
     let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
     let forward = move || {
@@ -81,13 +82,32 @@ pub(crate) fn listen(mut receive: impl FnMut(Received) -> bool + Send + 'static)
     Ok(())
 }
 
-/// Returns whether this process was started so that it ignores the signal.
-fn is_ignored(signal: Signal) -> bool {
-    let Ok(status) = fs::read_to_string("/proc/self/status") else {
-        // There is no other way to ask without unsafe code. If the default ends the program, the guardian ends the command.
-        return signal == Signal::HUP;
-    };
+/// The signals that this process was started to ignore.
+static IGNORED: OnceLock<Ignored> = OnceLock::new();
+
+/// Runs before `main`: the runtime of Rust begins by ignoring SIGPIPE.
+#[ctor::ctor]
+fn read_ignored() {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|it| it.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|it| u64::from_str_radix(it.trim(), 16).ok());
-    mask.is_some_and(|it| it >> (signal.as_raw() - 1) & 1 == 1)
+    if let Some(mask) = mask.and_then(|it| u64::from_str_radix(it.trim(), 16).ok()) {
+        let _ = IGNORED.set(Ignored(mask));
+    }
+}
+
+/// Signals that are ignored, a bit for each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ignored(pub(crate) u64);
+
+impl Ignored {
+    /// Returns those that this process was started to ignore.
+    pub(crate) fn inherited() -> Self {
+        // There is no other way to ask without unsafe code. If the default ends the program, the guardian ends the command.
+        let unknown = Self(1 << (Signal::HUP.as_raw() - 1));
+        IGNORED.get().copied().unwrap_or(unknown)
+    }
+
+    pub(crate) const fn has(self, signal: Signal) -> bool {
+        self.0 >> (signal.as_raw() - 1) & 1 == 1
+    }
 }

@@ -1,5 +1,6 @@
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
     io::{self, IsTerminal, Write},
     os::unix::ffi::OsStrExt,
 };
@@ -38,7 +39,8 @@ pub(crate) async fn run(
     if has_meant {
         inspection.retain(is_meant);
     }
-    inspect::show(&inspection, nodes, output);
+    // What cannot be shown is not deleted.
+    inspect::show(&inspection, nodes, output)?;
     if is_not_a_lock {
         return Err(not_a_lock(&holders));
     }
@@ -60,6 +62,7 @@ pub(crate) async fn run(
     let freed: Vec<_> = inspection.holders().iter().map(described).collect();
     let freed = freed.join(", ");
     let text = format!("{key}: released by force by {by}: held by {freed}\n{report}");
+    redlock.shutdown(SHUTDOWN).await;
     output.line(text, || {
         let nodes = report.nodes.iter().map(|node| {
             json!({
@@ -69,8 +72,7 @@ pub(crate) async fn run(
             })
         });
         json!({"unlocked": nodes.collect::<Vec<_>>(), "by": by})
-    });
-    redlock.shutdown(SHUTDOWN).await;
+    })?;
     let has_majority = done > report.nodes.len() / 2;
     Ok(if has_majority {
         Exit::Ok
@@ -125,8 +127,11 @@ fn described(holder: &Holder) -> String {
     }
 }
 
-fn is_named(holder: &Holder, name: &str) -> bool {
-    holder.to_string() == name || holder.token().is_some_and(|it| it.to_string() == name)
+/// Values that are shown in the same way may differ.
+fn is_named(holder: &Holder, name: &OsStr) -> bool {
+    let is_token = holder.token().is_some_and(|it| *it.to_string() == *name);
+    let is_client = holder.client_name().is_some_and(|it| *it == *name);
+    is_token || is_client || holder.value() == name.as_bytes()
 }
 
 /// Asks the person at the terminal.
@@ -134,8 +139,9 @@ fn confirm() -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage("nothing was changed: confirm with --yes"));
     }
-    eprint!("Is the holder gone? If it still works, two work at once. Delete its lock? [yes/no] ");
-    io::stderr().flush()?;
+    let question =
+        b"Is the holder gone? If it still works, two work at once. Delete its lock? [yes/no] ";
+    io::stderr().write_all(question)?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(answer.trim() == "yes")

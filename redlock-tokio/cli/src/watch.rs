@@ -23,11 +23,7 @@ pub(crate) async fn run(
     let mut known = None;
     let mut looks = tokio::time::interval(args.every);
     loop {
-        tokio::select! {
-            biased;
-            () = output.closed() => return Ok(Exit::Ok),
-            _ = looks.tick() => {}
-        }
+        looks.tick().await;
         let inspection = redlock.inspect(args.key.as_bytes()).await?;
         let state = state_of(&inspection);
         output.progress("");
@@ -36,7 +32,7 @@ pub(crate) async fn run(
             let text = output.paint(inspect::color_of(&verdict), &verdict);
             output.line(format_args!("{} {text}", time_of_day()), || {
                 inspect::value_of(&inspection)
-            });
+            })?;
             known = Some(state);
         }
         output.progress(inspection.verdict());

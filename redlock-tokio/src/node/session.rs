@@ -1,6 +1,9 @@
 use std::{future::pending, time::Duration};
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt, TryFutureExt,
+    future::{BoxFuture, try_join_all},
+};
 use redlock_core::Tenure;
 
 use super::{
@@ -117,6 +120,25 @@ pub trait Session: Send {
     fn look_up(&mut self, key: &Key) -> BoxFuture<'static, Result<KeyState, NodeError>> {
         let _ = key;
         async { Err(NodeError::unknown_operation()) }.boxed()
+    }
+
+    /// Returns the same for each of these keys, in this order, without permits. [`Redlock::search`](crate::Redlock::search)
+    /// calls this, with up to 128 keys. By default it looks up one after the other.
+    ///
+    /// # Errors
+    ///
+    /// As for [`look_up`](Self::look_up).
+    fn look_up_locks(
+        &mut self,
+        keys: &[Key],
+    ) -> BoxFuture<'static, Result<Vec<KeyState>, NodeError>> {
+        let states: Vec<_> = keys.iter().map(|it| self.look_up(it)).collect();
+        let of_lock = |mut state: KeyState| {
+            state.permits.clear();
+            state
+        };
+        let states = try_join_all(states).map_ok(move |it| it.into_iter().map(of_lock).collect());
+        states.boxed()
     }
 
     /// Returns some of the keys that begin with this prefix and have a single value, and where to go on. A search begins with

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use futures::future::join_all;
+use futures::{
+    FutureExt, TryFutureExt,
+    future::{BoxFuture, join_all},
+};
 use redlock_core::{Access, NodeId, Slot, Ttl};
 
 use super::Redlock;
@@ -12,7 +15,7 @@ use crate::{
     inspection::{Found, InspectedNode, Place},
     key::{KeySet, SlotKeys},
     log,
-    node::{Command, Vote},
+    node::{Command, KeyState, Session, Vote},
 };
 
 /// How long a node may take to say what it has: longer than for a lock, since a person who asks may suspect the nodes.
@@ -20,6 +23,10 @@ pub(super) const LOOK_UP_LIMIT: Duration = Duration::from_secs(1);
 
 /// For how long a node is owed the release of a key without an end.
 const OWED_WITHOUT_END: Duration = Duration::from_secs(3600);
+
+/// What to ask a session about keys, each of which has a state.
+pub(super) type LookUp =
+    fn(&mut dyn Session, &[Key]) -> BoxFuture<'static, Result<Vec<KeyState>, NodeError>>;
 
 /// For people on call.
 impl Redlock {
@@ -82,24 +89,47 @@ impl Redlock {
     /// Fails if the key is not allowed. Nodes that do not answer are part of the inspection.
     pub async fn inspect(&self, key: impl AsRef<[u8]>) -> Result<Inspection, KeyError> {
         let key = Key::with_prefix(&self.client.prefix, key.as_ref())?;
+        let look_up: LookUp = |session, keys| {
+            let states = session.look_up(&keys[0]).map_ok(|it| vec![it]);
+            states.boxed()
+        };
+        // One key has one inspection.
+        Ok(self.inspect_all(&[key], look_up).await.remove(0))
+    }
+
+    /// Asks all nodes about these keys, by one request to each.
+    pub(super) async fn inspect_all(&self, keys: &[Key], look_up: LookUp) -> Vec<Inspection> {
         let limit = LOOK_UP_LIMIT.max(self.client.node_timeout);
         let now = self.client.clock.now();
-        let look_up = async |lane: &LaneHandle| {
-            let key = key.clone();
-            let found = lane
-                .ask(&self.client.clock, limit, move |session| {
-                    session.look_up(&key)
-                })
-                .await;
-            let eligibility = found.as_ref().ok().map(|(_, eligibility)| *eligibility);
-            InspectedNode {
-                address: Arc::clone(&lane.address),
-                objection: eligibility.and_then(|it| Objection::to_vote(now, it)),
-                state: found.map(|(state, _)| state),
-            }
+        let keys: Arc<[Key]> = keys.into();
+        let ask = async |lane: &LaneHandle| {
+            let asked = Arc::clone(&keys);
+            let found = lane.ask(&self.client.clock, limit, move |session| {
+                look_up(session, &asked)
+            });
+            let (states, eligibility) = found.await?;
+            Ok((states.into_iter(), Objection::to_vote(now, eligibility)))
         };
-        let nodes = join_all(self.client.lanes.iter().map(look_up)).await;
-        Ok(Inspection::new(key, self.client.quorum, nodes))
+        let mut answers = join_all(self.client.lanes.iter().map(ask)).await;
+        let too_few = || NodeError::Unexpected("fewer answers than keys".into());
+        let inspect = |key: &Key| {
+            let nodes = self.client.lanes.iter().zip(&mut answers);
+            let nodes = nodes.map(|(lane, answer)| {
+                let (state, objection) = match answer {
+                    Ok((states, objection)) => {
+                        (states.next().ok_or_else(too_few), objection.clone())
+                    }
+                    Err(error) => (Err(NodeError::clone(error)), None),
+                };
+                InspectedNode {
+                    address: Arc::clone(&lane.address),
+                    state,
+                    objection,
+                }
+            });
+            Inspection::new(key.clone(), self.client.quorum, nodes.collect())
+        };
+        keys.iter().map(inspect).collect()
     }
 
     /// Deletes what the inspection found, for a holder that is gone and whose lock lives on: each key with the value that

@@ -26,6 +26,8 @@ async fn each_lock_with_the_prefix_is_found_on_the_first_node_that_has_it() {
     let semaphore = redlock.semaphore("jobs", 2);
     let _one = semaphore.acquire().await.unwrap();
     let _other = semaphore.acquire().await.unwrap();
+    // Two locks with one key, which have nothing to do with each other.
+    let _same = redlock.lock("jobs").await.unwrap();
     let _reader = redlock.rw_lock("read").read().await.unwrap();
     nodes[2].insert("app:one", "of a minority", Ttl::MAX);
     nodes[2].insert("other", "of another prefix", Ttl::MAX);
@@ -33,12 +35,17 @@ async fn each_lock_with_the_prefix_is_found_on_the_first_node_that_has_it() {
     let found: Vec<Vec<_>> = found.into_iter().map(Result::unwrap).collect();
     let keys = |it: &Vec<Inspection>| -> Vec<_> { it.iter().map(|it| it.key().clone()).collect() };
     let keys: Vec<_> = found.iter().map(keys).collect();
-    let expected = [&["app:both", "app:jobs", "app:read"][..], &[], &["app:one"]];
+    let expected = [
+        &["app:both", "app:jobs", "app:jobs", "app:read"][..],
+        &[],
+        &["app:one"],
+    ];
     let expected = expected.map(|it| it.iter().map(|it| Key::new(it).unwrap()).collect());
     assert_eq!(keys, expected.to_vec() as Vec<Vec<_>>);
     let verdicts = found.into_iter().flatten().map(|it| it.verdict());
     let verdicts: Vec<_> = verdicts.collect();
     let [
+        Verdict::Held { .. },
         Verdict::Held { .. },
         Verdict::Permits { taken: 2 },
         Verdict::Shared { .. },

@@ -437,8 +437,12 @@ impl Client {
         let step = columns(line);
         let answer = self.answer(key, step[0]).await;
         assert!(is_meant(&answer, step[1]), "{line}: {answer}");
-        let state = self.session.look_up(&Key::new(key).unwrap()).await;
+        let keys = ["other", key].map(|it| Key::new(it).unwrap());
+        let state = self.session.look_up(&keys[1]).await;
         let state = shown(state.unwrap());
+        let locks = self.session.look_up_locks(&keys).await.unwrap();
+        let locks: Vec<_> = locks.into_iter().map(shown).collect();
+        assert_eq!(locks, ["nothing", &state], "{line}");
         assert_eq!(
             state,
             step.get(2).map_or(had, |it| (*it).to_owned()),

@@ -1,6 +1,6 @@
 //! Completions and the manual pages.
 
-use crate::process::program;
+use crate::process::{Bed, program};
 
 #[test]
 fn shells_and_man_can_read_what_is_printed() {
@@ -26,8 +26,38 @@ fn shells_and_man_can_read_what_is_printed() {
         assert!(page_of(&["man", command]).contains(&title), "{command}");
     }
     program(["man", "no-such"]).ends(64);
-    let to_a_full_disk = ["sh", "-c", "exec \"$@\" > /dev/full", "sh"];
-    program(["completions", "bash"])
-        .by(&to_a_full_disk)
-        .ends(70);
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_output_that_nobody_reads_ends_the_program() {
+    let bed = Bed::new();
+    bed.command("SET k theirs PX 600000");
+    let written = |arguments: &str, to: &str| {
+        let script = format!("{to}; exec \"$@\"");
+        bed.redlock(arguments).by(&["bash", "-c", &script, "bash"])
+    };
+    let unread = "exec > >(:); wait $!";
+    for arguments in [
+        "list",
+        "nodes --watch",
+        "inspect k",
+        "inspect k --json",
+        "unlock k --yes",
+        "watch k",
+        "--help",
+        "--version",
+        "help run",
+        "man",
+        "completions bash",
+    ] {
+        let ended = written(arguments, "exec > /dev/full").ends(70);
+        ended.says("the output cannot be written: No space left on device");
+        assert_eq!(written(arguments, unread).ends(141).err, "", "{arguments}");
+    }
+    // The second one could not show what it would have deleted.
+    bed.redlock("inspect k").ends(0).says("held by");
+    // A search that waits has nothing to write.
+    bed.servers.get(0).freeze();
+    let list = written("list --node-timeout 1h", unread).ends(141);
+    assert_eq!(list.err, "");
 }

@@ -36,6 +36,7 @@ async fn the_program_and_a_service_with_one_list_exclude_each_other_over_a_clust
             });
         };
         says("inspect KEY", "held by web-3");
+        says("list", &format!("{key}: held by web-3"));
         says("run -w 500ms KEY -- true", "held by web-3");
         guard.release().await;
         let locked = redlock("run -w 20s KEY -- echo locked").ends(0);
@@ -88,6 +89,8 @@ fn a_file_has_the_whole_configuration_and_options_and_variables_count_more() {
     assert!(holder["remaining_seconds"].as_f64() <= Some(4.0), "{seen}");
     let variable = ("REDLOCK_PREFIX", "variable:");
     assert_eq!(run(&[], Some(variable)).0, "variable:k none");
+    let empty = ("REDLOCK_PREFIX", "");
+    assert_eq!(run(&[], Some(empty)).0, "file:k none");
     let option = ["--prefix", "option:"];
     assert_eq!(run(&option, None).0, "option:k none");
     let help = program(["run", "--help"]).env("REDLOCK_CONFIG", &path);
@@ -112,7 +115,14 @@ fn a_file_that_cannot_be_used_is_refused_and_its_passwords_are_not_shown() {
             b"REDLOCK_NODES=redis://:hunter2@a redis://b\n",
             "a line is not NAME=VALUE",
         ),
-        (b"REDLOCK_NODES=\xff\n", "valid UTF-8"),
+        (
+            b"\nREDLOCK_NODES=hunter2\xff\n",
+            "settings: line 2 is not text",
+        ),
+        (
+            b"#\r\n\nREDLOCK_TLS_CA=hunter2\0\n",
+            "settings: line 3 is not text",
+        ),
         (b"REDLOCK_MAX_TTL=soon\n", "--max-ttl"),
         (
             b"REDLOCK_NODES=redis://:hunter2/x@a\n",

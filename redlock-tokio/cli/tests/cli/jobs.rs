@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::Write,
-    process::{ChildStdin, Stdio},
+    process::{ChildStdin, Command, Stdio},
 };
 
 use crate::process::{Bed, Pid, Running, typed, wait_for};
@@ -110,6 +110,30 @@ fn ignored_signals_stay_ignored() {
         fs::write(bed.path("go"), "").unwrap();
         program.ends(5);
         bed.remove(["go", "pid"]);
+    }
+}
+
+#[test]
+fn the_command_ignores_what_the_program_was_started_to_ignore() {
+    let bed = Bed::new();
+    // As `systemd` starts it, as a parent that does not wait for its children, and as a shell.
+    for signals in [
+        "--ignore-signal=PIPE",
+        "--ignore-signal=CHLD,HUP",
+        "--default-signal",
+    ] {
+        let script = "grep SigIgn /proc/self/status";
+        let plain = Command::new("env")
+            .arg(signals)
+            .args(script.split(' '))
+            .output();
+        let plain = String::from_utf8(plain.unwrap().stdout).unwrap();
+        let under_lock = bed.redlock(&format!("run k -- {script}"));
+        assert_eq!(
+            under_lock.by(&["env", signals]).ends(0).out,
+            plain,
+            "{signals}"
+        );
     }
 }
 

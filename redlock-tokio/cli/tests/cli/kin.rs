@@ -118,7 +118,7 @@ fn the_program_ends_the_command_itself_if_the_guardian_is_stopped() {
 fn a_guardian_that_cannot_start_says_why() {
     let (mut program, theirs) = UnixStream::pair().unwrap();
     let mut guardian = Command::new(PROGRAM);
-    guardian.args(["--guardian", "1000", "1000", "0", "true"]);
+    guardian.args(["--guardian", "1000", "1000", "0", "0", "true"]);
     let mut started = guardian.stdin(OwnedFd::from(theirs)).spawn().unwrap();
     drop(guardian);
     program.write_all(b"\n").unwrap();

@@ -69,7 +69,21 @@ fn more_locks_than_one_step_has_are_found_while_a_node_is_down_and_an_outage_is_
     let fill = "for i = 1, 300 do redis.call('SET', 'app:' .. i, 'theirs', 'PX', 600000) end";
     bed.command(&format!("EVAL \"{fill}\" 0"));
     let list = || bed.redlock("--prefix app: list --json");
+    let scripts = || {
+        let calls = "string.match(redis.call('INFO', 'commandstats'), 'cmdstat_eval:calls=(%d+)')";
+        let calls = bed.command_at(0, &format!("EVAL \"return tonumber({calls})\" 0"));
+        calls.trim_start_matches(':').parse::<usize>().unwrap()
+    };
+    let before = scripts();
     assert_eq!(listed(&list().ends(0)).len(), 300);
+    // A script for each step of a search, and not for each lock.
+    let calls = scripts() - before;
+    assert!(calls < 60, "{calls}");
+    // A key that the user has no right to hides no lock.
+    bed.command("SET other theirs PX 600000");
+    bed.command("ACL SETUSER default resetkeys ~app:* ~redlock:*");
+    assert_eq!(listed(&bed.redlock("list --json").ends(0)).len(), 300);
+    bed.command("ACL SETUSER default allkeys");
     bed.servers.get(0).kill();
     let mut with_one_down = list().ends(0);
     with_one_down.err.clear();

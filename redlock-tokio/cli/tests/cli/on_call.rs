@@ -47,6 +47,12 @@ fn what_is_not_a_lock_is_deleted_only_if_its_value_is_named() {
         assert_eq!(value["error"], "not_a_lock");
         bed.redlock(&format!("run -n {key} -- true")).ends(75);
     }
+    // The whole value, of which only the beginning is shown.
+    let long = "x".repeat(60);
+    bed.command(&format!("SET long {long}"));
+    let unlock = |value: &str| bed.redlock(&format!("unlock long --yes --holder {value}"));
+    unlock(&(long[..48].to_owned() + "..")).ends(75);
+    unlock(&long).ends(0);
     bed.redlock("unlock word --yes --holder theirs").ends(0);
     bed.redlock("run -n word -- true").ends(0);
 }
@@ -142,7 +148,7 @@ fn what_repeats_ends_when_nobody_reads_it() {
         assert!(watch.try_wait().unwrap().is_none(), "{arguments}");
         drop(lines);
         let ended = wait_for(arguments, || watch.try_wait().unwrap());
-        assert_eq!(ended.code(), Some(0));
+        assert_eq!(ended.code(), Some(141));
     }
 }
 
@@ -172,12 +178,33 @@ fn unlock_says_who_has_freed_what() {
 }
 
 #[test]
-fn keys_are_shown_as_people_write_them() {
+fn keys_are_shown_as_people_write_them_and_scripts_get_each_byte() {
     let bed = Bed::new();
-    for (key, shown) in [("заказ:42", "заказ:42"), ("a\tb", r"a\tb")] {
-        let inspect = || bed.redlock("inspect").arg(key);
-        let text = inspect().ends(0).out;
-        assert!(text.starts_with(&format!("{shown}: free\n")), "{text}");
-        assert_eq!(inspect().arg("--json").ends(0).value()["key"], shown);
+    let keys: [(&[u8], &str); 5] = [
+        ("заказ:42".as_bytes(), "заказ:42"),
+        (b"a\tb", r"a\tb"),
+        (br"a\tb", r"a\tb"),
+        (b"a\0b\n", r"a\x00b\n"),
+        (b"a\xff", r"a\xff"),
+    ];
+    for (key, _) in keys {
+        let word: String = key.iter().map(|it| format!(r"\x{it:02x}")).collect();
+        bed.command(&format!("SET \"{word}\" theirs PX 600000"));
     }
+    let list = || bed.redlock("list --json").ends(0).values();
+    for (count, (key, shown)) in (1..).zip(keys) {
+        let text = str::from_utf8(key).ok();
+        let listed = list().into_iter().find(|it| it["key"].as_str() == text);
+        let listed = listed.unwrap_or_else(|| panic!("{key:?} in {:?}", list()));
+        let hex = listed["key_hex"].as_str().unwrap();
+        let redlock = |command: &str| bed.redlock(&format!("{command} --hex {hex}"));
+        redlock("inspect")
+            .ends(0)
+            .says(&format!("{shown}: held by"));
+        let inspection = redlock("inspect --json").ends(0).value();
+        assert_eq!(inspection["key"].as_str(), text);
+        redlock("unlock --yes").ends(0);
+        assert_eq!(list().len(), keys.len() - count, "{key:?}");
+    }
+    bed.redlock("inspect --hex 0g").ends(64).says("`0g`");
 }

@@ -1,6 +1,6 @@
 //! The state of a key on a server, for people to see.
 
-use std::{iter, time::Duration};
+use std::{collections::BTreeMap, iter, time::Duration, vec};
 
 use deadpool_redis::redis::{Pipeline, Value};
 use redlock_core::Permits;
@@ -21,21 +21,47 @@ use crate::{
 pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag, key: &Key) {
     let slots = (0..Permits::MAX).map(|slot| SlotKeys::name(key.as_bytes(), slot));
     let names: Vec<_> = iter::once(key.as_bytes().to_vec()).chain(slots).collect();
-    let cmd = pipeline.cmd("EVAL").arg(script::LOOK_UP).arg(names.len());
+    ask_values(pipeline, tag, names.iter().map(|it| &it[..]));
+    ask_sharing(pipeline, tag, key);
     for name in &names {
+        ask_line(pipeline, tag, name);
+    }
+}
+
+/// Asks for the same about many keys, without permits. A script looks at all of them.
+pub(super) fn ask_locks(pipeline: &mut Pipeline, tag: &KeyTag, keys: &[Key]) {
+    ask_values(pipeline, tag, keys.iter().map(Key::as_bytes));
+    for key in keys {
+        ask_sharing(pipeline, tag, key);
+        ask_line(pipeline, tag, key.as_bytes());
+    }
+}
+
+/// Asks for values, and for the time, by which readers expire.
+fn ask_values<'a>(
+    pipeline: &mut Pipeline,
+    tag: &KeyTag,
+    names: impl ExactSizeIterator<Item = &'a [u8]>,
+) {
+    let cmd = pipeline.cmd("EVAL").arg(script::LOOK_UP).arg(names.len());
+    for name in names {
         cmd.arg(tag.on(name));
     }
     pipeline.cmd("TIME");
+}
+
+fn ask_sharing(pipeline: &mut Pipeline, tag: &KeyTag, key: &Key) {
     let readers = tag.beside(Key::READERS, key.as_bytes());
     let cmd = pipeline.cmd("ZRANGE").arg(readers).arg(0);
     cmd.arg(KeyState::MAX_READERS - 1).arg("WITHSCORES");
     let mark = tag.beside(Key::MARKS, key.as_bytes());
     pipeline.cmd("PTTL").arg(mark);
-    for line in &names {
-        let line = tag.beside(Key::LINES, line);
-        let cmd = pipeline.cmd("ZRANGE").arg(line).arg(0);
-        cmd.arg(KeyState::MAX_WAITING - 1);
-    }
+}
+
+fn ask_line(pipeline: &mut Pipeline, tag: &KeyTag, name: &[u8]) {
+    let line = tag.beside(Key::LINES, name);
+    let cmd = pipeline.cmd("ZRANGE").arg(line).arg(0);
+    cmd.arg(KeyState::MAX_WAITING - 1);
 }
 
 /// How many keys a server looks at in one step of a search, during which it does nothing else. With 300,000 keys, a thousand
@@ -80,47 +106,85 @@ pub(super) fn found(tag: &KeyTag, mut replies: Vec<Value>) -> Result<FoundKeys, 
 
 /// Reads the replies. A client without the rights of readers or of lines sees none.
 pub(super) fn read(replies: Vec<Value>) -> Result<KeyState, NodeError> {
-    let mut replies = replies.into_iter();
-    let mut next = || replies.next().unwrap_or(Value::Nil);
-    let mut state = KeyState::default();
-    let mut is_shared = false;
-    let found = match next() {
-        Value::Array(found) => found,
-        reply => return Err(failure(reply)),
-    };
-    for entry in found {
-        let (index, occupant) = occupant(entry)?;
-        let value = occupant.holder.as_ref().map(Holder::value);
-        match index.checked_sub(1) {
-            None if value == Some(Key::SHARED.as_bytes()) => is_shared = true,
-            None => state.lock = Some(occupant),
-            Some(slot) => _ = state.permits.insert(slot, occupant),
-        }
+    let mut replies = Replies::read(replies)?;
+    let mut state = replies.next(0);
+    let permits = replies.values.into_iter();
+    state.permits = permits.map(|(index, it)| (index - 1, it)).collect();
+    for line in replies.others {
+        add_line(&mut state, line);
     }
-    let (time, readers, mark) = (next(), next(), next());
-    if let (true, Some(now), Value::Array(readers)) = (is_shared, millis(&time), readers) {
-        // In pairs over RESP3, and as a flat list over RESP2.
-        let flat = readers.into_iter().flat_map(|it| match it {
-            Value::Array(pair) => pair,
-            single => vec![single],
-        });
-        let flat: Vec<_> = flat.collect();
-        let readers = flat.chunks_exact(2).filter_map(|it| reader(it, now));
-        state.readers = readers.collect();
-    }
-    if let Value::Int(left @ 1..) = mark {
-        state.waiting_writer = Some(time_left(left));
-    }
-    for line in replies {
-        let Value::Array(line) = line else { continue };
-        let waiting = line.into_iter().filter_map(|it| match it {
-            Value::BulkString(name) => Some(lines::client_name(&name)),
-            _ => None,
-        });
-        state.waiting.extend(waiting);
-    }
-    state.waiting.truncate(KeyState::MAX_WAITING);
     Ok(state)
+}
+
+/// Reads the replies about so many keys.
+pub(super) fn read_locks(count: usize, replies: Vec<Value>) -> Result<Vec<KeyState>, NodeError> {
+    let mut replies = Replies::read(replies)?;
+    Ok((0..count).map(|index| replies.next(index)).collect())
+}
+
+struct Replies {
+    /// By the numbers of their names.
+    values: BTreeMap<usize, Occupant>,
+    now: Option<u64>,
+    others: vec::IntoIter<Value>,
+}
+
+impl Replies {
+    fn read(replies: Vec<Value>) -> Result<Self, NodeError> {
+        let mut others = replies.into_iter();
+        let values = match others.next().unwrap_or(Value::Nil) {
+            Value::Array(values) => values.into_iter().map(occupant),
+            reply => return Err(failure(reply)),
+        };
+        let values = values.collect::<Result<_, _>>()?;
+        let now = others.next().as_ref().and_then(millis);
+        Ok(Self {
+            values,
+            now,
+            others,
+        })
+    }
+
+    /// Returns the state of the next key, which is the name with this number.
+    fn next(&mut self, index: usize) -> KeyState {
+        let mut state = KeyState {
+            lock: self.values.remove(&index),
+            ..KeyState::default()
+        };
+        let mut next = || self.others.next().unwrap_or(Value::Nil);
+        let (readers, mark, line) = (next(), next(), next());
+        let is_shared = |it: &mut Occupant| {
+            let value = it.holder.as_ref().map(Holder::value);
+            value == Some(Key::SHARED.as_bytes())
+        };
+        if state.lock.take_if(is_shared).is_some()
+            && let (Some(now), Value::Array(readers)) = (self.now, readers)
+        {
+            // In pairs over RESP3, and as a flat list over RESP2.
+            let flat = readers.into_iter().flat_map(|it| match it {
+                Value::Array(pair) => pair,
+                single => vec![single],
+            });
+            let flat: Vec<_> = flat.collect();
+            let readers = flat.chunks_exact(2).filter_map(|it| reader(it, now));
+            state.readers = readers.collect();
+        }
+        if let Value::Int(left @ 1..) = mark {
+            state.waiting_writer = Some(time_left(left));
+        }
+        add_line(&mut state, line);
+        state
+    }
+}
+
+fn add_line(state: &mut KeyState, line: Value) {
+    let Value::Array(line) = line else { return };
+    let waiting = line.into_iter().filter_map(|it| match it {
+        Value::BulkString(name) => Some(lines::client_name(&name)),
+        _ => None,
+    });
+    let space = KeyState::MAX_WAITING - state.waiting.len();
+    state.waiting.extend(waiting.take(space));
 }
 
 /// Reads the number of a name, from 1 on, its value, and the time that it has left.

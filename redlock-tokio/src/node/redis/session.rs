@@ -164,6 +164,21 @@ impl Session for RedisSession {
         .boxed()
     }
 
+    fn look_up_locks(
+        &mut self,
+        keys: &[Key],
+    ) -> BoxFuture<'static, Result<Vec<KeyState>, NodeError>> {
+        let mut pipeline = Pipeline::new();
+        look_up::ask_locks(&mut pipeline, &self.tag, keys);
+        let (mut connection, number) = self.next_request();
+        let count = keys.len();
+        async move {
+            let replies = round_trip(&mut connection, &mut pipeline, number).await?;
+            look_up::read_locks(count, replies)
+        }
+        .boxed()
+    }
+
     fn search(
         &mut self,
         prefix: &[u8],
