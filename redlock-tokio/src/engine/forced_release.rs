@@ -59,6 +59,7 @@ pub(crate) async fn forced_release(
         answer: Mutex::new(Some(answer)),
     });
     let reply_to = ReplyTo {
+        until: Timestamp::MAX,
         requester,
         round: RoundId::NO_LEASE,
     };

@@ -72,8 +72,8 @@ async fn a_busy_node_is_not_taken_for_a_silent_one_and_many_keys_get_through_bes
     assert!(cycles >= 12_000, "{cycles} of about 12 500 possible ones");
 }
 
-/// More is asked for than the nodes can do in time. What they can do is done, and the rest is refused with an error that
-/// does not blame the nodes.
+/// More is asked for than the nodes can do in time. What they can do is done, and the rest is refused when its time is over, with
+/// an error that does not blame the nodes.
 #[tokio::test(start_paused = true)]
 async fn locks_that_are_too_many_for_the_nodes_are_refused_as_overloaded() {
     const TASKS: usize = 200;
@@ -83,9 +83,11 @@ async fn locks_that_are_too_many_for_the_nodes_are_refused_as_overloaded() {
         let keys = (0..1000).map(|key| format!("{task}:{key}"));
         redlock.lock_all(keys).wait(MS(300)).await
     };
+    let start = Instant::now();
     let outcomes = join_all((0..TASKS).map(lock)).await;
+    assert!(start.elapsed() < MS(400), "{:?}", start.elapsed());
     let (granted, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
-    assert!(granted.len() >= 128, "{} of {TASKS}", granted.len());
+    assert!(granted.len() >= 56, "{} of {TASKS}", granted.len());
     assert!(!refused.is_empty());
     for error in refused.into_iter().filter_map(Result::err) {
         assert!(matches!(error, LockError::Overloaded(_)), "{error}");

@@ -17,7 +17,7 @@ use crate::{
 };
 
 const GUARDS: usize = 100_000;
-const TTL: Duration = Duration::from_secs(30);
+const TTL: Duration = Duration::from_secs(10);
 const HELD_FOR: Duration = Duration::from_secs(30);
 
 /// As many tasks acquire and release at the same time.

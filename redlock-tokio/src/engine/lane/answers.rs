@@ -24,7 +24,7 @@ const MAX_OWED: usize = 100_000;
 /// Passes answers to the requesters, and remembers the releases that the node is owed afterwards.
 pub(super) struct Answers {
     node: NodeId,
-    clock: Clock,
+    pub(super) clock: Clock,
     pub(super) owed_releases: OwedReleases,
     on_release: OnRelease,
 }
@@ -114,7 +114,10 @@ impl Answers {
             self.owed_releases
                 .settle(self.node, now, command, &purpose, &answer);
         }
-        if let Purpose::Request(ReplyTo { requester, round }) = purpose {
+        if let Purpose::Request(reply_to) = purpose {
+            let ReplyTo {
+                requester, round, ..
+            } = reply_to;
             // This wakes tasks, and logs: with code of the user.
             foreign::call(|| requester.handle_answer(now, round, self.node, answer, eligibility));
         }
@@ -129,7 +132,10 @@ impl Answers {
     /// Answers for a batch whose answers are late. The batch stays in flight.
     pub(super) fn report_late(&self, batch: &Batch, limit: Duration) {
         let now = self.clock.now();
-        for ReplyTo { requester, round } in batch.requesters() {
+        for ReplyTo {
+            requester, round, ..
+        } in batch.requesters()
+        {
             let late = Err(NodeError::TimedOut(limit));
             foreign::call(|| {
                 let requester = Arc::clone(requester);

@@ -62,6 +62,8 @@ pub(crate) type OnRelease = Box<dyn Fn(&Command, &dyn Requester, bool) + Send>;
 pub(crate) struct ReplyTo {
     pub(crate) requester: Arc<dyn Requester>,
     pub(crate) round: RoundId,
+    /// From then on the command is of no use. If the lane has not sent it by then, it refuses it.
+    pub(crate) until: Timestamp,
 }
 
 /// A message to a lane from its handle.

@@ -1,5 +1,5 @@
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     future::{Future, pending, poll_fn},
     mem,
     pin::pin,
@@ -8,14 +8,14 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use redlock_core::{Eligibility, NodeId};
+use redlock_core::{Eligibility, NodeId, Operation, Timestamp};
 use tokio::sync::oneshot;
 
 use super::{
     answers::Answers,
     beats::Beats,
     handle::{Counters, LineReply, Message, OnRelease, Question, ReplyTo, SMALL},
-    in_flight::{Batch, Purpose},
+    in_flight::{Batch, MAX_BATCH, Purpose},
 };
 use crate::{
     Clock, NodeError,
@@ -100,21 +100,31 @@ impl Inbox {
         }
     }
 
-    /// Makes the next batch of what was received, either of small requests or of large ones. It is empty if nothing is
-    /// left.
+    /// Makes the next batch of what was received, either of small requests or of large ones, and refuses those that have
+    /// waited for too long. It is empty if nothing is left to send.
     pub(super) fn take_batch(&mut self) -> Batch {
-        let requests = self.backlog.next_queue();
-        let mut batch = Batch::for_commands(requests.len());
+        let now = self.answers.clock.now();
+        let turn = self.backlog.next_turn();
+        let mut batch = Batch::for_commands(self.backlog.len());
+        let mut refused = Vec::new();
         while !batch.is_full()
-            && let Some((command, origin)) = requests.pop_front()
+            && refused.len() < MAX_BATCH
+            && let Some((command, origin)) = self.backlog.pop(turn)
         {
             self.counters.note_taken(&command);
+            if origin.until <= now {
+                refused.push((command, origin));
+                continue;
+            }
             if command.operation().sets_key() {
                 origin.requester.set_requests().note_sent(self.node);
             }
             batch.push(command, Purpose::Request(origin));
         }
-        shrink::deque(requests);
+        self.backlog.shrink();
+        for (command, origin) in refused {
+            self.answers.refuse(command, origin, NodeError::Overloaded);
+        }
         batch
     }
 
@@ -244,12 +254,25 @@ impl Drop for Inbox {
     }
 }
 
+/// After so many batches that are full of extensions, one begins with other requests.
+const MOST_URGENT: u32 = 7;
+
 /// The requests that a lane has taken from its inbox and not sent yet.
 ///
 /// Small requests and large ones wait apart, so that a lock of one key does not wait behind all locks of many keys. The
 /// requests of one lease stay in order: they have the same keys, or are for one slot or a look at all slots.
+///
+/// Extensions go before other small requests, those of the locks that end next first. A process that asks for more than the nodes
+/// can do keeps the locks that it has, and gets no new ones. An extension overtakes no earlier request of its lease on which the
+/// lock rests, and each [few](MOST_URGENT) batches without any other request one begins with the others.
 #[derive(Default)]
 struct Backlog {
+    /// By the time until which they are of use, and their number.
+    urgent: BTreeMap<(Timestamp, u64), Request>,
+    /// How many extensions there were.
+    last: u64,
+    /// How many batches were full of extensions since others were sent.
+    urgent_batches: u32,
     small: VecDeque<Request>,
     large: VecDeque<Request>,
     /// Large requests were left behind when small ones were taken last.
@@ -258,8 +281,23 @@ struct Backlog {
 
 type Request = (Command, ReplyTo);
 
+#[derive(Clone, Copy)]
+enum Turn {
+    /// Extensions, then small requests.
+    Urgent,
+    /// Small requests, then extensions.
+    Small,
+    Large,
+}
+
 impl Backlog {
     fn push(&mut self, command: Command, reply_to: ReplyTo) {
+        if is_small(&command) && matches!(command.operation(), Operation::Extend { .. }) {
+            self.last += 1;
+            let place = (reply_to.until, self.last);
+            self.urgent.insert(place, (command, reply_to));
+            return;
+        }
         let requests = if is_small(&command) {
             &mut self.small
         } else {
@@ -269,23 +307,48 @@ impl Backlog {
     }
 
     /// Returns the requests whose turn it is: the small ones, unless the large ones were left behind the last time.
-    fn next_queue(&mut self) -> &mut VecDeque<Request> {
-        let is_large = self.large_are_due || self.small.is_empty();
+    fn next_turn(&mut self) -> Turn {
+        let has_small = !self.small.is_empty() || !self.urgent.is_empty();
+        let is_large = self.large_are_due || !has_small;
         self.large_are_due = !is_large && !self.large.is_empty();
         if is_large {
-            &mut self.large
-        } else {
-            &mut self.small
+            return Turn::Large;
+        }
+        let is_full = self.urgent.len() >= MAX_BATCH && !self.small.is_empty();
+        self.urgent_batches = if is_full { self.urgent_batches + 1 } else { 0 };
+        if self.urgent_batches > MOST_URGENT {
+            self.urgent_batches = 0;
+            return Turn::Small;
+        }
+        Turn::Urgent
+    }
+
+    fn pop(&mut self, turn: Turn) -> Option<Request> {
+        let mut urgent = || self.urgent.pop_first().map(|(_, request)| request);
+        match turn {
+            Turn::Urgent => urgent().or_else(|| self.small.pop_front()),
+            Turn::Small => self.small.pop_front().or_else(urgent),
+            Turn::Large => self.large.pop_front(),
         }
     }
 
     fn take_all(&mut self) -> impl Iterator<Item = Request> + use<> {
-        let Self { small, large, .. } = mem::take(self);
-        small.into_iter().chain(large)
+        let all = mem::take(self);
+        let urgent = all.urgent.into_values();
+        urgent.chain(all.small).chain(all.large)
+    }
+
+    fn shrink(&mut self) {
+        shrink::deque(&mut self.small);
+        shrink::deque(&mut self.large);
+    }
+
+    fn len(&self) -> usize {
+        self.urgent.len() + self.small.len() + self.large.len()
     }
 
     fn is_empty(&self) -> bool {
-        self.small.is_empty() && self.large.is_empty()
+        self.len() == 0
     }
 }
 
@@ -313,7 +376,7 @@ async fn yield_to_ready() {
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::{Access, Nonce, Operation, Permits, Slot};
+    use redlock_core::{Access, Nonce, Permits, Slot};
 
     use super::*;
     use crate::{

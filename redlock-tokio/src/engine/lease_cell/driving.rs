@@ -2,7 +2,7 @@
 //! lanes, what it tells is noted, and its deadline goes to the timers. Outside of the lock, the lease leaves the queue
 //! if it has ended, other leases begin, and tasks are woken.
 
-use std::{collections::VecDeque, mem, sync::Arc, task::Waker};
+use std::{collections::VecDeque, mem, sync::Arc, task::Waker, time::Duration};
 
 use redlock_core::{
     Access, Eligibility, End, Event, Lease, NodeId, NodeSet, Nonce, Operation, Reply, Share,
@@ -28,6 +28,9 @@ use crate::{
     options::QueuePolicy,
     sync::atomic::Ordering,
 };
+
+/// How long a request for a new lock may wait in a lane until it is sent.
+const MOST_WAIT: Duration = Duration::from_secs(1);
 
 impl LeaseCell {
     /// Changes the lease, and does all that follows from the change: for this lease, and for those whose turns come.
@@ -107,6 +110,7 @@ impl LeaseCell {
                 continue;
             };
             let overloaded = self.overloaded(state, &command, &transmit);
+            let until = self.useful_until(state, now, transmit.operation);
             for node in transmit.nodes.iter() {
                 if overloaded.contains(node) {
                     handle_unsent(state, now, &transmit, node, NodeError::Overloaded);
@@ -115,12 +119,35 @@ impl LeaseCell {
                 let reply_to = ReplyTo {
                     requester: Arc::<Self>::clone(self),
                     round: transmit.round,
+                    until,
                 };
                 let lane = &self.client.lanes[node.index()];
                 if lane.send(command.clone(), reply_to).is_err() {
                     self.handle_closed_lane(state, now, &transmit, node);
                 }
             }
+        }
+    }
+
+    /// Returns how long a request may wait in a lane. An extension must be answered while the lock is valid. What may get a
+    /// new lock waits for no more than [`MOST_WAIT`]: then this process asks for more than the nodes can do.
+    fn useful_until(&self, state: &CellState, now: Timestamp, operation: Operation) -> Timestamp {
+        let node_timeout = self.client.node_timeout;
+        match operation {
+            Operation::Extend { .. } => {
+                let valid_until = state.lease.valid_until(now).unwrap_or(Timestamp::MAX);
+                valid_until.saturating_sub(node_timeout)
+            }
+            Operation::Acquire { .. } | Operation::Adopt { .. } | Operation::Probe { .. } => {
+                let latest = now.saturating_add(MOST_WAIT.max(node_timeout));
+                if self.deadline <= now {
+                    // It makes one attempt, without a wait.
+                    return latest;
+                }
+                let soon = now.saturating_add(node_timeout);
+                self.deadline.max(soon).min(latest)
+            }
+            _ => Timestamp::MAX,
         }
     }
 

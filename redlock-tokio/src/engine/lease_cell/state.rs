@@ -286,6 +286,11 @@ impl CellState {
         until: Timestamp,
     ) -> Option<ExtensionNumber> {
         let number = self.extensions.next();
+        if until <= now {
+            let is_held = self.is_generation(generation) && self.lease.valid_until(now).is_some();
+            let _ = self.release(now, generation);
+            return is_held.then_some(number);
+        }
         let is_set = self.is_generation(generation) && self.lease.release_at(now, until);
         if is_set {
             self.observe_release(now, generation);
