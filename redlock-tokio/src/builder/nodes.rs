@@ -346,7 +346,11 @@ fn urls_in(list: &str) -> Vec<String> {
     for part in list.split(is_separator).filter(|part| !part.is_empty()) {
         match urls.last_mut().filter(|url| may_go_on(url)) {
             Some(url) if !part.contains("://") => *url += &format!(",{part}"),
-            _ => urls.push(part.to_owned()),
+            // A scheme means the same in any case.
+            _ => urls.push(match part.split_once("://") {
+                Some((scheme, rest)) => format!("{}://{rest}", scheme.to_ascii_lowercase()),
+                None => part.to_owned(),
+            }),
         }
     }
     urls
@@ -382,7 +386,7 @@ mod tests {
                 &["redis+sentinel://a,b", "redis://c"],
             ),
             (
-                "redis+cluster://a,b:1?tags=x,y,z,redis://c",
+                "Redis+CLUSTER://a,b:1?tags=x,y,z,redis://c",
                 &["redis+cluster://a,b:1?tags=x,y,z", "redis://c"],
             ),
             ("redis://a,nonsense,", &["redis://a", "nonsense"]),
