@@ -242,7 +242,8 @@ impl RedlockBuilder {
 
     /// Adds a master by a [`deadpool_redis`] pool of your own. `address` is its name in errors and logs.
     ///
-    /// The client takes one connection out of the pool, and another one when that one breaks. Servers report free locks
+    /// The client keeps one connection of the pool for itself, and takes another one when that one breaks. So the pool
+    /// needs one more than the application uses at once. Servers report free locks
     /// over it only if the pool's manager was created with the [settings](PoolMessages::config) of these messages, and
     /// the connections speak RESP3. Otherwise waiters poll (see
     /// [`LockOptions::retry_delay`](crate::LockOptions::retry_delay)).

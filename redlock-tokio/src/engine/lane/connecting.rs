@@ -222,6 +222,9 @@ impl Connector {
         let limit = self.limit;
         let text = match (self.named_by(), self.tenure()) {
             (None, _) => {
+                if let Some(objection) = self.node.node.objection() {
+                    return objection;
+                }
                 format!(
                     "no connection within {limit:?}: the server does not answer, or only one side expects TLS"
                 )
