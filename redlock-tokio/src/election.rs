@@ -236,6 +236,7 @@ impl Election {
                     | LockError::NoQuorum(_)
                     | LockError::Overloaded(_)
                     | LockError::TooSlow(_)
+                    | LockError::NotPolled(_)
                     | LockError::Quarantined { .. }
                     | LockError::QueueFull { .. },
                 ) => self.redlock.client().clock.sleep(PAUSE).await,

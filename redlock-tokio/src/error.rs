@@ -54,6 +54,12 @@ pub enum LockError {
     /// A longer ttl helps.
     #[error("too slow: the nodes answered after the validity of the lock had ended ({0})")]
     TooSlow(Attempts),
+    /// A majority granted the lock, but its future was not polled before the validity was over: another branch of a
+    /// `select!` ran, the thread was blocked, or the process stood still. The nodes are not the cause.
+    #[error(
+        "not polled in time: the nodes granted the lock, but its future was not polled before the validity was over ({0})"
+    )]
+    NotPolled(Attempts),
     /// Nodes started, or became masters, so recently that they may lack a lock that is still held. They have no vote
     /// until such a lock must have expired, and without them there was no majority within the waiting time.
     /// [`Redlock::ready`](crate::Redlock::ready) waits for a majority when a service starts. A shorter
@@ -118,15 +124,16 @@ impl LockError {
     }
 
     /// Returns the attempts, if the error records them: [`Contended`](Self::Contended), [`NoQuorum`](Self::NoQuorum),
-    /// [`Overloaded`](Self::Overloaded), [`TooSlow`](Self::TooSlow) and [`Quarantined`](Self::Quarantined) do. `None`
-    /// otherwise.
+    /// [`Overloaded`](Self::Overloaded), [`TooSlow`](Self::TooSlow), [`NotPolled`](Self::NotPolled) and
+    /// [`Quarantined`](Self::Quarantined) do. `None` otherwise.
     #[must_use]
     pub fn attempts(&self) -> Option<&Attempts> {
         match self {
             Self::Contended(attempts)
             | Self::NoQuorum(attempts)
             | Self::Overloaded(attempts)
-            | Self::TooSlow(attempts) => Some(attempts),
+            | Self::TooSlow(attempts)
+            | Self::NotPolled(attempts) => Some(attempts),
             Self::Quarantined { attempts, .. } => Some(attempts),
             Self::FenceExhausted
             | Self::QueueFull { .. }

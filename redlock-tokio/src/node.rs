@@ -125,6 +125,13 @@ pub trait Node: Send + Sync + 'static {
     /// means that the node is not there now. The `Redlock` tries again in both cases, with increasing pauses.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>>;
 
+    /// Returns why [`connect`](Self::connect) takes too long, if the node knows. `None` by default.
+    ///
+    /// The [`Redlock`](crate::Redlock) asks when it has given up.
+    fn objection(&self) -> Option<NodeError> {
+        None
+    }
+
     /// Returns the authority that names the node's master. `None` by default: the node has one address.
     ///
     /// The [`Redlock`](crate::Redlock) then opens sessions by [`Authority::connect`], and not by

@@ -55,6 +55,10 @@ async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
         ("redis://:a,hunter2@host", "%2C for a comma"),
         ("redis://:hunter2@", ""),
         ("redis://:hunter2@host/x", ""),
+        ("redis://:hunter2@host/-1", "the database is not a number"),
+        ("redis://:hunter2@host/99999999999", "0 to 2147483646"),
+        ("unix:///a.sock?db=-1&pass=hunter2", "the database"),
+        ("redis+sentinel://:hunter2@s1/g/4294967295", "the database"),
         ("redis://:hunter2@host:port", ""),
         ("redis://:hunter2@0.0.0.0", ""),
         ("redis://:p@hunter2#w@127.0.0.1", "%23"),
@@ -144,9 +148,10 @@ async fn a_tls_url_without_tls_is_refused() {
 async fn the_same_address_twice_is_refused() {
     for twice in [
         ["redis://host:7000", "redis://host:7000"],
-        ["redis://host/1", "redis://HOST:6379/1"],
+        ["redis://host/1", "REDIS://HOST:6379/1"],
         ["redis://a:b@host", "redis://c:d@host/0"],
-        ["unix:///a.sock", "unix:///a.sock?pass=b"],
+        ["unix:///a.sock", "Unix:///a.sock?pass=b"],
+        ["redis+sentinel://a,b/g", "Redis+Sentinel://a,b/g"],
     ] {
         let error = build(&["redis://other", twice[0], twice[1]]).await;
         let BuildError::DuplicateNode { first, second, .. } = error else {
@@ -158,7 +163,7 @@ async fn the_same_address_twice_is_refused() {
     let clusters = [
         "redis+cluster://a",
         "redis+cluster://b",
-        "redis+cluster://a,c",
+        "REDIS+CLUSTER://a,c",
     ];
     let error = build(&clusters).await.to_string();
     assert!(error.starts_with("nodes 1 and 3 are both slot"), "{error}");

@@ -242,7 +242,8 @@ impl RedlockBuilder {
 
     /// Adds a master by a [`deadpool_redis`] pool of your own. `address` is its name in errors and logs.
     ///
-    /// The client takes one connection out of the pool, and another one when that one breaks. Servers report free locks
+    /// The client keeps one connection of the pool for itself, and takes another one when that one breaks. So the pool
+    /// needs one more than the application uses at once. Servers report free locks
     /// over it only if the pool's manager was created with the [settings](PoolMessages::config) of these messages, and
     /// the connections speak RESP3. Otherwise waiters poll (see
     /// [`LockOptions::retry_delay`](crate::LockOptions::retry_delay)).
@@ -346,7 +347,11 @@ fn urls_in(list: &str) -> Vec<String> {
     for part in list.split(is_separator).filter(|part| !part.is_empty()) {
         match urls.last_mut().filter(|url| may_go_on(url)) {
             Some(url) if !part.contains("://") => *url += &format!(",{part}"),
-            _ => urls.push(part.to_owned()),
+            // A scheme means the same in any case.
+            _ => urls.push(match part.split_once("://") {
+                Some((scheme, rest)) => format!("{}://{rest}", scheme.to_ascii_lowercase()),
+                None => part.to_owned(),
+            }),
         }
     }
     urls
@@ -382,7 +387,7 @@ mod tests {
                 &["redis+sentinel://a,b", "redis://c"],
             ),
             (
-                "redis+cluster://a,b:1?tags=x,y,z,redis://c",
+                "Redis+CLUSTER://a,b:1?tags=x,y,z,redis://c",
                 &["redis+cluster://a,b:1?tags=x,y,z", "redis://c"],
             ),
             ("redis://a,nonsense,", &["redis://a", "nonsense"]),

@@ -127,7 +127,7 @@ impl Lane {
             id,
             clock.clone(),
             Arc::clone(&vetting),
-            node.discovery.as_ref().map(|it| it.named_by.kind),
+            node.discovery.as_ref().map(|it| it.named_by.clone()),
             listeners.on_withdrawal,
             Arc::clone(&status),
         );

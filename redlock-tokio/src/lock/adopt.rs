@@ -150,8 +150,12 @@ impl fmt::Debug for Adopt {
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum AdoptError {
-    /// The ticket's [end](LockTicket::expires_at) is over. The lock is free, or another client has it.
-    #[error("the ticket has expired")]
+    /// The ticket's [end](LockTicket::expires_at) is over. The lock is free, or another client has it. If the ticket is
+    /// new, the giver's wall clock is behind the one of this process.
+    #[error(
+        "the ticket has expired: its end, by the giver's wall clock, is over by the clock of this process (if the ticket \
+         is new, the clocks differ)"
+    )]
     Expired,
     /// Too many nodes do not have the giver's value any more: another client has adopted the lock, its keys have expired,
     /// somebody has deleted them, or the nodes have restarted.

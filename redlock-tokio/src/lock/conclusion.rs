@@ -49,7 +49,7 @@ pub(super) fn conclude(
                 LockError::ShutDown
             } else {
                 // The task was kept from running since the lock was acquired.
-                LockError::TooSlow(request.attempts(cell.tries()))
+                LockError::NotPolled(request.attempts(cell.tries()))
             }
         }
     };
@@ -137,9 +137,13 @@ impl<'a> Request<'a> {
                 _ => LockError::ShutDown,
             },
             RequestEnd::Ended(End::Lost(LossReason::Abandoned)) => LockError::ShutDown,
-            RequestEnd::Ended(_) => {
-                let attempts = self.lease.map_or(0, LeaseCell::tries);
-                LockError::TooSlow(self.attempts(attempts))
+            RequestEnd::Ended(end) => {
+                let attempts = self.attempts(self.lease.map_or(0, LeaseCell::tries));
+                match end {
+                    // Only a lock that was granted expires.
+                    End::Lost(LossReason::Expired) => LockError::NotPolled(attempts),
+                    _ => LockError::TooSlow(attempts),
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use redlock_core::{MemberId, MemberReport, Tenure, Timestamp};
+use redlock_core::{MemberId, MemberReport, Owner, Tenure, Timestamp};
 
 use super::{NodeError, Session};
 use crate::Clock;
@@ -45,6 +45,11 @@ pub trait Authority: Send + Sync + 'static {
     /// Returns what messages call a member, such as its address. Its id by default.
     fn name_of(&self, member: MemberId) -> String {
         member.to_string()
+    }
+
+    /// Returns what messages call the owner of a node, such as its address. What [`Tenure::owner`] says by default.
+    fn name_of_owner(&self, owner: &Owner) -> String {
+        owner.to_string()
     }
 }
 

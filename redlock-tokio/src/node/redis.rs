@@ -140,6 +140,13 @@ impl Node for RedisNode {
             Source::Url(_) | Source::Pool(_) => None,
         }
     }
+
+    fn objection(&self) -> Option<NodeError> {
+        match &self.source {
+            Source::Pool(pool) => pool.objection(),
+            Source::Url(_) | Source::Group(_) => None,
+        }
+    }
 }
 
 impl fmt::Debug for RedisNode {

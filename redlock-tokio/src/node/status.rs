@@ -28,8 +28,7 @@ pub struct NodeStatus {
     pub address: Arc<str>,
     /// Whether the node can vote for a lock, and if not, why.
     pub state: NodeState,
-    /// The server that owns the node, if sentinels or a cluster name it, as of the last connection: its address, or its id in
-    /// the cluster.
+    /// The address of the server that owns the node, if sentinels or a cluster name it, as of the last connection.
     pub owner: Option<Arc<str>>,
     /// The server's description of itself at the last connection.
     pub server: Option<ServerInfo>,

@@ -242,6 +242,7 @@ fn name_of_error(error: &LockError) -> &'static str {
         LockError::NoQuorum(_) => "no_quorum",
         LockError::Overloaded(_) => "overloaded",
         LockError::TooSlow(_) => "too_slow",
+        LockError::NotPolled(_) => "not_polled",
         LockError::Quarantined { .. } => "quarantined",
         LockError::QueueFull { .. } => "queue_full",
         LockError::FenceExhausted => "fence_exhausted",

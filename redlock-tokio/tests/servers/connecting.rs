@@ -5,7 +5,7 @@ use std::thread;
 use redlock_kit::RedisServers;
 use redlock_tokio::{
     BuildError, Durability, LockError, Redlock, ReleaseOutcome,
-    deadpool_redis::{self, Config, Runtime},
+    deadpool_redis::{self, Config, Manager, Pool, Runtime},
 };
 
 use crate::{
@@ -127,4 +127,23 @@ async fn pools_of_the_caller_lend_one_connection_each_and_keep_working() {
     servers.get(1).kill();
     servers.get(2).kill();
     assert_says(&redlock.try_lock("other").await.unwrap_err(), "pool 1");
+}
+
+/// Even one that limits the wait by itself.
+#[tokio::test]
+async fn a_pool_that_the_application_uses_up_is_named_as_the_cause() {
+    let servers = RedisServers::spawn(1).unwrap();
+    for wait in [None, Some(MS(100))] {
+        let pool = Pool::builder(Manager::new(servers.get(0).url()).unwrap()).max_size(1);
+        let pool = pool.wait_timeout(wait).runtime(Runtime::Tokio1).build();
+        let pool = pool.unwrap();
+        let taken = pool.get().await.unwrap();
+        let builder = Redlock::builder().durability(Durability::AssumedForTests);
+        let builder = builder.connect_timeout(MS(300)).pool("p", pool, None);
+        let redlock = built(builder).await;
+        let error = redlock.lock("k").wait(MS(1000)).await.unwrap_err();
+        assert_says(&error, "uses all connections of the pool (1)");
+        drop(taken);
+        assert!(redlock.lock("k").wait(MS(5000)).await.is_ok());
+    }
 }

@@ -28,6 +28,7 @@ const EVENTS: [(&str, &[Topology]); 37] = [
     ("lost: VotesWithdrawn", ANYWHERE),
     ("not acquired: Contended", EVERYWHERE),
     ("not acquired: NoQuorum", &[Sentinel, Cluster]),
+    ("not acquired: NotPolled", ANYWHERE),
     ("not acquired: Quarantined", &[Sentinel, Cluster]),
     ("not acquired: TooSlow", ANYWHERE),
     ("permit of another slot", EVERYWHERE),

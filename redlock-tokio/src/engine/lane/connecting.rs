@@ -4,7 +4,7 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Join, OptionFuture, join},
 };
-use redlock_core::{Identity, ServerRole, Sighting, Tenure, Timestamp};
+use redlock_core::{Identity, Owner, ServerRole, Sighting, Tenure, Timestamp};
 use tokio::time::{Instant, Sleep, Timeout, sleep, timeout};
 
 use super::{
@@ -47,6 +47,12 @@ impl Connector {
     /// Returns what logs call the node.
     pub(super) fn address(&self) -> &str {
         self.node.node.address()
+    }
+
+    /// Returns what messages call the owner of the node.
+    pub(super) fn name_of(&self, owner: &Owner) -> String {
+        let named_by = self.named_by();
+        named_by.map_or_else(|| owner.to_string(), |by| by.authority.name_of_owner(owner))
     }
 
     /// Returns the tenures of the node, if an authority names its server.
@@ -222,11 +228,15 @@ impl Connector {
         let limit = self.limit;
         let text = match (self.named_by(), self.tenure()) {
             (None, _) => {
+                if let Some(objection) = self.node.node.objection() {
+                    return objection;
+                }
                 format!(
                     "no connection within {limit:?}: the server does not answer, or only one side expects TLS"
                 )
             }
             (Some(_), Some(Tenure { owner, .. })) => {
+                let owner = self.name_of(&owner);
                 format!("no connection to the master {owner} within {limit:?}")
             }
             (Some(by), None) => {
@@ -372,7 +382,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redlock_core::{Owner, RunId};
+    use redlock_core::RunId;
 
     use crate::{
         ServerInfo,

@@ -68,13 +68,14 @@ impl NamedNodes {
                 News::Report(index, report) => (index, report),
                 News::RollCall(asked_at) => {
                     for (id, _) in &nodes {
-                        vetting.handle_roll_call(*id, now.now(), asked_at);
+                        vetting.handle_roll_call(*id, now.now(), asked_at, &*authority);
                     }
                     return;
                 }
             };
             for (id, _) in nodes.iter().filter(|(_, it)| *it == index) {
-                if let Some(rivals) = vetting.handle_report(*id, now.now(), report.clone()) {
+                let report = report.clone();
+                if let Some(rivals) = vetting.handle_report(*id, now.now(), report, &*authority) {
                     let error = two_authorities(&*authority, rivals);
                     log::error!(
                         node = %vetting.address(*id),

@@ -169,7 +169,8 @@ impl<'a> Serving<'a> {
         if let Some(NamedServer { tenure, tenures }) = &self.owner
             && !tenures.is_current(Some(tenure))
         {
-            let text = format!("{} is no longer the master", tenure.owner);
+            let owner = self.lane.connector.name_of(&tenure.owner);
+            let text = format!("{owner} is no longer the master");
             return ControlFlow::Break(NodeError::Unreachable(text.into()));
         }
         if !self.is_silent {

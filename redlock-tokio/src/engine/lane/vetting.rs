@@ -11,7 +11,7 @@ use tokio::{sync::watch, time::Instant};
 use super::{connecting::Statement, discovery::Tenures, status::StatusBoard};
 use crate::{
     Clock, Durability, NodeError, log,
-    node::{AuthorityKind, Role, Server, ServerInfo},
+    node::{Authority, NamedBy, Role, Server, ServerInfo},
     shown_time::ShownTime,
     sync::Mutex,
 };
@@ -67,34 +67,49 @@ impl Vetting {
         node: NodeId,
         now: Timestamp,
         report: MemberReport,
+        authority: &dyn Authority,
     ) -> Option<Rivals> {
         let mut electorate = self.electorate.lock();
         let had_rivals = electorate.rivals(node).is_some();
         let has_changed = electorate.handle_report(now, node, report);
-        self.pass_tenure(node, &electorate, has_changed);
-        electorate.rivals(node).filter(|_| !had_rivals)
+        self.pass_tenure(node, &electorate);
+        let rivals = electorate.rivals(node).filter(|_| !had_rivals);
+        drop(electorate);
+        if has_changed {
+            self.log_owner(node, authority);
+        }
+        rivals
     }
 
     /// Notes that each address of the node's authority was asked at `asked_at` or later, and has answered or is taken
     /// as silent.
-    pub(crate) fn handle_roll_call(&self, node: NodeId, now: Timestamp, asked_at: Timestamp) {
+    pub(crate) fn handle_roll_call(
+        &self,
+        node: NodeId,
+        now: Timestamp,
+        asked_at: Timestamp,
+        authority: &dyn Authority,
+    ) {
         let mut electorate = self.electorate.lock();
         if electorate.handle_roll_call(now, node, asked_at) {
-            self.pass_tenure(node, &electorate, true);
+            self.pass_tenure(node, &electorate);
+            drop(electorate);
+            self.log_owner(node, authority);
         }
     }
 
     /// Tells the lane which server is the owner. The electorate is locked, so that the last value is the last tenure.
-    fn pass_tenure(&self, node: NodeId, electorate: &Electorate, has_changed: bool) {
-        let tenure = electorate.tenure(node).cloned();
-        if has_changed && let Some(Tenure { owner, epoch }) = &tenure {
-            let node = &self.addresses[node.index()];
+    fn pass_tenure(&self, node: NodeId, electorate: &Electorate) {
+        self.tenures[node.index()].send_replace(electorate.tenure(node).cloned());
+    }
+
+    fn log_owner(&self, node: NodeId, authority: &dyn Authority) {
+        if let Some(Tenure { owner, epoch }) = self.tenures(node).current() {
             log::info!(
-                node = %node, %owner, epoch,
+                node = %self.address(node), owner = %authority.name_of_owner(&owner), epoch,
                 "a majority of the sentinels, or of the cluster's nodes, names this server as the master"
             );
         }
-        self.tenures[node.index()].send_replace(tenure);
     }
 
     /// Returns what logs call the node.
@@ -120,7 +135,7 @@ pub(super) struct VotingRight {
     status: Arc<StatusBoard>,
     eligibility: Eligibility,
     /// The authority that names the server, so that only the electorate knows what its votes are worth.
-    named_by: Option<AuthorityKind>,
+    named_by: Option<NamedBy>,
     /// Whether the node had no vote when this was last checked.
     has_no_vote: bool,
 }
@@ -130,7 +145,7 @@ impl VotingRight {
         node: NodeId,
         clock: Clock,
         vetting: Arc<Vetting>,
-        named_by: Option<AuthorityKind>,
+        named_by: Option<NamedBy>,
         on_withdrawal: OnWithdrawal,
         status: Arc<StatusBoard>,
     ) -> Self {
@@ -182,7 +197,8 @@ impl VotingRight {
             Server::Known(info) => Some(info.clone()),
             Server::None | Server::Withheld(_) => None,
         };
-        let owner = tenure.map(|it| it.owner.as_str().into());
+        let named = tenure.zip(self.named_by.as_ref());
+        let owner = named.map(|(it, by)| by.authority.name_of_owner(&it.owner).into());
         self.status.connected(owner, info, unmet, eligibility);
         Ok(())
     }
@@ -284,7 +300,7 @@ impl VotingRight {
     }
 
     fn explain(&self, exclusion: Exclusion, server: &Server) -> NodeError {
-        if let (Exclusion::Replica, Some(kind)) = (exclusion, self.named_by) {
+        if let (Exclusion::Replica, Some(NamedBy { kind, .. })) = (exclusion, &self.named_by) {
             let members = kind.members();
             let text = format!("the server became a replica, and its {members} name no other yet");
             return NodeError::Unreachable(text.into());

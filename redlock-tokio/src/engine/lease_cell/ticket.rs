@@ -81,7 +81,7 @@ mod wire {
     use std::time::Duration;
 
     use redlock_core::FencingToken;
-    use serde::{Deserialize, Serialize};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use super::LockTicket;
     use crate::{Key, node::Holder};
@@ -93,19 +93,50 @@ mod wire {
     pub(super) struct Ticket {
         /// First, so that a reader knows it before anything else.
         version: u32,
-        key: Vec<u8>,
-        value: Vec<u8>,
+        key: Bytes,
+        value: Bytes,
         /// The time since 1970, in milliseconds.
         until: u64,
         fence: Option<u64>,
+    }
+
+    /// In a format for people, such as JSON, a text where it is one. A list of bytes is read too.
+    struct Bytes(Vec<u8>);
+
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a text or a list of bytes")]
+    enum TextOrBytes {
+        Text(String),
+        Bytes(Vec<u8>),
+    }
+
+    impl Serialize for Bytes {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            match str::from_utf8(&self.0) {
+                Ok(text) if serializer.is_human_readable() => text.serialize(serializer),
+                _ => self.0.serialize(serializer),
+            }
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Bytes {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            if !deserializer.is_human_readable() {
+                return Vec::deserialize(deserializer).map(Self);
+            }
+            Ok(Self(match TextOrBytes::deserialize(deserializer)? {
+                TextOrBytes::Text(text) => text.into_bytes(),
+                TextOrBytes::Bytes(bytes) => bytes,
+            }))
+        }
     }
 
     impl From<LockTicket> for Ticket {
         fn from(ticket: LockTicket) -> Self {
             Self {
                 version: VERSION,
-                key: ticket.key.as_bytes().to_vec(),
-                value: ticket.giver.value().to_vec(),
+                key: Bytes(ticket.key.as_bytes().to_vec()),
+                value: Bytes(ticket.giver.value().to_vec()),
                 // Rounded down: a ticket never lives for longer than the validity.
                 until: u64::try_from(ticket.until.as_millis()).unwrap_or(u64::MAX),
                 fence: ticket.fence.map(FencingToken::get),
@@ -129,12 +160,12 @@ mod wire {
                     "a ticket of version {version}, and this process knows version {VERSION}"
                 ));
             }
-            let giver = Holder::new(value);
+            let giver = Holder::new(value.0);
             if giver.token().is_none() {
                 return Err("the value of the ticket does not begin with a token".into());
             }
             Ok(Self {
-                key: Key::new(key).map_err(|error| error.to_string())?,
+                key: Key::new(key.0).map_err(|error| error.to_string())?,
                 giver,
                 until: Duration::from_millis(until),
                 fence: fence.map(FencingToken::new),
@@ -156,16 +187,25 @@ mod tests {
         let value = format!("{token}@web-3");
         let ticket = LockTicket {
             key: Key::new([0, 0xff]).unwrap(),
-            giver: Holder::new(value.into_bytes()),
+            giver: Holder::new(value.as_bytes()),
             until: Duration::from_millis(1_700_000_000_123),
             fence: Some(FencingToken::new(12)),
         };
-        let sent = serde_json::to_value(&ticket).unwrap();
+        let mut sent = serde_json::to_value(&ticket).unwrap();
         assert_eq!(sent["version"], 1);
+        let texts = |it: &serde_json::Value| [it["key"].clone(), it["value"].clone()];
+        assert_eq!(texts(&sent), [json!([0, 255]), json!(value)]);
         assert_eq!(
             serde_json::from_value::<LockTicket>(sent.clone()).unwrap(),
             ticket
         );
+        for key in [json!("order:42"), json!(b"order:42")] {
+            sent["key"] = key;
+            sent["value"] = json!(value.as_bytes());
+            let read: LockTicket = serde_json::from_value(sent.clone()).unwrap();
+            let again = serde_json::to_value(&read).unwrap();
+            assert_eq!(texts(&again), [json!("order:42"), json!(value)]);
+        }
         let shown = format!("{ticket:?}");
         assert!(
             shown.contains("web-3") && !shown.contains(&token),

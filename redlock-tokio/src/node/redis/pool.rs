@@ -46,9 +46,10 @@ impl OwnPool {
     /// Takes a connection out of the pool for as long as a session lasts.
     pub(super) async fn open(&self) -> Result<Opened, NodeError> {
         let connection = unless_shut_down(self.pool.get()).await;
-        let connection = connection.map_err(|error| match error {
-            PoolError::Backend(error) => connect_error(&error),
-            other => NodeError::Unreachable(other.to_string().into()),
+        let connection = connection.map_err(|error| match (error, self.objection()) {
+            (PoolError::Backend(error), _) => connect_error(&error),
+            (PoolError::Timeout(_), Some(objection)) => objection,
+            (other, _) => NodeError::Unreachable(other.to_string().into()),
         })?;
         Ok(Opened {
             connection: MultiplexedConnection::clone(&connection),
@@ -58,6 +59,17 @@ impl OwnPool {
                 .map(|messages| Arc::clone(&messages.0)),
             attachment: Some(Box::new(PlaceInPool(Some(connection)))),
         })
+    }
+
+    /// Returns why there is no connection now, if the application has them all.
+    pub(super) fn objection(&self) -> Option<NodeError> {
+        let status = self.pool.status();
+        let is_used_up = status.available == 0 && status.size >= status.max_size;
+        let text = format!(
+            "the application uses all connections of the pool ({}), and this client needs one for itself",
+            status.max_size
+        );
+        is_used_up.then(|| NodeError::Unreachable(text.into()))
     }
 }
 

@@ -9,7 +9,7 @@ pub(super) use self::group::SentinelNode;
 use super::{
     connect::ConnectionSettings,
     options::NodeOptions,
-    url::{ServersUrl, UrlError, decoded, login},
+    url::{ServersUrl, UrlError, database_number, decoded, login},
 };
 use crate::sync::Mutex;
 
@@ -32,9 +32,8 @@ impl SentinelNode {
         let (name, database) = path.split_once('/').unwrap_or((path, ""));
         let mut servers = login(&url.user, &url.password);
         if !database.is_empty() {
-            let number = database.parse::<u32>();
-            let number = number.map_err(|_| UrlError::new("the database is not a number"))?;
-            servers = servers.set_db(number.into());
+            // What is no number is none that a server can have.
+            servers = servers.set_db(database_number(database.parse().unwrap_or(-1))?);
         }
         let (mut user, mut password) = (String::new(), String::new());
         let (mut sentinel_tls, mut excludes_resp3) = (false, false);

@@ -91,6 +91,7 @@ impl NodeUrl {
             }
         }
         let redis = info.redis_settings().clone();
+        database_number(redis.db())?;
         let excludes_resp3 = says_protocol && redis.protocol() == ProtocolVersion::RESP2;
         let uses_tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
         Ok(Self {
@@ -175,6 +176,15 @@ impl<'a> ServersUrl<'a> {
 fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
     let parts = query.split('&').filter(|part| !part.is_empty());
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
+}
+
+/// Returns the number of a database, unless no server can have so many.
+pub(super) fn database_number(number: i64) -> Result<i64, UrlError> {
+    let text = "the database is not a number from 0 to 2147483646";
+    let is_possible = (0..i32::MAX.into()).contains(&number);
+    is_possible
+        .then_some(number)
+        .ok_or_else(|| UrlError::new(text))
 }
 
 /// Returns what authenticates a connection. An empty user or password is none.

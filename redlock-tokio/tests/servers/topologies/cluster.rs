@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::ready;
 use crate::support::{
     Cli, MS, assert_says, built, eventually,
+    log::Log,
     shards::{cluster, names, owner, owners, slot, strict, trusting, url, url_of},
     states::{all_vote, is_quarantined, state, votes},
     waiting_at,
@@ -244,8 +245,14 @@ async fn seeds_may_be_down_and_announced_addresses_may_need_a_mapping() {
     let cluster = cluster().replicas(0).spawn().unwrap();
     // Nobody listens on the port of a server that is gone.
     let gone = RedisServers::spawn(1).unwrap().urls().remove(0);
+    let (log, _logging) = Log::start();
     let redlock = built(trusting(&url_of(&[&gone, &cluster.urls()[2]]))).await;
     all_vote(&redlock).await;
+    let master = cluster.owner_of(slot(0)).unwrap();
+    let address = cluster.proxy(master).address().to_string();
+    assert_eq!(redlock.nodes()[0].owner.as_deref(), Some(&*address));
+    let named = format!("owner={address} ");
+    assert!(log.text().contains(&named), "{}", log.text());
     let urls = [0, 1].map(|seed| url_of(&[&cluster.urls()[seed]]));
     let twice = trusting(&urls.join(",")).build().await;
     let error = assert_refused!(twice, BuildError::SharedServer(_));
@@ -276,6 +283,8 @@ async fn seeds_may_be_down_and_announced_addresses_may_need_a_mapping() {
     });
     let redlock = built(mapped).await;
     all_vote(&redlock).await;
+    let reached = cluster.node(master).address().to_string();
+    assert_eq!(redlock.nodes()[0].owner.as_deref(), Some(&*reached));
     drop(redlock.lock("k").await.unwrap());
 }
 

@@ -93,6 +93,7 @@ impl Asked {
                 let is_unsure = attempts.count > 1 || environment.has_senseless_answers();
                 open.has_rival(4 * environment.max_ttl()) || (is_unsure && !is_quiet)
             }
+            LockError::NotPolled(_) => environment.stood_still_since(open.since),
             LockError::NoQuorum(_) | LockError::TooSlow(_) | LockError::Quarantined { .. } => {
                 self.nodes_may_fail((environment.scale.servers - 1) / 2)
             }
@@ -170,7 +171,7 @@ fn seen_as(error: &LockError) -> Seen {
     match error {
         LockError::Contended(_) => Seen::TimedOut,
         LockError::NoQuorum(_) => Seen::NoQuorum,
-        LockError::TooSlow(_) => Seen::TooSlow,
+        LockError::TooSlow(_) | LockError::NotPolled(_) => Seen::TooSlow,
         LockError::Quarantined { .. } => Seen::Quarantined,
         LockError::QueueFull { .. } => Seen::QueueFull,
         LockError::ShutDown => Seen::RefusedByShutdown,

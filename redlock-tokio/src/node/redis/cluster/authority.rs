@@ -4,7 +4,7 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use redlock_core::{MemberId, Tenure};
+use redlock_core::{MemberId, Owner, Tenure};
 use thiserror::Error;
 
 use super::{directory::Directory, identity::member_id, member::Member};
@@ -159,5 +159,10 @@ impl Authority for ClusterAuthority {
 
     fn name_of(&self, member: MemberId) -> String {
         self.directory.name_of(member)
+    }
+
+    fn name_of_owner(&self, owner: &Owner) -> String {
+        let member = member_id(owner.as_str().as_bytes());
+        member.map_or_else(|| owner.to_string(), |it| self.name_of(it))
     }
 }
