@@ -18,7 +18,7 @@ use crate::{
 ///
 /// Works on a [`Router`](axum::Router), on a [`MethodRouter`](axum::routing::MethodRouter) and, preferably, with
 /// [`route_layer`](axum::Router::route_layer), which does not affect requests that match no route. The layer never
-/// fails: it answers each error with a response. See the [crate's page](crate) for the responses.
+/// fails: it answers each error with a response. See the [guide](crate::guide) for the responses.
 ///
 /// ```
 /// use std::time::Duration;

@@ -40,7 +40,6 @@ pub mod guide {
     use crate::*;
     use redlock_tokio::{
         Hold, Key, LockError, LockOptions, Redlock, RedlockBuilder, RedlockRwLock,
-        test_util::TestNodes,
     };
 }
 mod key;

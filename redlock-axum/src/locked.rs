@@ -52,8 +52,8 @@ impl Locked {
     ///
     /// If there are several layers around the handler, checks that none of them has lost its lock.
     ///
-    /// Reads the clock and costs no round trip. If another client deletes the key on the nodes, the next renewal
-    /// detects it, by default after a third of the ttl at most. See [`Hold::is_valid`] for the limits of this check.
+    /// Reads the clock and costs no round trip. See [`Hold::is_valid`] for the limits of this check, and for when it
+    /// detects that another client has deleted the key on the nodes.
     ///
     /// # Errors
     ///

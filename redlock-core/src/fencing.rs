@@ -4,8 +4,8 @@ use core::{fmt, time::Duration};
 ///
 /// A holder may be paused, lose its lock meanwhile, and then send a write. No lock can stop that write,
 /// but the *resource* can: it remembers the largest fencing token that it has seen, and refuses smaller
-/// ones (Kleppmann, "How to do distributed locking"). See
-/// [`Lease::acquire_fenced`](crate::Lease::acquire_fenced).
+/// ones (Kleppmann, "How to do distributed locking"). It accepts the same token again: one holder may write several
+/// times. See [`Lease::acquire_fenced`](crate::Lease::acquire_fenced).
 ///
 /// ```
 /// use redlock_core::FencingToken;

@@ -274,24 +274,25 @@ impl Hold {
     /// Returns the fencing token, if the lock was acquired [with one](crate::LockOptions::fenced).
     ///
     /// Send the token with every write to a resource that refuses smaller tokens than it has seen, such as
-    /// `UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence < $2`. Then a holder that was paused and
-    /// does not notice the loss of its lock cannot overwrite a later holder's value.
+    /// `UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2`. Then a holder that was paused and
+    /// does not notice the loss of its lock cannot overwrite a later holder's value. The comparison is `<=` and not
+    /// `<`, so that one holder can write several times.
     ///
     /// If the new value depends on the old one, store the token *before* you read the old value (`UPDATE account SET
-    /// fence = $2 WHERE id = $3 AND fence < $2`), and write where `fence = $2`. Otherwise a late write could come
-    /// between a later holder's read and its write. The program `fenced` in `examples` does this.
+    /// fence = $2 WHERE id = $3 AND fence <= $2`). Otherwise a late write could come between a later holder's read and
+    /// its write. The program `fenced` in `examples` does this.
     ///
     /// The token of a lock of [several keys](crate::Redlock::lock_all) fences each of them. A transfer between two
     /// accounts stores it in both rows, in one transaction, and goes on only if both rows have accepted it:
     ///
     /// ```sql
     /// BEGIN;
-    /// UPDATE account SET fence = $1 WHERE id IN (7, 3) AND fence < $1; -- 2 rows, otherwise ROLLBACK
+    /// UPDATE account SET fence = $1 WHERE id IN (7, 3) AND fence <= $1; -- 2 rows, otherwise ROLLBACK
     /// COMMIT;
     /// -- read both balances, decide, and then:
     /// BEGIN;
-    /// UPDATE account SET balance = balance - $2 WHERE id = 7 AND fence = $1; -- 1 row, otherwise ROLLBACK
-    /// UPDATE account SET balance = balance + $2 WHERE id = 3 AND fence = $1; -- 1 row, otherwise ROLLBACK
+    /// UPDATE account SET balance = balance - $2, fence = $1 WHERE id = 7 AND fence <= $1; -- 1 row, otherwise ROLLBACK
+    /// UPDATE account SET balance = balance + $2, fence = $1 WHERE id = 3 AND fence <= $1; -- 1 row, otherwise ROLLBACK
     /// COMMIT;
     /// ```
     ///
@@ -306,7 +307,7 @@ impl Hold {
     /// # let mut stored_fence = 0;
     /// let guard = redlock.lock("account:7").fenced(true).await?;
     /// let token = guard.fencing_token().expect("the lock is fenced");
-    /// assert!(token.get() > stored_fence); // what the resource checks
+    /// assert!(stored_fence <= token.get()); // what the resource checks
     /// stored_fence = token.get();
     /// # Ok(())
     /// # }

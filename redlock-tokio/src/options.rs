@@ -214,7 +214,7 @@ impl LockOptions {
     ///
     /// Costs one round trip if the nodes' counters are behind this machine's wall clock, and one or two more
     /// otherwise. Each node keeps a counter for the key as `redlock:fence:{<key>}` (or with another tag, see the
-    /// README). A node that has something else there [gives no vote](crate::NodeError::NotACounter).
+    /// [guide](crate::guide::first_lock#fencing-counters)). A node that has something else there [gives no vote](crate::NodeError::NotACounter).
     ///
     /// A counter takes some 130 bytes on each node, and expires [a day](crate::FencingToken::COUNTER_LIFETIME) after the
     /// last lock of its key. If clients choose the keys, plan for the keys of a day: ten million are 1.3 GB. A node

@@ -181,7 +181,7 @@ impl Bank {
     /// the latest. A handler claims the account before it reads the balance; otherwise a late write could come
     /// between its read and its write.
     async fn claim(&self, account: i64, token: FencingToken) -> Result<bool> {
-        let claim = query("UPDATE accounts SET fence = $1 WHERE id = $2 AND (fence < $1 OR $3)")
+        let claim = query("UPDATE accounts SET fence = $1 WHERE id = $2 AND (fence <= $1 OR $3)")
             .bind(number(token)?)
             .bind(account)
             .bind(self.is_unfenced);
@@ -190,7 +190,9 @@ impl Bank {
 
     /// Writes the balance, unless a later holder has claimed the account. Returns whether it wrote.
     async fn write(&self, account: i64, balance: i64, token: FencingToken) -> Result<bool> {
-        let write = query("UPDATE accounts SET balance = $1 WHERE id = $2 AND (fence = $3 OR $4)")
+        let write =
+            "UPDATE accounts SET balance = $1, fence = $3 WHERE id = $2 AND (fence <= $3 OR $4)";
+        let write = query(write)
             .bind(balance)
             .bind(account)
             .bind(number(token)?)

@@ -1,4 +1,4 @@
-//! Runs the script that starts five servers, as the README does.
+//! Runs the script that starts five servers, as `examples/README.md` does.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpStream},

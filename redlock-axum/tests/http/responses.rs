@@ -1,4 +1,4 @@
-//! The table of responses in the README, row by row: status, headers, body, and whether the handler ran.
+//! The table of responses in the guide, row by row: status, headers, body, and whether the handler ran.
 
 use std::{any::Any, time::Duration};
 

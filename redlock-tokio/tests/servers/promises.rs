@@ -1,4 +1,4 @@
-//! What the README promises first: a lock is held by one process at a time, and ends with it.
+//! What the repository's `README.md` promises first: a lock is held by one process at a time, and ends with it.
 
 use std::{
     future::pending,

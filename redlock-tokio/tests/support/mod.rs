@@ -113,7 +113,7 @@ impl Cli {
             .args(&self.0)
             .args(command)
             .output()
-            .expect("redis-cli comes with redis-server, see the README");
+            .expect("redis-cli comes with redis-server: make redis");
         let answer = String::from_utf8(output.stdout).expect("text");
         answer.strip_suffix('\n').unwrap_or(&answer).to_owned()
     }
