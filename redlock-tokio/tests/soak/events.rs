@@ -12,7 +12,7 @@ const ANYWHERE: &[Topology] = &[];
 /// most a minority of the nodes has a fault, so a majority refuses or misses something only if the machine is busy. A
 /// failover of a group loses keys, and a quarantine follows. A failover of a cluster concerns one voter of three, so a
 /// lock is seldom lost by it. A release that is awaited is rarely a handover.
-const EVENTS: [(&str, &[Topology]); 37] = [
+const EVENTS: [(&str, &[Topology]); 38] = [
     ("acquired", EVERYWHERE),
     ("cancelled", EVERYWHERE),
     ("downgrades", EVERYWHERE),
