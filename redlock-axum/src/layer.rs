@@ -314,14 +314,14 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Runs handlers *without a lock* while no quorum of nodes is available: for routes where that is better than a
-    /// 503. Then there is no [`Locked`](crate::Locked), so extract `Option<Locked>`.
+    /// Sets whether handlers run *without a lock* while no quorum of nodes is available: for routes where that is better
+    /// than a 503. Then there is no [`Locked`](crate::Locked), so extract `Option<Locked>`.
     ///
     /// During an outage each request is delayed by [`wait`](Self::wait), even with
     /// [`fail_fast`](LockOptions::fail_fast), so choose a short one. [`redlock_tower::LockLayer::fail_open`] says how
     /// short, after which errors the handler does not run all the same, and how such requests are reported.
-    pub fn fail_open(mut self) -> Self {
-        self.lock = self.lock.fail_open();
+    pub fn fail_open(mut self, fails_open: bool) -> Self {
+        self.lock = self.lock.fail_open(fails_open);
         self
     }
 

@@ -182,7 +182,7 @@ impl RedlockBuilder {
         self.options(LockOptions::new().label(label))
     }
 
-    /// Shows the keys in each line of the log that is about a single lock, as the field `keys`.
+    /// Sets whether each line of the log that is about a single lock shows its keys, as the field `keys`.
     ///
     /// By default the log has no keys, because they often contain personal data. At most eight keys of a lock are shown,
     /// and of each key the first 200 characters. Control characters are escaped, so that a key cannot forge a line.
@@ -192,15 +192,15 @@ impl RedlockBuilder {
     /// # use redlock_tokio::Redlock;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::builder().embedded().log_keys().build().await?;
+    /// let redlock = Redlock::builder().embedded().log_keys(true).build().await?;
     /// let guard = redlock.lock("order:42").await?;
     /// // WARN redlock: a lock was lost keys=["order:42"] token=.. reason=..
     /// # drop(guard);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn log_keys(mut self) -> Self {
-        self.logs_keys = true;
+    pub fn log_keys(mut self, logs_keys: bool) -> Self {
+        self.logs_keys = logs_keys;
         self
     }
 

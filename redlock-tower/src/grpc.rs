@@ -3,10 +3,12 @@
 use std::{
     convert::Infallible,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures::{FutureExt, future::Map};
 use http::Response;
+use redlock_tokio::LockError;
 use tonic::{Code, Status, server::NamedService};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -30,6 +32,10 @@ use crate::{CallError, HoldBodyService, KeyRejection, LockService};
 /// | [`Lost`](CallError::Lost) | `UNKNOWN`: the call ran, and its outcome is unknown |
 ///
 /// Contention is not `UNAVAILABLE`, because proxies eject hosts that return it.
+///
+/// Where a later call may succeed, the metadata `grpc-retry-pushback-ms` says how long to wait before it, in
+/// milliseconds: until the lock is expected to be free, or the nodes to vote, and for a second at least, plus up to a
+/// second at random. A client of gRPC whose retry policy has the status waits for that long by itself.
 ///
 /// If a stream [holds the lock](LockLayer::hold_until_body_end) and is cut off, it ends without a status. Clients
 /// show that as `INTERNAL`.
@@ -121,6 +127,7 @@ where
 /// The status for the caller. It names neither the key nor the holder.
 impl From<CallError<Infallible>> for Status {
     fn from(error: CallError<Infallible>) -> Self {
+        let delay = retry_delay(&error);
         let (code, message) = match error {
             CallError::Contended(_) => (Code::Aborted, "another call is working on this resource"),
             CallError::QueueFull(refusal) if refusal.is_total() => {
@@ -151,8 +158,30 @@ impl From<CallError<Infallible>> for Status {
             ),
             CallError::Inner(never) => match never {},
         };
-        Self::new(code, message)
+        let mut status = Self::new(code, message);
+        if let Some(delay) = delay {
+            // A signed number of 32 bits, by the protocol.
+            let millis = i32::try_from(delay.as_millis()).unwrap_or(i32::MAX);
+            let metadata = status.metadata_mut();
+            metadata.insert("grpc-retry-pushback-ms", millis.into());
+        }
+        status
     }
+}
+
+/// Returns how long to wait before a retry, if one may help.
+fn retry_delay(error: &CallError<Infallible>) -> Option<Duration> {
+    const SHORTEST: Duration = Duration::from_secs(1);
+    let expected = match error {
+        CallError::Contended(refusal) | CallError::QueueFull(refusal) => refusal.expected_wait,
+        CallError::Unavailable(LockError::Quarantined { remaining, .. }) => Some(*remaining),
+        CallError::Unavailable(_) => None,
+        _ => return None,
+    };
+    // So that clients do not all come back at once. Without randomness they do.
+    let random = (1000 * u64::from(getrandom::u32().unwrap_or(0))) >> u32::BITS;
+    let delay = expected.unwrap_or_default().max(SHORTEST);
+    Some(delay.saturating_add(Duration::from_millis(random)))
 }
 
 /// Keeps the name of the inner service.

@@ -41,6 +41,13 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Behind a buffer in a task
+///
+/// A service with this layer behind `ServiceBuilder::buffer` does not compile in an `async` block that is spawned:
+/// "higher-ranked lifetime error". The type of the buffer names the layer's boxed future, and the compiler cannot prove
+/// that such a type is `Send` within the block. Box the service by [`boxed_clone`](tower::ServiceExt::boxed_clone), or
+/// return it from a function as an `impl Service`.
 #[derive(Clone, Debug)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct LockLayer<K, H = ()> {
@@ -161,8 +168,8 @@ impl<K, H> LockLayer<K, H> {
         self
     }
 
-    /// Runs calls *without a lock* while no quorum of nodes is available: for work that is better done twice than
-    /// not at all.
+    /// Sets whether calls run *without a lock* while no quorum of nodes is available: for work that is better done
+    /// twice than not at all. By default they fail.
     ///
     /// A call first tries to get its lock for up to [`wait`](Self::wait), even with
     /// [`fail_fast`](LockOptions::fail_fast): what is known of the nodes can be out of date, and another call may hold
@@ -173,8 +180,8 @@ impl<K, H> LockLayer<K, H> {
     ///
     /// Each such call is an [event](redlock_tokio::events::Event::FailedOpen) for observers. The layer logs a warning
     /// at most once in 10 s, with the number of warnings that it withheld.
-    pub fn fail_open(mut self) -> Self {
-        self.rules_mut().fail_open.get_or_insert_default();
+    pub fn fail_open(mut self, fails_open: bool) -> Self {
+        self.rules_mut().fail_open = fails_open.then(Default::default);
         self
     }
 

@@ -64,7 +64,7 @@ async fn losses_misconfigurations_and_outages_are_logged_as_warnings_or_errors()
     let closed = it.app(layer(&it).wait(MS(100)));
     problem(post(&closed, "/events/secret").await, 503, "unavailable").await;
     assert!(log.has(Level::DEBUG, "request gets no lock"));
-    let open = it.app(layer(&it).wait(MS(100)).fail_open());
+    let open = it.app(layer(&it).wait(MS(100)).fail_open(true));
     text(post(&open, "/events/secret").await).await;
     assert!(log.has(Level::WARN, "the call runs without a lock"));
     assert!(!log.mentions("secret"));

@@ -192,10 +192,11 @@ async fn a_lost_lock_is_logged_with_its_reason_its_label_and_its_keys() {
     let usual = |it: &Redlock| it.lock("secret");
     let several = |it: &Redlock| it.lock_all(["b", "a"]);
     let odd = |it: &Redlock| it.lock("a\nWARN b");
-    let logged = |it: RedlockBuilder| it.prefix("lock:").log_keys();
+    let logged = |it: RedlockBuilder| it.prefix("lock:").log_keys(true);
+    let hidden = |it: RedlockBuilder| it.label("all").log_keys(true).log_keys(false);
     let keys = "keys=[\"lock:a\", \"lock:b\"]";
     let cases: [Case; 3] = [
-        (|it| it.label("all"), usual, ["label=\"all\"", "keys="]),
+        (hidden, usual, ["label=\"all\"", "keys="]),
         (logged, several, [keys, "label="]),
         (logged, odd, [r"a\nWARN b", "label="]),
     ];
@@ -241,7 +242,7 @@ async fn each_holder_is_logged_with_its_label_and_token() {
 async fn a_forced_release_is_logged_with_who_did_it_and_whose_lock_it_was() {
     let (log, _guard) = Log::start();
     let nodes = three_nodes();
-    let labelled = |label| built(over(&nodes).log_keys().client_name(label));
+    let labelled = |label| built(over(&nodes).log_keys(true).client_name(label));
     let (web, bastion) = (labelled("web-3").await, labelled("bastion").await);
     let guard = web.lock("order:42").await.unwrap();
     let inspection = bastion.inspect("order:42").await.unwrap();

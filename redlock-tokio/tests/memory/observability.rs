@@ -102,7 +102,7 @@ async fn count_all() {
     let layer = LockLayer::new(redlock.clone(), |_: &()| "secret");
     let service = layer
         .wait(MS(100))
-        .fail_open()
+        .fail_open(true)
         .layer(service_fn(async |()| Ok::<_, Infallible>(())));
     service.oneshot(()).await.unwrap();
     set_down(&nodes, false);

@@ -70,7 +70,16 @@ async fn call(routes: &Routes, order: Option<&str>, timeout: &str) -> (Code, Str
     let response = routes.clone().oneshot(call).await.unwrap();
     assert_eq!(response.status(), 200, "a status of gRPC is in the headers");
     let status = Status::from_header_map(response.headers()).expect("a status");
-    (status.code(), status.message().to_owned())
+    let hint = status.metadata().get("grpc-retry-pushback-ms");
+    let millis = hint.map(|it| it.to_str().unwrap().parse().unwrap());
+    let (code, message) = (status.code(), status.message().to_owned());
+    match code {
+        Code::Aborted | Code::ResourceExhausted | Code::Unavailable => {
+            assert!((1000..60_000).contains(&millis.unwrap()), "{millis:?}");
+        }
+        _ => assert_eq!(millis, None, "a retry does not help"),
+    }
+    (code, message)
 }
 
 #[tokio::test(start_paused = true)]

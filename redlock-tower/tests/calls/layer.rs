@@ -268,7 +268,11 @@ async fn the_layer_fits_between_layers_that_box_their_errors() {
             sleep(MS(key)).await;
             Ok::<_, Infallible>(key)
         });
-    assert_eq!(service.clone().oneshot(7).await.unwrap(), 7);
+    // Without the box, `spawn` does not compile: the documentation of the layer says so.
+    let service = service.boxed_clone();
+    let called = service.clone();
+    let task = tokio::spawn(async move { called.oneshot(7).await });
+    assert_eq!(task.await.unwrap().unwrap(), 7);
     let error = service.oneshot(500).await.unwrap_err();
     assert!(error.to_string().contains("timed out"), "{error}");
 }

@@ -294,10 +294,11 @@ async fn without_a_quorum_calls_fail_or_run_without_a_lock() {
     let redlock = builder.build().await.unwrap();
     nodes.go_down();
     let layer = LockLayer::new(redlock, |(): &()| "k").wait(MS(100));
-    let layer = layer.label("orders");
+    let layer = layer.label("orders").fail_open(true).fail_open(false);
     assert_refused!(layer.layer(idle()).oneshot(()), CallError::Unavailable(_));
     assert!(failed_open.lock().unwrap().is_empty());
-    assert!(layer.fail_open().layer(idle()).oneshot(()).await.is_ok());
+    let open = layer.fail_open(true).layer(idle());
+    assert!(open.oneshot(()).await.is_ok());
     assert_eq!(*failed_open.lock().unwrap(), ["orders"]);
 }
 
@@ -306,7 +307,7 @@ async fn without_a_quorum_calls_fail_or_run_without_a_lock() {
 async fn with_fail_open_a_call_connects_again_before_it_runs_without_a_lock() {
     let (nodes, redlock) = paused().await;
     let layer = LockLayer::new(redlock, |(): &()| "k").wait(MS(100));
-    let service = layer.fail_open().layer(idle());
+    let service = layer.fail_open(true).layer(idle());
     for age in 0..100 {
         nodes.go_down();
         service.clone().oneshot(()).await.unwrap();
@@ -323,7 +324,7 @@ async fn with_fail_open_a_call_tries_for_its_whole_wait_even_with_fail_fast() {
     nodes.go_down();
     let fast = LockOptions::new().fail_fast(true).wait(MS(5000));
     let layer = LockLayer::new(redlock, |(): &()| "k").options(fast);
-    let service = layer.fail_open().layer(idle());
+    let service = layer.fail_open(true).layer(idle());
     // The second call knows of the outage.
     for _ in 0..2 {
         let asked = Instant::now();

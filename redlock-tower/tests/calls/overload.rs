@@ -39,7 +39,7 @@ async fn calls_do_not_run_without_a_lock_while_their_nodes_are_overloaded() {
     let builder = Redlock::builder().custom_nodes(nodes).clock(Clock::tokio());
     let layer = LockLayer::new(builder.build().await.unwrap(), |(): &()| "k")
         .wait(MS(300))
-        .fail_open();
+        .fail_open(true);
     let call = layer.layer(idle()).oneshot(());
     assert_refused!(call, CallError::Unavailable(LockError::Overloaded(_)));
 }

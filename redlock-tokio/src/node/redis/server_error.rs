@@ -29,7 +29,7 @@ pub(super) fn connect_error(error: &RedisError) -> NodeError {
     if error.to_string().contains("NOAUTH") {
         return needs_password();
     }
-    let text = shorten(error.to_string()).into();
+    let text = shorten(in_words(error.to_string())).into();
     // Rustls reports a certificate that it does not trust in this way. The redis crate keeps the error in
     // an `Arc` that shows as a source of its own.
     let is_distrust = error
@@ -42,6 +42,22 @@ pub(super) fn connect_error(error: &RedisError) -> NodeError {
     } else {
         NodeError::Misconfigured(text)
     }
+}
+
+/// Says in words what rustls shows as a value: why a certificate is invalid.
+fn in_words(text: String) -> String {
+    [
+        (
+            "Other(OtherError(UnsupportedCertVersion))",
+            "it is of X.509 version 1, as openssl makes it without extensions, and must be of version 3",
+        ),
+        (
+            "Other(OtherError(CaUsedAsEndEntity))",
+            "it is that of a CA, and the server needs one of its own",
+        ),
+    ]
+    .into_iter()
+    .fold(text, |text, (value, words)| text.replace(value, words))
 }
 
 /// Names the server in an error while connecting, since the name of the node is that of a slot or of a group.
@@ -127,6 +143,12 @@ mod tests {
         assert_eq!(shorten("as it is".into()), "as it is");
         assert_eq!(shorten("a\r\n\x1b[31mb".into()), "a   [31mb");
         assert_eq!(shorten("ü".repeat(201)), "ü".repeat(200) + "..");
+        for value in ["UnsupportedCertVersion", "CaUsedAsEndEntity"] {
+            let error = format!("invalid peer certificate: Other(OtherError({value}))");
+            let error = connect_error(&io::Error::new(io::ErrorKind::InvalidData, error).into());
+            let text = error.to_string();
+            assert!(text.contains("certificate: it is"), "{text}");
+        }
         let endpoint = Endpoint::tcp(&"x".repeat(100_000), 6379).unwrap();
         let error = connect_error_at(&endpoint, NodeError::Unreachable("refused".into()));
         let text = error.to_string();
