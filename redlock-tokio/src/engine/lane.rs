@@ -32,7 +32,7 @@ pub(crate) use self::{
     answers::SetRequests,
     beats::{LineListeners, LineNews},
     discovery::Discovery,
-    handle::{LaneHandle, LineReply, OnRelease, ReplyTo, Requester, runtime_ended},
+    handle::{LaneHandle, LineReply, MOST_WAIT, OnRelease, ReplyTo, Requester, runtime_ended},
     status::{Prospect, StatusBoard},
     vetting::{OnWithdrawal, Vetting},
 };

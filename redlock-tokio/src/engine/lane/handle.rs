@@ -34,6 +34,9 @@ const MAX_WAITING: usize = 512 * MAX_BATCH;
 /// share two processors: less than a caller waits by default.)
 const MAX_WAITING_LARGE: usize = MAX_WAITING / 2;
 
+/// How long a request for a new lock may wait in a lane until it is sent.
+pub(crate) const MOST_WAIT: Duration = Duration::from_secs(1);
+
 /// A lease, as far as the lanes know it: it sends requests and gets the answers.
 pub(crate) trait Requester: Any + Debug + Send + Sync {
     /// Takes a node's answer, or the reason why there is none, and what the node's votes are worth.
@@ -269,6 +272,16 @@ impl Counters {
             .fetch_sub(command.key_count(), Ordering::Relaxed);
         if is_release(command) {
             self.queued.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns why requests that have waited for too long are refused: the node cannot do all that is asked of it, or this
+    /// process did not run for a while.
+    pub(super) fn why_late(&self) -> NodeError {
+        if self.waiting.load(Ordering::Relaxed) >= MAX_BATCH {
+            NodeError::Overloaded
+        } else {
+            NodeError::TimedOut(MOST_WAIT)
         }
     }
 

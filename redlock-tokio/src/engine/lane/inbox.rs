@@ -106,7 +106,7 @@ impl Inbox {
         let now = self.answers.clock.now();
         let turn = self.backlog.next_turn();
         let mut batch = Batch::for_commands(self.backlog.len());
-        let mut refused = Vec::new();
+        let (mut refused, why_late) = (Vec::new(), self.counters.why_late());
         while !batch.is_full()
             && refused.len() < MAX_BATCH
             && let Some((command, origin)) = self.backlog.pop(turn)
@@ -123,7 +123,7 @@ impl Inbox {
         }
         self.backlog.shrink();
         for (command, origin) in refused {
-            self.answers.refuse(command, origin, NodeError::Overloaded);
+            self.answers.refuse(command, origin, why_late.clone());
         }
         batch
     }

@@ -2,7 +2,7 @@
 //! lanes, what it tells is noted, and its deadline goes to the timers. Outside of the lock, the lease leaves the queue
 //! if it has ended, other leases begin, and tasks are woken.
 
-use std::{collections::VecDeque, mem, sync::Arc, task::Waker, time::Duration};
+use std::{collections::VecDeque, mem, sync::Arc, task::Waker};
 
 use redlock_core::{
     Access, Eligibility, End, Event, Lease, NodeId, NodeSet, Nonce, Operation, Reply, Share,
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     NodeError,
     engine::{
-        lane::{Prospect, ReplyTo, runtime_ended},
+        lane::{MOST_WAIT, Prospect, ReplyTo, runtime_ended},
         queue::{FollowUp, QueuePlace, Role},
         timers::TimersClosed,
     },
@@ -28,9 +28,6 @@ use crate::{
     options::QueuePolicy,
     sync::atomic::Ordering,
 };
-
-/// How long a request for a new lock may wait in a lane until it is sent.
-const MOST_WAIT: Duration = Duration::from_secs(1);
 
 impl LeaseCell {
     /// Changes the lease, and does all that follows from the change: for this lease, and for those whose turns come.
