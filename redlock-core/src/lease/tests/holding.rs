@@ -72,7 +72,8 @@ fn a_later_release_comes_at_its_time_and_the_lock_is_not_renewed() {
     driven.timeout(at(700));
     assert_eq!(driven.operations(), [release_of(token)]);
     driven.reply(at(701), &[Granted; 3]);
-    assert_eq!(driven.end(), released(ReleaseVerdict::Released));
+    assert_eq!(driven.told, [Event::Checked]);
+    assert_eq!(driven.late_end(), released(ReleaseVerdict::Released));
 }
 
 /// A lock that is to be released later, renewed or not, after its first check.
@@ -84,6 +85,7 @@ fn released_later(renews: bool) -> Driven {
     driven.run(|lease| lease.release_at(at(100), at(800)));
     driven.reply(at(101), &[Granted; 3]);
     driven.sent.clear();
+    driven.told.clear();
     driven
 }
 

@@ -133,7 +133,8 @@ impl LeaseCell {
         match operation {
             Operation::Extend { .. } => {
                 let valid_until = state.lease.valid_until(now).unwrap_or(Timestamp::MAX);
-                valid_until.saturating_sub(node_timeout)
+                let left = valid_until.saturating_duration_since(now);
+                valid_until.saturating_sub(node_timeout.min(left / 4))
             }
             Operation::Acquire { .. } | Operation::Adopt { .. } | Operation::Probe { .. } => {
                 let latest = now.saturating_add(MOST_WAIT.max(node_timeout));
