@@ -72,7 +72,7 @@ async fn a_busy_node_is_not_taken_for_a_silent_one_and_many_keys_get_through_bes
     assert!(cycles >= 12_000, "{cycles} of about 12 500 possible ones");
 }
 
-/// More is asked for than the nodes can do in time. What they can do is done, and the rest is refused when its time is over, with
+/// More is asked for than the nodes can do in time. They do a part of it, and the rest is refused when its time is over, with
 /// an error that does not blame the nodes.
 #[tokio::test(start_paused = true)]
 async fn locks_that_are_too_many_for_the_nodes_are_refused_as_overloaded() {

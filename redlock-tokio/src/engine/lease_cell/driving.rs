@@ -126,8 +126,8 @@ impl LeaseCell {
         }
     }
 
-    /// Returns how long a request may wait in a lane. An extension must be answered while the lock is valid. What may get a
-    /// new lock waits for no more than [`MOST_WAIT`]: then this process asks for more than the nodes can do.
+    /// Returns how long a request may wait in a lane. An extension must be answered while the lock is valid. A request
+    /// for a new lock waits for no more than [`MOST_WAIT`]: then this process asks for more than the nodes can do.
     fn useful_until(&self, state: &CellState, now: Timestamp, operation: Operation) -> Timestamp {
         let node_timeout = self.client.node_timeout;
         match operation {

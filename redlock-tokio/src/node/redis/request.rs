@@ -136,7 +136,7 @@ impl Request {
             values = rest;
             let is_ours = |it: &Value| matches!(it, Value::BulkString(it) if it == command.value());
             if let Some(answer @ Ok(Vote::Extended { .. })) = &mut self.answers[position]
-                && !own.iter().all(is_ours)
+                && own.iter().filter(|it| is_ours(it)).count() < command.key_count()
             {
                 *answer = Ok(Vote::Denied);
             }

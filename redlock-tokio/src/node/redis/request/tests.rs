@@ -413,3 +413,36 @@ fn slots_of_a_semaphore_are_tracked_before_they_are_asked_for() {
     let again = shown(&again.expect("in full"));
     assert!(again[0].starts_with("EVAL "), "{again:?}");
 }
+
+#[test]
+fn an_extended_key_that_changes_before_it_is_tracked_is_denied() {
+    let batch = [extend(1), extend(2)];
+    let own = |command: &Command| Value::BulkString(command.value().to_vec());
+    for (second, vote) in [
+        (
+            own(&batch[1]),
+            Vote::Extended {
+                remaining: Duration::from_millis(600),
+            },
+        ),
+        (text("another"), Vote::Denied),
+        (Value::Nil, Vote::Denied),
+    ] {
+        let request = Request::new(&KeyTag::NONE, &batch, true, Call::ByHash);
+        let expected = [
+            "EVALSHA # 2 k1 k2 # # # #",
+            "CLIENT CACHING YES",
+            "MGET k1 k2",
+        ];
+        assert_eq!(shown(&request).len(), expected.len());
+        assert_eq!(shown(&request)[1..], expected[1..]);
+        let values = Value::Array(vec![own(&batch[0]), second]);
+        let (answers, again) = read(request, vec![text("700,600"), Value::Okay, values]);
+        assert!(again.is_none());
+        let remaining = Duration::from_millis(700);
+        assert_eq!(
+            answers,
+            [Some(Ok(Vote::Extended { remaining })), Some(Ok(vote))]
+        );
+    }
+}
