@@ -5,8 +5,8 @@ use alloc::collections::BTreeMap;
 use core::fmt;
 
 use crate::{
-    Checks, Eligibility, MemberReport, NodeId, OwnerRule, Rivals, ServerRole, Sighting, Tenure,
-    Timestamp, Voter, Withdrawal, owner_watch::OwnerWatch, sighting::ServerId,
+    Checks, Eligibility, MemberReport, NodeId, Owner, OwnerRule, Rivals, ServerRole, Sighting,
+    Tenure, Timestamp, Voter, Withdrawal, owner_watch::OwnerWatch, sighting::ServerId,
 };
 
 /// All nodes of one lock service as voters: which of them may vote, and from when on.
@@ -73,6 +73,8 @@ struct Member {
     connected: Option<Tenure>,
     /// Whether the server was excluded when it said last what it is.
     is_excluded: bool,
+    /// Whether any server of the node has ever been admitted.
+    was_admitted: bool,
     /// The server that the node's address leads to, whether or not it may vote.
     server: Option<ServerId>,
 }
@@ -89,8 +91,12 @@ pub enum NodeKind {
     ClusterSlot {
         /// When a vote of the owner counts.
         rule: OwnerRule,
-        /// Whether two nodes may be slots of one server. That is no double vote, since each slot has keys
-        /// of its own. But both votes fail together.
+        /// The number of the slot. Two nodes with the same slot of one cluster would vote for the same keys, so
+        /// only one of them may vote.
+        slot: u16,
+        /// Whether the node may get its first vote while another slot of the same server votes. That is no double
+        /// vote, since each slot has keys of its own. But both votes fail together. Slots that come together later
+        /// keep their votes.
         may_share_server: bool,
     },
 }
@@ -138,6 +144,11 @@ pub enum Exclusion {
         /// The other node.
         other: NodeId,
     },
+    /// It is another [slot](NodeKind::ClusterSlot) of a server than a node that votes, and may not share it.
+    SharedServer {
+        /// The other node.
+        other: NodeId,
+    },
     /// It is a replica.
     Replica,
     /// It is a node of a cluster.
@@ -157,6 +168,7 @@ impl fmt::Display for Exclusion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SameServer { .. } => "its server is another node already",
+            Self::SharedServer { .. } => "its server has another slot that votes",
             Self::Replica => "it is a replica",
             Self::ClusterMaster => "it is a node of a cluster",
             Self::NotInCluster => "it is not a node of a cluster",
@@ -345,6 +357,7 @@ impl Electorate {
         let member = self.member(node);
         let withdrawal = report(&mut member.voter, outcome);
         member.is_excluded = outcome.is_err();
+        member.was_admitted |= outcome.is_ok();
         let eligibility = member.eligibility();
         Admission {
             // A server that does not say anything now does not undo what it said before.
@@ -361,6 +374,9 @@ impl Electorate {
     fn examine(&mut self, node: NodeId, identity: &Identity) -> Result<(), Exclusion> {
         // The server that was there before may have gone.
         self.member(node).server = None;
+        if let Some(exclusion) = self.examine_slot(node) {
+            return Err(exclusion);
+        }
         let (role, sighting) = match identity {
             Identity::Server { role, sighting } => (role, sighting),
             Identity::Withheld if !self.newcomer.allows_unvetted() => {
@@ -375,10 +391,10 @@ impl Electorate {
             }
         };
         // First of all: one server under two addresses is a mistake, whatever its role is.
-        let may_share = self.member(node).may_share_server();
+        let is_slot = self.member(node).slot().is_some();
         let same = |it: &Member| {
             let is_same = it.server.and_then(|known| known.is_same(&server)) == Some(true);
-            is_same && !(may_share && it.may_share_server())
+            is_same && !(is_slot && it.slot().is_some())
         };
         if let Some((&other, _)) = self.members.iter().find(|(_, it)| same(it)) {
             return Err(Exclusion::SameServer { other });
@@ -403,6 +419,25 @@ impl Electorate {
         }
     }
 
+    /// Returns why the slot of a cluster may not vote together with the others, whose servers the cluster's nodes
+    /// name. They do so even where a server does not describe itself.
+    fn examine_slot(&self, node: NodeId) -> Option<Exclusion> {
+        let member = self.members.get(&node)?;
+        let (slot, may_share) = member.slot()?;
+        let owner = member.owner()?;
+        self.members.iter().find_map(|(&other, it)| {
+            let (other_slot, other_may_share) = it.slot()?;
+            if other == node || it.is_excluded || it.owner() != Some(owner) {
+                return None;
+            }
+            if slot == other_slot {
+                return Some(Exclusion::SameServer { other });
+            }
+            let may_vote = member.was_admitted || (may_share && other_may_share);
+            (!may_vote).then_some(Exclusion::SharedServer { other })
+        })
+    }
+
     /// Returns the checks that the rules need, and for which the identity is not enough.
     fn unmet(&self, node: NodeId, identity: &Identity) -> Checks {
         let member = self.members.get(&node);
@@ -425,14 +460,30 @@ impl Electorate {
             watch: None,
             connected: None,
             is_excluded: false,
+            was_admitted: false,
             server: None,
         })
     }
 }
 
 impl Member {
-    fn may_share_server(&self) -> bool {
-        matches!(self.kind, NodeKind::ClusterSlot { may_share_server, .. } if may_share_server)
+    /// Returns the number of the slot that the node is, and whether it may share its server.
+    const fn slot(&self) -> Option<(u16, bool)> {
+        match self.kind {
+            NodeKind::ClusterSlot {
+                slot,
+                may_share_server,
+                ..
+            } => Some((slot, may_share_server)),
+            NodeKind::Independent | NodeKind::SentinelGroup(_) => None,
+        }
+    }
+
+    /// Returns the server that is connected to, if the authority still names it.
+    fn owner(&self) -> Option<&Owner> {
+        let named = self.watch.as_ref()?.tenure()?;
+        let connected = self.connected.as_ref()?;
+        (named == connected).then_some(&connected.owner)
     }
 
     fn eligibility(&self) -> Eligibility {

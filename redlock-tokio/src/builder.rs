@@ -19,7 +19,7 @@ use crate::{
     client_name::ClientName,
     engine::wall_clock::WallClock,
     key::Prefix,
-    node::redis::{ClusterAuthority, NodeOptions, UrlNodes},
+    node::redis::{NodeOptions, UrlNodes},
     observer::Observer,
     options::CommonSettings,
     random::Random,
@@ -312,11 +312,7 @@ impl RedlockBuilder {
     /// - too many nodes refuse this client for the others to form a majority;
     /// - there is no tokio runtime.
     pub async fn build(mut self) -> Result<Redlock, BuildError> {
-        let UrlNodes {
-            nodes,
-            tag_len,
-            unshared,
-        } = self.take_nodes()?;
+        let UrlNodes { nodes, tag_len } = self.take_nodes()?;
         self.prefix.tag_len = tag_len;
         let quorum = Quorum::majority(nodes.len())?;
         launch::warn_of_single_group(&nodes);
@@ -327,7 +323,6 @@ impl RedlockBuilder {
         launch::warn_of_even_number(quorum);
         let refusals = launch::refusals(&redlock, connecting).await;
         launch::refuse_to_start(&redlock, refusals)?;
-        ClusterAuthority::refuse_shared_servers(&unshared)?;
         Ok(redlock)
     }
 

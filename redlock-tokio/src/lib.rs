@@ -135,7 +135,7 @@ pub mod errors {
     pub use crate::key::KeyError;
     pub use crate::lock::AdoptError;
     pub use crate::node::error::CounterDefect;
-    pub use crate::node::redis::{SharedServerError, UrlError};
+    pub use crate::node::redis::UrlError;
     pub use crate::node::report::{NodeReport, NodeReports, Objection};
     pub use crate::options::OptionsError;
     pub use crate::readiness::NotReady;

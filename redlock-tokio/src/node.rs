@@ -27,7 +27,7 @@ pub use redlock_core::{
 pub(crate) use self::{
     authority::News,
     command::reply_of,
-    error::{CounterDefect, NodeError},
+    error::{CounterDefect, NodeError, SHARED_SERVER},
     server_info::{Role, ServerInfo},
 };
 pub use self::{

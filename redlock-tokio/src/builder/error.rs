@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::{QuorumError, TtlError};
 use thiserror::Error;
 
-use crate::{ClientNameError, Key, NodeReports, OptionsError, SharedServerError, UrlError};
+use crate::{ClientNameError, Key, NodeReports, OptionsError, UrlError, node::SHARED_SERVER};
 
 /// Why a [`Redlock`](crate::Redlock) could not be built.
 ///
@@ -37,9 +37,6 @@ pub enum BuildError {
         /// The defect.
         error: UrlError,
     },
-    /// Two voters of a cluster are slots of one server. They would fail together.
-    #[error(transparent)]
-    SharedServer(#[from] SharedServerError),
     /// Two nodes have the same address, so one server would vote twice. (`localhost` and `127.0.0.1` are
     /// [`SameServer`](Self::SameServer), if the server is up.)
     #[error("nodes {first} and {second} are both {address}: one server must not vote twice")]
@@ -106,6 +103,16 @@ pub enum BuildError {
         first: Arc<str>,
         /// The address that was given second.
         second: Arc<str>,
+    },
+    /// Two voters of a cluster are slots of one server. They would fail together.
+    #[error("{first} and {second} are both on {server}, {SHARED_SERVER}")]
+    SharedServer {
+        /// The voter that was given first.
+        first: Arc<str>,
+        /// The voter that was given second.
+        second: Arc<str>,
+        /// The address of the server.
+        server: Arc<str>,
     },
     /// There is no tokio runtime for the background work.
     #[error("no tokio runtime: call this from within one, such as under #[tokio::main]")]

@@ -177,19 +177,37 @@ pub(super) fn warn_of_even_number(quorum: Quorum) {
 }
 
 /// Judges the nodes that refuse this client. A minority of them may be mended while the others serve. One server
-/// under two addresses is always an error.
+/// under two addresses is always an error, and so are two slots of one server.
 pub(super) fn refuse_to_start(
     redlock: &Redlock,
     refusals: Vec<(Arc<str>, NodeError)>,
 ) -> Result<(), BuildError> {
     let lanes = &redlock.client().lanes;
     for (address, error) in &refusals {
-        if let NodeError::SameServer { address: other } = error {
-            // In the order in which the nodes were given, not in which they were connected to.
+        // In the order in which the nodes were given, not in which they were connected to.
+        let in_order = |other: &Arc<str>| {
             let mut pair = [Arc::clone(address), Arc::clone(other)];
             pair.sort_by_key(|name| lanes.iter().position(|lane| lane.address == *name));
-            let [first, second] = pair;
-            return Err(BuildError::SameServer { first, second });
+            pair
+        };
+        match error {
+            NodeError::SameServer { address: other } => {
+                let [first, second] = in_order(other);
+                return Err(BuildError::SameServer { first, second });
+            }
+            NodeError::SharedServer {
+                address: other,
+                server,
+            } => {
+                let [first, second] = in_order(other);
+                let server = Arc::clone(server);
+                return Err(BuildError::SharedServer {
+                    first,
+                    second,
+                    server,
+                });
+            }
+            _ => {}
         }
     }
     let quorum = redlock.client().quorum;

@@ -334,7 +334,6 @@ impl RedlockBuilder {
             }
             made.nodes.extend(one.nodes);
             made.tag_len = made.tag_len.max(one.tag_len);
-            made.unshared.extend(one.unshared);
         }
         Ok(made)
     }

@@ -222,7 +222,7 @@ impl Lane {
             match outcome {
                 Ok(new) => {
                     self.log_connection(is_first);
-                    self.observed.note_connection();
+                    self.observed.note_connection(&self.status);
                     return Some(new);
                 }
                 Err(error) => {

@@ -76,7 +76,9 @@ pub enum AuthorityKind {
     Sentinels,
     /// The nodes of a cluster.
     Cluster {
-        /// Whether one server may be the master of several nodes.
+        /// The slot that the node is. See [`NodeKind::ClusterSlot`](redlock_core::NodeKind::ClusterSlot).
+        slot: u16,
+        /// Whether the node may get its first vote while another slot of the same server votes.
         may_share_server: bool,
     },
 }

@@ -3,6 +3,11 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::Reply;
 use thiserror::Error;
 
+/// What two slots of one server mean, and what to do.
+pub(crate) const SHARED_SERVER: &str = "so that two votes would fail together: name a cluster by one URL only, move \
+    one of the slots to another server, or accept that by allow_shared_servers=true; voters=1 and other tags are only \
+    for a fleet of which no process runs, since they do not exclude processes that have the present voters";
+
 /// Why a node gave no vote.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -23,6 +28,15 @@ pub enum NodeError {
     SameServer {
         /// The address of the other node.
         address: Arc<str>,
+    },
+    /// The slot of a cluster is on the server of another slot that votes, and may not share it. Both votes would fail
+    /// together.
+    #[error("on {server} like {address}, {SHARED_SERVER}")]
+    SharedServer {
+        /// The name of the other voter.
+        address: Arc<str>,
+        /// The address of the server.
+        server: Arc<str>,
     },
     /// The addresses of the servers that name the master, such as the seeds of a cluster, lead to two clusters, or to
     /// two groups of sentinels. Only one of them can be meant, so nobody gets a vote.
@@ -114,7 +128,10 @@ impl NodeError {
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(
             self,
-            Self::Misconfigured(_) | Self::SameServer { .. } | Self::TwoAuthorities { .. }
+            Self::Misconfigured(_)
+                | Self::SameServer { .. }
+                | Self::SharedServer { .. }
+                | Self::TwoAuthorities { .. }
         )
     }
 
@@ -133,6 +150,7 @@ impl NodeError {
             | Self::Misconfigured(_)
             | Self::Credentials(_)
             | Self::SameServer { .. }
+            | Self::SharedServer { .. }
             | Self::TwoAuthorities { .. }
             | Self::Silent
             | Self::Overloaded

@@ -29,14 +29,10 @@ use futures::{FutureExt, future::BoxFuture};
 
 pub(crate) use self::{
     callback::{Callback, CallbackError},
-    cluster::ClusterAuthority,
     connect::BoxedStream,
     options::NodeOptions,
 };
-pub use self::{
-    cluster::SharedServerError, credentials::Credentials, pool::PoolMessages, tls::TlsOptions,
-    url::UrlError,
-};
+pub use self::{credentials::Credentials, pool::PoolMessages, tls::TlsOptions, url::UrlError};
 use self::{
     key_tag::KeyTag, pool::OwnPool, sentinel::SentinelNode, session::RedisSession, url::NodeUrl,
 };
@@ -48,8 +44,6 @@ pub(crate) struct UrlNodes {
     pub(crate) nodes: Vec<Arc<dyn Node>>,
     /// How many bytes longer a key is on the servers.
     pub(crate) tag_len: usize,
-    /// The clusters whose voters must be on different servers.
-    pub(crate) unshared: Vec<Arc<ClusterAuthority>>,
 }
 
 impl UrlNodes {

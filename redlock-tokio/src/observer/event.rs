@@ -218,7 +218,10 @@ pub struct NodeEvent {
 #[non_exhaustive]
 pub enum NodeChange {
     /// A connection was made. It may be some time until the node votes.
-    Connected,
+    Connected {
+        /// The address of the master, if sentinels or a cluster's nodes name it.
+        owner: Option<Arc<str>>,
+    },
     /// The state has changed.
     Entered(NodeState),
     /// The node has answered a batch of requests.

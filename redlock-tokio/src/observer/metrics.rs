@@ -164,8 +164,11 @@ fn record_lock(event: &LockEvent) {
 fn record_node(event: &NodeEvent) {
     let node = || event.address.to_string();
     match &event.change {
-        NodeChange::Connected => {
-            counter!("redlock_node_connections_total", "node" => node()).increment(1);
+        NodeChange::Connected { owner } => {
+            // Prometheus takes an empty label as none.
+            let owner = owner.as_deref().unwrap_or_default().to_owned();
+            counter!("redlock_node_connections_total", "node" => node(), "owner" => owner)
+                .increment(1);
         }
         NodeChange::Entered(state) => {
             let quarantine = match state {

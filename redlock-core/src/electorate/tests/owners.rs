@@ -11,9 +11,10 @@ fn rule() -> OwnerRule {
     OwnerRule::new(max_ttl, Drift::new(0, Duration::ZERO), 3 * SECOND)
 }
 
-fn slot(may_share_server: bool) -> NodeKind {
+fn slot(slot: u16, may_share_server: bool) -> NodeKind {
     NodeKind::ClusterSlot {
         rule: rule(),
+        slot,
         may_share_server,
     }
 }
@@ -35,6 +36,16 @@ fn of_kind(voter: Voter, kind: NodeKind) -> Electorate {
 /// The only member of the authority names the owner of node 0, and has known it for so long. Returns
 /// whether it is another one.
 fn name(electorate: &mut Electorate, second: u64, tenure: &Tenure, age: u64) -> bool {
+    name_of(electorate, node(0), second, tenure, age)
+}
+
+fn name_of(
+    electorate: &mut Electorate,
+    node: NodeId,
+    second: u64,
+    tenure: &Tenure,
+    age: u64,
+) -> bool {
     let report = MemberReport {
         asked_at: at(second),
         member: MemberId::new([b's'; MemberId::LEN]),
@@ -42,8 +53,8 @@ fn name(electorate: &mut Electorate, second: u64, tenure: &Tenure, age: u64) -> 
         tenure: Some(tenure.clone()),
         age: Duration::from_secs(age),
     };
-    let has_changed = electorate.handle_report(at(second), node(0), report);
-    electorate.handle_roll_call(at(second), node(0), at(second)) || has_changed
+    let has_changed = electorate.handle_report(at(second), node, report);
+    electorate.handle_roll_call(at(second), node, at(second)) || has_changed
 }
 
 /// Node 0 is connected to as the owner of this tenure.
@@ -85,7 +96,7 @@ fn a_marker_counts_for_the_slot_it_was_read_on_and_for_no_sentinel_group() {
     let first = tenure("m", 1);
     let in_cluster = server(ServerRole::ClusterMaster, b'm', 500);
     for (kind, identity, believes) in [
-        (slot(false), &in_cluster, true),
+        (slot(0, false), &in_cluster, true),
         (NodeKind::SentinelGroup(rule()), &master(b'm'), false),
     ] {
         let mut electorate = of_kind(voter(), kind);
@@ -123,37 +134,57 @@ fn a_slot_has_a_master_of_a_cluster_and_the_other_kinds_have_none() {
         admission.outcome.map(|it| it.covers(at(0)))
     };
     let group = NodeKind::SentinelGroup(rule());
-    assert_eq!(outcome(slot(false), &cluster_master), Ok(true));
-    let excluded = outcome(slot(false), &master(b'm'));
+    assert_eq!(outcome(slot(0, false), &cluster_master), Ok(true));
+    let excluded = outcome(slot(0, false), &master(b'm'));
     assert_eq!(excluded, Err(Exclusion::NotInCluster));
     let excluded = outcome(group, &cluster_master);
     assert_eq!(excluded, Err(Exclusion::ClusterMaster));
     assert_eq!(outcome(group, &master(b'm')), Ok(true));
     let replica = server(ServerRole::Replica, b'm', 500);
-    for kind in [slot(false), group] {
+    for kind in [slot(0, false), group] {
         assert_eq!(outcome(kind, &replica), Err(Exclusion::Replica));
     }
 }
 
 #[test]
-fn two_slots_may_share_a_server_only_if_both_allow_it() {
-    let identity = server(ServerRole::ClusterMaster, b'm', 500);
-    let second = |kinds: [NodeKind; 2]| {
-        let mut electorate = Electorate::new(voter());
-        for (index, kind) in kinds.into_iter().enumerate() {
-            electorate.set_kind(node(index), kind);
-        }
-        let first = tenure("m", 1);
-        let mut connect =
-            |index| electorate.handle_owner_connection(at(0), node(index), &first, &identity);
-        let _ = connect(0);
-        connect(1).outcome.map(|_| ())
-    };
+fn two_slots_of_one_server_vote_only_if_both_may_share_it_or_they_came_together_later() {
     let same = Err(Exclusion::SameServer { other: node(0) });
-    assert_eq!(second([slot(true), slot(true)]), Ok(()));
-    assert_eq!(second([slot(false), slot(true)]), same);
-    assert_eq!(second([slot(true), slot(false)]), same);
-    assert_eq!(second([slot(false), slot(false)]), same);
+    let shared = Err(Exclusion::SharedServer { other: node(0) });
+    // A server that does not say what it is is known by the cluster's nodes.
+    for identity in [
+        server(ServerRole::ClusterMaster, b'm', 500),
+        Identity::Withheld,
+    ] {
+        // The second voter is connected to as a slot of these servers, one after the other.
+        let second = |kinds: [NodeKind; 2], owners: &[&str]| {
+            let mut electorate = Electorate::new(voter().allowing_unvetted());
+            for (index, kind) in kinds.into_iter().enumerate() {
+                electorate.set_kind(node(index), kind);
+            }
+            let mut connect = |index, epoch, owner| {
+                let tenure = tenure(owner, epoch);
+                name_of(&mut electorate, node(index), epoch, &tenure, 100);
+                let admission =
+                    electorate.handle_owner_connection(at(epoch), node(index), &tenure, &identity);
+                admission.outcome.map(|_| ())
+            };
+            assert_eq!(connect(0, 1, "m"), Ok(()));
+            let outcomes = owners
+                .iter()
+                .zip(1..)
+                .map(|(owner, epoch)| connect(1, epoch, owner));
+            outcomes.last().unwrap()
+        };
+        let [open, closed] = [slot(2, true), slot(2, false)];
+        assert_eq!(second([slot(1, true), open], &["m"]), Ok(()));
+        assert_eq!(second([slot(1, false), open], &["m"]), shared);
+        assert_eq!(second([slot(1, true), closed], &["m"]), shared);
+        assert_eq!(second([slot(1, false), closed], &["n"]), Ok(()));
+        assert_eq!(second([slot(1, false), closed], &["n", "m"]), Ok(()));
+        assert_eq!(second([slot(1, false), closed], &["m", "n"]), Ok(()));
+        assert_eq!(second([slot(2, true), open], &["m"]), same);
+        assert_eq!(second([slot(2, true), open], &["n", "m"]), same);
+    }
 }
 
 #[test]

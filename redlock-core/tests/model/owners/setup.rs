@@ -249,6 +249,7 @@ impl OwnerSetup {
             Authority::Sentinels => NodeKind::SentinelGroup(rule),
             Authority::Cluster => NodeKind::ClusterSlot {
                 rule,
+                slot: 0,
                 may_share_server: false,
             },
         };

@@ -187,8 +187,12 @@ fn kind(named_by: &NamedBy, rule: OwnerRule) -> NodeKind {
     let rule = rule.with_fewest_members(named_by.fewest_members);
     match named_by.kind {
         AuthorityKind::Sentinels => NodeKind::SentinelGroup(rule),
-        AuthorityKind::Cluster { may_share_server } => NodeKind::ClusterSlot {
+        AuthorityKind::Cluster {
+            slot,
+            may_share_server,
+        } => NodeKind::ClusterSlot {
             rule,
+            slot,
             may_share_server,
         },
     }

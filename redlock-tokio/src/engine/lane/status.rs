@@ -356,8 +356,10 @@ impl ObservedNode {
         }
     }
 
-    pub(super) fn note_connection(&self) {
-        self.tell(|| NodeChange::Connected);
+    pub(super) fn note_connection(&self, status: &StatusBoard) {
+        self.tell(|| NodeChange::Connected {
+            owner: status.entry.lock().owner.clone(),
+        });
     }
 
     pub(super) fn note_answer(&self, round_trip: Duration) {

@@ -290,7 +290,10 @@ impl VotingRight {
     ) -> Result<Eligibility, NodeError> {
         let is_wrong_node = matches!(
             outcome,
-            Err(Exclusion::SameServer { .. } | Exclusion::Replica | Exclusion::ClusterMaster)
+            Err(Exclusion::SameServer { .. }
+                | Exclusion::SharedServer { .. }
+                | Exclusion::Replica
+                | Exclusion::ClusterMaster)
         );
         match refusal {
             // A mistake in the list of nodes comes before one in their configuration.
@@ -309,6 +312,14 @@ impl VotingRight {
             (Exclusion::SameServer { other }, _) => {
                 let address = Arc::clone(self.vetting.address(other));
                 return NodeError::SameServer { address };
+            }
+            (Exclusion::SharedServer { other }, _) => {
+                let address = Arc::clone(self.vetting.address(other));
+                let owner = self.vetting.tenures(self.node).current();
+                let named = owner.zip(self.named_by.as_ref());
+                let server = named.map(|(it, by)| by.authority.name_of_owner(&it.owner));
+                let server = server.unwrap_or_default().into();
+                return NodeError::SharedServer { address, server };
             }
             (
                 Exclusion::Replica,

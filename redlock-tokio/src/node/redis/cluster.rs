@@ -13,8 +13,7 @@ use futures::{
     future::{BoxFuture, ready},
 };
 
-pub(crate) use self::authority::ClusterAuthority;
-pub use self::authority::SharedServerError;
+use self::authority::ClusterAuthority;
 use super::{
     UrlNodes,
     connect::ConnectionSettings,
@@ -40,7 +39,7 @@ pub(super) fn at(url: &str, options: &NodeOptions) -> Option<Result<UrlNodes, Ur
 
 fn read(url: &ServersUrl<'_>, options: &NodeOptions) -> Result<UrlNodes, UrlError> {
     let (mut voters, mut tags) = (None, None);
-    let (mut allows_shared_servers, mut excludes_resp3) = (false, false);
+    let (mut may_share_server, mut excludes_resp3) = (false, false);
     for parameter in url.parameters() {
         match parameter {
             ("voters", count) => {
@@ -52,7 +51,7 @@ fn read(url: &ServersUrl<'_>, options: &NodeOptions) -> Result<UrlNodes, UrlErro
                 tags = Some(list.collect::<Result<Vec<_>, _>>()?);
             }
             ("allow_shared_servers", value @ ("true" | "false")) => {
-                allows_shared_servers = value == "true";
+                may_share_server = value == "true";
             }
             ("protocol", value @ ("resp2" | "resp3")) => excludes_resp3 = value == "resp2",
             _ => {
@@ -90,16 +89,14 @@ fn read(url: &ServersUrl<'_>, options: &NodeOptions) -> Result<UrlNodes, UrlErro
             address: format!("slot {slot} {{{tag}}} of the cluster at {name}").into(),
             authority: Arc::clone(&authority),
             index,
+            slot,
+            may_share_server,
         }) as Arc<dyn Node>
     };
     Ok(UrlNodes {
         nodes: tags.iter().enumerate().map(node).collect(),
         // The braces count too.
         tag_len: tags.iter().map(|tag| tag.len() + 2).max().unwrap_or(0),
-        unshared: (!allows_shared_servers)
-            .then_some(authority)
-            .into_iter()
-            .collect(),
     })
 }
 
@@ -143,6 +140,8 @@ struct ClusterVoter {
     address: Box<str>,
     authority: Arc<ClusterAuthority>,
     index: usize,
+    slot: u16,
+    may_share_server: bool,
 }
 
 impl Node for ClusterVoter {
@@ -158,8 +157,8 @@ impl Node for ClusterVoter {
     fn named_by(&self) -> Option<NamedBy> {
         let authority = Arc::clone(&self.authority);
         let kind = AuthorityKind::Cluster {
-            // Two voters can come together on one server at any time. The check at the start names them.
-            may_share_server: true,
+            slot: self.slot,
+            may_share_server: self.may_share_server,
         };
         Some(NamedBy::new(authority, self.index, kind))
     }
@@ -217,7 +216,15 @@ mod tests {
 
     #[test]
     fn voters_share_servers_only_if_the_url_says_so() {
-        assert_eq!(voters("allow_shared_servers=false").unshared.len(), 1);
-        assert!(voters("allow_shared_servers=true").unshared.is_empty());
+        for may_share_server in [false, true] {
+            let parameters = format!("allow_shared_servers={may_share_server}");
+            let kind = voters(&parameters).nodes[1].named_by().unwrap().kind;
+            let slot = 8192;
+            let expected = AuthorityKind::Cluster {
+                slot,
+                may_share_server,
+            };
+            assert_eq!(kind, expected);
+        }
     }
 }

@@ -182,14 +182,14 @@ async fn the_first_client_waits_for_the_longest_ttl_and_the_next_ones_do_not() {
 async fn two_voters_on_one_server_are_refused_by_name_unless_that_is_allowed() {
     let cluster = cluster().shards(1).replicas(0).spawn().unwrap();
     let build = async |url: &str| trusting(url).build().await;
-    let error = assert_refused!(build(&url(&cluster)).await, BuildError::SharedServer(_));
+    let error = assert_refused!(build(&url(&cluster)).await, BuildError::SharedServer { .. });
     let text = error.to_string();
     let server = cluster.proxy(0).address();
     let [first, second] = [slot(0), slot(1)];
     for words in [
-        &format!("slots {first} and {second} of a cluster are both on server {server}"),
-        "two of 3 voters",
-        "a cluster of 1 shards",
+        &format!("slot {first} "),
+        &format!("slot {second} "),
+        &format!("are both on {server}"),
         "another server",
         "allow_shared_servers",
         "voters=1",
@@ -211,6 +211,39 @@ async fn two_voters_on_one_server_are_refused_by_name_unless_that_is_allowed() {
     let guard = tagged.lock("k").await.unwrap();
     assert!(Cli::of(cluster.node(0)).get("{lock}k").is_some());
     drop(guard);
+}
+
+#[tokio::test]
+async fn voters_of_one_server_are_named_even_if_the_cluster_did_not_answer_at_the_start() {
+    let three = cluster().replicas(0).spawn().unwrap();
+    let one = cluster().shards(1).replicas(0).spawn().unwrap();
+    let seeds = |ends: [&str; 2]| {
+        let urls = [0, 1].map(|seed| url_of(&[&three.urls()[seed]]) + ends[seed]);
+        urls.join(",")
+    };
+    for (cluster, urls, says) in [
+        (
+            &three,
+            seeds(["", "?allow_shared_servers=true"]),
+            "the same server as slot ",
+        ),
+        (&three, seeds(["", "?tags=a,b,c"]), "one URL only"),
+        (&one, url(&one), "one URL only"),
+    ] {
+        let (log, _logging) = Log::start();
+        let nodes = || (0..cluster.node_count()).map(|it| cluster.node(it));
+        nodes().for_each(|it| it.freeze());
+        let redlock = built(trusting(&urls).connect_timeout(MS(500))).await;
+        nodes().for_each(|it| it.thaw());
+        let mut text = String::new();
+        let deadline = Instant::now() + MINUTE;
+        while !text.contains(says) && Instant::now() < deadline {
+            text = redlock.ready(MS(500)).await.unwrap_err().to_string();
+        }
+        assert_says(&text, says);
+        assert_says(&log.text(), says);
+        assert_says(&redlock.try_lock("k").await.unwrap_err(), says);
+    }
 }
 
 #[tokio::test]
@@ -255,8 +288,7 @@ async fn seeds_may_be_down_and_announced_addresses_may_need_a_mapping() {
     assert!(log.text().contains(&named), "{}", log.text());
     let urls = [0, 1].map(|seed| url_of(&[&cluster.urls()[seed]]));
     let twice = trusting(&urls.join(",")).build().await;
-    let error = assert_refused!(twice, BuildError::SharedServer(_));
-    assert_says(&error, "one URL only");
+    assert_refused!(twice, BuildError::SameServer { .. });
 
     // As behind a network address translation: what the nodes announce leads nowhere.
     for node in 0..3 {

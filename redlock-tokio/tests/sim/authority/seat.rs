@@ -102,6 +102,7 @@ impl Node for Seat {
         let kind = match self.authority.owners.kind {
             Kind::Sentinels { .. } => AuthorityKind::Sentinels,
             Kind::Cluster => AuthorityKind::Cluster {
+                slot: self.index as u16,
                 may_share_server: self.authority.may_share_server,
             },
         };

@@ -1,11 +1,7 @@
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use redlock_core::{MemberId, Owner, Tenure};
-use thiserror::Error;
 
 use super::{directory::Directory, identity::member_id, member::Member};
 use crate::node::{
@@ -20,22 +16,6 @@ use crate::node::{
         session::RedisSession,
     },
 };
-
-/// Two voters of a cluster that are slots of one server, so that they would fail together.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "slots {first} and {second} of a cluster are both on server {server}, so that two of {voters} voters would fail \
-     together, in a cluster of {shards} shards: name a cluster by one URL only, move one of the slots to another \
-     server, or accept that by allow_shared_servers=true; voters=1 and other tags are only for a fleet of which \
-     no process runs, since they do not exclude processes that have the present voters"
-)]
-pub struct SharedServerError {
-    first: u16,
-    second: u16,
-    server: Arc<str>,
-    voters: usize,
-    shards: usize,
-}
 
 /// The nodes of a cluster, which name the owner of each voter's slot.
 pub(crate) struct ClusterAuthority {
@@ -61,33 +41,6 @@ impl ClusterAuthority {
             slots: tags.iter().map(|tag| KeySlot::of(tag.as_bytes())).collect(),
             tags: tags.iter().map(|tag| KeyTag::in_braces(tag)).collect(),
         }
-    }
-
-    /// Refuses two voters that are slots of one server, whichever URLs they are from, if the owners are known by now.
-    pub(crate) fn refuse_shared_servers(clusters: &[Arc<Self>]) -> Result<(), SharedServerError> {
-        let mut slots = BTreeMap::new();
-        for Self {
-            directory,
-            slots: own,
-            ..
-        } in clusters.iter().map(|it| &**it)
-        {
-            let Some(owners) = directory.owners(own) else {
-                continue;
-            };
-            for (slot, member) in own.iter().zip(owners.members) {
-                if let Some(first) = slots.insert(member, slot.number()) {
-                    return Err(SharedServerError {
-                        first,
-                        second: slot.number(),
-                        server: directory.name_of(member).into(),
-                        voters: clusters.iter().map(|it| it.slots.len()).sum(),
-                        shards: owners.shards,
-                    });
-                }
-            }
-        }
-        Ok(())
     }
 
     async fn open(&self, index: usize, tenure: &Tenure) -> Result<Box<dyn Session>, NodeError> {

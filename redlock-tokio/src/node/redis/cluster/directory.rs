@@ -39,12 +39,6 @@ pub(super) struct Directory {
     pub(super) changed: Notify,
 }
 
-pub(super) struct Owners {
-    /// In the order of the slots.
-    pub(super) members: Vec<MemberId>,
-    pub(super) shards: usize,
-}
-
 /// Two voters that are slots of one server, by their positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SharedServer {
@@ -206,24 +200,14 @@ impl Directory {
             .map_or_else(|| member.to_string(), |endpoint| endpoint.to_string())
     }
 
-    /// Returns the owners of the slots, if a majority agrees on the owner of each.
-    pub(super) fn owners(&self, slots: &[KeySlot]) -> Option<Owners> {
-        let heard = self.heard.lock();
-        let owners = slots.iter().map(|slot| heard.owner(*slot));
-        let newest = heard.answers.values().max_by_key(|answer| answer.at)?;
-        Some(Owners {
-            members: owners.collect::<Option<_>>()?,
-            shards: newest.layout.shards(),
-        })
-    }
-
     /// Returns two voters that are on one server, if the log has not named them.
     pub(super) fn newly_shared(&self, slots: &[KeySlot]) -> Option<SharedServer> {
-        if !self.heard.lock().has_changed {
+        let mut heard = self.heard.lock();
+        if !heard.has_changed {
             return None;
         }
-        let shared = self.owners(slots)?.shared();
-        let mut heard = self.heard.lock();
+        let owners = slots.iter().map(|slot| heard.owner(*slot));
+        let shared = SharedServer::among(&owners.collect::<Option<Vec<_>>>()?);
         heard.has_changed = false;
         let is_new = heard.named != shared;
         heard.named = shared;
@@ -319,20 +303,17 @@ impl Directory {
     }
 }
 
-impl Owners {
-    pub(super) fn shared(&self) -> Option<SharedServer> {
-        let members = self.members.iter().enumerate();
-        let mut pairs = members.filter_map(|(second, member)| {
-            let first = self.members[..second]
-                .iter()
-                .position(|earlier| earlier == member)?;
-            Some(SharedServer {
-                first,
+impl SharedServer {
+    /// Returns the first two voters with the same owner.
+    fn among(owners: &[MemberId]) -> Option<Self> {
+        owners.iter().enumerate().find_map(|(second, &member)| {
+            let mut earlier = owners[..second].iter();
+            Some(Self {
+                first: earlier.position(|it| *it == member)?,
                 second,
-                member: *member,
+                member,
             })
-        });
-        pairs.next()
+        })
     }
 }
 

@@ -101,11 +101,6 @@ impl Layout {
         })
     }
 
-    pub(super) fn shards(&self) -> usize {
-        let nodes = self.nodes.values();
-        nodes.filter(|node| !node.slots.is_empty()).count()
-    }
-
     pub(super) fn announced(&self, member: MemberId) -> Option<&Announced> {
         self.nodes.get(&member)?.announced.as_ref()
     }
