@@ -109,15 +109,15 @@ impl<E: fmt::Display> fmt::Display for CallError<E> {
     }
 }
 
-// `Display` shows the wrapped error, so `source` goes on behind it. Not for `E`, which need not be an `Error`: boxed errors are
-// not, and services behind `timeout` or `buffer` fail with boxed errors.
+// `source` is the error of the lock, for code that looks for it in a chain. `Display` shows it, too. `E` need not be an `Error`:
+// boxed errors are not, and services behind `timeout` or `buffer` fail with boxed errors.
 impl<E: fmt::Debug + fmt::Display> Error for CallError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Contended(refusal) | Self::QueueFull(refusal) => refusal.error.source(),
-            Self::Unavailable(error) => error.source(),
-            Self::Misconfigured(error) => error.source(),
-            Self::Key(error) => error.source(),
+            Self::Contended(refusal) | Self::QueueFull(refusal) => Some(&refusal.error),
+            Self::Unavailable(error) => Some(error),
+            Self::Misconfigured(error) => Some(error),
+            Self::Key(error) => Some(error),
             Self::Lost(_) | Self::Inner(_) => None,
         }
     }

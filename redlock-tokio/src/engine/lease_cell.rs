@@ -13,6 +13,7 @@ mod listeners;
 mod local;
 mod observed;
 mod permits;
+mod placed;
 mod read_write;
 mod state;
 mod terms;

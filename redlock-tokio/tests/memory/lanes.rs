@@ -11,7 +11,7 @@ use std::{
 
 use futures::{FutureExt, future::join_all, join};
 use redlock_tokio::{
-    LockError, MemoryNode, RedlockBuilder,
+    LockError, MemoryNode, RedlockBuilder, ReleaseOutcome,
     node::{Command, Node, Session},
 };
 use tokio::time::Instant;
@@ -94,6 +94,57 @@ async fn locks_that_are_too_many_for_the_nodes_are_refused_as_overloaded() {
     }
     drop(granted);
     assert_eq!(redlock.shutdown(None).await.abandoned, 0);
+}
+
+/// A process whose extensions take most of what the nodes can do asks for more locks. It keeps those that it has, and gets
+/// some of the others.
+#[tokio::test(start_paused = true)]
+async fn an_overloaded_process_keeps_the_locks_that_it_holds() {
+    let nodes = [(); 3].map(|()| slow(Duration::from_micros(300)));
+    let redlock = built(over(nodes).node_timeout(MS(500))).await;
+    // Each is extended three times a second, which is two thirds of what a node can do.
+    let held = (0..700).map(|key| {
+        redlock
+            .lock(format!("held:{key}"))
+            .ttl(MS(1000))
+            .into_future()
+    });
+    let held = join_all(held).await;
+    let held: Vec<_> = held.into_iter().map(|it| it.expect("free")).collect();
+    let more = (0..10_000).map(|key| {
+        redlock
+            .lock(format!("more:{key}"))
+            .wait(MS(3000))
+            .into_future()
+    });
+    let more = join_all(more.map(|it| async { it.await.map(drop) })).await;
+    let lost = held.iter().filter(|it| !it.is_valid()).count();
+    assert_eq!(lost, 0, "of {}", held.len());
+    let granted = more.iter().filter(|it| it.is_ok()).count();
+    assert!(
+        (100..10_000).contains(&granted),
+        "{granted} of {}",
+        more.len()
+    );
+}
+
+/// What a process releases is free soon, even if it holds a third more than it can extend.
+#[tokio::test(start_paused = true)]
+async fn a_release_gets_through_beside_more_extensions_than_the_nodes_can_do() {
+    let nodes = [(); 3].map(|()| slow(Duration::from_micros(300)));
+    let redlock = built(over(nodes).node_timeout(MS(500))).await;
+    let lock = |key: usize| redlock.lock(key.to_string()).ttl(MS(2000)).into_future();
+    // A part may be refused or lost.
+    let held = join_all((0..3000).map(lock)).await.into_iter();
+    let mut held: Vec<_> = held.filter_map(Result::ok).collect();
+    let granted = held.len();
+    tokio::time::sleep(MS(3000)).await;
+    held.retain(|it| it.is_valid());
+    assert!(held.len() > 2000, "{} of {granted}", held.len());
+    let start = Instant::now();
+    let report = held.remove(0).release().await;
+    assert_eq!(report.outcome, ReleaseOutcome::Released);
+    assert!(start.elapsed() < MS(600), "{:?}", start.elapsed());
 }
 
 /// A node has more time for more keys in flight, so a node that falls silent is noticed soon only if the keys are few.

@@ -1,6 +1,7 @@
 //! The view of people on call: who has a lock, and how to free it, over real servers and in memory.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     time::{Duration, Instant},
 };
@@ -11,7 +12,7 @@ use redlock_tokio::{Hold, Holder, LockOptions, MemoryNode, Redlock, RedlockBuild
 
 use crate::{
     fleet::{clis, each, fleet},
-    support::{Cli, MS, acquired, assert_says, built, eventually},
+    support::{Cli, MS, acquired, assert_says, built, eventually, trusting},
 };
 
 /// Shows a verdict without its times, which differ.
@@ -231,4 +232,46 @@ async fn a_client_without_a_label_sets_tokens_alone() {
     node.insert("k", value, Ttl::new(MS(1000)).unwrap());
     let inspection = redlock.inspect("k").await.unwrap();
     assert!(!inspection.to_string().contains('\u{1b}'), "{inspection}");
+}
+
+/// The procedure for a different list of nodes, while all processes work: from three nodes to four, and to three others.
+#[tokio::test]
+async fn the_list_of_nodes_changes_by_one_node_at_a_time_under_load() {
+    const STEP: Duration = Duration::from_millis(2100);
+    let servers = RedisServers::spawn(4).unwrap();
+    let over = |list: &[usize]| {
+        let urls = list.iter().map(|it| servers.get(*it).url());
+        built(trusting(urls).ttl(MS(500)))
+    };
+    let [first, between, last] = [&[0, 1, 2][..], &[0, 1, 2, 3], &[1, 2, 3]];
+    let start = Instant::now();
+    let (is_held, entries) = (Cell::new(false), Cell::new(0));
+    let process = async |number: u32| {
+        for (list, step) in [first, between, last].into_iter().zip(1..) {
+            let redlock = over(list).await;
+            // One process after the other.
+            let end = start + STEP * step + MS(200) * number;
+            while Instant::now() < end {
+                let guard = redlock.lock("k").await.unwrap();
+                assert!(!is_held.replace(true), "two holders");
+                tokio::time::sleep(MS(1)).await;
+                is_held.set(false);
+                entries.set(entries.get() + 1);
+                guard.release().await;
+            }
+            redlock.shutdown(None).await;
+        }
+    };
+    join_all((0..3).map(process)).await;
+    assert!(entries.get() > 100, "{} entries", entries.get());
+
+    // The rule taken out: one node is replaced at once.
+    let lock_without = async |list, away: usize| {
+        servers.get(away).freeze();
+        let guard = over(list).await.try_lock("k").await;
+        servers.get(away).thaw();
+        guard
+    };
+    let _first = lock_without(first, 2).await.unwrap();
+    drop(lock_without(last, 1).await.expect("two holders"));
 }

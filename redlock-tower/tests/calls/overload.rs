@@ -1,5 +1,7 @@
 //! Calls whose nodes are overloaded.
 
+use std::error::Error;
+
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
     Clock, LockError, MemoryNode, NodeError, Redlock,
@@ -41,5 +43,7 @@ async fn calls_do_not_run_without_a_lock_while_their_nodes_are_overloaded() {
         .wait(MS(300))
         .fail_open(true);
     let call = layer.layer(idle()).oneshot(());
-    assert_refused!(call, CallError::Unavailable(LockError::Overloaded(_)));
+    let error = assert_refused!(call, CallError::Unavailable(LockError::Overloaded(_)));
+    let source = error.source().expect("the error of the lock");
+    assert!(source.is::<LockError>());
 }

@@ -254,9 +254,6 @@ impl Drop for Inbox {
     }
 }
 
-/// After so many batches that are full of extensions, one begins with other requests.
-const MOST_URGENT: u32 = 7;
-
 /// The requests that a lane has taken from its inbox and not sent yet.
 ///
 /// Small requests and large ones wait apart, so that a lock of one key does not wait behind all locks of many keys. The
@@ -264,15 +261,15 @@ const MOST_URGENT: u32 = 7;
 ///
 /// Extensions go before other small requests, those of the locks that end next first. A process that asks for more than the nodes
 /// can do keeps the locks that it has, and gets no new ones. An extension overtakes no earlier request of its lease on which the
-/// lock rests, and each [few](MOST_URGENT) batches without any other request one begins with the others.
+/// lock rests, and after a batch that is full of extensions comes one that begins with the others.
 #[derive(Default)]
 struct Backlog {
     /// By the time until which they are of use, and their number.
     urgent: BTreeMap<(Timestamp, u64), Request>,
     /// How many extensions there were.
     last: u64,
-    /// How many batches were full of extensions since others were sent.
-    urgent_batches: u32,
+    /// The last batch was full of extensions, and other small requests were left behind.
+    small_are_due: bool,
     small: VecDeque<Request>,
     large: VecDeque<Request>,
     /// Large requests were left behind when small ones were taken last.
@@ -314,12 +311,10 @@ impl Backlog {
         if is_large {
             return Turn::Large;
         }
-        let is_full = self.urgent.len() >= MAX_BATCH && !self.small.is_empty();
-        self.urgent_batches = if is_full { self.urgent_batches + 1 } else { 0 };
-        if self.urgent_batches > MOST_URGENT {
-            self.urgent_batches = 0;
+        if mem::take(&mut self.small_are_due) {
             return Turn::Small;
         }
+        self.small_are_due = self.urgent.len() >= MAX_BATCH && !self.small.is_empty();
         Turn::Urgent
     }
 

@@ -11,9 +11,9 @@ use redlock_core::{
 
 use super::{
     LeaseCell,
-    in_line::Placed,
     local::{Held, Local, Others},
     permits::ForOthers,
+    placed::Placed,
     state::{CellState, Changes, Departure, Watchers},
 };
 use crate::{

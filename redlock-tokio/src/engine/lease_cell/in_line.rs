@@ -5,7 +5,11 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::{NodeId, Share, Status, Timestamp};
 use smallvec::SmallVec;
 
-use super::{Client, LeaseCell, state::CellState};
+use super::{
+    Client, LeaseCell,
+    placed::{Called, Placed},
+    state::CellState,
+};
 use crate::{
     Key,
     engine::{
@@ -41,35 +45,6 @@ const POLL_KEEPS_FOR: Duration = Duration::from_millis(500);
 /// A process that is called while another one has the lock is called once more by the release, mostly within this time. So it
 /// need not watch the key before, which takes four commands at each node.
 const RELEASED_WITHIN: Duration = Duration::from_millis(50);
-
-/// The places in the lines of the keys of a lease. A lease of several keys takes them one after the other, in the order of the
-/// keys, so that two of them do not wait for each other.
-#[derive(Debug)]
-pub(super) struct Placed {
-    /// The number of the wait.
-    wait: u32,
-    /// How many of a line may try at a time.
-    active: u32,
-    /// By the index of the key. The lease was the first in each but the last.
-    places: SmallVec<[(NodeId, Place); 1]>,
-    /// Whether a node has told the process its place.
-    is_known: bool,
-    /// Whether others stood before the lease.
-    has_waited: bool,
-    /// Whether the lease keeps others from its keys, and until when that lasts.
-    keeps: Option<(bool, Timestamp)>,
-    /// Since it was called: how it goes on.
-    called: Option<Called>,
-}
-
-/// How a process that is called goes on if its place lets it.
-#[derive(Clone, Copy, Debug)]
-enum Called {
-    /// It watches the key from then on.
-    WatchesAt(Timestamp),
-    /// The lock is released, so it tries at once.
-    Tries,
-}
 
 impl LeaseCell {
     /// Returns whether requests for such locks stand in a line.
@@ -421,7 +396,9 @@ impl LeaseCell {
     pub(super) fn handle_line_timeout(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
         self.change_or_move(state, now, |place| place.handle_timeout(now));
         if let Some(placed) = &mut state.placed {
-            placed.called.take_if(|it| it.is_due(now));
+            // A call to try at once waits for the lease to be asked.
+            let called = &mut placed.called;
+            called.take_if(|it| matches!(it, Called::WatchesAt(at) if *at <= now));
         }
         self.keep_keys(state, now);
     }
@@ -596,41 +573,4 @@ fn lines_of(keys: &KeySet) -> impl Iterator<Item = &Key> {
     let last = keys.slots().and_then(SlotKeys::last);
     let keys = last.is_none().then(|| keys.iter());
     last.into_iter().chain(keys.into_iter().flatten())
-}
-
-impl Called {
-    fn is_due(self, now: Timestamp) -> bool {
-        match self {
-            Self::WatchesAt(at) => at <= now,
-            Self::Tries => true,
-        }
-    }
-}
-
-impl Placed {
-    /// Returns whether others are to try first, at some key.
-    fn waits(&self) -> bool {
-        self.places.iter().any(|(_, place)| !place.is_active())
-    }
-
-    /// Returns whether the process is not called at some node.
-    fn polls(&self) -> bool {
-        self.places.iter().any(|(_, place)| place.polls())
-    }
-
-    pub(super) fn has_waited(&self) -> bool {
-        self.has_waited
-    }
-
-    pub(super) fn timeout(&self) -> Option<Timestamp> {
-        let places = self.places.iter();
-        let due = places.filter_map(|(_, place)| place.timeout());
-        let watches_at = match self.called {
-            Some(Called::WatchesAt(at)) => Some(at),
-            _ => None,
-        };
-        due.chain(self.keeps.map(|(_, until)| until))
-            .chain(watches_at)
-            .min()
-    }
 }
