@@ -1,4 +1,4 @@
-//! A route over nodes in memory, requests to it, checks of its problems, and a [server] with its clients.
+//! A route over nodes in memory, requests to it, checks of its problems, and a [server].
 
 pub(crate) mod log;
 pub(crate) mod server;

@@ -1,4 +1,4 @@
-//! A server, its clients, and handlers that the test controls.
+//! A server, and handlers that the test controls.
 
 use std::{
     net::SocketAddr,
@@ -8,13 +8,7 @@ use std::{
 
 use axum::Router;
 use redlock_axum::{CompositeKey, LockLayer, Locked};
-use reqwest::{Client, ClientBuilder};
-use tokio::{
-    net::TcpListener,
-    sync::Semaphore,
-    task::JoinHandle,
-    time::{sleep, timeout},
-};
+use tokio::{net::TcpListener, sync::Semaphore, time::sleep};
 
 use super::{Bed, MS, event_route};
 
@@ -53,8 +47,6 @@ pub(crate) struct Work {
 pub(crate) enum Happened {
     Begun,
     Ended,
-    /// A handler was dropped before its end.
-    Dropped,
 }
 
 impl Work {
@@ -73,9 +65,8 @@ impl Work {
 
     async fn run(&self) {
         self.note(Happened::Begun);
-        let mut end = End(self, Happened::Dropped);
         self.may_end.acquire().await.unwrap().forget();
-        end.1 = Happened::Ended;
+        self.note(Happened::Ended);
     }
 
     /// Allows one handler to go on.
@@ -98,15 +89,6 @@ impl Work {
     }
 }
 
-/// Notes how a handler ends.
-struct End<'a>(&'a Work, Happened);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.note(self.1);
-    }
-}
-
 pub(crate) async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
@@ -121,20 +103,4 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < give_up, "not in time: {what}");
         sleep(MS(1)).await;
     }
-}
-
-/// Returns a function that makes a client of each HTTP version, with connections of its own.
-pub(crate) const VERSIONS: [fn() -> Client; 2] = [
-    || client(Client::builder().http1_only()),
-    || client(Client::builder().http2_prior_knowledge()),
-];
-
-fn client(builder: ClientBuilder) -> Client {
-    builder.no_proxy().build().unwrap()
-}
-
-/// Sends a request to `/events/rock` in a task. Aborting the task disconnects the client.
-pub(crate) fn send(client: &Client, at: SocketAddr) -> JoinHandle<reqwest::Response> {
-    let request = client.post(format!("http://{at}/events/rock")).send();
-    tokio::spawn(async { timeout(LIMIT, request).await.expect("in time").unwrap() })
 }
