@@ -1,13 +1,6 @@
 //! The layer on requests that are not HTTP, over nodes in memory.
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{convert::Infallible, sync::atomic::Ordering::SeqCst, time::Duration};
 
 use futures::future::try_join_all;
 use redlock_tokio::errors::OptionsError;
@@ -15,26 +8,21 @@ use redlock_tower::{CallError, ExtractKey, KeyRejection, LockLayer, LockRequest,
 use tokio::time::{sleep, timeout};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{MS, assert_refused, idle, paused};
+use crate::support::{MS, assert_refused, counter, idle, paused};
 
 /// Makes twelve calls at once, with numbers from 0, and returns the largest number of calls that were inside together.
 async fn crowd<K: ExtractKey<u32> + Clone + Send + Sync + 'static>(layer: LockLayer<K>) -> usize {
-    let inside = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
-    let most = Arc::clone(&inside);
-    let inner = service_fn(move |_| {
-        let inside = Arc::clone(&inside);
-        async move {
-            let (now, most) = &*inside;
-            most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
-            sleep(MS(10)).await;
-            now.fetch_sub(1, SeqCst);
-            Ok::<_, Infallible>(())
-        }
+    let (inside, most) = (counter(), counter());
+    let inner = service_fn(async |_| {
+        most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+        sleep(MS(10)).await;
+        inside.fetch_sub(1, SeqCst);
+        Ok::<_, Infallible>(())
     });
     let service = layer.wait(MS(60_000)).layer(inner);
     let calls = (0..12).map(|number| service.clone().oneshot(number));
     try_join_all(calls).await.unwrap();
-    most.1.load(SeqCst)
+    most.load(SeqCst)
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,13 +174,10 @@ async fn reading_several_keys_and_reading_with_permits_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_call_without_a_lock_fails_and_the_service_is_not_called() {
     let (nodes, redlock) = paused().await;
-    let called = Arc::new(AtomicUsize::new(0));
-    let inner = service_fn({
-        let called = Arc::clone(&called);
-        move |(): ()| {
-            called.fetch_add(1, SeqCst);
-            async { Ok::<_, Infallible>(()) }
-        }
+    let called = counter();
+    let inner = service_fn(async |(): ()| {
+        called.fetch_add(1, SeqCst);
+        Ok::<_, Infallible>(())
     });
     let layer = LockLayer::new(redlock.clone(), |(): &()| "k");
     let service = layer.wait(MS(50)).layer(inner);
