@@ -123,14 +123,6 @@ async fn a_body_that_nobody_reads_keeps_its_lock_up_to_the_limit_and_is_whole() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_body_is_an_inner_error() {
-    let redlock = Redlock::embedded().await.unwrap();
-    let response = respond(&redlock, rows(Some(Err("no more"))), None).await;
-    let error = response.into_body().collect().await.unwrap_err();
-    assert!(matches!(error, CallError::Inner("no more")), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_lock_of_a_body_that_panics_is_kept_until_it_expires() {
     for panics in [true, false] {
         let nodes = TestNodes::new();
