@@ -1,16 +1,15 @@
-//! A server, and handlers that the test controls.
+//! A server, and conditions that a test waits for.
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use axum::Router;
-use redlock_axum::{CompositeKey, LockLayer, Locked};
-use tokio::{net::TcpListener, sync::Semaphore, time::sleep};
+use redlock_axum::{CompositeKey, LockLayer};
+use tokio::{net::TcpListener, time::sleep};
 
-use super::{Bed, MS, event_route};
+use super::{Bed, MS};
 
 /// A limit that no step of a test reaches, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -33,59 +32,6 @@ impl Bed {
         let is_gone = || !self.nodes.nodes().iter().any(|it| it.contains(key));
         until("the lock is released", is_gone).await;
         until("the lock is free", || self.redlock.queue().keys == 0).await;
-    }
-}
-
-/// The work of handlers: each reports that it has begun, and goes on when the test allows it.
-#[derive(Clone)]
-pub(crate) struct Work {
-    happened: Arc<Mutex<Vec<Happened>>>,
-    may_end: Arc<Semaphore>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Happened {
-    Begun,
-    Ended,
-}
-
-impl Work {
-    pub(crate) fn new() -> Self {
-        Self {
-            happened: Arc::default(),
-            may_end: Arc::new(Semaphore::new(0)),
-        }
-    }
-
-    /// Returns the route `/events/{event}` with handlers that work.
-    pub(crate) fn app(&self, layer: LockLayer<CompositeKey>) -> Router {
-        let work = self.clone();
-        event_route(async move |_: Locked| work.run().await, layer)
-    }
-
-    async fn run(&self) {
-        self.note(Happened::Begun);
-        self.may_end.acquire().await.unwrap().forget();
-        self.note(Happened::Ended);
-    }
-
-    /// Allows one handler to go on.
-    pub(crate) fn let_end(&self) {
-        self.may_end.add_permits(1);
-    }
-
-    /// Returns what has happened to handlers, in this order.
-    pub(crate) fn happened(&self) -> Vec<Happened> {
-        self.happened.lock().unwrap().clone()
-    }
-
-    pub(crate) async fn until_begun(&self) {
-        let has_begun = || self.happened().contains(&Happened::Begun);
-        until("a handler has begun", has_begun).await;
-    }
-
-    fn note(&self, what: Happened) {
-        self.happened.lock().unwrap().push(what);
     }
 }
 
