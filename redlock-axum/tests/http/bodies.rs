@@ -216,9 +216,10 @@ async fn read(client: &mut TcpStream) -> String {
 async fn a_client_that_asks_first_sends_its_body_before_the_lock_or_under_it() {
     for streams in [false, true] {
         let it = Bed::new().await;
+        let layer = it.layer().wait(3 * LIMIT);
         let layer = match streams {
-            true => it.patient_layer().stream_body(),
-            false => it.patient_layer(),
+            true => layer.stream_body(),
+            false => layer,
         };
         let at = serve(reading(layer)).await;
         let guard = it.redlock.lock(ROCK).await.unwrap();

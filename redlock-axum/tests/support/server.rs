@@ -6,7 +6,6 @@ use std::{
 };
 
 use axum::Router;
-use redlock_axum::{CompositeKey, LockLayer};
 use tokio::{net::TcpListener, time::sleep};
 
 use super::{Bed, MS};
@@ -18,11 +17,6 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) const ROCK: &str = "event:rock";
 
 impl Bed {
-    /// Returns a layer whose requests wait for longer than any test takes.
-    pub(crate) fn patient_layer(&self) -> LockLayer<CompositeKey> {
-        self.layer().wait(3 * LIMIT)
-    }
-
     pub(crate) async fn until_waiting(&self, requests: usize) {
         let wait = || self.redlock.queue().waiting == requests;
         until(&format!("{requests} wait"), wait).await;
