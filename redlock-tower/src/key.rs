@@ -148,16 +148,4 @@ mod tests {
         assert_eq!(extract(|_| None::<String>).unwrap(), None);
         assert_eq!(extract(|_| Ok::<_, BoxError>("7")).unwrap(), seven);
     }
-
-    #[test]
-    fn errors_blame_the_request_or_the_layer() {
-        let error = extract(|_| Err::<String, _>("no account")).unwrap_err();
-        assert!(matches!(error, KeyRejection::Request(_)), "{error}");
-        assert!(error.to_string().ends_with("no account"));
-        let error = extract(|_| Key::parts(["order", ""])).unwrap_err();
-        assert!(matches!(error, KeyRejection::Request(_)), "{error}");
-        assert!(error.to_string().contains("part 1"), "{error}");
-        let error = extract(|_| Err::<String, _>(KeyRejection::layer("no such part")));
-        assert!(matches!(error, Err(KeyRejection::Layer(_))));
-    }
 }

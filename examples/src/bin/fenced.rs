@@ -23,7 +23,8 @@ use axum::{
 use clap::Parser;
 use redlock_axum::{LockLayer, Locked, key, path};
 use redlock_tokio::{FencingToken, LockOptions};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use sqlx::{SqlitePool, query, query_scalar, sqlite::SqliteConnectOptions};
 use tokio::sync::Notify;
 use tower::ServiceExt;
@@ -37,22 +38,13 @@ struct Options {
 }
 
 /// The body of a request.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Deposit {
     name: String,
     amount: i64,
     /// Whether the handler is paused between its read and its write.
+    #[serde(default)]
     pauses: bool,
-}
-
-impl Deposit {
-    fn new(name: &str, amount: i64) -> Self {
-        Self {
-            name: name.to_owned(),
-            amount,
-            pauses: false,
-        }
-    }
 }
 
 #[tokio::main]
@@ -79,19 +71,17 @@ async fn main() -> Result<()> {
         .route_layer(layer)
         .with_state(Arc::clone(&bank));
 
-    let (ada, bob) = (Deposit::new("Ada", 10), Deposit::new("Bob", 50));
-    let paused = Deposit {
-        pauses: true,
-        ..ada.clone()
-    };
+    let paused = json!({ "name": "Ada", "amount": 10, "pauses": true });
     let first = tokio::spawn(send(router.clone(), paused));
     bank.begun.notified().await;
     // Ada's lock expires, and Bob gets it.
+    let bob = json!({ "name": "Bob", "amount": 50 });
     ensure!(send(router.clone(), bob).await? == StatusCode::OK);
     bank.over.notify_one();
     if first.await?? == StatusCode::CONFLICT {
         // The refused request changed nothing, so it can be repeated.
-        ensure!(send(router, ada).await? == StatusCode::OK);
+        let again = json!({ "name": "Ada", "amount": 10 });
+        ensure!(send(router, again).await? == StatusCode::OK);
     }
 
     let balance = bank.balance(7).await?;
@@ -106,10 +96,10 @@ async fn main() -> Result<()> {
 }
 
 /// Sends a request, and returns the status of the response.
-async fn send(router: Router, deposit: Deposit) -> Result<StatusCode> {
+async fn send(router: Router, deposit: Value) -> Result<StatusCode> {
     let request = Request::post("/accounts/7/deposits").header(CONTENT_TYPE, "application/json");
-    let body = Body::from(serde_json::to_vec(&deposit)?);
-    let response = router.oneshot(request.body(body)?).await?;
+    let request = request.body(Body::from(deposit.to_string()))?;
+    let response = router.oneshot(request).await?;
     Ok(response.status())
 }
 

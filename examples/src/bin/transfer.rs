@@ -18,10 +18,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use fastrand::Rng;
 use redlock_tokio::{LockOptions, Redlock};
-use sqlx::{
-    SqlitePool, query, query_scalar,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode},
-};
+use sqlx::{SqlitePool, query, query_scalar, sqlite::SqliteConnectOptions};
 use tokio::{task::JoinSet, time::sleep};
 
 /// How long a transfer waits for its locks, or for the transaction of another transfer.
@@ -129,21 +126,6 @@ async fn locked(redlock: &Redlock, bank: &Bank, transfer: Transfer) -> Result<()
     Ok(())
 }
 
-/// Connects, and tries again while other processes do: the database does not wait for them when it turns on its log.
-async fn connect(options: SqliteConnectOptions) -> Result<SqlitePool> {
-    let start = Instant::now();
-    loop {
-        match SqlitePool::connect_with(options.clone()).await {
-            Err(sqlx::Error::Database(error))
-                if error.code().as_deref() == Some("5") && start.elapsed() < PATIENCE =>
-            {
-                sleep(Duration::from_millis(10)).await;
-            }
-            connected => return Ok(connected?),
-        }
-    }
-}
-
 /// Accounts in an SQL database.
 #[derive(Clone)]
 struct Bank(SqlitePool);
@@ -153,9 +135,8 @@ impl Bank {
         let options = SqliteConnectOptions::new()
             .filename(file)
             .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
             .busy_timeout(PATIENCE);
-        let database = connect(options).await?;
+        let database = SqlitePool::connect_with(options).await?;
         let mut transaction = database.begin_with("BEGIN IMMEDIATE").await?;
         query("CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)")
             .execute(&mut *transaction)

@@ -15,7 +15,7 @@ fn layer(it: &Bed) -> LockLayer<CompositeKey> {
 
 #[tokio::test(start_paused = true)]
 async fn contention_is_logged_at_debug_and_no_key_is_logged() {
-    let (log, _listening) = Log::listen();
+    let (log, _listening) = Log::with_spans();
     let it = Bed::new().await;
     let one_waits = layer(&it).max_waiters_per_key(1).max_waiters_total(8);
     let app = it.app(one_waits.wait(MS(300)));
@@ -41,7 +41,7 @@ async fn contention_is_logged_at_debug_and_no_key_is_logged() {
 
 #[tokio::test(start_paused = true)]
 async fn losses_misconfigurations_and_outages_are_logged_as_warnings_or_errors() {
-    let (log, _listening) = Log::listen();
+    let (log, _listening) = Log::with_spans();
     let it = Bed::new().await;
     let lost = async |locked: Locked| {
         locked.lost().await;
@@ -72,7 +72,7 @@ async fn losses_misconfigurations_and_outages_are_logged_as_warnings_or_errors()
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_matches_no_route_is_a_warning_once() {
-    let (log, _listening) = Log::listen();
+    let (log, _listening) = Log::with_spans();
     let it = Bed::new().await;
     let app = it.router().fallback(async || "fallback").layer(layer(&it));
     for _ in 0..3 {
@@ -85,7 +85,7 @@ async fn a_request_that_matches_no_route_is_a_warning_once() {
 
 #[tokio::test(start_paused = true)]
 async fn two_layers_with_one_key_are_a_warning_once_and_no_error() {
-    let (log, _listening) = Log::listen();
+    let (log, _listening) = Log::with_spans();
     let it = Bed::new().await;
     let app = it.app(layer(&it)).route_layer(layer(&it));
     for _ in 0..3 {

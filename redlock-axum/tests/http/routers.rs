@@ -63,7 +63,7 @@ async fn a_layer_has_the_parameters_of_its_path_in_every_place() {
 async fn a_layer_around_the_whole_router_says_that_it_is_in_the_wrong_place() {
     let it = Bed::new().await;
     let around = it.layer().layer(it.router());
-    let (log, _listening) = Log::listen();
+    let (log, _listening) = Log::with_spans();
     let response = around.oneshot(rock(Method::POST)).await;
     problem(response.unwrap(), 500, "misconfigured").await;
     assert!(log.mentions("around the whole router"));

@@ -1,5 +1,7 @@
-//! A route over nodes in memory, requests to it, checks of its problems, and a [server] with its clients.
+//! A route over nodes in memory, requests to it, checks of its problems, and a [server].
 
+#[path = "../../../redlock-tokio/tests/support/log.rs"]
+#[allow(dead_code, reason = "each test binary uses a part of it")]
 pub(crate) mod log;
 pub(crate) mod server;
 
@@ -177,7 +179,7 @@ pub(crate) async fn refused(app: &Router, request: Request, status: u16, reason:
 /// Asserts that a request gets a 500 because of its layer, and that the log has the reason, but not the response.
 /// Returns the body of the response.
 pub(crate) async fn misconfigured(app: &Router, request: Request, reason: &str) -> Value {
-    let (log, _listening) = Log::listen();
+    let (log, _listening) = Log::with_spans();
     let body = problem(send(app, request).await, 500, "misconfigured").await;
     assert_eq!(terms(&body), (false, None));
     assert!(!body.to_string().contains(reason), "{body}");

@@ -1,22 +1,14 @@
-//! A server, its clients, and handlers that the test controls.
+//! A server, and conditions that a test waits for.
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use axum::Router;
-use redlock_axum::{CompositeKey, LockLayer, Locked};
-use reqwest::{Client, ClientBuilder};
-use tokio::{
-    net::TcpListener,
-    sync::Semaphore,
-    task::JoinHandle,
-    time::{sleep, timeout},
-};
+use tokio::{net::TcpListener, time::sleep};
 
-use super::{Bed, MS, event_route};
+use super::{Bed, MS};
 
 /// A limit that no step of a test reaches, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -25,11 +17,6 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) const ROCK: &str = "event:rock";
 
 impl Bed {
-    /// Returns a layer whose requests wait for longer than any test takes.
-    pub(crate) fn patient_layer(&self) -> LockLayer<CompositeKey> {
-        self.layer().wait(3 * LIMIT)
-    }
-
     pub(crate) async fn until_waiting(&self, requests: usize) {
         let wait = || self.redlock.queue().waiting == requests;
         until(&format!("{requests} wait"), wait).await;
@@ -39,71 +26,6 @@ impl Bed {
         let is_gone = || !self.nodes.nodes().iter().any(|it| it.contains(key));
         until("the lock is released", is_gone).await;
         until("the lock is free", || self.redlock.queue().keys == 0).await;
-    }
-}
-
-/// The work of handlers: each reports that it has begun, and goes on when the test allows it.
-#[derive(Clone)]
-pub(crate) struct Work {
-    happened: Arc<Mutex<Vec<Happened>>>,
-    may_end: Arc<Semaphore>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Happened {
-    Begun,
-    Ended,
-    /// A handler was dropped before its end.
-    Dropped,
-}
-
-impl Work {
-    pub(crate) fn new() -> Self {
-        Self {
-            happened: Arc::default(),
-            may_end: Arc::new(Semaphore::new(0)),
-        }
-    }
-
-    /// Returns the route `/events/{event}` with handlers that work.
-    pub(crate) fn app(&self, layer: LockLayer<CompositeKey>) -> Router {
-        let work = self.clone();
-        event_route(async move |_: Locked| work.run().await, layer)
-    }
-
-    async fn run(&self) {
-        self.note(Happened::Begun);
-        let mut end = End(self, Happened::Dropped);
-        self.may_end.acquire().await.unwrap().forget();
-        end.1 = Happened::Ended;
-    }
-
-    /// Allows one handler to go on.
-    pub(crate) fn let_end(&self) {
-        self.may_end.add_permits(1);
-    }
-
-    /// Returns what has happened to handlers, in this order.
-    pub(crate) fn happened(&self) -> Vec<Happened> {
-        self.happened.lock().unwrap().clone()
-    }
-
-    pub(crate) async fn until_begun(&self) {
-        let has_begun = || self.happened().contains(&Happened::Begun);
-        until("a handler has begun", has_begun).await;
-    }
-
-    fn note(&self, what: Happened) {
-        self.happened.lock().unwrap().push(what);
-    }
-}
-
-/// Notes how a handler ends.
-struct End<'a>(&'a Work, Happened);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.note(self.1);
     }
 }
 
@@ -121,20 +43,4 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < give_up, "not in time: {what}");
         sleep(MS(1)).await;
     }
-}
-
-/// Returns a function that makes a client of each HTTP version, with connections of its own.
-pub(crate) const VERSIONS: [fn() -> Client; 2] = [
-    || client(Client::builder().http1_only()),
-    || client(Client::builder().http2_prior_knowledge()),
-];
-
-fn client(builder: ClientBuilder) -> Client {
-    builder.no_proxy().build().unwrap()
-}
-
-/// Sends a request to `/events/rock` in a task. Aborting the task disconnects the client.
-pub(crate) fn send(client: &Client, at: SocketAddr) -> JoinHandle<reqwest::Response> {
-    let request = client.post(format!("http://{at}/events/rock")).send();
-    tokio::spawn(async { timeout(LIMIT, request).await.expect("in time").unwrap() })
 }

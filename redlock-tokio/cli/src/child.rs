@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::{
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, Result},
     family::{Family, ask_to_end, send},
     guardian::{Guardian, LAST_WAIT, LOOK_EVERY, Report, now},
     signals::{Received, Signals},
@@ -24,7 +24,7 @@ pub(crate) async fn run(
     hold: &Hold,
     grace: Duration,
     signals: &mut Signals,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let mut child = Child::start(command, hold, grace)?;
     let mut renewals = interval((hold.remaining() / 10).clamp(MIN_INTERVAL, MAX_INTERVAL));
     renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -108,11 +108,11 @@ struct Child {
     kill_at: Option<Instant>,
     is_killed: bool,
     /// How the command has ended, or why it could not begin.
-    outcome: Option<Result<Exit, Failure>>,
+    outcome: Option<Result<Exit>>,
 }
 
 impl Child {
-    fn start(command: &[OsString], hold: &Hold, grace: Duration) -> Result<Self, Failure> {
+    fn start(command: &[OsString], hold: &Hold, grace: Duration) -> Result<Self> {
         let mut family = Family::of_guardian();
         let guardian = Guardian::start(command, hold, grace)?;
         family.guardian = Some(guardian.id);

@@ -10,7 +10,7 @@ use redlock_tokio::{Drift, Durability, Lock, LockOptions, Redlock, RedlockBuilde
 
 use crate::{
     args::{self, Connection, LockArgs},
-    exit::Failure,
+    exit::{Failure, Result},
 };
 
 /// The ttl of locks for which none is set.
@@ -27,11 +27,11 @@ impl Connection {
     }
 
     /// Connects to the nodes for a look.
-    pub(crate) async fn look(&self) -> Result<Redlock, Failure> {
+    pub(crate) async fn look(&self) -> Result<Redlock> {
         self.connect(self.ttl(None)).await
     }
 
-    pub(crate) async fn connect(&self, ttl: Duration) -> Result<Redlock, Failure> {
+    pub(crate) async fn connect(&self, ttl: Duration) -> Result<Redlock> {
         if ttl > self.max_ttl {
             let max = self.max_ttl;
             let message = format!("the ttl of {ttl:?} is longer than --max-ttl, which is {max:?}");
@@ -45,7 +45,7 @@ impl Connection {
     }
 
     /// Checks that no node forgets a lock that is kept for so long.
-    pub(crate) fn check_keep(&self, keep: Duration) -> Result<(), Failure> {
+    pub(crate) fn check_keep(&self, keep: Duration) -> Result<()> {
         let validity = Ttl::new(self.max_ttl).ok();
         let validity = validity.and_then(|ttl| Validity::new(ttl, Drift::default()).ok());
         let needed = validity.and_then(|it| it.lasting(keep).ok());
@@ -59,7 +59,7 @@ impl Connection {
     }
 
     /// Returns a builder without nodes, with what the arguments say.
-    fn builder(&self) -> Result<RedlockBuilder, Failure> {
+    fn builder(&self) -> Result<RedlockBuilder> {
         let durability = match self.durability {
             args::Durability::Volatile => Durability::Volatile,
             args::Durability::FsyncAlways => Durability::FsyncAlways,
@@ -83,7 +83,7 @@ impl Connection {
         })
     }
 
-    fn tls(&self) -> Result<Option<TlsOptions>, Failure> {
+    fn tls(&self) -> Result<Option<TlsOptions>> {
         let ca = given(self.tls_ca.as_ref());
         let name = given(self.tls_server_name.as_ref());
         let certificate = given(self.tls_cert.as_ref()).zip(given(self.tls_key.as_ref()));
@@ -113,14 +113,14 @@ fn given<T: AsRef<OsStr>>(value: Option<&T>) -> Option<&T> {
     value.filter(|it| !it.as_ref().is_empty())
 }
 
-fn read(file: &OsStr) -> Result<Vec<u8>, Failure> {
+fn read(file: &OsStr) -> Result<Vec<u8>> {
     let bytes = fs::read(file);
     bytes.map_err(|error| Failure::usage(format_args!("{}: {error}", file.display())))
 }
 
 impl LockArgs {
     /// Checks that this kind of lock can have so many keys.
-    pub(crate) fn check(&self, keys: &[OsString]) -> Result<(), Failure> {
+    pub(crate) fn check(&self, keys: &[OsString]) -> Result<()> {
         if keys.len() > 1 && (self.shared || self.writer || self.permits.is_some()) {
             return Err(Failure::usage(
                 "several keys are locked as plain locks: leave out --shared, --writer and --permits, or name one key",

@@ -43,36 +43,28 @@ impl Exit {
 
     /// Returns the code. Those of failures are the ones of `sysexits.h` and of shells.
     pub(crate) fn code(self) -> u8 {
-        match self {
-            Self::Ok => 0,
-            Self::Usage => 64,
-            Self::NotALock => 65,
-            Self::Unavailable => 69,
-            Self::Internal => 70,
-            Self::Unread => 141, // as SIGPIPE ends other programs
-            Self::Contended => 75,
-            Self::Lost => 76,
-            Self::NotExecutable => 126,
-            Self::NotFound => 127,
-            Self::Of(code) => code,
-            Self::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
-        }
+        self.row().0
     }
 
     /// Returns the word for scripts.
-    pub(crate) const fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    fn row(self) -> (u8, &'static str) {
         match self {
-            Self::Ok => "ok",
-            Self::Usage => "usage",
-            Self::NotALock => "not_a_lock",
-            Self::Unavailable => "unavailable",
-            Self::Internal => "internal",
-            Self::Unread => "unread",
-            Self::Contended => "contended",
-            Self::Lost => "lost",
-            Self::NotExecutable => "not_executable",
-            Self::NotFound => "not_found",
-            Self::Of(_) | Self::Signal(_) => "command",
+            Self::Ok => (0, "ok"),
+            Self::Usage => (64, "usage"),
+            Self::NotALock => (65, "not_a_lock"),
+            Self::Unavailable => (69, "unavailable"),
+            Self::Internal => (70, "internal"),
+            Self::Unread => (141, "unread"), // as SIGPIPE ends other programs
+            Self::Contended => (75, "contended"),
+            Self::Lost => (76, "lost"),
+            Self::NotExecutable => (126, "not_executable"),
+            Self::NotFound => (127, "not_found"),
+            Self::Of(code) => (code, "command"),
+            Self::Signal(signal) => (u8::try_from(128 + signal).unwrap_or(u8::MAX), "command"),
         }
     }
 }
@@ -82,6 +74,9 @@ impl From<Exit> for ExitCode {
         Self::from(exit.code())
     }
 }
+
+/// What something returns, unless the program fails.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// Why the program fails.
 #[derive(Debug)]

@@ -37,7 +37,7 @@ use tokio::{
 
 use crate::{
     child::Loss,
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, Result},
     family::send,
     signals::Ignored,
 };
@@ -85,11 +85,7 @@ pub(crate) struct Guardian {
 
 impl Guardian {
     /// Starts a guardian, which starts the command.
-    pub(crate) fn start(
-        command: &[OsString],
-        hold: &Hold,
-        grace: Duration,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn start(command: &[OsString], hold: &Hold, grace: Duration) -> Result<Self> {
         #[cfg(target_os = "linux")]
         nix::sys::prctl::set_child_subreaper(true).map_err(io::Error::from)?;
         let (ours, theirs) = UnixStream::pair()?;

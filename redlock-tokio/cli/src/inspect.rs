@@ -7,15 +7,11 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{Connection, InspectArgs},
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, Result},
     output::{Color, Output, shown},
 };
 
-pub(crate) async fn run(
-    nodes: &Connection,
-    args: &InspectArgs,
-    output: &Output,
-) -> Result<Exit, Failure> {
+pub(crate) async fn run(nodes: &Connection, args: &InspectArgs, output: &Output) -> Result<Exit> {
     let redlock = nodes.look().await?;
     let inspection = redlock.inspect(args.key.as_bytes()).await?;
     show(&inspection, nodes, output)?;
@@ -30,11 +26,7 @@ pub(crate) fn exit_of(inspection: &Inspection) -> Exit {
     }
 }
 
-pub(crate) fn show(
-    inspection: &Inspection,
-    nodes: &Connection,
-    output: &Output,
-) -> Result<(), Failure> {
+pub(crate) fn show(inspection: &Inspection, nodes: &Connection, output: &Output) -> Result<()> {
     let text = inspection.to_string();
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
     let verdict = inspection.verdict();

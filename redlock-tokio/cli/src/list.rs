@@ -3,14 +3,14 @@ use serde_json::json;
 
 use crate::{
     args::Connection,
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, Result},
     inspect,
     output::{Output, shown},
     run::SHUTDOWN,
 };
 
 /// Lists the locks that are held. Only those of one step are in memory.
-pub(crate) async fn run(nodes: &Connection, output: &Output) -> Result<Exit, Failure> {
+pub(crate) async fn run(nodes: &Connection, output: &Output) -> Result<Exit> {
     let redlock = nodes.look().await?;
     let total = redlock.nodes().len();
     let mut search = redlock.search();
@@ -59,7 +59,7 @@ pub(crate) async fn run(nodes: &Connection, output: &Output) -> Result<Exit, Fai
     Ok(Exit::Ok)
 }
 
-fn show(inspection: &Inspection, output: &Output) -> Result<(), Failure> {
+fn show(inspection: &Inspection, output: &Output) -> Result<()> {
     let all = inspection.nodes();
     let (has, total) = (all.iter().filter(|it| has_it(it)).count(), all.len());
     let key = shown(inspection.key().as_bytes());

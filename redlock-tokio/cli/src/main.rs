@@ -30,7 +30,7 @@ use clap_complete::Shell;
 
 use self::{
     args::{Cli, Command},
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, Result},
     output::Output,
 };
 
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     ended(execute(cli, &output), &output)
 }
 
-fn ended(outcome: Result<Exit, Failure>, output: &Output) -> ExitCode {
+fn ended(outcome: Result<Exit>, output: &Output) -> ExitCode {
     match outcome {
         Ok(exit) => {
             exit.end_by_signal();
@@ -81,7 +81,7 @@ fn parse() -> clap::error::Result<Cli> {
     }
 }
 
-fn execute(mut cli: Cli, output: &Output) -> Result<Exit, Failure> {
+fn execute(mut cli: Cli, output: &Output) -> Result<Exit> {
     for key in cli.command.keys_mut().iter_mut().filter(|_| cli.hex) {
         let bytes = hex::decode(key.as_bytes()).map_err(|error| {
             let key = key.display();
@@ -118,13 +118,13 @@ fn execute(mut cli: Cli, output: &Output) -> Result<Exit, Failure> {
 }
 
 /// Ends after what this process has written to stdout.
-fn written(result: io::Result<()>) -> Result<Exit, Failure> {
+fn written(result: io::Result<()>) -> Result<Exit> {
     let written = result.and_then(|()| io::stdout().flush());
     written.map_err(|error| Failure::unwritten(&error))?;
     Ok(Exit::Ok)
 }
 
-fn completions(shell: Shell) -> Result<Exit, Failure> {
+fn completions(shell: Shell) -> Result<Exit> {
     let name = Cli::command().get_name().to_owned();
     // It would panic if the output could not be written.
     let mut script = Vec::new();
@@ -132,7 +132,7 @@ fn completions(shell: Shell) -> Result<Exit, Failure> {
     written(io::stdout().write_all(&script))
 }
 
-fn man(command: Option<&str>) -> Result<Exit, Failure> {
+fn man(command: Option<&str>) -> Result<Exit> {
     // The page of `help` would only say what `man` says.
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();

@@ -5,16 +5,12 @@ use serde_json::json;
 
 use crate::{
     args::{Connection, NodesArgs},
-    exit::{Exit, Failure},
+    exit::{Exit, Result},
     output::{Color, Output},
     run::SHUTDOWN,
 };
 
-pub(crate) async fn run(
-    nodes: &Connection,
-    args: &NodesArgs,
-    output: &Output,
-) -> Result<Exit, Failure> {
+pub(crate) async fn run(nodes: &Connection, args: &NodesArgs, output: &Output) -> Result<Exit> {
     let redlock = nodes.look().await?;
     loop {
         measure(&redlock, nodes.node_timeout).await;
@@ -66,7 +62,7 @@ fn votes(nodes: &[NodeStatus]) -> usize {
 }
 
 /// Shows each node. `reserve` is how many more may fail.
-fn show(nodes: &[NodeStatus], reserve: i64, output: &Output) -> Result<(), Failure> {
+fn show(nodes: &[NodeStatus], reserve: i64, output: &Output) -> Result<()> {
     let width = nodes
         .iter()
         .map(|it| it.address.len())

@@ -9,7 +9,7 @@ use clap::ColorChoice;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Result};
 
 /// How to write: for people or for scripts, with colours or without.
 #[derive(Debug)]
@@ -50,11 +50,7 @@ impl Output {
     }
 
     /// Writes a line for people, or the value for scripts.
-    pub(crate) fn line(
-        &self,
-        text: impl Display,
-        value: impl FnOnce() -> Value,
-    ) -> Result<(), Failure> {
+    pub(crate) fn line(&self, text: impl Display, value: impl FnOnce() -> Value) -> Result<()> {
         let mut stdout = io::stdout().lock();
         let written = if self.is_json {
             writeln!(stdout, "{}", value())

@@ -5,7 +5,7 @@ use redlock_tokio::{LockGuard, LockOptions, Redlock};
 use crate::{
     args::{Connection, ElectArgs, LockArgs, RunArgs, Work},
     child,
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, Result},
     output::Output,
     signals::Signals,
     waiting,
@@ -14,11 +14,7 @@ use crate::{
 /// How long the last releases may take. A majority has confirmed them by then, and a node that is down will not.
 pub(crate) const SHUTDOWN: Duration = Duration::from_millis(500);
 
-pub(crate) async fn run(
-    nodes: &Connection,
-    args: &RunArgs,
-    output: &Output,
-) -> Result<Exit, Failure> {
+pub(crate) async fn run(nodes: &Connection, args: &RunArgs, output: &Output) -> Result<Exit> {
     let wait = match (args.no_wait, args.wait) {
         (true, _) => Duration::ZERO,
         (false, wait) => wait.unwrap_or(Duration::MAX),
@@ -46,11 +42,7 @@ pub(crate) async fn run(
 }
 
 /// Runs the command as the leader of all processes that do so, until the command ends by itself.
-pub(crate) async fn elect(
-    nodes: &Connection,
-    args: &ElectArgs,
-    output: &Output,
-) -> Result<Exit, Failure> {
+pub(crate) async fn elect(nodes: &Connection, args: &ElectArgs, output: &Output) -> Result<Exit> {
     let options = LockOptions::new()
         .wait(Duration::MAX)
         .max_hold(Duration::MAX);
@@ -105,7 +97,7 @@ impl<'a> Worker<'a> {
         work: &'a Work,
         lock: LockArgs,
         output: &'a Output,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let ttl = nodes.ttl(work.ttl);
         let grace = work.grace.unwrap_or(DEFAULT_GRACE.min(ttl / 4));
         if grace > ttl / 2 {
@@ -135,7 +127,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Waits for the lock, and runs the command.
-    async fn work(&mut self, options: LockOptions) -> Result<Exit, Failure> {
+    async fn work(&mut self, options: LockOptions) -> Result<Exit> {
         let (keys, work, output) = (self.keys, self.work, self.output);
         let is_endless = self.is_endless;
         let acquiring = async {
@@ -166,7 +158,7 @@ impl<'a> Worker<'a> {
 }
 
 /// Returns whether the command was started, and so may have done something, however it has ended.
-fn has_begun(outcome: &Result<Exit, Failure>) -> bool {
+fn has_begun(outcome: &Result<Exit>) -> bool {
     let is_lost = |failure: &Failure| failure.exit == Exit::Lost;
     outcome.as_ref().map_or_else(is_lost, |_| true)
 }

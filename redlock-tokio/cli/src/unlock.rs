@@ -11,17 +11,13 @@ use serde_json::json;
 
 use crate::{
     args::{Connection, UnlockArgs},
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, Result},
     inspect,
     output::{Output, shown},
     run::SHUTDOWN,
 };
 
-pub(crate) async fn run(
-    nodes: &Connection,
-    args: &UnlockArgs,
-    output: &Output,
-) -> Result<Exit, Failure> {
+pub(crate) async fn run(nodes: &Connection, args: &UnlockArgs, output: &Output) -> Result<Exit> {
     let redlock = nodes.look().await?;
     let mut inspection = redlock.inspect(args.key.as_bytes()).await?;
     let holders = inspection.holders();
@@ -135,7 +131,7 @@ fn is_named(holder: &Holder, name: &OsStr) -> bool {
 }
 
 /// Asks the person at the terminal.
-fn confirm() -> Result<bool, Failure> {
+fn confirm() -> Result<bool> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage("nothing was changed: confirm with --yes"));
     }

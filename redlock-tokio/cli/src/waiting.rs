@@ -12,7 +12,7 @@ use redlock_tokio::{Inspection, Lock, LockError, LockGuard, NodeState, Redlock, 
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, Result},
     inspect, nodes,
     output::{Output, shown},
 };
@@ -32,7 +32,7 @@ pub(crate) async fn acquire(
     is_endless: bool,
     quiet: bool,
     output: &Output,
-) -> Result<LockGuard, Failure> {
+) -> Result<LockGuard> {
     let is_told = Cell::new(quiet);
     let acquiring = async {
         loop {

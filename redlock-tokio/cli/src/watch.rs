@@ -9,16 +9,12 @@ use redlock_tokio::{Holder, Inspection, Verdict};
 
 use crate::{
     args::{Connection, WatchArgs},
-    exit::{Exit, Failure},
+    exit::{Exit, Result},
     inspect,
     output::Output,
 };
 
-pub(crate) async fn run(
-    nodes: &Connection,
-    args: &WatchArgs,
-    output: &Output,
-) -> Result<Exit, Failure> {
+pub(crate) async fn run(nodes: &Connection, args: &WatchArgs, output: &Output) -> Result<Exit> {
     let redlock = nodes.look().await?;
     let mut known = None;
     let mut looks = tokio::time::interval(args.every);

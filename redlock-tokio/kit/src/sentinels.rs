@@ -31,7 +31,7 @@ const SENTINELS: usize = 3;
 /// | a master that clients reach, and its replicas and sentinels do not | [`cut_off`](Self::cut_off)`(&[0], &[])`, later [`heal`](Self::heal) |
 /// | the same, with a minority of the sentinels on the master's side | [`cut_off`](Self::cut_off)`(&[0], &[0])` |
 /// | a sentinel that is down, or does not answer | [`sentinel`](Self::sentinel)`(0)`, with the methods of a server |
-/// | a faulty network between clients and a server or a sentinel | [`server_proxy`](Self::server_proxy), [`sentinel_proxy`](Self::sentinel_proxy) |
+/// | a faulty network between clients and a server | [`server_proxy`](Self::server_proxy) |
 ///
 /// # Addresses and blocking
 ///
@@ -198,12 +198,6 @@ impl Sentinels {
     #[must_use]
     pub fn server_proxy(&self, number: usize) -> &Proxy {
         &self.servers[number].proxy
-    }
-
-    /// Returns the proxy between the clients and one of the sentinels.
-    #[must_use]
-    pub fn sentinel_proxy(&self, number: usize) -> &Proxy {
-        &self.sentinels[number].proxy
     }
 
     /// Returns the number of servers: the master and its replicas.

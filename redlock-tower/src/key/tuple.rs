@@ -51,64 +51,41 @@ mod tests {
     use super::*;
     use crate::{KeyRejection, LockRequest};
 
-    struct Transfer {
-        from: u32,
-        to: Option<u32>,
-    }
-
-    fn extract(key: &impl ExtractKey<Transfer>, from: u32, to: Option<u32>) -> Extracted {
-        let extracting = key.extract(Transfer { from, to });
-        let (transfer, wanted) = extracting.now_or_never().expect("no wait");
-        let returned = (transfer.from, transfer.to);
-        assert_eq!(returned, (from, to), "the request is returned");
-        wanted
+    fn extract(key: &impl ExtractKey<u32>) -> Extracted {
+        let (request, extracted) = key.extract(7).now_or_never().expect("no wait");
+        assert_eq!(request, 7, "the request is returned");
+        extracted
     }
 
     #[test]
-    fn a_tuple_makes_the_keys_of_all_members() {
-        let from = |it: &Transfer| it.from;
-        let to = |it: &Transfer| it.to;
-        let always = |_: &Transfer| "bank";
-        for (wanted, keys) in [
-            (extract(&(from, to), 7, Some(3)), &["7", "3"][..]),
-            (
-                extract(&(from, to, always, always), 7, Some(3)),
-                &["7", "3", "bank", "bank"],
-            ),
-            (extract(&(to, from, always), 7, None), &["7", "bank"]),
+    fn all_keys_are_wanted_and_the_last_option_and_the_first_error_count() {
+        let wanted =
+            |keys: &[&str], wait| LockRequest::all(keys.to_vec()).wait(Duration::from_secs(wait));
+        let a = |_: &u32| wanted(&["a"], 1);
+        let b = |_: &u32| wanted(&["b"], 2);
+        let c = |_: &u32| "c";
+        let none = |_: &u32| None::<String>;
+        let without_keys = |_: &u32| wanted(&[], 3);
+        for (extracted, expected) in [
+            (extract(&(a, b)), wanted(&["a", "b"], 2)),
+            (extract(&(b, a)), wanted(&["b", "a"], 1)),
+            (extract(&(none, b, none)), wanted(&["b"], 2)),
+            (extract(&(c, a, c, c)), wanted(&["c", "a", "c", "c"], 1)),
+            // It stays without keys, and is refused.
+            (extract(&(a, without_keys)), wanted(&[], 3)),
+            (extract(&(without_keys, b)), wanted(&[], 2)),
         ] {
-            assert_eq!(wanted.unwrap(), Some(LockRequest::all(keys.to_vec())));
+            assert_eq!(extracted.unwrap(), Some(expected));
         }
-        assert_eq!(extract(&(to, to), 7, None).unwrap(), None);
-    }
-
-    #[test]
-    fn the_last_option_counts_and_a_request_without_keys_stays_one() {
-        let wanted = |keys: &[&str], wait| LockRequest::all(keys.to_vec()).wait(wait);
-        let (short, long) = (Duration::from_secs(1), Duration::from_secs(2));
-        let a = move |_: &Transfer| wanted(&["a"], short);
-        let b = move |_: &Transfer| wanted(&["b"], long);
-        let none = move |_: &Transfer| wanted(&[], long);
-        for (outcome, expected) in [
-            (extract(&(b, a), 7, None), wanted(&["b", "a"], short)),
-            (extract(&(a, none), 7, None), wanted(&[], long)),
-            (extract(&(none, b), 7, None), wanted(&[], long)),
+        assert_eq!(extract(&(none, none)).unwrap(), None);
+        let bad = |_: &u32| Err::<String, _>(KeyRejection::request("no account"));
+        let worse = |_: &u32| Err::<String, _>(KeyRejection::layer("no such part"));
+        for (extracted, expected) in [
+            (extract(&(c, bad, worse)), "no account"),
+            (extract(&(worse, bad)), "no such part"),
+            (extract(&(c, c, c, worse)), "no such part"),
         ] {
-            assert_eq!(outcome.unwrap(), Some(expected));
-        }
-    }
-
-    #[test]
-    fn the_first_error_counts() {
-        let good = |it: &Transfer| it.from;
-        let bad = |_: &Transfer| Err::<String, _>(KeyRejection::request("no account"));
-        let worse = |_: &Transfer| Err::<String, _>(KeyRejection::layer("no such part"));
-        for (outcome, expected) in [
-            (extract(&(good, bad, worse), 7, None), "no account"),
-            (extract(&(worse, bad), 7, None), "no such part"),
-            (extract(&(good, good, good, worse), 7, None), "no such part"),
-        ] {
-            let error = outcome.unwrap_err().to_string();
+            let error = extracted.unwrap_err().to_string();
             assert!(error.ends_with(expected), "{error}");
         }
     }

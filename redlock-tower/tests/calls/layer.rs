@@ -1,13 +1,6 @@
 //! The layer on requests that are not HTTP, over nodes in memory.
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{convert::Infallible, sync::atomic::Ordering::SeqCst, time::Duration};
 
 use futures::future::try_join_all;
 use redlock_tokio::errors::OptionsError;
@@ -15,26 +8,21 @@ use redlock_tower::{CallError, ExtractKey, KeyRejection, LockLayer, LockRequest,
 use tokio::time::{sleep, timeout};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{MS, assert_refused, idle, paused};
+use crate::support::{MS, assert_refused, counter, idle, paused};
 
 /// Makes twelve calls at once, with numbers from 0, and returns the largest number of calls that were inside together.
 async fn crowd<K: ExtractKey<u32> + Clone + Send + Sync + 'static>(layer: LockLayer<K>) -> usize {
-    let inside = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
-    let most = Arc::clone(&inside);
-    let inner = service_fn(move |_| {
-        let inside = Arc::clone(&inside);
-        async move {
-            let (now, most) = &*inside;
-            most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
-            sleep(MS(10)).await;
-            now.fetch_sub(1, SeqCst);
-            Ok::<_, Infallible>(())
-        }
+    let (inside, most) = (counter(), counter());
+    let inner = service_fn(async |_| {
+        most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+        sleep(MS(10)).await;
+        inside.fetch_sub(1, SeqCst);
+        Ok::<_, Infallible>(())
     });
     let service = layer.wait(MS(60_000)).layer(inner);
     let calls = (0..12).map(|number| service.clone().oneshot(number));
     try_join_all(calls).await.unwrap();
-    most.1.load(SeqCst)
+    most.load(SeqCst)
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,31 +91,6 @@ impl Job {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_of_other_processes_keep_out_writers_only() {
-    let (nodes, redlock) = paused().await;
-    let layer = LockLayer::new(redlock, Job::key).prefix("shop:");
-    let service = layer.wait(MS(500)).layer(idle());
-    let call = async |writes| service.clone().oneshot(Job::new(writes)).await;
-    let by_whom = |outcome: Result<(), CallError<Infallible>>| {
-        let Err(CallError::Contended(refusal)) = outcome else {
-            panic!("{outcome:?}");
-        };
-        let attempts = refusal.error.attempts().unwrap();
-        (attempts.by_reader(), attempts.by_writer())
-    };
-    let reader = nodes.contend_as_reader("shop:catalogue").await.unwrap();
-    call(false).await.unwrap();
-    assert_eq!(by_whom(call(true).await), (false, true));
-    reader.release().await;
-    let writer = nodes.contend("shop:catalogue").await.unwrap();
-    assert_eq!(by_whom(call(false).await), (true, false));
-    assert_eq!(by_whom(call(true).await), (false, true));
-    writer.release().await;
-    call(true).await.unwrap();
-    call(false).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_fenced_layer_gives_tokens_to_calls_that_write() {
     let (_, redlock) = paused().await;
     let layer = LockLayer::new(redlock.clone(), Job::key).fenced(true);
@@ -184,31 +147,6 @@ async fn reading_several_keys_and_reading_with_permits_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_without_a_lock_fails_and_the_service_is_not_called() {
-    let (nodes, redlock) = paused().await;
-    let called = Arc::new(AtomicUsize::new(0));
-    let inner = service_fn({
-        let called = Arc::clone(&called);
-        move |(): ()| {
-            called.fetch_add(1, SeqCst);
-            async { Ok::<_, Infallible>(()) }
-        }
-    });
-    let layer = LockLayer::new(redlock.clone(), |(): &()| "k");
-    let service = layer.wait(MS(50)).layer(inner);
-    let guard = redlock.lock("k").await.unwrap();
-    assert_refused!(service.clone().oneshot(()), CallError::Contended(_));
-    drop(guard);
-    nodes.go_down();
-    assert_refused!(service.clone().oneshot(()), CallError::Unavailable(_));
-    assert_eq!(called.load(SeqCst), 0);
-    nodes.come_up();
-    sleep(MS(3000)).await;
-    service.oneshot(()).await.unwrap();
-    assert_eq!(called.load(SeqCst), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn invalid_keys_and_options_are_errors() {
     let (_, redlock) = paused().await;
     let layer = LockLayer::new(redlock, |key: &&'static str| match *key {
@@ -224,20 +162,6 @@ async fn invalid_keys_and_options_are_errors() {
     assert!(error.to_string().contains("the key is empty"), "{error}");
     let call = layer.ttl(Duration::ZERO).layer(idle()).oneshot("k");
     assert_refused!(call, CallError::Misconfigured(_));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lock_is_released_when_the_inner_service_responds_or_fails() {
-    let (_, redlock) = paused().await;
-    let layer = LockLayer::new(redlock.clone(), |_: &bool| "k");
-    let service = layer.layer(service_fn(
-        async |fail| if fail { Err("failed") } else { Ok(()) },
-    ));
-    for fail in [false, true, false] {
-        let outcome = service.clone().oneshot(fail).await;
-        assert_eq!(outcome.is_err(), fail);
-        assert!(redlock.try_lock("k").await.is_ok(), "released");
-    }
 }
 
 /// Otherwise a holder that needs a permit and a waiter that has it would block each other.

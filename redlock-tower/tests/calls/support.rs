@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     future::{Ready, ready},
+    sync::atomic::AtomicUsize,
     time::Duration,
 };
 
@@ -17,6 +18,11 @@ pub(crate) async fn paused() -> (TestNodes, Redlock) {
     let nodes = TestNodes::new();
     let redlock = nodes.connect().await.unwrap();
     (nodes, redlock)
+}
+
+/// Returns a counter that lives as long as the process, so that services need no clones of it.
+pub(crate) fn counter() -> &'static AtomicUsize {
+    Box::leak(Box::default())
 }
 
 /// What most inner services respond with.

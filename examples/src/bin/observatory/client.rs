@@ -50,13 +50,8 @@ pub(crate) struct Client {
     name: Name,
     plan: Plan,
     surroundings: Arc<Surroundings>,
-    life: Option<Life>,
-}
-
-/// A client that runs. Its tasks end when this is dropped.
-struct Life {
-    link: Link,
-    _tasks: JoinSet<()>,
+    /// While it runs: its way to the nodes, and its tasks, which end when this is dropped.
+    life: Option<(Link, JoinSet<()>)>,
 }
 
 impl Client {
@@ -84,7 +79,7 @@ impl Client {
         if self.is_running() {
             return;
         }
-        let link = Link::new();
+        let link = Link::default();
         let mut tasks = JoinSet::new();
         let run = run(
             self.name.clone(),
@@ -93,18 +88,15 @@ impl Client {
             link.clone(),
         );
         tasks.spawn(run);
-        self.life = Some(Life {
-            link,
-            _tasks: tasks,
-        });
+        self.life = Some((link, tasks));
     }
 
     /// Ends the client as `kill -9` does: nothing that it still sends arrives.
     pub(crate) fn kill(&mut self) {
-        let Some(life) = self.life.take() else {
+        let Some((link, _tasks)) = self.life.take() else {
             return;
         };
-        life.link.cut();
+        link.cut();
         let request = Request {
             client: self.name.to_string(),
             key: self.plan.key.to_string(),

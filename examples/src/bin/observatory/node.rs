@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -67,12 +67,10 @@ pub(crate) enum Act {
 
 /// A node whose behaviour a user sets. Clones are the same node.
 #[derive(Clone)]
-pub(crate) struct StagedNode(Arc<Inner>);
-
-struct Inner {
+pub(crate) struct StagedNode {
     memory: MemoryNode,
     mode: watch::Sender<Mode>,
-    process: std::sync::Mutex<Process>,
+    process: Arc<std::sync::Mutex<Process>>,
 }
 
 /// A server process, from its start to its end.
@@ -100,24 +98,24 @@ impl Process {
 
 impl StagedNode {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Inner {
+        Self {
             memory: MemoryNode::new(),
             mode: watch::Sender::new(Mode::Up),
-            process: std::sync::Mutex::new(Process::start(UP_BEFORE)),
-        }))
+            process: Arc::new(std::sync::Mutex::new(Process::start(UP_BEFORE))),
+        }
     }
 
     pub(crate) fn address(&self) -> &str {
-        Node::address(&self.0.memory)
+        Node::address(&self.memory)
     }
 
     pub(crate) fn mode(&self) -> Mode {
-        *self.0.mode.borrow()
+        *self.mode.borrow()
     }
 
     /// Returns who has a key here, even while the node answers nobody.
     pub(crate) fn holder(&self, key: &str) -> Option<Holder> {
-        self.0.memory.value(key).map(Holder::new)
+        self.memory.value(key).map(Holder::new)
     }
 
     /// Carries out what a user wants. A restart goes on for a while, unless another act ends it.
@@ -127,11 +125,11 @@ impl StagedNode {
             Act::Stop => self.set(Mode::Stopped),
             Act::Hang => self.set(Mode::Hung),
             Act::Slow => self.set(Mode::Slow),
-            Act::Flush => self.0.memory.clear(),
+            Act::Flush => self.memory.clear(),
             Act::Restart => {
                 self.set(Mode::Restarting);
-                self.0.memory.clear();
-                *lock(&self.0.process) = Process::start(Duration::ZERO);
+                self.memory.clear();
+                *lock(&self.process) = Process::start(Duration::ZERO);
                 let node = self.clone();
                 tokio::spawn(async move {
                     sleep(RESTART).await;
@@ -152,40 +150,38 @@ impl StagedNode {
     }
 
     fn set(&self, mode: Mode) {
-        self.0.memory.set_down(mode.is_down());
-        self.0.mode.send_replace(mode);
+        self.memory.set_down(mode.is_down());
+        self.mode.send_replace(mode);
     }
 
     fn server(&self) -> Server {
-        let process = lock(&self.0.process);
+        let process = lock(&self.process);
         let uptime = process.up_before + process.started.elapsed();
         Server::Known(ServerInfo::new(process.run_id, uptime))
     }
 
     /// Resolves once the node does not hang.
     async fn answers(&self) {
-        let mut mode = self.0.mode.subscribe();
+        let mut mode = self.mode.subscribe();
         // The sender is in the node.
         let _ = mode.wait_for(|it| *it != Mode::Hung).await;
     }
 }
 
 /// The way from one client to all nodes. Clones are the same link.
-#[derive(Clone)]
-pub(crate) struct Link(Arc<watch::Sender<bool>>);
+#[derive(Clone, Default)]
+pub(crate) struct Link {
+    is_cut: Arc<AtomicBool>,
+}
 
 impl Link {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(true)))
-    }
-
     /// Lets no message through any more, in either direction.
     pub(crate) fn cut(&self) {
-        self.0.send_replace(false);
+        self.is_cut.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn is_cut(&self) -> bool {
-        !*self.0.borrow()
+        self.is_cut.load(Ordering::SeqCst)
     }
 
     /// Never resolves once the link is cut.
@@ -197,6 +193,7 @@ impl Link {
 }
 
 /// A node behind the link of a client.
+#[derive(Clone)]
 pub(crate) struct LinkedNode {
     node: StagedNode,
     link: Link,
@@ -211,12 +208,11 @@ impl Node for LinkedNode {
         async {
             self.link.carry().await;
             self.node.answers().await;
-            let session = self.node.0.memory.connect().await?;
+            let session = self.node.memory.connect().await?;
             Ok(Box::new(LinkedSession {
                 session: Arc::new(Mutex::new(session)),
                 server: self.node.server(),
-                node: self.node.clone(),
-                link: self.link.clone(),
+                way: self.clone(),
             }) as Box<dyn Session>)
         }
         .boxed()
@@ -227,8 +223,7 @@ impl Node for LinkedNode {
 struct LinkedSession {
     session: Arc<Mutex<Box<dyn Session>>>,
     server: Server,
-    node: StagedNode,
-    link: Link,
+    way: LinkedNode,
 }
 
 impl LinkedSession {
@@ -237,11 +232,8 @@ impl LinkedSession {
         &self,
         ask: impl FnOnce(&mut dyn Session) -> BoxFuture<'static, Result<T, NodeError>> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, NodeError>> {
-        let (node, link, session) = (
-            self.node.clone(),
-            self.link.clone(),
-            Arc::clone(&self.session),
-        );
+        let LinkedNode { node, link } = self.way.clone();
+        let session = Arc::clone(&self.session);
         async move {
             let answer = {
                 let mut session = session.lock().await;
@@ -270,7 +262,7 @@ impl Session for LinkedSession {
     }
 
     fn inspect(&mut self) -> BoxFuture<'static, Result<Server, NodeError>> {
-        let node = self.node.clone();
+        let node = self.way.node.clone();
         let server = self.ask(move |_| async move { Ok(node.server()) }.boxed());
         async {
             let in_time = timeout(PATIENCE, server).await;
@@ -292,7 +284,7 @@ impl Session for LinkedSession {
     }
 
     fn closed(&mut self) -> BoxFuture<'static, NodeError> {
-        let mut mode = self.node.0.mode.subscribe();
+        let mut mode = self.way.node.mode.subscribe();
         async move {
             let _ = mode.wait_for(|it| it.is_down()).await;
             NodeError::Disconnected("the node is down".into())

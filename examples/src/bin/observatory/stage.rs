@@ -51,7 +51,7 @@ impl Stage {
         } else {
             Durability::Volatile
         };
-        let link = Link::new();
+        let link = Link::default();
         let onlooker = Redlock::builder()
             .custom_nodes(nodes.iter().map(|node| node.behind(link.clone())))
             .clock(Clock::tokio())

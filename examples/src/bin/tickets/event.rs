@@ -6,7 +6,6 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use redlock_examples::lock;
 use tokio::sync::{Notify, watch};
 
 use crate::line::Line;
@@ -60,8 +59,8 @@ pub(crate) struct Event {
     pub(crate) outdated: Notify,
     /// Notified when other processes must be informed.
     pub(crate) unannounced: Notify,
-    /// The sales in the last answer of the store.
-    last_sales: Mutex<Arc<Sales>>,
+    /// The sales, or those in the last answer of a store that processes share.
+    pub(crate) sales: Mutex<Sales>,
 }
 
 /// The sales of an event.
@@ -102,7 +101,7 @@ impl Event {
             snapshots: watch::Sender::new("".into()),
             outdated: Notify::new(),
             unannounced: Notify::new(),
-            last_sales: Mutex::default(),
+            sales: Mutex::default(),
         }
     }
 
@@ -115,16 +114,6 @@ impl Event {
     pub(crate) fn changed(&self) {
         self.outdated.notify_one();
         self.unannounced.notify_one();
-    }
-
-    /// Remembers the sales for the time when the store does not answer.
-    pub(crate) fn remember(&self, sales: &Arc<Sales>) {
-        *lock(&self.last_sales) = Arc::clone(sales);
-    }
-
-    /// Returns the sales in the last answer of the store.
-    pub(crate) fn last_sales(&self) -> Arc<Sales> {
-        Arc::clone(&lock(&self.last_sales))
     }
 }
 

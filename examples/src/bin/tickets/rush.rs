@@ -120,8 +120,7 @@ struct Answered {
 
 /// Frees the seat, sends the buyers, and returns their answers.
 async fn send(State(rush): State<Rush>, _: Buyer) -> Result<Json<Outcome>, Refusal> {
-    let till = rush.store.till().await?;
-    till.take_back(&rush.hall, SEAT).await?;
+    rush.store.write(&rush.hall, SEAT, None, None).await?;
     rush.hall.changed();
     let buyers = join_all(BUYERS.map(|name| rush.buy(name)));
     let (buyers, ()) = join(buyers, sleep(PAYMENT)).await; // not faster if all are refused at once

@@ -81,11 +81,8 @@ async fn buy(
     } else {
         sleep(event.terms.payment).await;
     }
-    let till = office.store.till().await?;
-    if let Some(locked) = locked {
-        locked.ensure()?; // just before the step that counts
-    }
-    till.sell(&event, seat, &name).await?;
+    let (store, locked) = (&office.store, locked.as_ref());
+    store.write(&event, seat, Some(&name), locked).await?;
     event.changed();
     Ok((StatusCode::CREATED, ticket).into_response())
 }
@@ -102,11 +99,8 @@ async fn give_back(
     if owner != name {
         return Err(Refusal::NotYours { owner });
     }
-    let till = office.store.till().await?;
-    if let Some(locked) = locked {
-        locked.ensure()?;
-    }
-    till.take_back(&event, seat).await?;
+    let locked = locked.as_ref();
+    office.store.write(&event, seat, None, locked).await?;
     event.changed();
     Ok(StatusCode::NO_CONTENT)
 }

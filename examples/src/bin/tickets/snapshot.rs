@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use redlock_examples::{Light, millis};
+use redlock_examples::{Light, lock, millis};
 use serde::Serialize;
 
 use crate::{
@@ -53,8 +53,6 @@ impl BoxOffice {
     /// Returns the current state of an event.
     pub(crate) async fn look(&self, event: &Event) -> Result<Snapshot, StoreError> {
         let (sales, elsewhere) = self.store.read(event).await?;
-        let sales = Arc::new(sales);
-        event.remember(&sales);
         Ok(Snapshot::new(self, event, &sales, &elsewhere))
     }
 
@@ -63,7 +61,7 @@ impl BoxOffice {
     pub(crate) async fn look_or_remember(&self, event: &Event) -> Snapshot {
         self.look(event).await.unwrap_or_else(|_| Snapshot {
             store_answers: false,
-            ..Snapshot::new(self, event, &event.last_sales(), &[])
+            ..Snapshot::new(self, event, &lock(&event.sales), &[])
         })
     }
 }

@@ -2,35 +2,30 @@
 
 mod shared;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use deadpool_redis::{PoolError, redis::RedisError};
+use redlock_axum::Locked;
 use redlock_examples::lock;
 use thiserror::Error;
 
 pub(crate) use self::shared::SharedStore;
-use self::shared::SharedTill;
 use crate::{
     event::{Event, Sales},
     line::Person,
+    refusal::Refusal,
 };
 
-/// The store of the sales: this process, or a Redis server that processes share.
+/// The store of the sales: the events of this process, or a Redis server that processes share.
 ///
 /// A sale takes two steps: it reads the owner of the seat, and writes a new one. The store does not make them
 /// atomic.
 #[derive(Clone, Debug)]
 pub(crate) enum Store {
-    Embedded(Arc<EmbeddedStore>),
+    Embedded,
     Shared(Arc<SharedStore>),
 }
-
-/// The sales of each event, by its name.
-type EmbeddedStore = Mutex<BTreeMap<String, Sales>>;
 
 /// An error of the store. A failed write may have happened, or may happen later, when another holder has the lock.
 /// No lock can prevent that, but a fencing token that the store checks can.
@@ -48,7 +43,7 @@ impl Store {
     /// Opens the Redis at the URL, or an empty store in this process.
     pub(crate) fn open(url: Option<&str>) -> Result<Self> {
         let Some(url) = url else {
-            return Ok(Self::Embedded(Arc::default()));
+            return Ok(Self::Embedded);
         };
         let store = SharedStore::open(url).context("--data is not a Redis URL")?;
         Ok(Self::Shared(Arc::new(store)))
@@ -60,70 +55,51 @@ impl Store {
         event: &Event,
         seat: u32,
     ) -> Result<Option<String>, StoreError> {
-        let event = event.name.as_str();
         match self {
-            Self::Embedded(store) => {
-                let store = lock(store);
-                let sale = store.get(event).and_then(|sales| sales.sold.get(&seat));
-                Ok(sale.map(|sale| sale.owner.clone()))
+            Self::Embedded => {
+                let sales = lock(&event.sales);
+                Ok(sales.sold.get(&seat).map(|sale| sale.owner.clone()))
             }
-            Self::Shared(store) => store.owner(event, seat).await,
+            Self::Shared(store) => store.owner(event.name.as_str(), seat).await,
         }
-    }
-
-    /// Opens the till, which writes a sale. To open the till may take a while, and to write does not. So open the
-    /// till before the last check of the lock.
-    pub(crate) async fn till(&self) -> Result<Till<'_>, StoreError> {
-        Ok(match self {
-            Self::Embedded(store) => Till::Embedded(store),
-            Self::Shared(store) => Till::Shared(store.till().await?),
-        })
     }
 
     /// Returns the sales of an event, and the people in line in other processes.
     pub(crate) async fn read(&self, event: &Event) -> Result<(Sales, Vec<Person>), StoreError> {
-        let event = event.name.as_str();
         match self {
-            Self::Embedded(store) => {
-                let sales = lock(store).get(event).cloned();
-                Ok((sales.unwrap_or_default(), Vec::new()))
+            Self::Embedded => Ok((lock(&event.sales).clone(), Vec::new())),
+            Self::Shared(store) => {
+                let (sales, people) = store.read(event.name.as_str()).await?;
+                // For the time when the store does not answer.
+                *lock(&event.sales) = sales.clone();
+                Ok((sales, people))
             }
-            Self::Shared(store) => store.read(event).await,
-        }
-    }
-}
-
-/// Writes a sale in one step.
-pub(crate) enum Till<'a> {
-    Embedded(&'a EmbeddedStore),
-    Shared(SharedTill),
-}
-
-impl Till<'_> {
-    /// Writes the new owner of a seat, who has paid.
-    pub(crate) async fn sell(self, event: &Event, seat: u32, to: &str) -> Result<(), StoreError> {
-        let event = event.name.as_str();
-        match self {
-            Self::Embedded(store) => {
-                let mut store = lock(store);
-                store.entry(event.to_owned()).or_default().sell(seat, to);
-                Ok(())
-            }
-            Self::Shared(till) => till.sell(event, seat, to).await,
         }
     }
 
-    /// Frees a seat.
-    pub(crate) async fn take_back(self, event: &Event, seat: u32) -> Result<(), StoreError> {
-        let event = event.name.as_str();
-        match self {
-            Self::Embedded(store) => {
-                if let Some(sales) = lock(store).get_mut(event) {
-                    sales.sold.remove(&seat);
-                }
-                Ok(())
-            }
-            Self::Shared(till) => till.take_back(event, seat).await,
+    /// Writes the new owner of a seat, who has paid, or frees the seat. Checks the lock just before. To connect to the
+    /// store may take a while, and so comes before the check.
+    pub(crate) async fn write(
+        &self,
+        event: &Event,
+        seat: u32,
+        owner: Option<&str>,
+        locked: Option<&Locked>,
+    ) -> Result<(), Refusal> {
+        let connection = match self {
+            Self::Embedded => None,
+            Self::Shared(store) => Some(store.connection().await?),
+        };
+        if let Some(locked) = locked {
+            locked.ensure()?;
         }
+        match (connection, owner) {
+            (None, Some(owner)) => lock(&event.sales).sell(seat, owner),
+            (None, None) => drop(lock(&event.sales).sold.remove(&seat)),
+            (Some(connection), owner) => {
+                shared::write(connection, event.name.as_str(), seat, owner).await?;
+            }
+        }
+        Ok(())
     }
 }

@@ -63,10 +63,6 @@ impl SharedStore {
         Ok(self.connection().await?.hget(owners(event), seat).await?)
     }
 
-    pub(super) async fn till(&self) -> Result<SharedTill, StoreError> {
-        Ok(SharedTill(self.connection().await?))
-    }
-
     /// Returns the sales, and the people in line in other processes.
     pub(super) async fn read(&self, event: &str) -> Result<(Sales, Vec<Person>), StoreError> {
         type Answer = (
@@ -135,40 +131,31 @@ impl SharedStore {
         Ok(messages.map(|message| message.get_payload().unwrap_or_default()))
     }
 
-    async fn connection(&self) -> Result<Connection, StoreError> {
+    pub(super) async fn connection(&self) -> Result<Connection, StoreError> {
         Ok(self.pool.get().await?)
     }
 }
 
-/// A connection that writes a sale.
-pub(crate) struct SharedTill(Connection);
-
-impl SharedTill {
-    pub(super) async fn sell(mut self, event: &str, seat: u32, to: &str) -> Result<(), StoreError> {
-        let (payments,): (u64,) = redis::pipe()
-            .atomic()
-            .hset(owners(event), seat, to)
-            .ignore()
-            .hincr(payments(event), seat, 1)
-            .query_async(&mut self.0)
-            .await?;
-        if payments > 1 {
-            let () = self.0.hincr(SOLD_TWICE, event, 1).await?;
-        }
-        Ok(())
+/// Writes the new owner of a seat, or frees it.
+pub(super) async fn write(
+    mut connection: Connection,
+    event: &str,
+    seat: u32,
+    owner: Option<&str>,
+) -> Result<(), StoreError> {
+    let mut pipe = redis::pipe();
+    let pipe = pipe.atomic();
+    let Some(owner) = owner else {
+        pipe.hdel(owners(event), seat).hdel(payments(event), seat);
+        return Ok(pipe.exec_async(&mut connection).await?);
+    };
+    pipe.hset(owners(event), seat, owner).ignore();
+    pipe.hincr(payments(event), seat, 1);
+    let (payments,): (u64,) = pipe.query_async(&mut connection).await?;
+    if payments > 1 {
+        let () = connection.hincr(SOLD_TWICE, event, 1).await?;
     }
-
-    pub(super) async fn take_back(mut self, event: &str, seat: u32) -> Result<(), StoreError> {
-        let () = redis::pipe()
-            .atomic()
-            .hdel(owners(event), seat)
-            .ignore()
-            .hdel(payments(event), seat)
-            .ignore()
-            .query_async(&mut self.0)
-            .await?;
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Returns the people in line in these processes, and removes the processes whose announcements have expired.
