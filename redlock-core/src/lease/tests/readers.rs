@@ -112,29 +112,6 @@ fn a_mark_lives_no_longer_than_the_key_of_its_writer() {
     assert_eq!(mark(&driven), Some(MS(1000)));
 }
 
-#[test]
-fn only_writers_mark() {
-    for share in [Share::Exclusive, Share::Reader, permits(2)] {
-        assert_eq!(mark(&denied(share)), None, "{share:?}");
-    }
-}
-
-#[test]
-fn a_downgrade_takes_the_place_of_an_extension_that_is_under_way() {
-    let mut driven = held(Share::Writer);
-    let longer = Ttl::new(MS(5000)).unwrap();
-    driven.run(|lease| lease.extend_for(at(100), longer));
-    let exclusive = driven.last().round;
-    driven.run(|lease| lease.downgrade(at(100)));
-    assert_eq!(driven.accesses(), [Access::Writer, INSISTENT]);
-    // The first one arrives at nodes on which the lock is a reader's by now.
-    driven.reply_to(exclusive, at(101), 0, &[Denied; 5]);
-    assert!(driven.told.is_empty() && driven.is_held(at(101)));
-    driven.reply(at(102), &[Granted; 3]);
-    let valid_until = driven.lease.valid_until(at(102));
-    assert_eq!(valid_until, Some(at(5000)), "as long as asked for");
-}
-
 /// A lock that one client holds alone has no room for others, and neither has one that has ended.
 #[test]
 fn readers_join_a_lock_that_readers_hold_and_no_other_lock() {
