@@ -125,20 +125,6 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_written_like_this_tells_nothing() {
-        for (value, pttl) in [("", 5), ("-1", 5), ("yes", 5), ("0", -1), ("0", -2)] {
-            assert_eq!(AgeMarker::read(value.as_bytes(), pttl), None, "{value}");
-        }
-        // A clock that was set back shows as a time to live that is too long.
-        let future = AgeMarker::read(b"3", i64::MAX).unwrap();
-        assert_eq!(future.age(), Duration::from_millis(3));
-        assert_eq!(
-            read("18446744073709551615", 1).age(),
-            Duration::from_millis(u64::MAX)
-        );
-    }
-
-    #[test]
     fn the_key_is_named_after_what_it_tells_the_age_of() {
         let history = ReplicationId::new([b'7'; ReplicationId::LEN]);
         assert!(AgeMarker::key_of_history(history).starts_with("redlock:since:7777"));

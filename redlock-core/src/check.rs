@@ -79,23 +79,10 @@ impl fmt::Debug for Checks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::{format, vec::Vec};
+    use alloc::format;
 
     #[test]
-    fn a_set_has_the_checks_that_it_was_made_of() {
-        for bits in 0..16 {
-            let is_in = |check: &Check| bits & check.bit() != 0;
-            let chosen: Vec<_> = Check::ALL.into_iter().filter(is_in).collect();
-            let set: Checks = chosen.iter().rev().copied().collect();
-            assert_eq!(set.iter().collect::<Vec<_>>(), chosen);
-            assert_eq!(set.is_empty(), chosen.is_empty());
-            assert_eq!(set == Checks::NONE, chosen.is_empty());
-            assert!(
-                Check::ALL
-                    .iter()
-                    .all(|check| set.contains(*check) == is_in(check))
-            );
-        }
+    fn a_set_is_shown_by_its_checks() {
         let two: Checks = [Check::Start, Check::Server].into_iter().collect();
         assert_eq!(format!("{two:?}"), "{Server, Start}");
     }

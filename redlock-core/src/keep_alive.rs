@@ -153,16 +153,6 @@ mod tests {
     }
 
     #[test]
-    fn on_demand_is_never_due_but_limited() {
-        let keep_alive = KeepAlive::on_demand(Duration::from_secs(1));
-        let start = Timestamp::ZERO;
-        assert_eq!(keep_alive.next_extension(start, start), None);
-        assert_eq!(keep_alive.next_try(start, start), None);
-        assert!(keep_alive.allows(start, start));
-        assert!(!keep_alive.allows(start, Timestamp::from_nanos(1_000_000_000)));
-    }
-
-    #[test]
     fn the_default_interval_is_a_third() {
         let millis = |ttl| {
             let ttl = Ttl::new(Duration::from_millis(ttl)).unwrap();

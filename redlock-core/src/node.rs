@@ -150,40 +150,13 @@ impl fmt::Debug for NodeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::{format, vec::Vec};
+    use alloc::format;
 
     #[test]
     fn ids_end_where_sets_do() {
         assert_eq!(NodeId::new(63).map(NodeId::index), Some(63));
         assert_eq!(NodeId::new(64), None);
-    }
-
-    #[test]
-    fn first_holds_for_every_size() {
-        for count in 0..=64 {
-            let set = NodeSet::first(count);
-            assert_eq!(set.len(), count);
-            assert_eq!(
-                set.iter().map(NodeId::index).collect::<Vec<_>>(),
-                (0..count).collect::<Vec<_>>()
-            );
-        }
         assert_eq!(NodeSet::first(usize::MAX), NodeSet::first(64));
-    }
-
-    #[test]
-    fn set_operations() {
-        let [a, b] = [NodeId(0), NodeId(63)];
-        let mut set = NodeSet::EMPTY;
-        assert!(set.insert(a));
-        assert!(!set.insert(a), "a second insert changes nothing");
-        assert!(set.contains(a) && !set.contains(b));
-        let both = set.union(NodeSet::from_iter([a, b]));
-        assert_eq!(both.len(), 2);
-        assert_eq!(both.difference(set).iter().collect::<Vec<_>>(), [b]);
-        assert_eq!(format!("{both:?}"), "{0, 63}");
-        assert!(both.contains(b) && set.difference(both).is_empty());
-        assert!(set.remove(a) && !set.remove(a));
-        assert!(set.is_empty());
+        assert_eq!(format!("{:?}", NodeSet::first(2)), "{0, 1}");
     }
 }

@@ -203,16 +203,6 @@ mod tests {
     }
 
     #[test]
-    fn settling_saturates() {
-        let most = OwnerRule::new(Ttl::MAX, Drift::default(), Duration::MAX);
-        assert_eq!(most.settling(), Duration::MAX);
-        // An allowance for the longest ttl at least.
-        let long = OwnerRule::new(Ttl::MAX, Drift::default(), SECOND);
-        let allowance = Drift::default().allowance(Ttl::MAX);
-        assert_eq!(long.settling(), Ttl::MAX.as_duration() + SECOND + allowance);
-    }
-
-    #[test]
     fn a_majority_is_more_than_half_of_at_least_the_fewest_members() {
         let rule = OwnerRule::new(Ttl::MAX, Drift::default(), SECOND);
         let majorities = |rule: OwnerRule| [1, 2, 3, 4, 5].map(|members| rule.majority(members));

@@ -130,10 +130,6 @@ mod tests {
     const ALWAYS: Eligibility = Eligibility::ALWAYS;
     const NOW: Timestamp = Timestamp::from_nanos(150);
 
-    fn later_than_start() -> Eligibility {
-        Eligibility::since(Timestamp::from_nanos(101))
-    }
-
     fn tally(nodes: usize) -> Tally {
         let start = Timestamp::from_nanos(100);
         Tally::new(Quorum::majority(nodes).unwrap(), start)
@@ -155,20 +151,5 @@ mod tests {
         assert_eq!(tally.quarantined, NodeSet::first(2));
         assert!(tally.granted.is_empty() && tally.outbid.is_empty());
         assert_eq!(tally.denied.len(), 1);
-    }
-
-    #[test]
-    fn the_latest_time_is_that_of_a_vote() {
-        let mut tally = tally(6);
-        let at = Timestamp::from_nanos;
-        let counter = FencingToken::new(9);
-        tally.record(at(152), node(0), Reply::Granted, ALWAYS);
-        tally.record(at(151), node(1), Reply::Granted, ALWAYS);
-        tally.record(at(153), node(2), Reply::Denied, ALWAYS);
-        tally.record(at(153), node(3), Reply::Unknown, ALWAYS);
-        tally.record(at(153), node(4), Reply::Granted, later_than_start());
-        assert_eq!(tally.latest_vote, at(152));
-        tally.record(at(154), node(5), Reply::Outbid { counter }, ALWAYS);
-        assert_eq!(tally.latest_vote, at(154));
     }
 }

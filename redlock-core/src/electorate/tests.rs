@@ -75,26 +75,6 @@ fn with_first(voter: Voter) -> Electorate {
 }
 
 #[test]
-fn replicas_and_nodes_of_a_cluster_have_no_vote() {
-    let mut electorate = Electorate::new(voter());
-    for (index, role, exclusion) in [
-        (0, ServerRole::Replica, Exclusion::Replica),
-        (1, ServerRole::ClusterMaster, Exclusion::ClusterMaster),
-    ] {
-        let identity = server(role, b'a' + index as u8, 500);
-        let admission = connect(&mut electorate, 0, index, &identity);
-        assert_eq!(admission.outcome, Err(exclusion));
-    }
-    // A duplicate, whatever its role.
-    let both = server(ServerRole::Replica, b'b', 500);
-    let admission = connect(&mut electorate, 0, 2, &both);
-    assert_eq!(
-        admission.outcome,
-        Err(Exclusion::SameServer { other: node(1) })
-    );
-}
-
-#[test]
 fn a_node_that_does_not_say_what_it_is_has_no_vote_unless_the_client_allows_that() {
     let strict = admission(voter(), &Identity::Withheld);
     assert_eq!(strict.outcome, Err(Exclusion::IdentityWithheld));
@@ -187,34 +167,6 @@ fn a_replica_is_known_by_its_next_connection_too() {
     assert!(refused.withdrawal.is_some());
     let master = connect(&mut electorate, 12, 0, &master(b'x'));
     assert_eq!(master.outcome, Ok(Eligibility::since(at(22))));
-}
-
-#[test]
-fn a_server_that_is_excluded_under_a_connection_has_its_last_votes_withdrawn() {
-    let unmet = [Check::Role].into_iter().collect();
-    let says = |role, letter| server(role, letter, 501);
-    for (identity, exclusion) in [
-        (master(b'x'), Exclusion::SameServer { other: node(0) }),
-        (says(ServerRole::Replica, b'y'), Exclusion::Replica),
-        (
-            says(ServerRole::ClusterMaster, b'z'),
-            Exclusion::ClusterMaster,
-        ),
-        (Identity::Withheld, Exclusion::IdentityWithheld),
-        (
-            says(ServerRole::Withheld, b'y'),
-            Exclusion::Unvetted { unmet },
-        ),
-    ] {
-        let mut electorate = with_first(voter());
-        let second = connect(&mut electorate, 0, 1, &master(b'y'));
-        assert!(second.outcome.is_ok());
-        let inspected = inspect(&mut electorate, 1, 1, &identity);
-        assert_eq!(inspected.outcome, Err(exclusion));
-        let withdrawal = inspected.withdrawal.expect("it has voted");
-        assert_eq!(withdrawal.since, at(0));
-        assert_eq!(withdrawal.eligibility, Eligibility::since(at(11)));
-    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     Drift, Eligibility, KeepAlive, NodeSet, Permits, Quorum, Reply, RetrySchedule, Slot, Validity,
     Withdrawal,
-    said::{MS, Said, node, quarantined},
+    said::{MS, Said, node},
 };
 
 use Reply::{Denied, Granted, Refused, Unknown};

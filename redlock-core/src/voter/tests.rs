@@ -124,15 +124,6 @@ fn a_clock_that_steps_starts_it_anew() {
 }
 
 #[test]
-fn an_answer_that_was_read_late_is_no_step_of_a_clock() {
-    let mut node = Watched::new();
-    // Asked and answered at once, read four seconds later.
-    let since = node.connect(4, seen(0, A, 500));
-    assert_eq!(node.probe(5, seen(5, A, 505)), None);
-    assert_eq!(node.0.eligibility(), Eligibility::since(since));
-}
-
-#[test]
 fn a_replica_that_is_promoted_waits_from_then_on() {
     let mut node = Watched::new();
     assert_eq!(node.0.handle_demotion(at(0)), None, "it had no vote yet");
@@ -175,16 +166,6 @@ fn a_node_whose_failovers_lose_nothing_waits_for_nothing_but_a_step_of_its_clock
 }
 
 #[test]
-fn a_trusted_node_always_votes() {
-    let mut node = Watched(Voter::trusted(quarantine()));
-    assert_eq!(node.connect(0, seen(0, A, 0)), Timestamp::ZERO);
-    assert_eq!(node.probe(1, seen(1, B, 3500)), None);
-    assert_eq!(node.0.handle_demotion(at(2)), None);
-    assert_eq!(node.connect(3, seen(3, A, 0)), Timestamp::ZERO);
-    assert!(!node.0.needs_history_age(promoted(b'2')));
-}
-
-#[test]
 fn a_promotion_at_first_sight_delays_votes_unless_its_age_is_known() {
     let first_sight = |uptime, history_age| {
         let mut node = Watched::new();
@@ -203,27 +184,6 @@ fn a_promotion_at_first_sight_delays_votes_unless_its_age_is_known() {
     assert_eq!(first_sight(500, Some(secs(3))), at(7));
     assert_eq!(first_sight(500, Some(secs(LENGTH))), Timestamp::ZERO);
     assert_eq!(first_sight(3, Some(secs(LENGTH))), at(8), "the uptime too");
-}
-
-#[test]
-fn a_promotion_under_a_connection_withdraws_the_votes_since_the_last_sighting() {
-    let mut node = Watched::old();
-    assert_eq!(node.probe(1, seen(1, A, 501)), None);
-    let after = |second| Sighting {
-        asked_at: at(second),
-        // However old the history is: it is not the one that was there.
-        history_age: Some(secs(3600)),
-        ..promoted_to(b'2', seen(2, A, 502))
-    };
-    assert_eq!(node.probe(3, after(2)), Some(withdrawn(1, 13)));
-    assert_eq!(node.probe(4, after(4)), None, "once");
-    // The history is begun anew when the last replica is long gone.
-    let alone = Sighting {
-        replication: Some(own(b'3')),
-        ..seen(5, A, 503)
-    };
-    assert_eq!(node.probe(5, alone), None);
-    assert_eq!(node.0.eligibility(), Eligibility::since(at(13)));
 }
 
 #[test]

@@ -188,12 +188,6 @@ fn two_slots_of_one_server_vote_only_if_both_may_share_it_or_they_came_together_
 }
 
 #[test]
-fn the_age_of_a_history_is_of_use_for_a_master_of_a_cluster_too() {
-    let identity = promoted(ServerRole::ClusterMaster, b'x', b'x');
-    assert!(Electorate::new(voter()).needs_history_age(&identity));
-}
-
-#[test]
 fn an_owner_that_was_promoted_again_in_its_tenure_waits_even_if_nodes_are_durable() {
     for voter in [voter(), Voter::durable(quarantine())] {
         let (mut electorate, _) = with_owner(voter);

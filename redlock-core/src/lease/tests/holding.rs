@@ -17,19 +17,6 @@ fn a_failed_extension_keeps_the_validity_releases_nothing_and_is_tried_again() {
 }
 
 #[test]
-fn denials_that_come_after_a_failed_extension_can_still_show_the_loss() {
-    let mut driven = Driven::held();
-    driven.timeout(at(300));
-    let round = driven.sent[0].round;
-    driven.reply(at(301), &[Denied, Unknown, Denied]);
-    assert!(matches!(driven.told[..], [Event::ExtendFailed { .. }]));
-    assert!(driven.is_held(at(302)));
-    driven.reply_to(round, at(302), 3, &[Denied]);
-    assert_eq!(driven.late_end(), lost(LossReason::KeysLost));
-    assert!(!driven.is_held(at(302)));
-}
-
-#[test]
 fn a_lock_that_was_handed_over_has_to_be_claimed_again() {
     let mut driven = Driven::held();
     assert!(driven.run(|lease| lease.hand_over(at(10))));

@@ -115,11 +115,3 @@ fn the_key_is_left_free_for_a_pause() {
     driven.timeout(at(12));
     assert_eq!(driven.lease.attempts(), 2);
 }
-
-#[test]
-fn a_request_for_a_limited_number_of_attempts_stands_in_no_line() {
-    let mut driven = probing(config().retry.with_max_attempts(9));
-    driven.lease.stand_in_line(false);
-    driven.acquire(at(0));
-    assert_eq!(driven.lease.attempts(), 1);
-}

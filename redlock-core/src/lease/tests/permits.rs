@@ -48,17 +48,6 @@ fn denied() -> Driven {
 }
 
 #[test]
-fn a_lock_has_no_slot() {
-    let mut driven = Driven::held();
-    driven.lease.prefer_slots(slots(&[3]));
-    driven.lease.exclude_slots(slots(&[0]));
-    driven.run(|lease| lease.set_share(permits(4)));
-    assert_eq!(driven.lease.slot(), None, "it has started");
-    driven.timeout(at(300));
-    assert_eq!(driven.accesses(), [Access::Exclusive]);
-}
-
-#[test]
 fn a_first_attempt_without_a_preference_asks_for_any_slot_that_is_not_excluded() {
     let mut chosen = SlotSet::EMPTY;
     for nonce in 0..100 {
@@ -153,13 +142,6 @@ fn a_request_that_may_not_wait_ends_when_its_look_shows_no_free_slot() {
 }
 
 #[test]
-fn a_look_that_few_nodes_answer_shows_no_contention() {
-    let mut driven = denied_at_once();
-    driven.reply(at(2), &[free(&[]), Refused, free(&[]), Unknown, Refused]);
-    assert_eq!(driven.end(), exhausted(AcquireFailure::NoQuorum, 1));
-}
-
-#[test]
 fn two_of_four_nodes_are_enough_to_show_contention() {
     let mut driven = semaphore();
     driven.config().quorum = Quorum::majority(4).unwrap();
@@ -204,18 +186,6 @@ fn a_client_waits_in_the_line_once_it_has_seen_all_slots_taken() {
     driven.run(|lease| lease.look(at(3)));
     driven.reply(at(4), &[free(&[1]); 3]);
     assert_eq!(driven.told, [Event::Looked { is_free: true }]);
-}
-
-/// Each node reports another slot before it answers. So each answer is in doubt for one slot, and counts for the
-/// others.
-#[test]
-fn notifications_of_other_slots_do_not_hide_that_one_is_free() {
-    let mut driven = denied();
-    for reporting in 0..5 {
-        slot_freed(&mut driven, at(2), reporting, reporting % 4);
-    }
-    driven.reply(at(3), &[free(&[0, 1, 2, 3]); 4]);
-    assert_eq!(driven.lease.attempts(), 2);
 }
 
 #[test]

@@ -66,16 +66,6 @@ fn a_reader_that_finds_a_mark_after_a_writer_insists() {
 }
 
 #[test]
-fn a_writer_on_a_minority_has_not_come() {
-    let mut driven = denied(Share::Reader);
-    let (taken, marked) = (taken(900), marked(900));
-    driven.reply(at(2), &[taken, taken, marked, marked, marked]);
-    let due = driven.wait();
-    driven.reply(due, &[marked; 5]);
-    assert_eq!(driven.lease.attempts(), 1);
-}
-
-#[test]
 fn readers_that_leave_a_marked_key_do_not_make_it_free() {
     let mut driven = denied(Share::Reader);
     driven.reply(at(2), &[marked(900); 3]);
@@ -120,46 +110,6 @@ fn a_mark_lives_no_longer_than_the_key_of_its_writer() {
     driven.run(|lease| lease.acquire(at(0), Timestamp::MAX));
     driven.reply(at(1), &[Denied; 3]);
     assert_eq!(mark(&driven), Some(MS(1000)));
-}
-
-#[test]
-fn only_writers_mark() {
-    for share in [Share::Exclusive, Share::Reader, permits(2)] {
-        assert_eq!(mark(&denied(share)), None, "{share:?}");
-    }
-}
-
-#[test]
-fn a_downgrade_takes_the_place_of_an_extension_that_is_under_way() {
-    let mut driven = held(Share::Writer);
-    let longer = Ttl::new(MS(5000)).unwrap();
-    driven.run(|lease| lease.extend_for(at(100), longer));
-    let exclusive = driven.last().round;
-    driven.run(|lease| lease.downgrade(at(100)));
-    assert_eq!(driven.accesses(), [Access::Writer, INSISTENT]);
-    // The first one arrives at nodes on which the lock is a reader's by now.
-    driven.reply_to(exclusive, at(101), 0, &[Denied; 5]);
-    assert!(driven.told.is_empty() && driven.is_held(at(101)));
-    driven.reply(at(102), &[Granted; 3]);
-    let valid_until = driven.lease.valid_until(at(102));
-    assert_eq!(valid_until, Some(at(5000)), "as long as asked for");
-}
-
-#[test]
-fn a_downgrade_gives_up_the_fencing_token() {
-    let mut driven = probing(config().retry);
-    driven.lease.set_share(Share::Writer);
-    let proposal = FencingToken::new(7);
-    driven.run(|lease| lease.acquire_fenced(at(0), at(500), proposal));
-    driven.reply(at(1), &[Granted; 3]);
-    driven.run(|lease| lease.downgrade(at(100)));
-    driven.reply(at(101), &[Granted, Granted, Granted, Denied]);
-    let repair = driven.last();
-    assert!(matches!(
-        repair.operation,
-        Operation::Acquire { fence: None, .. }
-    ));
-    assert_eq!((repair.nodes, repair.access), (only(&[3]), INSISTENT));
 }
 
 /// A lock that one client holds alone has no room for others, and neither has one that has ended.

@@ -29,18 +29,6 @@ pub(super) fn probing(retry: RetrySchedule) -> Driven {
     })
 }
 
-#[test]
-fn tries_again_as_soon_as_a_quorum_is_free() {
-    let mut driven = contended();
-    driven.reply(at(2), &[taken(900); 5]);
-    driven.freed(at(5), [4, 0]);
-    assert_eq!(driven.lease.attempts(), 1);
-    driven.freed(at(6), [3]);
-    assert_eq!(driven.lease.attempts(), 2);
-    driven.reply(at(7), &[Granted; 3]);
-    assert!(driven.is_held(at(7)));
-}
-
 /// Many leases that wait would otherwise give slow nodes more and more to do.
 #[test]
 fn awaits_the_answers_to_its_probe_before_it_tries() {
@@ -97,18 +85,6 @@ fn attempts_that_fail_back_off_until_another_client_is_seen_to_have_the_key() {
 }
 
 #[test]
-fn gives_up_at_the_deadline() {
-    let mut driven = contended();
-    while driven.end().is_none() {
-        driven.reply(driven.due().saturating_sub(MS(1)), &[taken(5000); 5]);
-        driven.wait();
-    }
-    let tries = driven.count(|it| matches!(it, Operation::Probe { .. })) as u32;
-    assert!(tries > 3, "{tries}");
-    assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, tries));
-}
-
-#[test]
 fn a_handed_over_lock_may_be_held_for_max_hold_again() {
     let mut driven = Driven::held();
     let mut handed_over = None;
@@ -150,15 +126,6 @@ fn a_number_of_attempts_counts_probes_and_keeps_their_pace() {
         assert_eq!(probes, 6 - 1, "the first try was an attempt");
         assert_eq!(driven.end(), exhausted(AcquireFailure::Contended, 6));
     }
-}
-
-#[test]
-fn a_key_that_a_scheduled_probe_finds_free_is_tried_at_once() {
-    let mut driven = contended();
-    driven.reply(at(2), &[taken(900); 5]);
-    let due = driven.wait();
-    driven.reply(due, &[Reply::Free; 3]);
-    assert_eq!(driven.lease.attempts(), 2);
 }
 
 #[test]

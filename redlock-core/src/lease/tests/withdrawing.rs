@@ -11,25 +11,6 @@ fn since(since: Timestamp) -> Withdrawal {
 const LOST: Option<End> = Some(End::Lost(LossReason::VotesWithdrawn));
 
 #[test]
-fn a_lock_without_a_quorum_is_lost_and_released_everywhere() {
-    let mut driven = Driven::held();
-    let token = driven.lease.token();
-    driven.withdraw(at(10), &[0], since(at(1)));
-    assert_eq!(driven.end(), LOST);
-    assert_eq!(driven.operations(), [release_of(token)]);
-    assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
-    assert!(!driven.is_held(at(10)));
-}
-
-#[test]
-fn votes_from_before_the_last_look_stand() {
-    let mut driven = Driven::held();
-    driven.withdraw(at(10), &[0], since(at(2)));
-    driven.withdraw(at(10), &[3], since(at(0)));
-    assert!(driven.is_held(at(10)) && driven.told.is_empty());
-}
-
-#[test]
 fn late_votes_of_other_nodes_keep_the_lock() {
     let mut driven = Driven::begun();
     let round = driven.sent[0].round;
@@ -40,16 +21,6 @@ fn late_votes_of_other_nodes_keep_the_lock() {
     // The late vote is in doubt, too, and now it is needed.
     driven.withdraw(at(11), &[3], since(at(2)));
     assert!(!driven.is_held(at(11)));
-}
-
-#[test]
-fn a_late_vote_of_a_node_without_one_does_not_count() {
-    let mut driven = Driven::begun();
-    let round = driven.sent[0].round;
-    driven.reply(at(1), &[Granted; 3]);
-    driven.reply_to(round, at(3), 3, &[quarantined(Granted, at(1)); 2]);
-    driven.withdraw(at(10), &[0], since(at(1)));
-    assert!(!driven.is_held(at(10)));
 }
 
 #[test]
@@ -87,18 +58,6 @@ fn a_fence_needs_its_votes_even_after_an_extension() {
     assert!(driven.is_held(at(102)));
     driven.withdraw(at(110), &[0], since(at(1)));
     assert_eq!(driven.late_end(), LOST, "its counter may be gone");
-}
-
-#[test]
-fn where_nothing_is_won_nothing_is_withdrawn() {
-    let mut driven = Driven::held();
-    driven.run(|lease| lease.release(at(5)));
-    let before = driven.lease.clone();
-    driven.withdraw(at(6), &[0], since(at(0)));
-    assert_eq!(driven.lease, before);
-    let mut driven = Driven::new(config());
-    driven.withdraw(at(6), &[0], since(at(0)));
-    assert!(driven.told.is_empty() && driven.sent.is_empty());
 }
 
 #[test]

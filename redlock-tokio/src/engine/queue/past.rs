@@ -308,6 +308,7 @@ fn micros(micros: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::queue::tests::POLICY;
 
     const NANO: Duration = Duration::from_nanos(1);
     const IN_A_ROW: Duration = Duration::from_millis(2);
@@ -339,13 +340,9 @@ mod tests {
         holds.note(Duration::from_millis(1));
         let key = Key::new("k").unwrap();
         let policy = QueuePolicy {
-            hands_over: true,
             streak: REMEMBERED,
             attempt: IN_A_ROW,
-            others_wait: false,
-            poller_share: 0,
-            max_waiters_per_key: 1,
-            wait: REMEMBERED,
+            ..POLICY
         };
         let known_after = |pause, streak, holds| {
             let mut recent = Recent::new(&Random::system());

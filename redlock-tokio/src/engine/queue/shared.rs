@@ -141,25 +141,12 @@ mod tests {
 
     use super::*;
     use crate::{
-        engine::queue::{JoinOutcome, Refusal},
+        engine::queue::{JoinOutcome, Refusal, tests::ROOMY},
         key::KeySet,
-        options::QueuePolicy,
         random::Random,
     };
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
-
-    fn policy() -> QueuePolicy {
-        QueuePolicy {
-            hands_over: true,
-            streak: MS(30),
-            attempt: MS(3),
-            others_wait: false,
-            poller_share: 0,
-            max_waiters_per_key: 3,
-            wait: MS(1000),
-        }
-    }
 
     fn permit() -> Role {
         Role::Permit(Permits::new(2).unwrap())
@@ -192,13 +179,13 @@ mod tests {
         /// Returns whether it has a turn, or why it may not wait.
         fn join(&self, arrival: u64, role: Role) -> Result<bool, Refusal> {
             let place = self.place(arrival, role);
-            let joined = self.queue.join(place, Timestamp::ZERO, &policy(), &arrival);
+            let joined = self.queue.join(place, Timestamp::ZERO, &ROOMY, &arrival);
             joined.map(|outcome| matches!(outcome, JoinOutcome::Turn { .. }))
         }
 
         fn leave(&self, arrival: u64, role: Role) -> Vec<u64> {
             let (now, place) = (Timestamp::ZERO, self.place(arrival, role));
-            begun(self.queue.leave(place, now, Some(now), &policy()))
+            begun(self.queue.leave(place, now, Some(now), &ROOMY))
         }
 
         fn note_hold(&self, arrival: u64, role: Role) -> Vec<u64> {
@@ -218,14 +205,11 @@ mod tests {
         }
 
         fn hand_over(&self, arrival: u64, role: Role, after: Duration) -> Option<u64> {
-            let (now, place) = (
-                Timestamp::ZERO.saturating_add(after),
-                self.place(arrival, role),
-            );
-            let held = Timestamp::ZERO;
+            let (held, place) = (Timestamp::ZERO, self.place(arrival, role));
+            let now = held.saturating_add(after);
             let next = self
                 .queue
-                .take_successor(place, now, held, &policy(), |_| true);
+                .take_successor(place, now, held, &ROOMY, |_| true);
             next.next()
         }
     }
@@ -299,8 +283,8 @@ mod tests {
         }
         assert_eq!(line.hand_over(1, permit(), MS(0)), None, "it has none");
         assert!(line.note_hold(1, permit()).is_empty());
-        assert_eq!(line.hand_over(1, permit(), MS(29)), Some(3));
-        assert_eq!(line.hand_over(1, permit(), MS(30)), None);
+        assert_eq!(line.hand_over(1, permit(), MS(9)), Some(3));
+        assert_eq!(line.hand_over(1, permit(), MS(10)), None);
         assert_eq!(line.leave(1, permit()), [4], "a place is free");
     }
 

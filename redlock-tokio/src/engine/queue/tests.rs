@@ -10,7 +10,7 @@ use redlock_core::Timestamp;
 use super::*;
 use crate::{key::Prefix, options::WaiterLimit};
 
-const POLICY: QueuePolicy = QueuePolicy {
+pub(super) const POLICY: QueuePolicy = QueuePolicy {
     hands_over: true,
     streak: Duration::from_millis(10),
     attempt: Duration::from_millis(1),
@@ -21,7 +21,7 @@ const POLICY: QueuePolicy = QueuePolicy {
 };
 
 /// As [`POLICY`], without a limit of waiters.
-const ROOMY: QueuePolicy = QueuePolicy {
+pub(super) const ROOMY: QueuePolicy = QueuePolicy {
     max_waiters_per_key: usize::MAX,
     ..POLICY
 };

@@ -105,23 +105,6 @@ const EXTENDED: Option<Answer> = Some(Ok(Vote::Extended {
 }));
 
 #[test]
-fn releases_and_extensions_share_scripts() {
-    let batch = [set(1), release(2), extend(3), set(4), release(5)];
-    let request = request(&batch);
-    let expected = [
-        "EVALSHA # 1 k3 # 1000",
-        "EVALSHA # 2 k2 k5 # #",
-        "SET k1 # NX PX 1000",
-        "SET k4 # NX PX 1000",
-    ];
-    assert_eq!(shown(&request), expected);
-    let replies = vec![text("700"), text("01"), Value::Okay, Value::Nil];
-    let (answers, again) = read(request, replies);
-    assert_eq!(answers, [GRANTED, DENIED, EXTENDED, DENIED, GRANTED]);
-    assert!(again.is_none());
-}
-
-#[test]
 fn counters_are_raised_by_one_script_after_the_keys_were_set() {
     let batch = [set_fenced(1), fence(2), set_fenced(3), release(4)];
     let expected = [
@@ -240,20 +223,6 @@ fn a_counter_is_raised_once_by_each_script() {
         "EVALSHA # 2 k1 redlock:fence:{k1} # 8 86400000",
     ];
     assert_eq!(shown(&request(&[set_fenced(1), fence(1)])), expected);
-}
-
-#[test]
-fn scripts_that_are_unknown_are_sent_in_full_for_each_command() {
-    let batch = [release(1), set(2), release(3)];
-    let request = request(&batch);
-    let (answers, again) = read(request, vec![error("NOSCRIPT"), Value::Okay]);
-    assert_eq!(answers, [None, GRANTED, None]);
-    let mut again = again.expect("the script in full");
-    let source = script::RELEASE.source();
-    let expected = ["k1", "k3"].map(|key| format!("EVAL {source} 1 {key} #"));
-    assert_eq!(shown(&again), expected);
-    assert!(!again.read(vec![text("1"), text("0")]));
-    assert_eq!(again.answers, [GRANTED, GRANTED, DENIED]);
 }
 
 /// A session that may not call scripts by their hashes has no second round trip.

@@ -109,6 +109,11 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(cast: Cast, hands_over: bool, mutant: Mutant) -> Self {
+        let streak = if hands_over {
+            Duration::MAX
+        } else {
+            Duration::ZERO
+        };
         Self {
             queue: queue(),
             cast,
@@ -117,14 +122,7 @@ impl World {
             slices: 0,
             arrivals: 0,
             is_one_late: false,
-            policy: QueuePolicy {
-                streak: if hands_over {
-                    Duration::MAX
-                } else {
-                    Duration::ZERO
-                },
-                ..ROOMY
-            },
+            policy: QueuePolicy { streak, ..ROOMY },
             mutant,
             fault: None,
         }
@@ -208,12 +206,7 @@ impl World {
                 }
                 self.tell_others(index);
             }
-            Step::Release(index) => {
-                self.actors[index].is_gone = true;
-                while let Some(turn) = self.actors[index].held.pop() {
-                    self.release(turn);
-                }
-            }
+            Step::Release(index) => self.end(index, Self::release),
             Step::ReleaseToNobody(index) => {
                 let [turn] = &self.actors[index].held[..] else {
                     panic!("it has one lock");
@@ -228,13 +221,10 @@ impl World {
                 }
                 self.take(Step::Release(index));
             }
-            Step::Fail(index) => {
-                self.actors[index].is_gone = true;
-                while let Some(turn) = self.actors[index].held.pop() {
-                    let next = self.leave(&turn, None);
-                    self.apply(next);
-                }
-            }
+            Step::Fail(index) => self.end(index, |world, turn| {
+                let next = world.leave(&turn, None);
+                world.apply(next);
+            }),
             Step::GiveUp(index) => {
                 self.actors[index].is_gone = true;
                 if let Some(waits) = self.actors[index].waits.take() {
@@ -258,6 +248,14 @@ impl World {
                 self.slices += 1;
                 self.now = self.now.saturating_add(SLICE);
             }
+        }
+    }
+
+    /// Ends each of its turns.
+    fn end(&mut self, index: usize, end: fn(&mut Self, Request)) {
+        self.actors[index].is_gone = true;
+        while let Some(turn) = self.actors[index].held.pop() {
+            end(self, turn);
         }
     }
 
