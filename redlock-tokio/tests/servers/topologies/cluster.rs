@@ -185,10 +185,10 @@ async fn two_voters_on_one_server_are_refused_by_name_unless_that_is_allowed() {
     let error = assert_refused!(build(&url(&cluster)).await, BuildError::SharedServer { .. });
     let text = error.to_string();
     let server = cluster.proxy(0).address();
-    let [first, second] = [slot(0), slot(1)];
+    // Any two of the three are found first.
+    let named = (0..3).filter(|it| text.contains(&format!("slot {} ", slot(*it))));
+    assert_eq!(named.count(), 2, "{text}");
     for words in [
-        &format!("slot {first} "),
-        &format!("slot {second} "),
         &format!("are both on {server}"),
         "another server",
         "allow_shared_servers",
