@@ -111,7 +111,8 @@ impl World {
         if it.host.life != life || self.stage == Stage::End {
             return;
         }
-        if it.host.stands_still() {
+        // It had no time to end if it stood still meanwhile.
+        if it.host.stood_still_since(self.at().saturating_sub(TICK)) {
             return self.push(TICK, move |world| world.replace_ended(process, life));
         }
         self.look_for_remains(process);
