@@ -139,7 +139,7 @@ mutants-driver:
 	cargo mutants --package redlock-tokio --all-features --test-tool nextest \
 		--cargo-arg=--config=profile.dev.package.redlock-tokio.opt-level=1 \
 		$(addprefix --cargo-arg=,--lib --test=memory --test=sim) \
-		$(foreach it,lane lease_cell queue,--file 'redlock-tokio/src/engine/$(it).rs' \
+		$(foreach it,lane requests queue,--file 'redlock-tokio/src/engine/$(it).rs' \
 		--file 'redlock-tokio/src/engine/$(it)/**/*.rs') \
 		--exclude '**/stand_in.rs' --exclude-re 'impl fmt::(Display|Debug)' \
 		$(JOBS:%=--jobs %) --timeout $(TIMEOUT) \

@@ -349,6 +349,12 @@ impl Lease {
         event
     }
 
+    /// Returns whether there is something to poll. A driver that finds nothing new after an input may save the polls.
+    #[must_use]
+    pub fn has_outputs(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
     /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next. The answer may
     /// change after any command or input; after `handle_timeout(t)` it is later than `t`.
     #[must_use]

@@ -212,7 +212,7 @@ impl Election {
                 }
                 Some(Err(_lost)) => {} // it is in the log
                 None => {
-                    let ttl = guard.cell().own_ttl().as_duration();
+                    let ttl = guard.handle().own_ttl().as_duration();
                     guard.release().await;
                     self.redlock.client().clock.sleep(ttl).await;
                 }

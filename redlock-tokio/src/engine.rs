@@ -5,10 +5,10 @@
 pub(crate) mod forced_release;
 mod hashed_table;
 pub(crate) mod lane;
-pub(crate) mod lease_cell;
 pub(crate) mod line;
 mod micros;
 pub(crate) mod queue;
+pub(crate) mod requests;
 mod shrink;
 pub(crate) mod slot_table;
 pub(crate) mod timers;

@@ -8,7 +8,7 @@ use thiserror::Error;
 pub use self::later_release::ReleaseAfterError;
 use crate::{
     Acquisition, DowngradeError, Hold, LockTicket, NodeReports,
-    engine::lease_cell::{Claim, HeldLease},
+    engine::requests::{Claim, HeldLease},
     observer::Subject,
 };
 
@@ -122,7 +122,7 @@ impl LockGuard {
                 Some(ReleaseVerdict::Unconfirmed) => ReleaseOutcome::Unconfirmed,
                 _ => ReleaseOutcome::NotHeld,
             },
-            nodes: self.hold.cell().reports(),
+            nodes: self.hold.handle().reports(),
         }
     }
 
@@ -162,7 +162,7 @@ impl LockGuard {
     ///
     /// [`ExtendError::NoQuorum`]: crate::ExtendError::NoQuorum
     pub async fn downgrade(&self) -> Result<(), DowngradeError> {
-        if !self.hold.cell().is_writer() {
+        if !self.hold.handle().is_writer() {
             return Err(DowngradeError::NotAWriter);
         }
         let outcome = self.hold.held().downgrade().await;
@@ -201,7 +201,7 @@ impl LockGuard {
     /// Fails with [`TicketError::Shared`] for a permit, the lock of a reader, and a lock of several keys. The error has the
     /// guard. Fails with [`TicketError::Lost`] if the lock is lost.
     pub fn into_ticket(self) -> Result<LockTicket, TicketError> {
-        if !self.hold.cell().has_one_owner() {
+        if !self.hold.handle().has_one_owner() {
             return Err(TicketError::Shared { guard: self });
         }
         let held = self.hold.held();
@@ -242,12 +242,12 @@ impl LockGuard {
         } else if held.is_handed_over() {
             return Acquisition::HandedOver { waited };
         }
-        let cell = self.hold.cell();
+        let handle = self.hold.handle();
         Acquisition::Granted {
-            granted_by: cell.granted_by(),
-            votes_needed: cell.quorum().votes(),
-            nodes_total: cell.quorum().nodes(),
-            attempts: cell.tries(),
+            granted_by: handle.granted_by(),
+            votes_needed: handle.quorum().votes(),
+            nodes_total: handle.quorum().nodes(),
+            attempts: handle.tries(),
             waited,
         }
     }

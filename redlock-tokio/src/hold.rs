@@ -1,10 +1,10 @@
-use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{fmt, future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use redlock_core::{FencingToken, LossReason, Slot, Token, Ttl};
 
 use crate::{
     ExtendError, Key,
-    engine::lease_cell::{ExtensionOutcome, HeldLease, LeaseCell},
+    engine::requests::{ExtensionOutcome, Handle, HeldLease},
 };
 
 /// A view of a held lock: whether it is still held, for how long, and when it is lost.
@@ -80,7 +80,7 @@ impl Hold {
     /// ```
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.held.valid_until(self.cell().now()).is_some()
+        self.held.valid_until(self.handle().now()).is_some()
     }
 
     /// Returns how long the lock stays valid if no extension succeeds. Zero if the lock is not held.
@@ -98,7 +98,7 @@ impl Hold {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let now = self.cell().now();
+        let now = self.handle().now();
         self.held
             .valid_until(now)
             .map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
@@ -186,7 +186,7 @@ impl Hold {
     /// After [`ExtendError::NoQuorum`] and [`ExtendError::MaxHold`] the lock is still held, and after
     /// [`ExtendError::Lost`] and [`ExtendError::Released`] it is not.
     pub async fn extend(&self) -> Result<(), ExtendError> {
-        self.extend_by(self.cell().own_ttl()).await
+        self.extend_by(self.handle().own_ttl()).await
     }
 
     /// Extends the lock so that it is valid for `ttl` from now, less the drift allowance. Use it before a step that
@@ -224,7 +224,7 @@ impl Hold {
     /// Fails with [`ExtendError::InvalidTtl`], and changes nothing, if the ttl is out of this range. Fails like
     /// [`extend`](Self::extend) otherwise.
     pub async fn extend_for(&self, ttl: Duration) -> Result<(), ExtendError> {
-        let ttl = self.cell().check_ttl(ttl);
+        let ttl = self.handle().check_ttl(ttl);
         self.extend_by(ttl.map_err(ExtendError::InvalidTtl)?).await
     }
 
@@ -238,7 +238,7 @@ impl Hold {
             ExtensionOutcome::Extended => Ok(()),
             ExtensionOutcome::Failed => Err(ExtendError::NoQuorum {
                 remaining: self.remaining(),
-                nodes: self.cell().reports(),
+                nodes: self.handle().reports(),
             }),
             ExtensionOutcome::MaxHold => Err(ExtendError::MaxHold {
                 remaining: self.remaining(),
@@ -251,7 +251,7 @@ impl Hold {
     /// Returns the key with its prefix. Returns the first key if the lock has several.
     #[must_use]
     pub fn key(&self) -> &Key {
-        self.cell().keys().first()
+        self.handle().keys().first()
     }
 
     /// Returns all keys with their prefix, in order and without repetitions.
@@ -268,7 +268,7 @@ impl Hold {
     /// # }
     /// ```
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.cell().keys().iter()
+        self.handle().keys().iter()
     }
 
     /// Returns the fencing token, if the lock was acquired [with one](crate::LockOptions::fenced).
@@ -314,21 +314,21 @@ impl Hold {
     /// ```
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.cell().fence()
+        self.handle().fence()
     }
 
     /// Returns the slot of the [semaphore](crate::Redlock::semaphore) that this permit is: 0 to the number of permits, less
     /// one. `None` if the lock is no permit. No two clients have the same slot at once.
     #[must_use]
     pub fn slot(&self) -> Option<usize> {
-        self.cell().slot().map(Slot::index)
+        self.handle().slot().map(Slot::index)
     }
 
     /// Returns whether this is the lock of a [reader](crate::RedlockRwLock::read), which others share, or of a writer that was
     /// [downgraded](crate::LockGuard::downgrade) to one.
     #[must_use]
     pub fn is_reader(&self) -> bool {
-        self.cell().is_reader()
+        self.handle().is_reader()
     }
 
     /// Returns the random part of the [value](Self::value).
@@ -337,7 +337,7 @@ impl Hold {
     /// value. This is *not* a fencing token: it has no order.
     #[must_use]
     pub fn token(&self) -> Token {
-        self.cell().token()
+        self.handle().token()
     }
 
     /// Returns the value that the keys have on the nodes while the lock is held: the [token](Self::token), and the
@@ -345,12 +345,12 @@ impl Hold {
     /// Readers have such a value each, in the set beside the key.
     #[must_use]
     pub fn value(&self) -> String {
-        let client = &self.cell().client().lines.client_name;
+        let client = &self.handle().client().lines.client_name;
         String::from_utf8_lossy(&client.value_of(self.token())).into_owned()
     }
 
-    pub(crate) fn cell(&self) -> &Arc<LeaseCell> {
-        self.held.lease()
+    pub(crate) fn handle(&self) -> &Handle {
+        self.held.handle()
     }
 
     pub(crate) fn held(&self) -> &HeldLease {
@@ -359,7 +359,7 @@ impl Hold {
 
     /// Hands the lock over to the next waiter in this process, or releases it. Returns whether it was handed over.
     pub(crate) fn pass_on(&self) -> bool {
-        let now = self.cell().now();
+        let now = self.handle().now();
         // A holder that panics may leave the resource half changed, so its lock is not handed over.
         if std::thread::panicking() {
             self.held.release(now);

@@ -152,8 +152,8 @@ pub use builder::{BuildError, RedlockBuilder};
 pub use clock::Clock;
 pub use election::{Candidacy, Candidate, Election};
 pub use engine::{
-    lease_cell::{LocalHold, LocalLock, LockTicket},
     queue::QueueStatus,
+    requests::{LocalHold, LocalLock, LockTicket},
 };
 pub use error::{ExtendError, LockError};
 pub use guard::{LockGuard, ReleaseOutcome, ReleaseReport};

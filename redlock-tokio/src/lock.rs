@@ -25,7 +25,7 @@ use crate::{
     Hold, LockError, LockGuard, LockOptions, OptionsError, WithLockError,
     engine::{
         lane::Prospect,
-        lease_cell::{self, Client, LeaseRequest},
+        requests::{self, Client, LeaseRequest},
     },
     key::KeySet,
 };
@@ -259,7 +259,7 @@ impl LockFuture {
     #[must_use]
     pub fn is_queued(&self) -> bool {
         match &self.state {
-            State::Waiting { guard, .. } => guard.cell().is_waiting(),
+            State::Waiting { guard, .. } => guard.handle().is_waiting(),
             State::New(_) | State::InDoubt(_) | State::Done => false,
         }
     }
@@ -277,10 +277,10 @@ impl Future for LockFuture {
                 },
                 State::InDoubt(begun) => ready!(begun.poll_unpin(cx)),
                 State::Waiting { guard, outlook } => {
-                    let (polled, since) = (guard.cell().poll_acquired(cx), outlook.since);
+                    let (polled, since) = (guard.handle().poll_acquired(cx), outlook.since);
                     match polled {
                         Poll::Pending => {
-                            let request = Request::of_lease(guard.cell(), since);
+                            let request = Request::of_lease(guard.handle(), since);
                             Err(ready!(outlook.poll_refusal(&request)))
                         }
                         Poll::Ready(outcome) => {
@@ -333,12 +333,12 @@ impl State {
         now: Timestamp,
         outlook: Outlook,
     ) -> Result<Self, LockError> {
-        let held = lease_cell::begin(client, now, request)
-            .map_err(|(lease, end)| Request::of_lease(&lease, outlook.since).failure(end))?;
+        let held = requests::begin(client, now, request)
+            .map_err(|(handle, end)| Request::of_lease(&handle, outlook.since).failure(end))?;
         let guard = LockGuard::new(Hold::new(held));
         // The shutdown may have begun after `prepare`. From here on it sees the request and stops it.
         if client.is_shut_down() {
-            guard.cell().stop_acquiring();
+            guard.handle().stop_acquiring();
         }
         Ok(Self::Waiting { guard, outlook })
     }

@@ -7,7 +7,7 @@ use redlock_core::Timestamp;
 
 use crate::{
     Attempts, Hold, Key, KeyError, Lock, LockError, LockGuard, LockOptions, Redlock, WithLockError,
-    engine::lease_cell::Client, key::KeySet,
+    engine::requests::Client, key::KeySet,
 };
 
 /// How long to wait for the lock, unless the caller says otherwise. If all hosts of a fleet ask at once, none of them may get
@@ -197,7 +197,7 @@ struct Kept {
 impl Kept {
     /// Returns what ends once the nodes know until when to keep the lock. If it was lost, there is nothing to keep.
     fn keep(&self) -> Option<impl Future<Output = ()>> {
-        let now = self.guard.cell().now();
+        let now = self.guard.handle().now();
         self.guard.held().release_at(now, self.until)
     }
 }

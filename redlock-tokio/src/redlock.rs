@@ -19,7 +19,7 @@ pub use self::{
 };
 use crate::{
     Event, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, OptionsError, QueueStatus,
-    engine::lease_cell::Client, key::KeySet,
+    engine::requests::Client, key::KeySet,
 };
 
 /// A distributed lock service over independent Redis masters.
@@ -46,10 +46,8 @@ pub struct Redlock {
 }
 
 impl Redlock {
-    pub(crate) fn new(client: Client) -> Self {
-        Self {
-            client: Arc::new(client),
-        }
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self { client }
     }
 
     /// Acquires the lock with this key, and waits if another client holds it. [`Lock`] has the options, and
@@ -262,7 +260,7 @@ impl Redlock {
     /// ```
     #[must_use]
     pub fn queue(&self) -> QueueStatus {
-        self.client.queue.status()
+        self.client.queue()
     }
 
     /// Returns how long a new request for this lock would probably wait. Asks no node.
@@ -286,9 +284,7 @@ impl Redlock {
     pub fn expected_wait(&self, key: impl AsRef<[u8]>) -> Option<Duration> {
         let key = Key::with_prefix(&self.client.prefix, key.as_ref()).ok()?;
         let ahead = self.client.processes_ahead(&key).unwrap_or_default();
-        self.client
-            .queue
-            .expected_wait(&key, self.client.clock.now(), ahead)
+        self.client.expected_wait(&key, ahead)
     }
 
     /// Tells the observers that a call of a layer runs without its lock.
@@ -345,10 +341,7 @@ impl Redlock {
     /// Refuses new locks, and ends the leases that do not hold their locks yet.
     pub(crate) fn refuse_locks(&self) {
         self.client.shut_down.store(true, Ordering::SeqCst);
-        // A request that has just got its turn has no deadline yet.
-        for lease in self.client.queue.turns().chain(self.client.timers.all()) {
-            lease.stop_acquiring();
-        }
+        self.client.stop_acquiring();
     }
 
     pub(crate) fn client(&self) -> &Arc<Client> {
@@ -363,10 +356,9 @@ impl Redlock {
     fn shutdown_report(&self, timed_out: bool) -> ShutdownReport {
         let lanes = self.client.lanes.iter();
         let undelivered: usize = lanes.map(|lane| lane.counters.undelivered()).sum();
-        let leases = self.client.queue.turns();
         ShutdownReport {
             abandoned: undelivered + self.client.undeliverable.load(Ordering::Relaxed),
-            held: leases.filter(|lease| lease.is_held()).count(),
+            held: self.client.held_count(),
             timed_out,
         }
     }

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{Key, Lock, LockError, LockGuard, Redlock, engine::lease_cell::Client, key::KeySet};
+use crate::{Key, Lock, LockError, LockGuard, Redlock, engine::requests::Client, key::KeySet};
 
 impl Redlock {
     /// Returns the lock with this key that many readers share, or one writer has. Asks no node: see

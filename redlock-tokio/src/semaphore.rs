@@ -4,7 +4,7 @@ use redlock_core::Permits;
 
 use crate::{
     Lock, LockError, LockGuard, Redlock,
-    engine::lease_cell::Client,
+    engine::requests::Client,
     key::{KeySet, SlotKeys},
 };
 

@@ -6,18 +6,17 @@
 //! priorities that change at a few random points (PCT), which finds what random choices seldom do: one thread that
 //! stands still while the others run to their ends.
 //!
-//! The cells, the queue, the timers, the requests of lanes and the nodes in memory are the real code, over the
+//! What the engine does is one step for these threads, as it has one mutex. Tests in virtual time make such steps in each
+//! order. Here are the threads around it: wake-ups, drops, the end of tasks, code of the user, answers of nodes.
+//!
+//! The engine, the timers, the requests of lanes and the nodes in memory are the real code, over the
 //! primitives of [`sync`](crate::sync). A lane has no connection and no timers of its own
 //! ([`StandIn`](crate::engine::lane::stand_in::StandIn)), and the clock moves only when a scenario says so.
 
 mod ending;
 mod explore;
-mod extending;
-mod handing_over;
 mod locking;
-mod permits;
-mod referee;
-mod sharing;
+mod observers;
 mod time;
 mod wakers;
 mod wire;

@@ -139,6 +139,11 @@ impl Outbox {
         self.pending.as_mut()?.events.pop()
     }
 
+    /// Returns whether everything was polled.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.as_ref().is_none_or(|it| it.is_empty())
+    }
+
     /// Frees the memory of what was polled, if all of it was.
     pub(super) fn shrink(&mut self) {
         self.pending.take_if(|pending| pending.is_empty());

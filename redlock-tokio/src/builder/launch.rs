@@ -14,16 +14,15 @@ use crate::{
     client_name::ClientName,
     engine::{
         lane::{Discovery, Lane, LaneHandle, LaneLimits, LaneNode, Vetting},
-        lease_cell::{Client, LeaseCell, listeners},
         line::Lines,
-        queue::Queue,
-        slot_table::SlotTable,
+        requests::{Client, Engine, Link},
         timers::Timers,
         warning::Outage,
     },
     log,
     node::{AuthorityKind, Node},
     observer::Observers,
+    sync::Mutex,
 };
 
 impl RedlockBuilder {
@@ -58,35 +57,45 @@ impl RedlockBuilder {
         let mut discoveries = Discovery::start_all(runtime, &self.clock, &vetting, rule, named);
         let window = (!discoveries.is_empty()).then_some(self.confirmation_window);
         let observers = Observers::new(self.observers.clone());
-        let queue = Arc::new(Queue::new(self.max_waiters_total, &self.random));
-        let timers = Timers::new(self.clock.clone());
         let client_name = self.client_name.clone().unwrap_or(ClientName::NONE);
         let lines = Arc::new(Lines::new(&self.random, quorum, client_name));
-        let mut lanes = Vec::with_capacity(nodes.len());
-        let mut connecting = Vec::with_capacity(nodes.len());
-        for (id, node) in quorum.all().iter().zip(nodes) {
-            let (handle, lane) = Lane::new(
-                LaneNode {
-                    id,
-                    node,
-                    discovery: discoveries.remove(&id),
-                    prefix: self.prefix.clone(),
-                },
-                self.clock.clone(),
-                self.random.clone(),
-                limits,
-                Arc::clone(&vetting),
-                listeners(id, &queue, &timers, &lines),
-                observers.clone(),
-            );
+        let (clock, random, prefix) = (
+            self.clock.clone(),
+            self.random.clone(),
+            &self.prefix.clone(),
+        );
+        let mut running = Vec::with_capacity(nodes.len());
+        let client = Arc::new_cyclic(|client| {
+            let mut lanes = Vec::with_capacity(nodes.len());
+            for (id, node) in quorum.all().iter().zip(nodes) {
+                let (handle, lane) = Lane::new(
+                    LaneNode {
+                        id,
+                        node,
+                        discovery: discoveries.remove(&id),
+                        prefix: prefix.clone(),
+                    },
+                    clock.clone(),
+                    random.clone(),
+                    limits,
+                    Arc::clone(&vetting),
+                    Link::new(client, id, &lines),
+                    observers.clone(),
+                );
+                lanes.push(handle);
+                running.push(lane);
+            }
+            lines.set_lanes(&lanes);
+            self.client(max_ttl, window, lanes, lines)
+        });
+        let timers = client.timers.run(Arc::downgrade(&client), clock);
+        runtime.spawn(timers);
+        let connecting = running.into_iter().map(|lane| {
             let (connected, outcome) = oneshot::channel();
             runtime.spawn(lane.run(connected));
-            connecting.push(outcome);
-            lanes.push(handle);
-        }
-        runtime.spawn(Arc::clone(&timers).run());
-        lines.set_lanes(&lanes);
-        let client = self.client(max_ttl, window, lanes, timers, queue, lines);
+            outcome
+        });
+        let connecting = connecting.collect();
         (Redlock::new(client), connecting)
     }
 
@@ -97,20 +106,16 @@ impl RedlockBuilder {
         max_ttl: Ttl,
         window: Option<Duration>,
         lanes: Vec<LaneHandle>,
-        timers: Arc<Timers<LeaseCell>>,
-        queue: Arc<Queue<Arc<LeaseCell>>>,
         lines: Arc<Lines>,
     ) -> Client {
         Client {
             quorum: lines.quorum,
             lanes: lanes.into(),
-            timers,
-            queue,
+            engine: Mutex::new(Engine::new(self.max_waiters_total, &self.random)),
+            timers: Timers::new(),
             lines,
-            slots: SlotTable::new(&self.random),
             clock: self.clock,
             random: self.random,
-            requests: 0.into(),
             prefix: self.prefix,
             defaults: self.defaults,
             default_terms: OnceLock::new(),

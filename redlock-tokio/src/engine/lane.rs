@@ -5,7 +5,7 @@
 //! releases that the node is owed. A caller that goes away cancels nothing, and no caller ever waits
 //! for a connection.
 //!
-//! The lane knows nothing of those that send requests through it: it delivers to a [`Requester`].
+//! The lane knows nothing of those that send requests through it: it delivers over a [`Link`].
 
 mod answers;
 mod beats;
@@ -30,11 +30,11 @@ use tokio::{
 
 pub(crate) use self::{
     answers::SetRequests,
-    beats::{LineListeners, LineNews},
+    beats::LineNews,
     discovery::Discovery,
-    handle::{LaneHandle, LineReply, MOST_WAIT, OnRelease, ReplyTo, Requester, runtime_ended},
+    handle::{LaneHandle, LineReply, MOST_WAIT, ReplyTo, Whom, runtime_ended},
     status::{Prospect, StatusBoard},
-    vetting::{OnWithdrawal, Vetting},
+    vetting::Vetting,
 };
 use self::{
     beats::Beats,
@@ -42,24 +42,19 @@ use self::{
     in_flight::SILENCE_LIMIT,
     inbox::Inbox,
     serving::Serving,
-    status::{ObservedNode, OnNoVote},
+    status::ObservedNode,
     vetting::VotingRight,
 };
 use crate::{
-    Clock, NodeError, foreign,
-    key::Prefix,
-    log,
-    node::{FreedNotifier, Node},
-    observer::Observers,
-    random::Random,
+    Clock, NodeError, engine::requests::Link, foreign, key::Prefix, log, node::Node,
+    observer::Observers, random::Random,
 };
 
 pub(crate) struct Lane {
     connector: Connector,
     limits: LaneLimits,
-    /// Gets the keys that the node reports as gone.
-    freed_notifier: FreedNotifier,
-    on_connection: OnConnection,
+    /// To the requests of the client.
+    link: Link,
     status: Arc<StatusBoard>,
     right: VotingRight,
     inbox: Inbox,
@@ -77,19 +72,6 @@ impl Drop for End {
         self.0.notify();
     }
 }
-
-pub(crate) struct Listeners {
-    pub(crate) freed_notifier: FreedNotifier,
-    pub(crate) on_release: OnRelease,
-    pub(crate) on_withdrawal: OnWithdrawal,
-    pub(crate) on_connection: OnConnection,
-    pub(crate) on_no_vote: OnNoVote,
-    pub(crate) in_line: LineListeners,
-}
-
-/// Called for each new connection whose node may vote. A server reports a key as gone only on the connection that has
-/// probed the key.
-pub(crate) type OnConnection = Box<dyn Fn() + Send>;
 
 /// How long a lane waits for its node.
 #[derive(Clone, Copy, Debug)]
@@ -116,11 +98,11 @@ impl Lane {
         random: Random,
         limits: LaneLimits,
         vetting: Arc<Vetting>,
-        listeners: Listeners,
+        link: Link,
         observers: Observers,
     ) -> (LaneHandle, Self) {
         let id = node.id;
-        let board = StatusBoard::new(connecting(), listeners.on_no_vote);
+        let board = StatusBoard::new(connecting(), link.clone());
         let (handle, messages) = LaneHandle::new(node.node.address(), board);
         let (counters, status) = (Arc::clone(&handle.counters), Arc::clone(&handle.board));
         let right = VotingRight::new(
@@ -128,10 +110,10 @@ impl Lane {
             clock.clone(),
             Arc::clone(&vetting),
             node.discovery.as_ref().map(|it| it.named_by.clone()),
-            listeners.on_withdrawal,
+            link.clone(),
             Arc::clone(&status),
         );
-        let beats = Beats::new(id, clock.clone(), listeners.in_line);
+        let beats = Beats::new(id, clock.clone(), link.clone());
         let connector = Connector {
             node,
             clock: clock.clone(),
@@ -141,19 +123,11 @@ impl Lane {
         let lane = Self {
             connector,
             limits,
-            freed_notifier: listeners.freed_notifier,
-            on_connection: listeners.on_connection,
             _end: End(Arc::clone(&status)),
             status,
             right,
-            inbox: Inbox::new(
-                id,
-                clock.clone(),
-                messages,
-                counters,
-                beats,
-                listeners.on_release,
-            ),
+            inbox: Inbox::new(id, clock.clone(), messages, counters, beats, link.clone()),
+            link,
             backoff: Backoff::new(random),
             observed: ObservedNode::new(observers, Arc::clone(&handle.address), clock),
         };
@@ -257,9 +231,9 @@ impl Lane {
     fn admit(&mut self, mut new: NewSession) -> Result<NewSession, NodeError> {
         self.right
             .handle_connection(&new.statement, new.refusal.as_ref(), new.tenure.as_ref())?;
-        let notifies = foreign::call(|| new.session.watch(self.freed_notifier.clone()));
+        let notifies = foreign::call(|| new.session.watch(self.link.freed_notifier()));
         self.status.set_notifies(notifies == Some(true));
-        (self.on_connection)();
+        self.link.connected();
         Ok(new)
     }
 

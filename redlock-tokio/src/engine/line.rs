@@ -1,6 +1,6 @@
 //! The order in which the processes of a fleet try to get a key: each waits in a line on one node until it is called.
 //!
-//! A request first tries as usual. If the key is taken, its lease [stands in the line](super::lease_cell) for all requests of its
+//! A request first tries as usual. If the key is taken, its lease [stands in the line](super::requests) for all requests of its
 //! process, and makes no attempt until the node says that it is the first, or until it is called. A process that has got the lock,
 //! or gives up, leaves the line, and the node publishes a call on the channel of the process that is the first then.
 //!

@@ -35,15 +35,11 @@ use crate::{
     key::{KeySet, SlotKeys},
     options::QueuePolicy,
     random::Random,
-    sync::Mutex,
 };
 
 /// The wait queues of one [`Redlock`](crate::Redlock). There is one for each key that is held or wanted.
-#[derive(Debug)]
-pub(crate) struct Queue<T>(Mutex<Queues<T>>);
-
 #[derive(Clone, Debug)]
-struct Queues<T> {
+pub(crate) struct Queue<T> {
     keys: Keys<T>,
     recent: Recent,
     waiting: usize,
@@ -77,7 +73,7 @@ pub struct QueueStatus {
 }
 
 /// A place in the order of arrival: the smaller one came first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Arrival(u64);
 
 impl Arrival {
@@ -106,7 +102,7 @@ pub(crate) struct QueueTables {
 
 impl<T: Clone> Queue<T> {
     pub(crate) fn new(max_waiting: usize, random: &Random) -> Self {
-        Self(Mutex::new(Queues {
+        Self {
             keys: Keys {
                 locks: KeyQueues::new(),
                 semaphores: KeyQueues::new(),
@@ -114,7 +110,7 @@ impl<T: Clone> Queue<T> {
             recent: Recent::new(random),
             waiting: 0,
             max_waiting,
-        }))
+        }
     }
 
     /// Takes the turn for all keys if they are free. Otherwise waits in their queues.
@@ -123,20 +119,18 @@ impl<T: Clone> Queue<T> {
     ///
     /// Fails if the policy does not let it wait.
     pub(crate) fn join(
-        &self,
+        &mut self,
         place: QueuePlace<'_>,
         now: Timestamp,
         policy: &QueuePolicy,
         request: &T,
     ) -> Result<JoinOutcome, Refusal> {
         let QueuePlace { keys, role, .. } = place;
-        let mut queues = self.0.lock();
-        let queues = &mut *queues;
         if role == Role::Adopter {
-            let backs_off = queues.begin(place, now, request, policy);
+            let backs_off = self.begin(place, now, request, policy);
             return Ok(JoinOutcome::Turn { backs_off });
         }
-        let of_role = queues.keys.of(role);
+        let of_role = self.keys.of(role);
         let until = now.saturating_add(policy.wait);
         // Most waiters want one key, which another lease has. (A writer that does not wait would only keep readers of its
         // process waiting.)
@@ -147,15 +141,15 @@ impl<T: Clone> Queue<T> {
                 || (role == Role::Writer && policy.wait.is_zero() && !queue.is_free()))
         {
             let of_key = [queue.waiting()].into_iter();
-            admit(of_key, queues.waiting, queues.max_waiting, policy)?;
-            let past = || queues.recent.take(key);
+            admit(of_key, self.waiting, self.max_waiting, policy)?;
+            let past = || self.recent.take(key);
             queue.push((place.arrival, role), request.clone(), until, past);
-            queues.waiting += 1;
+            self.waiting += 1;
             return Ok(JoinOutcome::Waiting { look_at: None });
         }
         let look_at = match of_role.availability(keys, (place.arrival, role), now, None) {
             Availability::Available => {
-                let backs_off = queues.begin(place, now, request, policy);
+                let backs_off = self.begin(place, now, request, policy);
                 return Ok(JoinOutcome::Turn { backs_off });
             }
             Availability::Taken => None,
@@ -163,11 +157,11 @@ impl<T: Clone> Queue<T> {
         };
         let of_keys = keys.iter().filter_map(|key| of_role.by_key.get(key));
         let of_keys = of_keys.map(KeyQueue::waiting);
-        admit(of_keys, queues.waiting, queues.max_waiting, policy)?;
-        queues.waiting += 1;
+        admit(of_keys, self.waiting, self.max_waiting, policy)?;
+        self.waiting += 1;
         of_role.several += usize::from(keys.has_several());
         for key in keys.iter() {
-            let past = || queues.recent.take(key);
+            let past = || self.recent.take(key);
             let (queue, waiter) = (of_role.queue(key), request.clone());
             if keys.has_several() {
                 queue.push_several(place.arrival, (keys.clone(), waiter), until, past);
@@ -181,7 +175,7 @@ impl<T: Clone> Queue<T> {
     /// Leaves the queues of the keys, after having held the lock since `held`, if at all.
     #[must_use]
     pub(crate) fn leave(
-        &self,
+        &mut self,
         place: QueuePlace<'_>,
         now: Timestamp,
         held: Option<Timestamp>,
@@ -189,9 +183,7 @@ impl<T: Clone> Queue<T> {
     ) -> Vec<FollowUp<T>> {
         let QueuePlace { keys, role, .. } = place;
         let own = place.arrival;
-        let mut queues = self.0.lock();
-        let queues = &mut *queues;
-        let of_role = queues.keys.of(role);
+        let of_role = self.keys.of(role);
         let mut was_waiting = false;
         let mut has_waited = false;
         let mut backs_off = false;
@@ -208,22 +200,22 @@ impl<T: Clone> Queue<T> {
             } else if role.takes_turns() {
                 backs_off |= match queue.past_mut() {
                     Some(past) => past.end_turn(now, held, policy, next),
-                    None => queues.recent.end_turn(key, now, held, policy),
+                    None => self.recent.end_turn(key, now, held, policy),
                 };
             }
             others_wait |= queue.waiting() > 0;
             if queue.is_empty()
                 && let Some(past) = entry.remove().past()
             {
-                queues.recent.note(key, *past, now);
+                self.recent.note(key, *past, now);
             }
         }
         shrink::map(&mut of_role.by_key);
-        queues.waiting -= usize::from(was_waiting);
+        self.waiting -= usize::from(was_waiting);
         of_role.several -= usize::from(was_waiting && keys.has_several());
         if others_wait {
             // After all of them are free, because a waiter may want several.
-            queues.advance(role, keys.iter(), now, Pace::after(has_waited, backs_off))
+            self.advance(role, keys.iter(), now, Pace::after(has_waited, backs_off))
         } else {
             Vec::new()
         }
@@ -231,15 +223,14 @@ impl<T: Clone> Queue<T> {
 
     /// Gives the turns for keys that were kept for another waiter.
     #[must_use]
-    pub(crate) fn look_again(&self, keys: &KeySet, now: Timestamp) -> Vec<FollowUp<T>> {
-        let mut queues = self.0.lock();
-        queues.advance(Role::Lock, keys.iter(), now, Pace::ALL)
+    pub(crate) fn look_again(&mut self, keys: &KeySet, now: Timestamp) -> Vec<FollowUp<T>> {
+        self.advance(Role::Lock, keys.iter(), now, Pace::ALL)
     }
 
     /// Removes the next waiter for a key, for its holder since `held` to hand the lock or permit over to it. The turn stays
     /// where it is. Without one, the lock is to be released instead.
     pub(crate) fn take_successor(
-        &self,
+        &mut self,
         place: QueuePlace<'_>,
         now: Timestamp,
         held: Timestamp,
@@ -247,12 +238,11 @@ impl<T: Clone> Queue<T> {
         fits: impl FnOnce(&T) -> bool,
     ) -> Succession<T> {
         let (key, role) = (place.keys.first(), place.role);
-        let mut queues = self.0.lock();
         // Most often nobody waits, and there is no queue to look for.
-        if queues.waiting == 0 {
+        if self.waiting == 0 {
             return Succession::Nobody;
         }
-        let keys = queues.keys.of(role);
+        let keys = self.keys.of(role);
         if keys.several > 0 && !matches!(keys.choose(key, now, FEW), Choice::One) {
             return Succession::Nobody;
         }
@@ -279,27 +269,24 @@ impl<T: Clone> Queue<T> {
             past.note_hold(held, now, policy);
             past.is_late(now)
         });
-        queues.waiting -= 1;
+        self.waiting -= 1;
         Succession::Next { waiter, is_late }
     }
 
     /// Begins another streak of the holder of a key: no other process waits for it. Returns false if it is to be
     /// released all the same, for clients that poll, or for waiters for several keys.
-    pub(crate) fn renew_streak(&self, key: &Key, now: Timestamp, policy: &QueuePolicy) -> bool {
-        let mut queues = self.0.lock();
-        let queue = queues.keys.locks.by_key.get_mut(key);
+    pub(crate) fn renew_streak(&mut self, key: &Key, now: Timestamp, policy: &QueuePolicy) -> bool {
+        let queue = self.keys.locks.by_key.get_mut(key);
         let queue = queue.filter(|queue| queue.several().next().is_none());
         queue.is_some_and(|queue| queue.renew_streak(now, policy))
     }
 
     /// Returns for how long to leave a key free, once it is, for clients that poll.
-    pub(crate) fn take_pause(&self, key: &Key) -> Duration {
-        let mut queues = self.0.lock();
-        let queues = &mut *queues;
-        let queue = queues.keys.locks.by_key.get_mut(key);
+    pub(crate) fn take_pause(&mut self, key: &Key) -> Duration {
+        let queue = self.keys.locks.by_key.get_mut(key);
         match queue.and_then(KeyQueue::past_mut) {
             Some(past) => past.take_pause(),
-            None => queues.recent.take_pause(key),
+            None => self.recent.take_pause(key),
         }
     }
 
@@ -310,9 +297,8 @@ impl<T: Clone> Queue<T> {
 
     /// Likewise, with the number of requests that wait for the same key, or for the one of several that most want.
     pub(crate) fn turns_and_waiters(&self) -> impl Iterator<Item = (T, usize)> + use<T> {
-        let queues = self.0.lock();
         let mut turns = BTreeMap::new();
-        for queue in queues.keys.all() {
+        for queue in self.keys.all() {
             for (arrival, turn) in queue.turns() {
                 let first = || (turn.clone(), queue.waiting());
                 let (_, most) = turns.entry(arrival).or_insert_with(first);
@@ -324,18 +310,20 @@ impl<T: Clone> Queue<T> {
 
     /// Returns all that have a turn for this key of a lock, or of a semaphore if that is the role.
     pub(crate) fn turns_of(&self, key: &Key, role: Role) -> Vec<T> {
-        let mut queues = self.0.lock();
-        let queue = queues.keys.of(role).by_key.get(key).into_iter();
+        let queues = match role {
+            Role::Permit(_) => &self.keys.semaphores,
+            _ => &self.keys.locks,
+        };
+        let queue = queues.by_key.get(key).into_iter();
         let turns = queue.flat_map(KeyQueue::turns);
         turns.map(|(_, lease)| lease.clone()).collect()
     }
 
     /// Returns all that have a turn for the key of this name, and the slot, if the key is that of a permit.
     pub(crate) fn turns_at(&self, name: &[u8]) -> Vec<(T, Option<Slot>)> {
-        let queues = self.0.lock();
-        let lock = queues.keys.locks.by_key.get(name);
+        let lock = self.keys.locks.by_key.get(name);
         let semaphore = SlotKeys::parse(name).and_then(|(semaphore, slot)| {
-            let queue = queues.keys.semaphores.by_key.get(semaphore)?;
+            let queue = self.keys.semaphores.by_key.get(semaphore)?;
             Some((queue, Some(slot)))
         });
         let queues = lock.map(|queue| (queue, None)).into_iter().chain(semaphore);
@@ -345,43 +333,39 @@ impl<T: Clone> Queue<T> {
     }
 
     pub(crate) fn status(&self) -> QueueStatus {
-        let queues = self.0.lock();
         QueueStatus {
-            keys: queues.keys.all().count(),
-            waiting: queues.waiting,
+            keys: self.keys.all().count(),
+            waiting: self.waiting,
         }
     }
 
     /// Returns how long one more would wait for a key, after a hold of each of so many other processes. `None` if that is not
     /// known.
     pub(crate) fn expected_wait(
-        &self,
+        &mut self,
         key: &Key,
         now: Timestamp,
         processes: u32,
     ) -> Option<Duration> {
-        let mut queues = self.0.lock();
-        let queues = &mut *queues;
-        let queue = queues.keys.locks.by_key.get(key)?;
-        let past = queue.past().or_else(|| queues.recent.get(key))?;
+        let queue = self.keys.locks.by_key.get(key)?;
+        let past = queue.past().or_else(|| self.recent.get(key))?;
         let hold = past.usual_hold()?;
         Some(queue.expected_wait(hold, now) + hold.saturating_mul(processes))
     }
 
     #[cfg(feature = "test-util")]
     pub(crate) fn tables(&self) -> QueueTables {
-        let queues = self.0.lock();
-        let waiting = queues.keys.all().map(KeyQueue::waiting);
+        let waiting = self.keys.all().map(KeyQueue::waiting);
         QueueTables {
-            keys: queues.keys.all().count(),
-            waiting: queues.waiting,
+            keys: self.keys.all().count(),
+            waiting: self.waiting,
             waiting_for_one_key: waiting.max().unwrap_or(0),
-            several: queues.keys.locks.several,
+            several: self.keys.locks.several,
         }
     }
 }
 
-impl<T: Clone> Queues<T> {
+impl<T: Clone> Queue<T> {
     /// Takes the turn for keys that are free. Returns whether to let other processes go first.
     fn begin(
         &mut self,

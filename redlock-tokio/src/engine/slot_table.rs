@@ -1,12 +1,12 @@
 use redlock_core::{Slot, SlotSet};
 
 use super::hashed_table::HashedTable;
-use crate::{Key, random::Random, sync::Mutex};
+use crate::{Key, random::Random};
 
 /// Which slots of semaphores this process uses, by the key of the semaphore. If a semaphore is forgotten, an attempt may
 /// be at a slot that the process has already. That costs a round trip, and does no other harm.
 #[derive(Debug)]
-pub(crate) struct SlotTable(Mutex<HashedTable<Slots>>);
+pub(crate) struct SlotTable(HashedTable<Slots>);
 
 #[derive(Debug, Default)]
 struct Slots {
@@ -17,28 +17,27 @@ struct Slots {
 
 impl SlotTable {
     pub(crate) fn new(random: &Random) -> Self {
-        Self(Mutex::new(HashedTable::new(random)))
+        Self(HashedTable::new(random))
     }
 
     /// Returns the slots that are probably free: the process has given them back or seen them free.
-    pub(crate) fn free(&self, semaphore: &Key) -> SlotSet {
-        let mut table = self.0.lock();
-        table
+    pub(crate) fn free(&mut self, semaphore: &Key) -> SlotSet {
+        self.0
             .get_mut(semaphore)
             .map_or(SlotSet::EMPTY, |slots| slots.free)
     }
 
     /// Notes which slots a lease has seen free.
-    pub(crate) fn note_free(&self, semaphore: &Key, free: SlotSet) {
-        if let Some(slots) = self.0.lock().get_mut(semaphore) {
+    pub(crate) fn note_free(&mut self, semaphore: &Key, free: SlotSet) {
+        if let Some(slots) = self.0.get_mut(semaphore) {
             slots.free = free;
         }
     }
 
     /// Returns the slots that other leases of the process use than the one with this slot.
-    pub(crate) fn others(&self, semaphore: &Key, own: Option<Slot>) -> SlotSet {
-        let mut table = self.0.lock();
-        let in_use = table
+    pub(crate) fn others(&mut self, semaphore: &Key, own: Option<Slot>) -> SlotSet {
+        let in_use = self
+            .0
             .get_mut(semaphore)
             .map_or(SlotSet::EMPTY, |slots| slots.in_use);
         in_use.difference(own.into_iter().collect())
@@ -46,14 +45,13 @@ impl SlotTable {
 
     /// Notes that a lease uses another slot than before, or none. `was_held` says whether it held the permit of the one before.
     pub(crate) fn change(
-        &self,
+        &mut self,
         semaphore: &Key,
         before: Option<Slot>,
         now: Option<Slot>,
         was_held: bool,
     ) {
-        let mut table = self.0.lock();
-        let slots = table.get_or_insert_with(semaphore, |_| Slots::default());
+        let slots = self.0.get_or_insert_with(semaphore, |_| Slots::default());
         if let Some(before) = before {
             slots.in_use.remove(before);
         }
@@ -73,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_lease_sees_the_slots_of_others_and_those_that_are_probably_free() {
-        let table = SlotTable::new(&Random::system());
+        let mut table = SlotTable::new(&Random::system());
         let key = Key::new("k").unwrap();
         let slots = [0, 1, 2].map(|index| Slot::new(index).unwrap());
         let [zero, one, two] = slots;

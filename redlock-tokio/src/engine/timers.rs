@@ -2,18 +2,17 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Debug,
-    mem,
     sync::{Arc, Weak},
 };
 
 use redlock_core::Timestamp;
 use tokio::task::yield_now;
 
+use super::requests::{Client, RequestId};
 use crate::{
     Clock, foreign,
     sync::{
-        Mutex, Notify,
+        Notify,
         atomic::{self, AtomicBool},
     },
 };
@@ -21,37 +20,11 @@ use crate::{
 /// How many timeouts are handled before other tasks may run.
 const MAX_AT_ONCE: usize = 256;
 
-/// Something with deadlines, at which the timers call it back.
-pub(crate) trait Timed: Debug + Send + Sync + 'static {
-    /// Returns its place in the order of arrival.
-    fn id(&self) -> u64;
-
-    /// Does what is due. The timers have forgotten the deadline.
-    fn handle_timeout(self: &Arc<Self>, now: Timestamp);
-
-    /// Ends, because nothing will call back any more.
-    fn abandon(self: &Arc<Self>);
-}
-
-/// The deadlines of all requests of one [`Redlock`](crate::Redlock).
-///
-/// Setting or clearing a deadline wakes the task only if the deadline comes before the time until which the
-/// task sleeps.
+/// The deadlines of all requests.
 #[derive(Debug)]
-pub(crate) struct Timers<T> {
-    clock: Clock,
-    deadlines: Mutex<Deadlines<T>>,
-    earlier: Notify,
-    /// As in `deadlines`, to be read without its lock.
-    is_closed: AtomicBool,
-}
-
-#[derive(Debug)]
-struct Deadlines<T> {
-    /// By time, then by id. Each has one deadline at most.
-    due: BTreeMap<(Timestamp, u64), Weak<T>>,
-    /// Their deadlines were reached. They are called back now.
-    in_hand: Vec<Arc<T>>,
+pub(crate) struct Deadlines {
+    /// By time, then by arrival. Each has one deadline at most.
+    due: BTreeMap<(Timestamp, RequestId), ()>,
     sleeping_until: Timestamp,
     /// The task has ended, or is about to end.
     closed: bool,
@@ -60,17 +33,84 @@ struct Deadlines<T> {
 /// The task has ended, so it would never call back.
 pub(crate) struct TimersClosed;
 
-impl<T> Timers<T> {
-    pub(crate) fn new(clock: Clock) -> Arc<Self> {
+impl Deadlines {
+    pub(crate) const fn new() -> Self {
+        Self {
+            due: BTreeMap::new(),
+            // As if asleep until something is due.
+            sleeping_until: Timestamp::MAX,
+            closed: false,
+        }
+    }
+
+    /// Moves a deadline. Returns whether the task must be woken: only if the deadline comes before the time until which it
+    /// sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is a new deadline and the task has ended.
+    pub(crate) fn reschedule(
+        &mut self,
+        id: RequestId,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+    ) -> Result<bool, TimersClosed> {
+        if let Some(at) = from {
+            self.due.remove(&(at, id));
+        }
+        let Some(at) = to else { return Ok(false) };
+        if self.closed {
+            return Err(TimersClosed);
+        }
+        self.due.insert((at, id), ());
+        let wakes = at < self.sleeping_until;
+        if wakes {
+            // A run of ever earlier deadlines wakes the task once.
+            self.sleeping_until = at;
+        }
+        Ok(wakes)
+    }
+
+    /// Returns how many have a deadline.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn count(&self) -> usize {
+        self.due.len()
+    }
+
+    /// Returns some of those that are due, and forgets their deadlines. Notes when the task is called next.
+    pub(crate) fn take_due(&mut self, now: Timestamp) -> Vec<RequestId> {
+        let mut due = Vec::new();
+        while due.len() < MAX_AT_ONCE
+            && let Some(entry) = self.due.first_entry()
+            && entry.key().0 <= now
+        {
+            due.push(entry.remove_entry().0.1);
+        }
+        let first = self.due.keys().next();
+        self.sleeping_until = first.map_or(Timestamp::MAX, |(at, _)| *at);
+        due
+    }
+
+    /// Notes that nobody will be called any more.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    fn next(&self) -> Timestamp {
+        self.sleeping_until
+    }
+}
+
+/// The task that calls the requests of one [`Redlock`](crate::Redlock) at their deadlines.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    earlier: Notify,
+    is_closed: AtomicBool,
+}
+
+impl Timers {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            clock,
-            deadlines: Mutex::new(Deadlines {
-                due: BTreeMap::new(),
-                in_hand: Vec::new(),
-                // As if asleep until something is due.
-                sleeping_until: Timestamp::MAX,
-                closed: false,
-            }),
             earlier: Notify::new(),
             is_closed: false.into(),
         })
@@ -81,171 +121,72 @@ impl<T> Timers<T> {
         self.is_closed.load(atomic::Ordering::SeqCst)
     }
 
-    /// Ends the task.
-    pub(crate) fn close(&self) {
-        self.deadlines.lock().closed = true;
-        self.is_closed.store(true, atomic::Ordering::SeqCst);
+    /// Has the task look at the deadlines again.
+    pub(crate) fn wake(&self) {
         self.earlier.notify_one();
     }
-}
 
-impl<T: Timed> Timers<T> {
-    /// Moves a deadline. The caller holds the lock of what has the deadline.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is a new deadline and the task has ended.
-    pub(crate) fn reschedule(
-        &self,
-        from: Option<Timestamp>,
-        to: Option<Timestamp>,
-        whom: &Arc<T>,
-    ) -> Result<(), TimersClosed> {
-        let id = whom.id();
-        let mut deadlines = self.deadlines.lock();
-        if let Some(at) = from {
-            deadlines.due.remove(&(at, id));
-        }
-        if let Some(at) = to {
-            if deadlines.closed {
-                return Err(TimersClosed);
-            }
-            deadlines.due.insert((at, id), Arc::downgrade(whom));
-            if at < deadlines.sleeping_until {
-                // A run of ever earlier deadlines wakes the task once.
-                deadlines.sleeping_until = at;
-                drop(deadlines);
-                self.earlier.notify_one();
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns how many have a deadline.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn count(&self) -> usize {
-        self.deadlines.lock().due.len()
-    }
-
-    /// Returns all that have a deadline, in the order of their ids.
-    pub(crate) fn all(&self) -> impl Iterator<Item = Arc<T>> + use<T> {
-        let deadlines = self.deadlines.lock();
-        let due = deadlines.due.values().filter_map(Weak::upgrade);
-        // Those in hand may have set a new deadline already.
-        let all = due.chain(deadlines.in_hand.iter().cloned());
-        let by_id: BTreeMap<_, _> = all.map(|timed| (timed.id(), timed)).collect();
-        by_id.into_values()
+    /// Ends the task.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, atomic::Ordering::SeqCst);
+        self.wake();
     }
 
     /// Returns the task. Dropping it abandons everything, even if it never ran.
-    pub(crate) fn run(self: Arc<Self>) -> impl Future<Output = ()> + Send + use<T> {
+    pub(crate) fn run(
+        self: &Arc<Self>,
+        client: Weak<Client>,
+        clock: Clock,
+    ) -> impl Future<Output = ()> + Send + use<> {
         // The runtime may end before it polls the task for the first time.
-        let task = AbandonOnDrop(self);
-        async move { task.0.call_back().await }
+        let task = AbandonOnDrop {
+            timers: Arc::clone(self),
+            client,
+            clock,
+        };
+        async move { task.call_back().await }
     }
+}
 
+/// Abandons everything when the task ends. Without the task, some waiters would wait for ever.
+struct AbandonOnDrop {
+    timers: Arc<Timers>,
+    client: Weak<Client>,
+    clock: Clock,
+}
+
+impl AbandonOnDrop {
     async fn call_back(&self) {
-        let mut due = Vec::new();
         loop {
             let now = self.clock.now();
             let next = {
-                let mut deadlines = self.deadlines.lock();
-                if deadlines.closed {
+                let Some(client) = self.client.upgrade().filter(|_| !self.timers.is_closed())
+                else {
                     return;
-                }
-                deadlines.take_due(now, &mut due);
-                deadlines.in_hand.clone_from(&due);
-                let first = deadlines.due.keys().next();
-                deadlines.sleeping_until = first.map_or(Timestamp::MAX, |(at, _)| *at);
-                deadlines.sleeping_until
+                };
+                // The code of a clock may panic.
+                let due = foreign::call(|| client.handle_due(now));
+                (due != Some(true)).then(|| client.engine.lock().deadlines.next())
             };
-            if !due.is_empty() {
-                for timed in due.drain(..) {
-                    // This wakes tasks, and logs: with code of the user.
-                    foreign::call(|| timed.handle_timeout(now));
-                }
-                // These may be the last handles, and what they refer to must not end under this lock.
-                let done = mem::take(&mut self.deadlines.lock().in_hand);
-                drop(done);
+            let Some(next) = next else {
                 // They have set new deadlines. Other tasks may run before these are looked at.
                 yield_now().await;
                 continue;
-            }
+            };
             tokio::select! {
                 biased; // Any order would do: after either, the next round does all that is due.
-                () = self.earlier.notified() => {}
+                () = self.timers.earlier.notified() => {}
                 () = self.clock.sleep_until(next), if next < Timestamp::MAX => {}
             }
         }
     }
 }
 
-/// Abandons everything when the task ends. Without the task, some waiters would wait for ever.
-struct AbandonOnDrop<T: Timed>(Arc<Timers<T>>);
-
-impl<T: Timed> Drop for AbandonOnDrop<T> {
+impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
-        self.0.close();
-        for timed in self.0.all() {
-            timed.abandon();
+        self.timers.close();
+        if let Some(client) = self.client.upgrade() {
+            client.abandon_all();
         }
-    }
-}
-
-impl<T> Deadlines<T> {
-    fn take_due(&mut self, now: Timestamp, into: &mut Vec<Arc<T>>) {
-        while into.len() < MAX_AT_ONCE
-            && let Some(entry) = self.due.first_entry()
-            && entry.key().0 <= now
-        {
-            into.extend(entry.remove().upgrade());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use futures::FutureExt;
-
-    use super::*;
-
-    #[derive(Debug, Default)]
-    struct Abandoned(AtomicBool);
-
-    impl Timed for Abandoned {
-        fn id(&self) -> u64 {
-            0
-        }
-
-        fn handle_timeout(self: &Arc<Self>, _: Timestamp) {}
-
-        fn abandon(self: &Arc<Self>) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-
-    #[test]
-    fn a_task_that_is_dropped_before_it_runs_abandons_everything() {
-        let timers = Timers::new(Clock::system());
-        let timed = Arc::new(Abandoned::default());
-        let set = || timers.reschedule(None, Some(Timestamp::MAX), &timed);
-        assert!(set().is_ok());
-        drop(Arc::clone(&timers).run());
-        assert!(timed.0.load(Ordering::Relaxed));
-        assert!(set().is_err());
-    }
-
-    #[test]
-    fn a_task_that_has_called_back_keeps_nothing() {
-        let timers = Timers::new(Clock::system());
-        let timed = Arc::new(Abandoned::default());
-        let set = timers.reschedule(None, Some(Timestamp::ZERO), &timed);
-        assert!(set.is_ok());
-        let mut task = Box::pin(Arc::clone(&timers).run());
-        // The task has called back, and lets other tasks run.
-        assert!((&mut task).now_or_never().is_none());
-        assert_eq!((Arc::strong_count(&timed), Arc::weak_count(&timed)), (1, 0));
     }
 }

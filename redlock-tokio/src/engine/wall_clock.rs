@@ -40,16 +40,21 @@ impl WallClock {
         (self.source)()
     }
 
-    /// Returns the first proposal of a lock that is requested at `now`.
-    pub(crate) fn propose(&self, clock: &Clock, now: Timestamp) -> FencingToken {
+    /// Reads both clocks, for the proposals from now on. Runs code of the user.
+    pub(crate) fn note(&self, clock: &Clock) {
         let (wall, local) = read_both(&self.source, || clock.now());
-        self.propose_at(wall, local, now)
+        self.note_at(wall, local);
     }
 
-    fn propose_at(&self, wall: Duration, local: Timestamp, now: Timestamp) -> FencingToken {
+    fn note_at(&self, wall: Duration, local: Timestamp) {
         let wall = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
         let lead = wall.saturating_sub(micros(local));
-        let lead = self.lead.fetch_max(lead, Ordering::Relaxed).max(lead);
+        self.lead.fetch_max(lead, Ordering::Relaxed);
+    }
+
+    /// Returns the first proposal of a lock that asks the nodes at `now`. [`note`](Self::note) was called when it was requested.
+    pub(crate) fn propose(&self, now: Timestamp) -> FencingToken {
+        let lead = self.lead.load(Ordering::Relaxed);
         FencingToken::new(lead.saturating_add(micros(now)))
     }
 }
@@ -100,7 +105,8 @@ mod tests {
 
     fn propose(clock: &WallClock, wall: Duration, local: u64) -> u64 {
         let local = Timestamp::ZERO.saturating_add(Duration::from_secs(local));
-        clock.propose_at(wall, local, local).get()
+        clock.note_at(wall, local);
+        clock.propose(local).get()
     }
 
     #[test]

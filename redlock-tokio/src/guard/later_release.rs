@@ -3,7 +3,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::LockGuard;
-use crate::{ExtendError, engine::lease_cell::HeldLease};
+use crate::{ExtendError, engine::requests::HeldLease};
 
 impl LockGuard {
     /// Keeps the lock until `time` has passed since it was taken, and then releases it in the background. The lock ends no
@@ -69,12 +69,12 @@ impl LockGuard {
     }
 
     async fn release_later(&self, time: Duration) -> Result<(), ExtendError> {
-        let (held, cell) = (self.hold.held(), self.hold.cell());
-        let ttl_to_last = |span| cell.ttl_to_last(span).map_err(ExtendError::InvalidTtl);
+        let (held, handle) = (self.hold.held(), self.hold.handle());
+        let ttl_to_last = |span| handle.ttl_to_last(span).map_err(ExtendError::InvalidTtl);
         ttl_to_last(time)?;
         let until = held.since().map(|since| since.saturating_add(time));
         loop {
-            let now = cell.now();
+            let now = handle.now();
             // A lock that was lost cannot be extended, and the error says why.
             let until = until.unwrap_or(now);
             if until <= now && held.valid_until(now).is_some() {
@@ -100,7 +100,7 @@ struct ReleaseOnDrop(Option<HeldLease>);
 impl Drop for ReleaseOnDrop {
     fn drop(&mut self) {
         if let Some(held) = self.0.take() {
-            held.release(held.lease().now());
+            held.release(held.handle().now());
         }
     }
 }

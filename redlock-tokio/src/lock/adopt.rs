@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Attempts, Hold, LockError, LockGuard, LockOptions, LockTicket, Redlock,
-    engine::lease_cell::{self, Client},
+    engine::requests::{self, Client},
     key::KeySet,
 };
 
@@ -115,8 +115,8 @@ impl Adopt {
         let since = client.clock.now();
         let mut observed = ObservedRequest::begin(&client, &request, since);
         // Does not hold the lock yet, but already releases it when it is dropped.
-        let guard = LockGuard::new(Hold::new(lease_cell::adopt(&client, &ticket, &request)));
-        let outcome = poll_fn(|cx| guard.cell().poll_acquired(cx)).await;
+        let guard = LockGuard::new(Hold::new(requests::adopt(&client, &ticket, &request)));
+        let outcome = poll_fn(|cx| guard.handle().poll_acquired(cx)).await;
         let result = conclude(guard, since, outcome, &mut observed);
         result.map_err(|error| match error {
             LockError::Contended(attempts) => AdoptError::Gone(attempts),

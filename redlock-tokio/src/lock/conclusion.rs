@@ -8,8 +8,8 @@ use super::observed::{self, ObservedRequest};
 use crate::{
     Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError,
     engine::{
-        lease_cell::{Client, HeldLease, LeaseCell, RequestEnd},
         queue::Refusal,
+        requests::{Client, Handle, HeldLease, RequestEnd},
     },
     key::KeySet,
     node::status,
@@ -27,29 +27,29 @@ pub(super) fn conclude(
             guard.take_over(held);
         }
     });
-    let cell = Arc::clone(guard.cell());
-    let request = Request::of_lease(&cell, since);
+    let client = Arc::clone(guard.handle().client());
     let error = match outcome {
-        Err(end) => request.failure(end),
+        Err(end) => Request::of_lease(guard.handle(), since).failure(end),
         // Without a runtime no lock is given out, and the nodes are not to blame.
-        Ok(()) if request.client.is_shut_down() => LockError::ShutDown,
+        Ok(()) if client.is_shut_down() => LockError::ShutDown,
         Ok(()) => {
-            let now = request.now();
+            let now = client.clock.now();
             let waited = now.saturating_duration_since(since);
             if guard.claim(now, waited, observed.as_deref().map(|it| &it.subject)) {
-                cell.log_acquisition();
-                request.client.outage.note_success();
+                guard.handle().log_acquisition();
+                client.outage.note_success();
                 observed::succeed(observed);
                 return Ok(guard);
             }
-            if request.client.is_shut_down() {
+            if client.is_shut_down() {
                 // The runtime has ended since the lock was acquired.
                 #[cfg(all(test, redlock_shuttle))]
                 crate::threads::sometimes("the runtime ended before the claim", true);
                 LockError::ShutDown
             } else {
                 // The task was kept from running since the lock was acquired.
-                LockError::NotPolled(request.attempts(cell.tries()))
+                let request = Request::of_lease(guard.handle(), since);
+                LockError::NotPolled(request.attempts(guard.handle().tries()))
             }
         }
     };
@@ -62,7 +62,7 @@ pub(super) struct Request<'a> {
     keys: &'a KeySet,
     since: Timestamp,
     /// `None` before it has begun.
-    lease: Option<&'a LeaseCell>,
+    lease: Option<&'a Handle>,
 }
 
 impl<'a> Request<'a> {
@@ -75,7 +75,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    pub(super) fn of_lease(lease: &'a LeaseCell, since: Timestamp) -> Self {
+    pub(super) fn of_lease(lease: &'a Handle, since: Timestamp) -> Self {
         Self {
             client: lease.client(),
             keys: lease.keys(),
@@ -101,7 +101,7 @@ impl<'a> Request<'a> {
 
     /// Returns why no majority can vote, and notes the outage.
     pub(super) fn refusal(&self) -> LockError {
-        let attempts = self.lease.map_or(0, LeaseCell::tries);
+        let attempts = self.lease.map_or(0, Handle::tries);
         let error = without_majority(self.client, self.attempts(attempts));
         self.client.outage.note_failure(self.now(), &error);
         error
@@ -138,7 +138,7 @@ impl<'a> Request<'a> {
             },
             RequestEnd::Ended(End::Lost(LossReason::Abandoned)) => LockError::ShutDown,
             RequestEnd::Ended(end) => {
-                let attempts = self.attempts(self.lease.map_or(0, LeaseCell::tries));
+                let attempts = self.attempts(self.lease.map_or(0, Handle::tries));
                 match end {
                     // Only a lock that was granted expires.
                     End::Lost(LossReason::Expired) => LockError::NotPolled(attempts),
@@ -151,7 +151,7 @@ impl<'a> Request<'a> {
     /// Returns why the request never had its turn in this process: another task holds the lock, or the nodes keep that
     /// task from the lock.
     fn passed_over(&self) -> LockError {
-        let own = self.lease.map(LeaseCell::id);
+        let own = self.lease.map(Handle::id);
         let attempts = self.attempts(0);
         if self.client.is_held_by_another(self.keys, own)
             || self.client.quorum_in() == Some(Duration::ZERO)
@@ -174,8 +174,8 @@ impl<'a> Request<'a> {
                 .lease
                 .and_then(|it| it.taken_by(self.now()))
                 .map(Box::new),
-            ahead: self.lease.and_then(LeaseCell::ahead),
-            nodes: self.lease.map(LeaseCell::reports).unwrap_or_default(),
+            ahead: self.lease.and_then(Handle::ahead),
+            nodes: self.lease.map(Handle::reports).unwrap_or_default(),
         }
     }
 

@@ -4,7 +4,7 @@ use redlock_core::Timestamp;
 
 use crate::{
     LockError,
-    engine::lease_cell::{Client, LeaseRequest, Terms},
+    engine::requests::{Client, LeaseRequest, Terms},
     key::KeySet,
     observer::{Event, LockChange, Subject},
 };
@@ -84,7 +84,7 @@ impl ObservedRequest {
 
     fn tell(&self, now: Timestamp, change: LockChange) {
         let event = Event::of_lock(now, &self.subject, change);
-        self.client.observers.tell(&event);
+        self.client.tell(event);
     }
 }
 

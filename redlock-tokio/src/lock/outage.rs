@@ -9,7 +9,7 @@ use crate::{
     LockError,
     engine::{
         lane::Prospect,
-        lease_cell::{Client, Terms},
+        requests::{Client, Terms},
     },
     key::KeySet,
 };

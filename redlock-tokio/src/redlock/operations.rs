@@ -218,11 +218,7 @@ impl Redlock {
     /// ```
     #[must_use]
     pub fn held(&self) -> Vec<LocalLock> {
-        let now = self.client.clock.now();
-        let turns = self.client.queue.turns_and_waiters();
-        turns
-            .map(|(lease, waiting)| lease.describe(now, waiting))
-            .collect()
+        self.client.held()
     }
 }
 

@@ -2,7 +2,7 @@ use std::sync::{Arc, Weak};
 
 use crate::{
     Redlock,
-    engine::{lease_cell::Client, queue::QueueTables},
+    engine::{queue::QueueTables, requests::Client},
 };
 
 /// How many entries the tables of one [`Redlock`] have, for tests that look for entries that nobody needs.
@@ -40,22 +40,23 @@ impl Redlock {
 }
 
 fn count(client: &Arc<Client>) -> Tables {
+    let engine = client.engine.lock();
     let QueueTables {
         keys,
         waiting,
         waiting_for_one_key,
         several,
-    } = client.queue.tables();
+    } = engine.queue.tables();
     let lanes = || client.lanes.iter();
     Tables {
         keys,
         waiting,
         waiting_for_one_key,
         several,
-        deadlines: client.timers.count(),
+        deadlines: engine.deadlines.count(),
         owed: lanes().map(|lane| lane.counters.owed()).sum(),
         under_way: lanes().map(|lane| lane.counters.under_way()).sum(),
-        // One is `shared`.
+        // One is `client`.
         handles: Arc::strong_count(client) - 1,
     }
 }

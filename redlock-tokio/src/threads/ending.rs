@@ -1,175 +1,113 @@
 //! The end of a process: an orderly shutdown, and a runtime that is dropped.
 
+use std::sync::Arc;
+
 use shuttle::{future, thread};
 
 use super::{
-    explore::{Scenario, explore, sometimes},
-    world::{Visit, World},
+    explore::{explore, has_seen, replay, sometimes},
+    world::{TTL, Visit, World},
 };
-use crate::{LockError, LossReason, ShutdownReport};
-
-const SHUTDOWN_AGAINST_JOIN: Scenario = Scenario {
-    name: "shutdown_against_join",
-    run: || {
-        let world = World::new();
-        let visits = [0; 3].map(|_| world.visit(world.lock("k")));
-        let redlock = world.redlock.clone();
-        let shutdown = thread::spawn(move || redlock.refuse_locks());
-        let served = visits.map(|it| was_served(it.join().unwrap()));
-        sometimes(
-            "some are served",
-            served.contains(&true) && served.contains(&false),
-        );
-        sometimes("none is served", !served.contains(&true));
-        shutdown.join().unwrap();
-        assert!(!was_served(world.visit(world.lock("k")).join().unwrap()));
-        world.end();
-    },
-    sometimes: &["some are served", "none is served"],
-};
-
-#[test]
-fn shutdown_against_join() {
-    SHUTDOWN_AGAINST_JOIN.explore();
-}
+use crate::{LockError, LossReason};
 
 /// The whole shutdown, while waiters come and the holder releases its lock. The report may count a release that was
 /// made during the shutdown, because it was not delivered yet. The next report must not.
 #[test]
 fn shutdown_against_release_and_join() {
-    let reached = &[
-        "a lock was still held",
-        "a release came too late",
-        "nothing was left",
-        "a waiter is served",
-        "a waiter is shut down",
-    ];
-    explore("shutdown_against_release_and_join", reached, || {
+    explore(&["still held", "too late", "served", "shut down"], || {
         let world = World::new();
         let guard = world.hold(world.lock("k"));
         let redlock = world.redlock.clone();
         let shutdown = thread::spawn(move || future::block_on(redlock.shutdown(None)));
         let release = thread::spawn(move || drop(guard));
         let visits = ["k", "other"].map(|key| world.visit(world.lock(key)));
-        let served = visits.map(|it| was_served(it.join().unwrap()));
+        note_ends(visits);
         release.join().unwrap();
         let report = shutdown.join().unwrap();
         assert!(!report.timed_out, "it had no limit");
-        sometimes("a lock was still held", report.held > 0);
-        sometimes("a release came too late", report.abandoned > 0);
-        sometimes(
-            "nothing was left",
-            (report.held, report.abandoned) == (0, 0),
-        );
-        sometimes("a waiter is served", served.contains(&true));
-        sometimes("a waiter is shut down", served.contains(&false));
+        sometimes("still held", report.held > 0);
+        sometimes("too late", report.abandoned > 0);
         let again = future::block_on(world.redlock.shutdown(None));
-        let nothing = ShutdownReport {
-            abandoned: 0,
-            held: 0,
-            timed_out: false,
-        };
-        assert_eq!(again, nothing, "all guards were dropped before");
-        for node in &world.nodes {
-            assert!(node.is_empty(), "a release was delivered");
-        }
-        assert!(!was_served(world.visit(world.lock("k")).join().unwrap()));
+        assert_eq!((again.held, again.abandoned), (0, 0), "all were dropped");
+        let late = world.visit(world.lock("k")).join().unwrap();
+        assert!(matches!(late, Err(LockError::ShutDown)));
         world.end();
     });
 }
 
-/// The timers end while leases set and clear deadlines. No waiter may wait for them, and no holder may stay.
+/// All handles go while a lock is kept. The client lives until the lock is released, and no longer.
 #[test]
-fn end_of_the_timers_against_reschedule() {
-    let reached = &["served", "shut down"];
-    explore("end_of_the_timers_against_reschedule", reached, || {
+fn end_of_the_handles_against_a_kept_lock() {
+    explore(&["kept by the engine"], || {
         let world = World::new();
         let guard = world.hold(world.lock("k"));
-        let waits = ["k", "k", "other"].map(|key| lock(&world, key));
-        world.timers.abort();
-        assert_eq!(future::block_on(guard.lost()), LossReason::Abandoned);
-        for wait in waits {
-            note_end(wait.join().unwrap());
-        }
-        drop(guard);
-        world.end_with_the_runtime();
+        let client = Arc::downgrade(world.redlock.client());
+        let keeps = thread::spawn(move || {
+            let kept = future::block_on(guard.release_after(TTL / 2)).is_ok();
+            sometimes("kept by the engine", kept && client.strong_count() == 1);
+        });
+        let stop = world.repeat(|events| events.advance(TTL / 20));
+        world.end_by_itself();
+        stop();
+        keeps.join().unwrap();
     });
 }
-
-/// The timers end at the moment at which a lock is granted. The nodes are not to blame.
-const TIMERS_END_AT_GRANT: Scenario = Scenario {
-    name: "end_of_the_timers_against_a_grant",
-    run: || {
-        let world = World::new();
-        let visit = lock(&world, "k");
-        world.timers.abort();
-        note_end(visit.join().unwrap());
-        world.end_with_the_runtime();
-    },
-    sometimes: &["served", "shut down"],
-};
 
 /// All tasks of the runtime end, one after the other, while locks are wanted. The nodes are not to blame.
 #[test]
 fn end_of_the_runtime_against_locks() {
-    let reached = &["served", "shut down"];
-    explore("end_of_the_runtime_against_locks", reached, || {
+    explore(&["served", "shut down"], || {
         let world = World::new();
         let guard = world.hold(world.lock("k"));
-        let waits = ["k", "other"].map(|key| lock(&world, key));
+        let waits = ["k", "other"].map(|key| world.visit(world.lock(key)));
+        let mut ends = Vec::new();
         let tasks = world.lanes.iter().chain([&world.timers]);
-        let ends: Vec<_> = tasks
-            .map(|task| {
-                let task = task.abort_handle();
-                thread::spawn(move || task.abort())
-            })
-            .collect();
+        for task in tasks.map(future::JoinHandle::abort_handle) {
+            ends.push(thread::spawn(move || task.abort()));
+        }
         let hold = guard.hold().view();
-        let release = thread::spawn(move || drop(guard));
-        for wait in waits {
-            note_end(wait.join().unwrap());
-        }
-        for end in ends {
-            end.join().unwrap();
-        }
-        release.join().unwrap();
+        ends.push(thread::spawn(move || drop(guard)));
+        note_ends(waits);
+        ends.into_iter().for_each(|it| it.join().unwrap());
         assert!(!hold.is_valid());
         world.end_with_the_runtime();
     });
 }
 
-/// Locks a key on a thread of its own, and drops the guard.
-fn lock(world: &World, key: &str) -> thread::JoinHandle<Result<(), LockError>> {
-    let lock = world.redlock.lock(key);
-    thread::spawn(move || future::block_on(lock.into_future()).map(drop))
-}
-
-fn note_end(outcome: Result<(), LockError>) {
-    match outcome {
-        Ok(()) => sometimes("served", true),
-        Err(LockError::ShutDown) => sometimes("shut down", true),
-        Err(other) => panic!("{other}"),
-    }
-}
-
-fn was_served(visit: Visit) -> bool {
-    match visit {
-        Ok(_) => true,
-        Err(LockError::ShutDown) => false,
-        Err(other) => panic!("{other}"),
+fn note_ends(visits: [Visit; 2]) {
+    for visit in visits {
+        match visit.join().unwrap() {
+            Ok(_) => sometimes("served", true),
+            Err(LockError::ShutDown) => sometimes("shut down", true),
+            Err(other) => panic!("{other}"),
+        }
     }
 }
 
 /// A schedule in which the timers end after a task has seen its lock, and before the task claims the lock.
-const END_BEFORE_CLAIM: &str = "9104ed01c1a6c3bda8f8d6d23800000000100210000000c0188000000000a50003ce3907208410420821841042082184104208851042084288108240688c310821648c815029a594628c29a51884d039e71c144208a59432c6180821841042088173ce39e79c734e08218470ce39e79c73ce3947081142082184108228a59452c618831042c618638c31c630c6188410420821008200601000403100000000000000";
+const END_BEFORE_CLAIM: &str = "91049404fc89b2ac9494ced1c0010000000000400000000000100080010a00061870ce010010520e380000000000000000002100104048290014630821a598528429e484130e1147185102098610020038661802ce01c0904248196314000c30c718730a00051450ca01c00063ce01e60000c001009c03c0012701701042289d845002208194404a29a594524a29a54412492525630a21a690940c32a914648c21a410824240a18c118049050c32902808a5224042a408410a31a59852522a05216312418920820c3106180410400925941242e71c001242091c00d239e79c94ce398714520821e79c62ca29c79863ce39e69c7308428414000829050401022a2120218c4008995186310515844629a3a0524a422815848c49a024634c31c998544a4ac514214c49c51863524a00180144290010628001a018520021c69051c0286414630829850c524c310418130030c614200030030000000000";
 
 #[test]
 fn a_lock_that_the_end_of_the_timers_takes_before_its_claim_is_shut_down() {
-    let moment = "the runtime ended before the claim";
-    TIMERS_END_AT_GRANT.replay_up_to(moment, END_BEFORE_CLAIM);
+    replay(END_BEFORE_CLAIM, end_of_the_timers);
+    let is_reached = has_seen("the runtime ended before the claim");
+    assert!(is_reached, "record another schedule: see the Makefile");
 }
 
 #[test]
 fn end_of_the_timers_against_a_grant() {
-    TIMERS_END_AT_GRANT.explore();
+    explore(&["served", "shut down"], end_of_the_timers);
+}
+
+/// The timers end while locks are granted and deadlines are set. No waiter may wait for them, and no holder may stay. The nodes
+/// are not to blame.
+fn end_of_the_timers() {
+    let world = World::new();
+    let guard = world.hold(world.lock("k"));
+    let visits = ["k", "other"].map(|key| world.visit(world.lock(key)));
+    world.timers.abort();
+    assert_eq!(future::block_on(guard.lost()), LossReason::Abandoned);
+    note_ends(visits);
+    drop(guard);
+    world.end_with_the_runtime();
 }

@@ -1,105 +1,81 @@
 //! Wakers that use locks of the same process while they wake, as executors may that poll in `wake`.
 
 use std::{
-    pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Wake, Waker},
 };
 
 use futures::FutureExt;
-use shuttle::{
-    future,
-    thread::{self, ThreadId},
-};
+use shuttle::{future, thread};
 use tokio::sync::oneshot;
 
 use super::{
     explore::{explore, sometimes},
     world::World,
 };
-use crate::{LockFuture, Redlock};
 
-/// When it wakes, it drops a waiter, polls another, and locks.
-struct Reenters {
-    redlock: Redlock,
-    dropped: Mutex<Option<LockFuture>>,
-    polled: Mutex<Option<LockFuture>>,
-    woken: Mutex<Option<oneshot::Sender<ThreadId>>>,
-}
+/// What a waker does once.
+struct Calls(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
-impl Wake for Reenters {
+impl Wake for Calls {
     fn wake(self: Arc<Self>) {
-        drop(take(&self.dropped));
-        if let Some(mut waiter) = take(&self.polled) {
-            let guard = (&mut waiter).now_or_never();
-            sometimes("locked by a waker", matches!(guard, Some(Ok(_))));
-        }
-        let _ = self.redlock.lock("k").into_future().now_or_never();
-        if let Some(woken) = take(&self.woken) {
-            let _ = woken.send(thread::current().id());
-        }
+        let call = self.0.lock().unwrap().take();
+        call.into_iter().for_each(|call| call());
     }
 }
 
-fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
-    place.lock().unwrap().take()
-}
-
-/// Returns a waker that uses locks, and what resolves when it is woken, to the thread that has woken it.
-fn reenters(world: &World) -> (Waker, oneshot::Receiver<ThreadId>) {
+/// Polls a future with a waker that drops a waiter, polls another, and locks. Returns what resolves then.
+fn poll<T>(world: &World, future: &mut (impl Future<Output = T> + Unpin)) -> oneshot::Receiver<()> {
     let (woken, was_woken) = oneshot::channel();
-    let wait = || Mutex::new(Some(world.wait(world.lock("k"))));
-    let waker = Waker::from(Arc::new(Reenters {
-        redlock: world.redlock.clone(),
-        dropped: wait(),
-        polled: wait(),
-        woken: Mutex::new(Some(woken)),
-    }));
-    (waker, was_woken)
+    let [dropped, mut polled] = [0; 2].map(|_| world.wait(world.lock("k")));
+    let redlock = world.redlock.clone();
+    let calls: Box<dyn FnOnce() + Send> = Box::new(move || {
+        drop(dropped);
+        let guard = (&mut polled).now_or_never();
+        sometimes("locked by a waker", matches!(guard, Some(Ok(_))));
+        drop((guard, polled));
+        let _ = redlock.lock("k").into_future().now_or_never();
+        let _ = woken.send(());
+    });
+    let waker = Waker::from(Arc::new(Calls(Mutex::new(Some(calls)))));
+    let polled = future.poll_unpin(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    was_woken
 }
 
+/// A waiter and a holder, each with a waker that locks.
 #[test]
-fn waker_of_a_waiter_that_locks() {
-    let reached = &["woken by the release"];
-    explore("waker_of_a_waiter_that_locks", reached, || {
+fn wakers_that_lock() {
+    explore(&["locked by a waker"], || {
         let world = World::new();
         let guard = world.hold(world.lock("k"));
+        let hold = guard.hold().view();
+        let mut lost = Box::pin(async move { hold.lost().await });
+        let was_released = poll(&world, &mut lost);
         let mut first = world.wait(world.lock("k"));
-        let (waker, woken) = reenters(&world);
-        let pending = Pin::new(&mut first).poll(&mut Context::from_waker(&waker));
-        assert!(pending.is_pending());
-        drop(waker);
+        let woken = poll(&world, &mut first);
         let visit = world.visit(world.lock("k"));
         let release = thread::spawn(move || drop(guard));
-        let by = future::block_on(woken).expect("the first waiter gets the lock");
-        sometimes("woken by the release", by == release.thread().id());
+        future::block_on(woken).expect("the first waiter gets the lock");
+        future::block_on(was_released).expect("a holder sees the release");
         drop(future::block_on(first).expect("the first waiter has the lock"));
         visit.join().unwrap().expect("the others are gone");
         release.join().unwrap();
+        drop(lost);
         world.end();
     });
 }
 
+/// Another task polls a waiter. The last waker of the first task ends, with the waiters that it has.
 #[test]
-fn waker_of_a_holder_that_locks() {
-    let reached = &["locked by a waker"];
-    explore("waker_of_a_holder_that_locks", reached, || {
+fn waker_whose_end_gives_up() {
+    explore(&[], || {
         let world = World::new();
         let guard = world.hold(world.lock("k"));
-        let (waker, woken) = reenters(&world);
-        let hold = guard.hold().view();
-        {
-            let mut lost = Box::pin(hold.lost());
-            let pending = lost.as_mut().poll(&mut Context::from_waker(&waker));
-            assert!(pending.is_pending());
-            drop(waker);
-            let visit = world.visit(world.lock("k"));
-            let release = thread::spawn(move || drop(guard));
-            future::block_on(woken).expect("a holder sees the release");
-            visit.join().unwrap().expect("the others are gone");
-            release.join().unwrap();
-        }
-        drop(hold);
+        let mut first = world.wait(world.lock("k"));
+        let _woken = poll(&world, &mut first);
+        assert!((&mut first).now_or_never().is_none());
+        drop((first, guard));
         world.end();
     });
 }

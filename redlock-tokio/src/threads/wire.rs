@@ -8,77 +8,51 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     MemoryNode, NodeError,
-    node::{Answer, Command, FreedNotifier, LineAnswer, LineRequest, Node, Session},
+    node::{Answer, Command, LineAnswer, LineRequest, Node, Session},
 };
 
 /// The lane's end of a connection.
-#[derive(Debug)]
-pub(super) struct Wire {
-    requests: mpsc::UnboundedSender<Message>,
-}
+pub(super) struct Wire(mpsc::UnboundedSender<Work>);
 
-#[derive(Debug)]
-enum Message {
-    Batch(Vec<Command>, oneshot::Sender<Outcome<Answer>>),
-    Line(Vec<LineRequest>, oneshot::Sender<Outcome<LineAnswer>>),
-    Watch(FreedNotifier),
-}
+type Work = Box<dyn FnOnce(&mut dyn Session) -> BoxFuture<'static, ()> + Send>;
 
-type Outcome<T> = Result<Vec<T>, NodeError>;
+type Outcome<T> = BoxFuture<'static, Result<Vec<T>, NodeError>>;
 
 /// Connects to a node. Returns the connection, and what the node does until the connection is closed.
 pub(super) fn connect(node: &MemoryNode) -> (Wire, impl Future<Output = ()> + use<>) {
     let session = node.connect().now_or_never();
-    let session = session.and_then(Result::ok).expect("the node is up");
-    let (requests, inbox) = mpsc::unbounded_channel();
-    (Wire { requests }, serve(session, inbox))
-}
-
-async fn serve(mut session: Box<dyn Session>, mut inbox: mpsc::UnboundedReceiver<Message>) {
-    while let Some(message) = inbox.recv().await {
-        match message {
-            Message::Batch(batch, answer) => {
-                let outcome = session.execute(&batch).await;
-                // An error means that the lane has closed the connection.
-                let _ = answer.send(outcome);
-            }
-            Message::Line(requests, answer) => {
-                let outcome = session.line(&requests).await;
-                let _ = answer.send(outcome);
-            }
-            Message::Watch(freed) => drop(session.watch(freed)),
+    let mut session = session.and_then(Result::ok).expect("the node is up");
+    let (requests, mut inbox) = mpsc::unbounded_channel::<Work>();
+    let serve = async move {
+        while let Some(work) = inbox.recv().await {
+            work(&mut *session).await;
         }
-    }
+    };
+    (Wire(requests), serve)
 }
 
 impl Wire {
-    /// Sends what the node is asked, with the sender of the answer.
     fn ask<T: Send + 'static>(
         &self,
-        message: impl FnOnce(oneshot::Sender<Outcome<T>>) -> Message,
-    ) -> BoxFuture<'static, Outcome<T>> {
+        ask: impl FnOnce(&mut dyn Session) -> Outcome<T> + Send + 'static,
+    ) -> Outcome<T> {
         let (answer, outcome) = oneshot::channel();
-        let sent = self.requests.send(message(answer));
-        async move {
-            let gone = || NodeError::Disconnected("the node has ended".into());
-            sent.map_err(|_| gone())?;
-            outcome.await.map_err(|_| gone())?
-        }
-        .boxed()
+        // An error means that the lane has closed the connection, or that the node has ended.
+        let work: Work = Box::new(|session| ask(session).map(|it| _ = answer.send(it)).boxed());
+        let _ = self.0.send(work);
+        let gone = |_| Err(NodeError::Disconnected("the node has ended".into()));
+        async move { outcome.await.unwrap_or_else(gone) }.boxed()
     }
 }
 
 impl Session for Wire {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Outcome<Answer>> {
-        self.ask(|answer| Message::Batch(batch.to_vec(), answer))
+    fn execute(&mut self, batch: &[Command]) -> Outcome<Answer> {
+        let batch = batch.to_vec();
+        self.ask(move |session| session.execute(&batch))
     }
 
-    fn line(&mut self, requests: &[LineRequest]) -> BoxFuture<'static, Outcome<LineAnswer>> {
-        self.ask(|answer| Message::Line(requests.to_vec(), answer))
-    }
-
-    fn watch(&mut self, freed: FreedNotifier) -> bool {
-        // An error means that the node has ended.
-        self.requests.send(Message::Watch(freed)).is_ok()
+    fn line(&mut self, requests: &[LineRequest]) -> Outcome<LineAnswer> {
+        let requests = requests.to_vec();
+        self.ask(move |session| session.line(&requests))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     future::pending,
+    panic::panic_any,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -17,6 +18,7 @@ use futures::{
 use redlock_core::Tenure;
 use redlock_tokio::{
     NodeError, NodeState, Redlock,
+    events::Event,
     node::{Authority, Reports, Session},
 };
 use tokio::time::timeout;
@@ -25,7 +27,7 @@ use tracing::Level;
 use crate::support::{
     MS, built,
     gullible::Seat,
-    in_memory::{fleet, set_down, settle, three_nodes},
+    in_memory::{fleet, over, set_down, settle, three_nodes},
     log::Log,
     scripted::{Scripted, over_custom},
 };
@@ -78,6 +80,32 @@ async fn a_waker_that_panics_ends_no_task_of_the_driver() {
     tokio::time::sleep(MS(500)).await;
     redlock.ready(MS(5000)).await.unwrap();
     assert_works(&redlock).await;
+}
+
+struct PanicsAgain;
+
+impl Drop for PanicsAgain {
+    fn drop(&mut self) {
+        panic!("the value of a panic panics on purpose when it is dropped");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_whose_panic_panics_again_is_told_of_what_follows() {
+    let told = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&told);
+    let odd = move |event: &Event| {
+        if let Event::Lock(_) = event
+            && counter.fetch_add(1, SeqCst) == 2
+        {
+            panic_any(PanicsAgain);
+        }
+    };
+    let redlock = built(over(&three_nodes()).observer(odd)).await;
+    // `Requested`, `Attempted`, `Acquired`, `Released`.
+    let _ = tokio::spawn(redlock.lock("k").into_future()).await;
+    assert_works(&redlock).await;
+    assert!(told.load(SeqCst) >= 8, "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]

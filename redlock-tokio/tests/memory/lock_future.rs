@@ -73,3 +73,16 @@ fn handles_and_guards_can_cross_catch_unwind() {
     assert_unwind_safe::<Hold>();
     assert_unwind_safe::<LockFuture>();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_wakes_the_task_that_polls_it_last() {
+    let (_nodes, redlock) = five_nodes_and_lock().await;
+    let guard = redlock.lock("k").await.unwrap();
+    let mut waiting = redlock.lock("k").into_future();
+    assert!((&mut waiting).now_or_never().is_none(), "it is held");
+    let task = tokio::spawn(waiting);
+    tokio::task::yield_now().await;
+    drop(guard);
+    let woken = tokio::time::timeout(MS(1), task).await;
+    drop(woken.expect("the task is woken").unwrap().unwrap());
+}

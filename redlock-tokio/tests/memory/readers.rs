@@ -2,7 +2,7 @@
 
 use futures::future::try_join_all;
 use redlock_tokio::{
-    Acquisition, LockError, LockOptions, LossReason, MemoryNode, ReleaseOutcome,
+    Acquisition, Lock, LockError, LockOptions, LossReason, MemoryNode, ReleaseOutcome,
     errors::{DowngradeError, OptionsError},
     node::{Command, Session},
 };
@@ -191,6 +191,27 @@ async fn a_writer_that_waits_for_readers_of_its_own_process_keeps_out_those_of_o
     drop(waiting.await.unwrap().unwrap());
     settle().await;
     assert!(other.try_read().await.is_ok());
+}
+
+/// A reader comes before the last one of its process leaves, or after that. A writer of another process waits.
+#[tokio::test(start_paused = true)]
+async fn a_reader_and_a_writer_get_in_when_the_last_reader_has_left() {
+    for comes_first in [true, false] {
+        let (nodes, clients) = fleet::<2>().await;
+        let [own, other] = clients.map(|it| it.rw_lock("catalogue"));
+        let mut last = Some(own.read().await.unwrap());
+        let visit = |lock: Lock| tokio::spawn(async { drop(lock.await.unwrap()) });
+        let writer = visit(other.write().wait(MS(60_000)));
+        settle().await;
+        last.take_if(|_| !comes_first);
+        let reader = visit(own.read().wait(MS(60_000)));
+        settle().await;
+        drop(last);
+        reader.await.expect("it gets in");
+        writer.await.expect("it gets in");
+        settle().await;
+        assert!(all_empty(&nodes));
+    }
 }
 
 #[tokio::test(start_paused = true)]

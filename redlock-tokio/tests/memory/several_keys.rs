@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt;
 use redlock_tokio::{ExtendError, Lock, LockOptions, LossReason, MemoryNode};
 use tokio::{
     task::JoinSet,
@@ -96,6 +97,41 @@ async fn a_holder_gets_a_kept_key_after_a_while() {
                 drop(both.await.unwrap().unwrap());
             }
         }
+    }
+}
+
+/// The slice of a waiter for two keys ends, the waiter gives up, and the holder of one key leaves, in each order.
+#[tokio::test(start_paused = true)]
+async fn a_kept_key_is_free_in_the_end_in_whatever_order_the_others_leave() {
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
+        let redlock = embedded().await;
+        let lock = |keys: &[&str]| redlock.lock_all(keys).wait(Duration::MAX);
+        let mut holder = Some(redlock.lock("a").await.unwrap());
+        let mut both = Box::pin(lock(&["a", "b"]).into_future());
+        assert!((&mut both).now_or_never().is_none());
+        let mut both = Some(both);
+        sleep(MS(100)).await; // now they are kept
+        let single = tokio::spawn(lock(&["b"]).into_future());
+        settle().await;
+        assert!(!single.is_finished(), "it is kept");
+        for step in order {
+            match step {
+                0 => sleep(MS(200)).await,
+                1 => drop(both.take()),
+                _ => drop(holder.take()),
+            }
+        }
+        let single = timeout(MS(100), single).await;
+        drop(single.expect("the key is free").unwrap().unwrap());
+        redlock.shutdown(None).await;
+        assert_eq!((redlock.queue().keys, redlock.queue().waiting), (0, 0));
     }
 }
 

@@ -4,12 +4,15 @@ use redlock_core::{Eligibility, NodeId, OwedRelease, SetRequestState, Timestamp,
 use tokio::time::Instant;
 
 use super::{
-    handle::{Counters, OnRelease, ReplyTo, Requester, is_release},
+    handle::{Counters, ReplyTo, Whom, is_release},
     in_flight::{Batch, Completed, InFlight, Purpose},
 };
 use crate::{
     Clock, NodeError,
-    engine::shrink,
+    engine::{
+        requests::{Link, News},
+        shrink,
+    },
     foreign,
     node::{Answer, Command, Session, Vote, reply_of},
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -17,6 +20,9 @@ use crate::{
 
 /// How long after a failed delivery the next is tried, if nothing else shows that the node is back.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
+
+/// There is room for the answers to so many commands at any time.
+const FEW: usize = 16;
 
 /// The most releases that are remembered. Beyond that, the oldest are dropped.
 const MAX_OWED: usize = 100_000;
@@ -26,21 +32,19 @@ pub(super) struct Answers {
     node: NodeId,
     pub(super) clock: Clock,
     pub(super) owed_releases: OwedReleases,
-    on_release: OnRelease,
+    pub(super) link: Link,
+    /// Empty. It keeps its room.
+    news: Vec<News>,
 }
 
 impl Answers {
-    pub(super) fn new(
-        node: NodeId,
-        clock: Clock,
-        counters: Arc<Counters>,
-        on_release: OnRelease,
-    ) -> Self {
+    pub(super) fn new(node: NodeId, clock: Clock, counters: Arc<Counters>, link: Link) -> Self {
         Self {
             node,
             clock,
             owed_releases: OwedReleases::new(counters),
-            on_release,
+            link,
+            news: Vec::new(),
         }
     }
 
@@ -75,8 +79,9 @@ impl Answers {
                 // The lane must ask again what the node is.
                 flow = ControlFlow::Break(error.clone());
             }
-            self.deliver_one(now, command, purpose, answer, eligibility);
+            self.take(now, command, purpose, answer);
         }
+        self.deliver_news(now, eligibility);
         flow
     }
 
@@ -88,60 +93,78 @@ impl Answers {
                 && let Purpose::Request(reply_to) = &purpose
             {
                 let token = command.operation().token();
-                let requests = reply_to.requester.set_requests();
-                requests.note_unanswered(self.node, token);
+                reply_to.set_requests.note_unanswered(self.node, token);
             }
-            // An error is no vote, whatever the node's votes are worth.
-            let answer = Err(error.clone());
-            self.deliver_one(now, command, purpose, answer, Eligibility::ALWAYS);
+            self.take(now, command, purpose, Err(error.clone()));
         }
+        // An error is no vote, whatever the node's votes are worth.
+        self.deliver_news(now, Eligibility::ALWAYS);
     }
 
-    fn deliver_one(
-        &mut self,
-        now: Timestamp,
-        command: Command,
-        purpose: Purpose,
-        answer: Answer,
-        eligibility: Eligibility,
-    ) {
+    /// Takes the answer to a command, and adds what the client must know.
+    fn take(&mut self, now: Timestamp, command: Command, purpose: Purpose, answer: Answer) {
         if is_release(&command) {
             // Of several keys, some may be gone.
             if answer == Ok(Vote::Granted) || (command.has_several_keys() && answer.is_ok()) {
-                let is_late = matches!(purpose, Purpose::OwedRelease(_));
-                foreign::call(|| (self.on_release)(&command, &**purpose.requester(), is_late));
+                self.news.push(News::Released {
+                    command: command.clone(),
+                    by: purpose.whom().clone(),
+                    is_late: matches!(purpose, Purpose::OwedRelease(_)),
+                });
             }
             self.owed_releases
                 .settle(self.node, now, command, &purpose, &answer);
         }
-        if let Purpose::Request(reply_to) = purpose {
-            let ReplyTo {
-                requester, round, ..
-            } = reply_to;
-            // This wakes tasks, and logs: with code of the user.
-            foreign::call(|| requester.handle_answer(now, round, self.node, answer, eligibility));
+        if let Purpose::Request(ReplyTo { whom, round, .. }) = purpose {
+            match whom {
+                Whom::Request(id, _) => self.news.push(News::Answer(id, round, answer)),
+                Whom::Forced(sender) => {
+                    if let Some(sender) = sender.lock().take() {
+                        // An error means that nobody waits for it any more.
+                        foreign::call(|| _ = sender.send(answer));
+                    }
+                }
+            }
         }
     }
 
-    /// Answers for a command that was not sent.
-    pub(super) fn refuse(&mut self, command: Command, reply_to: ReplyTo, cause: NodeError) {
-        let (now, purpose) = (self.clock.now(), Purpose::Request(reply_to));
-        self.deliver_one(now, command, purpose, Err(cause), Eligibility::ALWAYS);
+    fn deliver_news(&mut self, now: Timestamp, eligibility: Eligibility) {
+        self.link.deliver(now, &mut self.news, eligibility);
+        // Room for many is not kept for a few.
+        self.news.shrink_to(FEW);
+    }
+
+    /// Answers for commands that were not sent.
+    pub(super) fn refuse(
+        &mut self,
+        commands: impl IntoIterator<Item = (Command, ReplyTo)>,
+        cause: &NodeError,
+    ) {
+        let now = self.clock.now();
+        for (command, reply_to) in commands {
+            let purpose = Purpose::Request(reply_to);
+            self.take(now, command, purpose, Err(cause.clone()));
+        }
+        self.deliver_news(now, Eligibility::ALWAYS);
     }
 
     /// Answers for a batch whose answers are late. The batch stays in flight.
     pub(super) fn report_late(&self, batch: &Batch, limit: Duration) {
+        let late = |to: &ReplyTo| match &to.whom {
+            Whom::Request(id, _) => {
+                let answer = Err(NodeError::TimedOut(limit));
+                Some(News::Answer(*id, to.round, answer))
+            }
+            Whom::Forced(sender) => {
+                if let Some(sender) = sender.lock().take() {
+                    foreign::call(|| _ = sender.send(Err(NodeError::TimedOut(limit))));
+                }
+                None
+            }
+        };
+        let mut news = batch.requests().filter_map(late).collect();
         let now = self.clock.now();
-        for ReplyTo {
-            requester, round, ..
-        } in batch.requesters()
-        {
-            let late = Err(NodeError::TimedOut(limit));
-            foreign::call(|| {
-                let requester = Arc::clone(requester);
-                requester.handle_answer(now, *round, self.node, late, Eligibility::ALWAYS);
-            });
-        }
+        self.link.deliver(now, &mut news, Eligibility::ALWAYS);
     }
 
     /// Forgets the owed releases whose keys have expired by themselves.
@@ -165,8 +188,9 @@ pub(super) struct OwedReleases {
 pub(super) struct Owed {
     /// Until when, and after which replies.
     release: OwedRelease,
-    /// Knows the requests to set the key that were sent.
-    pub(super) requester: Arc<dyn Requester>,
+    pub(super) whom: Whom,
+    /// The requests to set the key that were sent.
+    set_requests: Arc<SetRequests>,
 }
 
 impl OwedReleases {
@@ -187,17 +211,24 @@ impl OwedReleases {
         purpose: &Purpose,
         answer: &Answer,
     ) {
-        let requester = purpose.requester();
         let token = command.operation().token();
-        let requests = requester.set_requests().state(node, token);
+        let set_requests = match purpose {
+            Purpose::OwedRelease(owed) => &owed.set_requests,
+            Purpose::Request(reply_to) => &reply_to.set_requests,
+        };
+        let requests = set_requests.state(node, token);
         let reply = reply_of(answer, now);
         let release = match purpose {
             Purpose::OwedRelease(owed) => owed.release.after_next(requests, reply),
-            Purpose::Request(_) => OwedRelease::after_first(now, requester.ttl(), requests, reply),
+            Purpose::Request(to) => OwedRelease::after_first(now, to.ttl, requests, reply),
         };
         let Some(release) = release else { return };
-        let requester = Arc::clone(requester);
-        self.push(command, Owed { release, requester });
+        let owed = Owed {
+            release,
+            whom: purpose.whom().clone(),
+            set_requests: Arc::clone(set_requests),
+        };
+        self.push(command, owed);
         let later = Instant::now() + RETRY_AFTER;
         match purpose {
             // The last attempt failed, so the other releases wait too: a node that refuses releases

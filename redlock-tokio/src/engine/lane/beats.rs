@@ -13,14 +13,11 @@ use tokio::time::Instant;
 use super::handle::LineReply;
 use crate::{
     Clock, Key, NodeError,
-    engine::line::{Lines, MOST_ACTIVE},
+    engine::{line::MOST_ACTIVE, requests::Link},
     key::SlotKeys,
     node::{LineAction, LineAnswer, LineRequest},
     sync::Mutex,
 };
-
-/// Called with news that concern all places of this process at the node.
-type OnLineNews = Box<dyn Fn(LineNews) + Send>;
 
 /// What concerns all places of a process at a node.
 #[derive(Clone, Copy, Debug)]
@@ -31,20 +28,11 @@ pub(crate) enum LineNews {
     Disconnected,
 }
 
-/// Returns whether this process wants a key, or has it.
-type IsWanted = Box<dyn Fn(&Key) -> bool + Send>;
-
-/// This process, as far as its places in lines are concerned.
-pub(crate) struct LineListeners {
-    pub(crate) lines: Arc<Lines>,
-    pub(crate) on_news: OnLineNews,
-    pub(crate) is_wanted: IsWanted,
-}
-
 pub(super) struct Beats {
     node: NodeId,
     clock: Clock,
-    process: LineListeners,
+    /// To this process, as far as its places in lines are concerned.
+    process: Link,
     /// A key for which the process may have a place, and whether it has asked for a place since the last beat.
     stands: Option<(Key, bool)>,
     due: Instant,
@@ -89,7 +77,7 @@ enum Majority {
 }
 
 impl Beats {
-    pub(super) fn new(node: NodeId, clock: Clock, process: LineListeners) -> Self {
+    pub(super) fn new(node: NodeId, clock: Clock, process: Link) -> Self {
         Self {
             node,
             clock,
@@ -112,7 +100,7 @@ impl Beats {
 
     /// Notes that the connection is gone.
     pub(super) fn disconnect(&self) {
-        (self.process.on_news)(LineNews::Disconnected);
+        self.process.line_news(LineNews::Disconnected);
     }
 
     /// Returns when to beat, unless the last beat is not answered yet.
@@ -131,7 +119,7 @@ impl Beats {
         match request.action {
             LineAction::Join { .. } | LineAction::Keep { .. } => {
                 if self.majority == Majority::Lost {
-                    if !self.process.lines.has_majority(self.clock.now()) {
+                    if !self.process.lines().has_majority(self.clock.now()) {
                         reply.send(Err(NodeError::Silent));
                         return None;
                     }
@@ -199,7 +187,7 @@ impl Beats {
         due.extend(self.leave_unwanted());
         let had_majority = self.majority;
         self.majority = match had_majority {
-            _ if self.process.lines.has_majority(self.clock.now()) => Majority::Reached,
+            _ if self.process.lines().has_majority(self.clock.now()) => Majority::Reached,
             Majority::Reached => Majority::Missed,
             Majority::Missed | Majority::Lost => Majority::Lost,
         };
@@ -225,7 +213,7 @@ impl Beats {
             key,
             of_several: false,
             action: LineAction::Beat {
-                member: self.process.lines.member,
+                member: self.process.lines().member,
                 leaves_all: self.majority == Majority::Lost,
             },
             client_name: None,
@@ -257,25 +245,25 @@ impl Beats {
         }
         if life.is_none() || life != self.life {
             self.life = life;
-            (self.process.on_news)(LineNews::Life(life));
+            self.process.line_news(LineNews::Life(life));
         }
     }
 
     /// Returns requests to leave the lines in which nobody waits, although the process was called there.
     fn leave_unwanted(&self) -> Vec<(LineRequest, LineReply)> {
-        let called = self.process.lines.take_unwanted(self.node).into_iter();
-        let unwanted = called.filter(|key| !(self.process.is_wanted)(key));
+        let called = self.process.lines().take_unwanted(self.node).into_iter();
+        let unwanted = called.filter(|key| !self.process.is_wanted(key));
         let leave = |(key, of_several): (Key, bool)| {
             let slot = SlotKeys::parse(key.as_bytes()).map_or(0, |(_, slot)| slot.index());
             let request = LineRequest {
                 key,
                 of_several,
                 action: LineAction::Leave {
-                    member: self.process.lines.member,
+                    member: self.process.lines().member,
                     active: (slot + 1).min(MOST_ACTIVE) as u32,
                     is_taken: false,
                 },
-                client_name: self.process.lines.client_name.shared(),
+                client_name: self.process.lines().client_name.shared(),
             };
             (request, LineReply::to_nobody())
         };

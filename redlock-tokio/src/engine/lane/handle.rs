@@ -1,19 +1,20 @@
-use std::{any::Any, fmt::Debug, sync::Arc, time::Duration};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt,
     future::{BoxFuture, ready},
 };
-use redlock_core::{Eligibility, NodeId, Operation, RoundId, Timestamp, Ttl};
+use redlock_core::{Eligibility, Operation, RoundId, Timestamp, Ttl};
 use tokio::sync::oneshot;
 
 use super::{answers::SetRequests, in_flight::MAX_BATCH, status::StatusBoard};
 use crate::{
     Clock, NodeError, NodeStatus,
-    engine::warning::Warning,
+    engine::{queue::Role, requests::RequestId, warning::Warning},
     foreign,
     node::{Answer, Command, LineAnswer, LineRequest, Session},
     sync::{
+        Mutex,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
@@ -37,34 +38,23 @@ const MAX_WAITING_LARGE: usize = MAX_WAITING / 2;
 /// How long a request for a new lock may wait in a lane until it is sent.
 pub(crate) const MOST_WAIT: Duration = Duration::from_secs(1);
 
-/// A lease, as far as the lanes know it: it sends requests and gets the answers.
-pub(crate) trait Requester: Any + Debug + Send + Sync {
-    /// Takes a node's answer, or the reason why there is none, and what the node's votes are worth.
-    fn handle_answer(
-        self: Arc<Self>,
-        now: Timestamp,
-        round: RoundId,
-        node: NodeId,
-        answer: Answer,
-        eligibility: Eligibility,
-    );
-
-    /// Returns where lanes note the requests to set the key that they sent.
-    fn set_requests(&self) -> &SetRequests;
-
-    /// Returns the longest time that a key lives after a node has set or extended it.
-    fn ttl(&self) -> Ttl;
+/// Who has sent a command.
+#[derive(Clone, Debug)]
+pub(crate) enum Whom {
+    Request(RequestId, Role),
+    /// A person, by a release by force. The first answer counts.
+    Forced(Arc<Mutex<Option<oneshot::Sender<Answer>>>>),
 }
 
-/// Called when a node has carried out a release, for whomever it was, with whether it was owed. A server does not notify
-/// the connection that has made a change, so the lane does.
-pub(crate) type OnRelease = Box<dyn Fn(&Command, &dyn Requester, bool) + Send>;
-
-/// Where the answer to a command goes.
+/// Where the answer to a command goes, and what is known of the requests that set its key.
 #[derive(Debug)]
 pub(crate) struct ReplyTo {
-    pub(crate) requester: Arc<dyn Requester>,
+    pub(crate) whom: Whom,
     pub(crate) round: RoundId,
+    /// Where lanes note the requests to set the key that they sent.
+    pub(crate) set_requests: Arc<SetRequests>,
+    /// The longest time that a key lives after a node has set or extended it.
+    pub(crate) ttl: Ttl,
     /// From then on the command is of no use. If the lane has not sent it by then, it refuses it.
     pub(crate) until: Timestamp,
 }

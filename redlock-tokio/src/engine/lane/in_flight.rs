@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     answers::Owed,
-    handle::{Counters, ReplyTo, Requester, is_release},
+    handle::{Counters, ReplyTo, Whom, is_release},
 };
 use crate::{
     NodeError, foreign,
@@ -260,7 +260,7 @@ impl Batch {
         self.commands.is_empty()
     }
 
-    pub(super) fn requesters(&self) -> impl Iterator<Item = &ReplyTo> {
+    pub(super) fn requests(&self) -> impl Iterator<Item = &ReplyTo> {
         self.purposes.iter().filter_map(|purpose| match purpose {
             Purpose::Request(reply_to) => Some(reply_to),
             Purpose::OwedRelease(_) => None,
@@ -282,10 +282,10 @@ pub(super) enum Purpose {
 
 impl Purpose {
     /// Returns for whom the command is sent.
-    pub(super) fn requester(&self) -> &Arc<dyn Requester> {
+    pub(super) fn whom(&self) -> &Whom {
         match self {
-            Self::Request(reply_to) => &reply_to.requester,
-            Self::OwedRelease(owed) => &owed.requester,
+            Self::Request(reply_to) => &reply_to.whom,
+            Self::OwedRelease(owed) => &owed.whom,
         }
     }
 }

@@ -14,12 +14,12 @@ use tokio::sync::oneshot;
 use super::{
     answers::Answers,
     beats::Beats,
-    handle::{Counters, LineReply, Message, OnRelease, Question, ReplyTo, SMALL},
+    handle::{Counters, LineReply, Message, Question, ReplyTo, SMALL},
     in_flight::{Batch, MAX_BATCH, Purpose},
 };
 use crate::{
     Clock, NodeError,
-    engine::shrink,
+    engine::{requests::Link, shrink},
     foreign,
     node::{Command, LineAction, LineRequest, Session},
     sync::mpsc,
@@ -50,14 +50,14 @@ impl Inbox {
         messages: mpsc::UnboundedReceiver<Message>,
         counters: Arc<Counters>,
         beats: Beats,
-        on_release: OnRelease,
+        link: Link,
     ) -> Self {
         Self {
             node,
             messages,
             backlog: Backlog::default(),
             is_closed: false,
-            answers: Answers::new(node, clock, Arc::clone(&counters), on_release),
+            answers: Answers::new(node, clock, Arc::clone(&counters), link),
             questions: Vec::new(),
             lines: Vec::new(),
             beats,
@@ -117,13 +117,13 @@ impl Inbox {
                 continue;
             }
             if command.operation().sets_key() {
-                origin.requester.set_requests().note_sent(self.node);
+                origin.set_requests.note_sent(self.node);
             }
             batch.push(command, Purpose::Request(origin));
         }
         self.backlog.shrink();
-        for (command, origin) in refused {
-            self.answers.refuse(command, origin, why_late.clone());
+        if !refused.is_empty() {
+            self.answers.refuse(refused, &why_late);
         }
         batch
     }
@@ -184,10 +184,10 @@ impl Inbox {
             }
             reply.send(Err(cause.clone()));
         }
-        for (command, origin) in self.backlog.take_all() {
-            self.counters.note_taken(&command);
-            self.answers.refuse(command, origin, cause.clone());
-        }
+        let counters = &self.counters;
+        let refused = self.backlog.take_all();
+        let refused = refused.inspect(|(command, _)| counters.note_taken(command));
+        self.answers.refuse(refused, cause);
     }
 
     /// Waits for `until`, and refuses each request meanwhile, because the node cannot be reached.
@@ -247,7 +247,7 @@ impl Drop for Inbox {
             }
         }
         for (command, origin) in requests {
-            if !origin.requester.set_requests().was_sent(self.node) {
+            if !origin.set_requests.was_sent(self.node) {
                 self.counters.note_taken(&command);
             }
         }

@@ -5,19 +5,17 @@
 use std::{mem, ops::ControlFlow, sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use redlock_core::{Eligibility, NodeId, Withdrawal};
+use redlock_core::{Eligibility, NodeId};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
-    Listeners,
     beats::Beats,
     handle::{Counters, LaneHandle},
     in_flight::{Completed, InFlight},
     inbox::Inbox,
     status::StatusBoard,
-    vetting::OnWithdrawal,
 };
-use crate::{Clock, NodeError, node::Session};
+use crate::{Clock, NodeError, engine::requests::Link, node::Session};
 
 /// The news that a real lane gets from its timers and its inspector.
 #[derive(Debug)]
@@ -26,8 +24,6 @@ pub(crate) enum Order {
     TimeOut,
     /// Owed releases are due, and those whose keys have expired are forgotten.
     Retry,
-    /// Votes of the node are withdrawn.
-    Withdraw(Withdrawal),
 }
 
 pub(crate) struct StandIn {
@@ -37,8 +33,6 @@ pub(crate) struct StandIn {
     /// The questions about lines that were not answered yet.
     lines: FuturesUnordered<BoxFuture<'static, ()>>,
     orders: UnboundedReceiver<Order>,
-    eligibility: Eligibility,
-    on_withdrawal: OnWithdrawal,
     /// Whether the session has failed since the last request.
     is_broken: bool,
 }
@@ -50,21 +44,19 @@ impl StandIn {
         clock: Clock,
         session: Box<dyn Session>,
         orders: UnboundedReceiver<Order>,
-        listeners: Listeners,
+        link: Link,
     ) -> (LaneHandle, Self) {
-        let beats = Beats::new(node, clock.clone(), listeners.in_line);
-        let board = StatusBoard::new(NodeError::Silent, Box::new(|| {}));
+        let beats = Beats::new(node, clock.clone(), link.clone());
+        let board = StatusBoard::new(NodeError::Silent, link.clone());
         board.answering(Eligibility::ALWAYS);
         let (handle, messages) = LaneHandle::new(address, board);
         let counters = Arc::clone(&handle.counters);
         let lane = Self {
             in_flight: in_flight(&counters),
-            inbox: Inbox::new(node, clock, messages, counters, beats, listeners.on_release),
+            inbox: Inbox::new(node, clock, messages, counters, beats, link),
             session,
             lines: FuturesUnordered::new(),
             orders,
-            eligibility: Eligibility::ALWAYS,
-            on_withdrawal: listeners.on_withdrawal,
             is_broken: false,
         };
         (handle, lane)
@@ -91,7 +83,7 @@ impl StandIn {
 
     fn deliver(&mut self, completed: Completed) {
         let answers = &mut self.inbox.answers;
-        if let ControlFlow::Break(error) = answers.deliver(completed, self.eligibility) {
+        if let ControlFlow::Break(error) = answers.deliver(completed, Eligibility::ALWAYS) {
             let broken = mem::replace(&mut self.in_flight, in_flight(&self.inbox.counters));
             for batch in broken.into_batches() {
                 answers.deliver_error(batch, &error);
@@ -109,11 +101,6 @@ impl StandIn {
             Order::Retry => {
                 answers.forget_expired();
                 answers.owed_releases.become_due();
-            }
-            Order::Withdraw(withdrawal) => {
-                // As in a real lane, answers to come count for nothing before the leases know.
-                self.eligibility = withdrawal.eligibility;
-                (self.on_withdrawal)(withdrawal);
             }
         }
     }

@@ -5,7 +5,9 @@ use tokio::{sync::futures::Notified, time::sleep};
 
 use super::handle::Counters;
 use crate::{
-    Clock, NodeError, NodeState, NodeStatus, ServerInfo, foreign,
+    Clock, NodeError, NodeState, NodeStatus, ServerInfo,
+    engine::requests::Link,
+    foreign,
     observer::{Event, NodeChange, NodeEvent, Observers},
     sync::{
         Mutex, Notify,
@@ -29,14 +31,11 @@ pub(crate) enum Prospect {
     NoVote,
 }
 
-/// Called when a node may have lost its vote. Requests that fail fast look whether a majority is left.
-pub(crate) type OnNoVote = Box<dyn Fn() + Send + Sync>;
-
 /// The state of a node, as its lane has noted it last.
 pub(crate) struct StatusBoard {
     entry: Mutex<Entry>,
     changed: Notify,
-    on_no_vote: OnNoVote,
+    link: Link,
     /// A request would like the next attempt to connect to begin.
     wanted: Notify,
     /// In nanoseconds. Zero means that nothing was answered yet.
@@ -81,7 +80,7 @@ enum Condition {
 }
 
 impl StatusBoard {
-    pub(super) fn new(cause: NodeError, on_no_vote: OnNoVote) -> Self {
+    pub(super) fn new(cause: NodeError, link: Link) -> Self {
         Self {
             entry: Mutex::new(Entry {
                 condition: Condition::Connecting(cause),
@@ -92,7 +91,7 @@ impl StatusBoard {
                 refusal: None,
             }),
             changed: Notify::new(),
-            on_no_vote,
+            link,
             wanted: Notify::new(),
             round_trip: AtomicU64::new(0),
             notifies: AtomicBool::new(false),
@@ -127,7 +126,7 @@ impl StatusBoard {
         };
         self.notify();
         // The node may have restarted, and is in quarantine then.
-        (self.on_no_vote)();
+        self.link.lost_vote();
     }
 
     /// Notes what the server says of itself on the same connection, if it kept its name to itself before.
@@ -145,13 +144,13 @@ impl StatusBoard {
     /// Notes that an attempt to connect has failed, and why. Requests that began later have it tried again.
     pub(super) fn disconnected(&self, at: Timestamp, cause: NodeError) {
         self.enter(Condition::Disconnected { cause, at });
-        (self.on_no_vote)();
+        self.link.lost_vote();
     }
 
     /// Notes that the attempt to connect takes longer than a node may take to answer.
     pub(super) fn hanging(&self, cause: NodeError) {
         self.enter(Condition::Hanging(cause));
-        (self.on_no_vote)();
+        self.link.lost_vote();
     }
 
     /// Ends the pause before the next attempt to connect, unless it would be refused again.
@@ -182,7 +181,7 @@ impl StatusBoard {
     /// Notes that votes of the connected node were withdrawn, and what its votes are worth now.
     pub(super) fn withdrawn(&self, eligibility: Eligibility) {
         self.answering(eligibility);
-        (self.on_no_vote)();
+        self.link.lost_vote();
     }
 
     /// Notes whether the node has refused the last request to set a key.
@@ -202,7 +201,7 @@ impl StatusBoard {
             self.notify();
         }
         if is_change && cause.is_some() {
-            (self.on_no_vote)();
+            self.link.lost_vote();
         }
     }
 

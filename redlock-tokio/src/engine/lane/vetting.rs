@@ -10,7 +10,9 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{connecting::Statement, discovery::Tenures, status::StatusBoard};
 use crate::{
-    Clock, Durability, NodeError, log,
+    Clock, Durability, NodeError,
+    engine::requests::Link,
+    log,
     node::{Authority, NamedBy, Role, Server, ServerInfo},
     shown_time::ShownTime,
     sync::Mutex,
@@ -123,15 +125,12 @@ impl Vetting {
     }
 }
 
-/// Tells all leases that votes of a node count for nothing.
-pub(crate) type OnWithdrawal = Box<dyn Fn(Withdrawal) + Send>;
-
 /// The worth of the votes of a lane's node.
 pub(super) struct VotingRight {
     node: NodeId,
     clock: Clock,
     vetting: Arc<Vetting>,
-    on_withdrawal: OnWithdrawal,
+    link: Link,
     status: Arc<StatusBoard>,
     eligibility: Eligibility,
     /// The authority that names the server, so that only the electorate knows what its votes are worth.
@@ -146,14 +145,14 @@ impl VotingRight {
         clock: Clock,
         vetting: Arc<Vetting>,
         named_by: Option<NamedBy>,
-        on_withdrawal: OnWithdrawal,
+        link: Link,
         status: Arc<StatusBoard>,
     ) -> Self {
         Self {
             node,
             clock,
             vetting,
-            on_withdrawal,
+            link,
             status,
             eligibility: Eligibility::ALWAYS,
             named_by,
@@ -274,7 +273,7 @@ impl VotingRight {
         // the withdrawal.
         if let Some(withdrawal) = withdrawal {
             self.eligibility = withdrawal.eligibility;
-            (self.on_withdrawal)(withdrawal);
+            self.link.withdrawn(withdrawal);
         }
         self.eligibility = outcome?;
         Ok(())
@@ -442,13 +441,15 @@ mod tests {
         let max_ttl = Ttl::new(Duration::from_secs(10)).unwrap();
         let quarantine = Quarantine::new(max_ttl, Drift::new(0, Duration::ZERO));
         let vetting = Vetting::new(Durability::Volatile, quarantine, false, ["a".into()]);
+        let node = NodeId::new(0).unwrap();
+        let link = Link::to_nobody(node);
         VotingRight::new(
-            NodeId::new(0).unwrap(),
+            node,
             Clock::tokio(),
             Arc::new(vetting),
             None,
-            Box::new(|_| {}),
-            Arc::new(StatusBoard::new(NodeError::Silent, Box::new(|| {}))),
+            link.clone(),
+            Arc::new(StatusBoard::new(NodeError::Silent, link)),
         )
     }
 

@@ -42,7 +42,7 @@ struct Turn<T> {
 }
 
 impl Role {
-    pub(super) const fn is_reader(self) -> bool {
+    pub(crate) const fn is_reader(self) -> bool {
         matches!(self, Self::Reader | Self::LoneReader)
     }
 

@@ -10,50 +10,53 @@ use crate::Key;
 impl<T: Clone> Queue<T> {
     /// Notes that a lease has got its lock or permit. Others may ask now: one, if it had to wait for the permit.
     #[must_use]
-    pub(crate) fn note_hold(&self, place: QueuePlace<'_>, now: Timestamp) -> Vec<FollowUp<T>> {
+    pub(crate) fn note_hold(&mut self, place: QueuePlace<'_>, now: Timestamp) -> Vec<FollowUp<T>> {
         let QueuePlace { keys, role, .. } = place;
         // Nobody comes in beside a plain lock.
         if role == Role::Lock {
             return Vec::new();
         }
-        let mut queues = self.0.lock();
-        let queue = queues.keys.of(role).by_key.get_mut(keys.first());
+        let queue = self.keys.of(role).by_key.get_mut(keys.first());
         let Some(beside) = queue.and_then(KeyQueue::beside_mut) else {
             return Vec::new();
         };
         let has_waited = beside.waits_for_permit(place.arrival);
         beside.note_hold(place.arrival, now);
-        queues.advance(role, keys.iter(), now, Pace::after(has_waited, false))
+        self.advance(role, keys.iter(), now, Pace::after(has_waited, false))
     }
 
     // Permits.
 
     /// Notes that a lease has found no permit free.
-    pub(crate) fn note_none_free(&self, key: &Key, arrival: Arrival) {
+    pub(crate) fn note_none_free(&mut self, key: &Key, arrival: Arrival) {
         self.in_semaphore(key, |it| it.note_none_found(arrival, true));
     }
 
     /// Notes that a lease that wants a permit has found that no other process waits.
-    pub(crate) fn note_alone(&self, key: &Key, arrival: Arrival) {
+    pub(crate) fn note_alone(&mut self, key: &Key, arrival: Arrival) {
         self.in_semaphore(key, |it| it.note_none_found(arrival, false));
     }
 
     /// Makes a lease that has found no permit free the [scout](Beside::make_scout) of its process unless there is one.
     /// Returns whether it is the scout.
-    pub(crate) fn make_scout(&self, key: &Key, arrival: Arrival) -> bool {
+    pub(crate) fn make_scout(&mut self, key: &Key, arrival: Arrival) -> bool {
         self.in_semaphore(key, |it| it.make_scout(arrival))
     }
 
     /// Lets all ask for permits that may.
     #[must_use]
-    pub(crate) fn begin_all(&self, semaphore: QueuePlace<'_>, now: Timestamp) -> Vec<FollowUp<T>> {
+    pub(crate) fn begin_all(
+        &mut self,
+        semaphore: QueuePlace<'_>,
+        now: Timestamp,
+    ) -> Vec<FollowUp<T>> {
         self.begin_at(semaphore, now, Pace::ALL)
     }
 
     /// Lets so many more ask for permits that were seen free.
     #[must_use]
     pub(crate) fn begin_permits(
-        &self,
+        &mut self,
         semaphore: QueuePlace<'_>,
         now: Timestamp,
         permits: usize,
@@ -66,35 +69,33 @@ impl<T: Clone> Queue<T> {
         self.begin_at(semaphore, now, pace)
     }
 
-    fn begin_at(&self, place: QueuePlace<'_>, now: Timestamp, pace: Pace) -> Vec<FollowUp<T>> {
-        let mut queues = self.0.lock();
-        queues.advance(place.role, place.keys.iter(), now, pace)
+    fn begin_at(&mut self, place: QueuePlace<'_>, now: Timestamp, pace: Pace) -> Vec<FollowUp<T>> {
+        self.advance(place.role, place.keys.iter(), now, pace)
     }
 
     /// Returns whether a lease has a permit.
-    pub(crate) fn has_permit(&self, key: &Key) -> bool {
+    pub(crate) fn has_permit(&mut self, key: &Key) -> bool {
         self.in_semaphore(key, |it| it.is_held())
     }
 
     /// Returns the scout of a semaphore, if there is one.
-    pub(crate) fn scout(&self, key: &Key) -> Option<T> {
+    pub(crate) fn scout(&mut self, key: &Key) -> Option<T> {
         self.in_semaphore(key, |it| it.scouting().cloned())
     }
 
     /// Returns those that have found no permit free, and wait for one, in order of arrival.
-    pub(crate) fn found_none(&self, key: &Key) -> Vec<T> {
+    pub(crate) fn found_none(&mut self, key: &Key) -> Vec<T> {
         self.in_semaphore(key, |it| it.found_none().cloned().collect())
     }
 
     /// Returns those that ask for a permit, and have not found that none is free.
-    pub(crate) fn asking(&self, key: &Key) -> Vec<T> {
+    pub(crate) fn asking(&mut self, key: &Key) -> Vec<T> {
         self.in_semaphore(key, |it| it.asking().cloned().collect())
     }
 
     /// Returns what this says of the queue of a semaphore, or the default if there is none.
-    fn in_semaphore<R: Default>(&self, key: &Key, ask: impl FnOnce(&mut Beside<T>) -> R) -> R {
-        let mut queues = self.0.lock();
-        let queue = queues.keys.semaphores.by_key.get_mut(key);
+    fn in_semaphore<R: Default>(&mut self, key: &Key, ask: impl FnOnce(&mut Beside<T>) -> R) -> R {
+        let queue = self.keys.semaphores.by_key.get_mut(key);
         let beside = queue.and_then(KeyQueue::beside_mut);
         beside.map(ask).unwrap_or_default()
     }
@@ -102,9 +103,8 @@ impl<T: Clone> Queue<T> {
     // Readers.
 
     /// Notes that the writer with this arrival has become a reader, which others may join.
-    pub(crate) fn note_downgrade(&self, key: &Key, arrival: Arrival) {
-        let mut queues = self.0.lock();
-        let queue = queues.keys.locks.by_key.get_mut(key);
+    pub(crate) fn note_downgrade(&mut self, key: &Key, arrival: Arrival) {
+        let queue = self.keys.locks.by_key.get_mut(key);
         if let Some(beside) = queue.and_then(KeyQueue::beside_mut) {
             beside.note_downgrade(arrival);
         }
@@ -112,21 +112,19 @@ impl<T: Clone> Queue<T> {
 
     /// Returns the lease of the readers that a new reader may join.
     pub(crate) fn open_turn(&self, key: &Key) -> Option<T> {
-        let queues = self.0.lock();
-        queues.keys.locks.by_key.get(key)?.open_turn().cloned()
+        self.keys.locks.by_key.get(key)?.open_turn().cloned()
     }
 
     /// Removes the next waiter, if it is a reader that may join those with this arrival.
     pub(crate) fn take_next_to_join(
-        &self,
+        &mut self,
         key: &Key,
         arrival: Arrival,
         fits: impl FnOnce(&T) -> bool,
     ) -> Option<T> {
-        let mut queues = self.0.lock();
-        let queue = queues.keys.locks.by_key.get_mut(key)?;
+        let queue = self.keys.locks.by_key.get_mut(key)?;
         let waiter = queue.take_next_to_join(arrival, fits)?;
-        queues.waiting -= 1;
+        self.waiting -= 1;
         Some(waiter)
     }
 }
@@ -168,49 +166,50 @@ mod tests {
             }
         }
 
-        fn place(&self, arrival: u64, role: Role) -> QueuePlace<'_> {
-            QueuePlace {
-                keys: &self.keys,
-                role,
-                arrival: Arrival::new(arrival),
-            }
-        }
-
         /// Returns whether it has a turn, or why it may not wait.
-        fn join(&self, arrival: u64, role: Role) -> Result<bool, Refusal> {
-            let place = self.place(arrival, role);
+        fn join(&mut self, arrival: u64, role: Role) -> Result<bool, Refusal> {
+            let place = place(&self.keys, arrival, role);
             let joined = self.queue.join(place, Timestamp::ZERO, &ROOMY, &arrival);
             joined.map(|outcome| matches!(outcome, JoinOutcome::Turn { .. }))
         }
 
-        fn leave(&self, arrival: u64, role: Role) -> Vec<u64> {
-            let (now, place) = (Timestamp::ZERO, self.place(arrival, role));
+        fn leave(&mut self, arrival: u64, role: Role) -> Vec<u64> {
+            let (now, place) = (Timestamp::ZERO, place(&self.keys, arrival, role));
             begun(self.queue.leave(place, now, Some(now), &ROOMY))
         }
 
-        fn note_hold(&self, arrival: u64, role: Role) -> Vec<u64> {
-            let place = self.place(arrival, role);
+        fn note_hold(&mut self, arrival: u64, role: Role) -> Vec<u64> {
+            let place = place(&self.keys, arrival, role);
             begun(self.queue.note_hold(place, Timestamp::ZERO))
         }
 
-        fn scouts(&self, arrival: u64) -> bool {
+        fn scouts(&mut self, arrival: u64) -> bool {
             let arrival = Arrival::new(arrival);
             self.queue.note_none_free(&self.key, arrival);
             self.queue.make_scout(&self.key, arrival)
         }
 
-        fn next_to_join(&self, arrival: u64) -> Option<u64> {
+        fn next_to_join(&mut self, arrival: u64) -> Option<u64> {
             let arrival = Arrival::new(arrival);
             self.queue.take_next_to_join(&self.key, arrival, |_| true)
         }
 
-        fn hand_over(&self, arrival: u64, role: Role, after: Duration) -> Option<u64> {
-            let (held, place) = (Timestamp::ZERO, self.place(arrival, role));
+        fn hand_over(&mut self, arrival: u64, role: Role, after: Duration) -> Option<u64> {
+            let (held, place) = (Timestamp::ZERO, place(&self.keys, arrival, role));
             let now = held.saturating_add(after);
             let next = self
                 .queue
                 .take_successor(place, now, held, &ROOMY, |_| true);
             next.next()
+        }
+    }
+
+    fn place(keys: &KeySet, arrival: u64, role: Role) -> QueuePlace<'_> {
+        let arrival = Arrival::new(arrival);
+        QueuePlace {
+            keys,
+            role,
+            arrival,
         }
     }
 
@@ -224,19 +223,25 @@ mod tests {
 
     #[test]
     fn one_request_waits_for_a_permit_for_all_of_its_process() {
-        let line = Line::new();
-        let (queue, key) = (&line.queue, &line.key);
+        let mut line = Line::new();
+        let key = line.key.clone();
         assert_eq!(
             [1, 2].map(|arrival| line.join(arrival, permit())),
             [Ok(true); 2]
         );
-        assert_eq!((queue.asking(key), queue.scout(key)), (vec![1, 2], None));
+        assert_eq!(
+            (line.queue.asking(&key), line.queue.scout(&key)),
+            (vec![1, 2], None)
+        );
         assert!(line.scouts(2) && !line.scouts(1) && line.scouts(2));
-        assert_eq!((queue.asking(key), queue.scout(key)), (vec![], Some(2)));
-        assert_eq!(queue.found_none(key), [1, 2]);
+        assert_eq!(
+            (line.queue.asking(&key), line.queue.scout(&key)),
+            (vec![], Some(2))
+        );
+        assert_eq!(line.queue.found_none(&key), [1, 2]);
         assert_eq!(line.join(3, permit()), Ok(false));
         assert_eq!(line.note_hold(2, permit()), [0; 0], "the other one waits");
-        assert!(queue.has_permit(key) && queue.scout(key).is_none());
+        assert!(line.queue.has_permit(&key) && line.queue.scout(&key).is_none());
         assert!(line.scouts(1));
         assert_eq!(line.note_hold(1, permit()), [0; 0], "there are two permits");
         assert_eq!(line.leave(2, permit()), [3]);
@@ -244,7 +249,7 @@ mod tests {
 
     #[test]
     fn one_that_counts_with_more_permits_is_a_better_scout() {
-        let line = Line::new();
+        let mut line = Line::new();
         let more = Role::Permit(Permits::new(3).unwrap());
         assert_eq!([line.join(1, permit()), line.join(2, more)], [Ok(true); 2]);
         assert!(line.scouts(1) && line.scouts(2) && !line.scouts(1));
@@ -252,7 +257,7 @@ mod tests {
 
     #[test]
     fn as_many_ask_as_permits_were_seen_free_and_all_if_no_other_process_waits() {
-        let line = Line::new();
+        let mut line = Line::new();
         let role = Role::Permit(Permits::new(8).unwrap());
         assert_eq!(line.join(1, role), Ok(true));
         assert!(line.scouts(1));
@@ -263,21 +268,24 @@ mod tests {
         assert_eq!(
             begun(
                 line.queue
-                    .begin_permits(line.place(1, role), Timestamp::ZERO, 2)
+                    .begin_permits(place(&line.keys, 1, role), Timestamp::ZERO, 2)
             ),
             [2, 3]
         );
         assert_eq!(line.join(5, role), Ok(false));
         line.queue.note_alone(&line.key, Arrival::new(1));
         assert_eq!(
-            begun(line.queue.begin_all(line.place(1, role), Timestamp::ZERO)),
+            begun(
+                line.queue
+                    .begin_all(place(&line.keys, 1, role), Timestamp::ZERO)
+            ),
             [4, 5]
         );
     }
 
     #[test]
     fn a_permit_is_handed_over_for_a_limited_time() {
-        let line = Line::new();
+        let mut line = Line::new();
         for arrival in 1..=4 {
             assert!(line.join(arrival, permit()).is_ok());
         }
@@ -290,7 +298,7 @@ mod tests {
 
     #[test]
     fn readers_join_only_readers_beside_whom_no_writer_asks() {
-        let line = Line::new();
+        let mut line = Line::new();
         assert_eq!(
             [line.join(1, Writer), line.join(2, Reader)],
             [Ok(true), Ok(false)]

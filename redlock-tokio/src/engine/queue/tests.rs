@@ -68,12 +68,12 @@ fn size(queue: &Queue<usize>) -> (usize, usize) {
     (keys, waiting)
 }
 
-fn join(queue: &Queue<usize>, who: usize, policy: &QueuePolicy) -> Joined {
+fn join(queue: &mut Queue<usize>, who: usize, policy: &QueuePolicy) -> Joined {
     join_at(queue, &key(), who, at(0), policy)
 }
 
 fn join_at(
-    queue: &Queue<usize>,
+    queue: &mut Queue<usize>,
     key: &Key,
     who: usize,
     now: Timestamp,
@@ -84,7 +84,7 @@ fn join_at(
 
 /// Leaves the queue of a key. Returns what follows.
 fn leave_at(
-    queue: &Queue<usize>,
+    queue: &mut Queue<usize>,
     key: &Key,
     who: usize,
     now: Timestamp,
@@ -117,39 +117,39 @@ fn full(waiting: usize, limited_by: WaiterLimit) -> Joined {
 
 #[test]
 fn refusals_name_their_limit() {
-    let queue = queue();
+    let mut queue = queue();
     let busy = QueuePolicy {
         wait: Duration::ZERO,
         ..POLICY
     };
-    assert_eq!(join(&queue, 0, &busy), TURN);
-    assert_eq!(join(&queue, 1, &busy), Err(Refusal::Busy));
+    assert_eq!(join(&mut queue, 0, &busy), TURN);
+    assert_eq!(join(&mut queue, 1, &busy), Err(Refusal::Busy));
     for who in 1..3 {
-        assert_eq!(join(&queue, who, &POLICY), WAITING);
+        assert_eq!(join(&mut queue, who, &POLICY), WAITING);
     }
-    assert_eq!(join(&queue, 3, &POLICY), full(2, WaiterLimit::PerKey));
+    assert_eq!(join(&mut queue, 3, &POLICY), full(2, WaiterLimit::PerKey));
     let of_two_keys = queue.join(place(&keys("jk"), arrival(3)), at(0), &POLICY, &3);
     assert_eq!(of_two_keys, full(2, WaiterLimit::PerKey));
-    let small = queue_of(1);
+    let mut small = queue_of(1);
     let other = Key::new("other").unwrap();
     for who in 0..2 {
-        assert!(join(&small, who, &POLICY).is_ok());
+        assert!(join(&mut small, who, &POLICY).is_ok());
     }
-    assert!(join_at(&small, &other, 2, at(0), &POLICY).is_ok());
-    let joined = join_at(&small, &other, 3, at(0), &POLICY);
+    assert!(join_at(&mut small, &other, 2, at(0), &POLICY).is_ok());
+    let joined = join_at(&mut small, &other, 3, at(0), &POLICY);
     assert_eq!(joined, full(1, WaiterLimit::Total));
 }
 
 #[test]
 fn a_streak_is_bounded_in_time_and_number() {
     let successors = |policy: &QueuePolicy, now| {
-        let queue = queue();
+        let mut queue = queue();
         for who in 0..3 {
-            join(&queue, who, &POLICY).unwrap();
+            join(&mut queue, who, &POLICY).unwrap();
         }
         let key = key().into();
         let place = place(&key, arrival(0));
-        let successor = |now, since| {
+        let mut successor = |now, since| {
             queue
                 .take_successor(place, now, since, policy, |_| true)
                 .next()
@@ -158,9 +158,9 @@ fn a_streak_is_bounded_in_time_and_number() {
     };
     assert_eq!(successors(&POLICY, at(9)), (Some(1), Some(2)));
     assert_eq!(successors(&POLICY, at(10)), (Some(1), None));
-    let queue = queue();
+    let mut queue = queue();
     for who in 0..2 {
-        join(&queue, who, &POLICY).unwrap();
+        join(&mut queue, who, &POLICY).unwrap();
     }
     let key = key().into();
     let misfit = queue.take_successor(place(&key, arrival(0)), at(1), at(0), &POLICY, |_| false);
@@ -170,15 +170,15 @@ fn a_streak_is_bounded_in_time_and_number() {
 
 #[test]
 fn a_process_that_has_seen_others_has_a_short_turn_and_then_stands_behind_them() {
-    let queue = queue();
+    let mut queue = queue();
     let beside_others = QueuePolicy {
         others_wait: true,
         ..POLICY
     };
-    let go = |now: u64| {
+    let mut go = |now: u64| {
         let (who, held) = (now as usize, Some(at(now)));
-        let joined = join_at(&queue, &key(), who, at(now), &POLICY);
-        leave_at(&queue, &key(), who, at(now + 1), held, &beside_others);
+        let joined = join_at(&mut queue, &key(), who, at(now), &POLICY);
+        leave_at(&mut queue, &key(), who, at(now + 1), held, &beside_others);
         joined
     };
     let behind = Ok(JoinOutcome::Turn { backs_off: true });

@@ -3,17 +3,17 @@
 use super::*;
 
 /// Joins the queues of the keys `a` and `b`.
-fn join_both(queue: &Queue<usize>, who: usize) -> Joined {
+fn join_both(queue: &mut Queue<usize>, who: usize) -> Joined {
     queue.join(place(&keys("ab"), arrival(who)), at(0), &ROOMY, &who)
 }
 
 #[test]
 fn the_leases_with_a_turn_are_listed_once_each_in_order_of_arrival() {
-    let queue = queue();
+    let mut queue = queue();
     let names: Vec<_> = (0..50).map(|number| format!("k{number}")).collect();
     for (who, name) in names.iter().enumerate().rev() {
         let key = Key::new(name).unwrap();
-        assert_eq!(join_at(&queue, &key, who, at(0), &POLICY), TURN);
+        assert_eq!(join_at(&mut queue, &key, who, at(0), &POLICY), TURN);
     }
     let joined = queue.join(place(&keys("abcdefgh"), arrival(50)), at(0), &POLICY, &50);
     assert_eq!(joined, TURN);
@@ -23,39 +23,39 @@ fn the_leases_with_a_turn_are_listed_once_each_in_order_of_arrival() {
 /// Neither at a free key nor by handover, until the slice is over.
 #[test]
 fn in_one_of_two_slices_no_later_waiter_gets_the_key_of_one_that_waits_for_several() {
-    let queue = queue();
+    let mut queue = queue();
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
-    assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
-    assert_eq!(join_both(&queue, 1), WAITING);
-    assert_eq!(join_at(&queue, &b, 2, at(0), &ROOMY), WAITING);
-    assert_eq!(join_at(&queue, &a, 3, at(99), &ROOMY), TURN, "not yet");
+    assert_eq!(join_at(&mut queue, &b, 0, at(0), &ROOMY), TURN);
+    assert_eq!(join_both(&mut queue, 1), WAITING);
+    assert_eq!(join_at(&mut queue, &b, 2, at(0), &ROOMY), WAITING);
+    assert_eq!(join_at(&mut queue, &a, 3, at(99), &ROOMY), TURN, "not yet");
     let held = KeySet::from(b.clone());
     let place = place(&held, arrival(0));
-    let successor = |now| {
+    let mut successor = |now| {
         queue
             .take_successor(place, now, at(99), &ROOMY, |_| true)
             .next()
     };
     assert_eq!(successor(at(100)), None);
-    assert_eq!(leave_at(&queue, &a, 3, at(100), None, &ROOMY), None);
+    assert_eq!(leave_at(&mut queue, &a, 3, at(100), None, &ROOMY), None);
     let no_wait = QueuePolicy {
         wait: Duration::ZERO,
         ..ROOMY
     };
-    let joined = |who, policy| join_at(&queue, &a, who, at(199), policy);
+    let mut joined = |who, policy| join_at(&mut queue, &a, who, at(199), policy);
     assert_eq!(joined(4, &no_wait), Err(Refusal::Busy));
     let look_at = Some(at(200));
     let waiting = Ok(JoinOutcome::Waiting { look_at });
     assert_eq!([joined(5, &ROOMY), joined(6, &ROOMY)], [waiting, WAITING]);
-    let look_again = |now| queue.look_again(&a.clone().into(), now);
+    let mut look_again = |now| queue.look_again(&a.clone().into(), now);
     let look = |waiter, millis| FollowUp::LookAgain {
         waiter,
         at: at(millis),
     };
     assert_eq!(look_again(at(200)), [look(5, 300)], "the next slice, too");
     assert_eq!(look_again(at(300)), [turn(5)]);
-    let next = leave_at(&queue, &a, 5, at(500), None, &ROOMY);
+    let next = leave_at(&mut queue, &a, 5, at(500), None, &ROOMY);
     assert_eq!(next, Some(look(6, 600)));
-    let next = leave_at(&queue, &b, 0, at(599), None, &ROOMY);
+    let next = leave_at(&mut queue, &b, 0, at(599), None, &ROOMY);
     assert_eq!(next, Some(turn(1)));
 }

@@ -130,7 +130,7 @@ impl World {
 
     pub(super) fn copy(&self) -> Self {
         Self {
-            queue: Queue(Mutex::new(self.queue.0.lock().clone())),
+            queue: self.queue.clone(),
             actors: self.actors.clone(),
             ..*self
         }
@@ -208,10 +208,8 @@ impl World {
             }
             Step::Release(index) => self.end(index, Self::release),
             Step::ReleaseToNobody(index) => {
-                let [turn] = &self.actors[index].held[..] else {
-                    panic!("it has one lock");
-                };
-                let next = || self.successor(turn);
+                let turn = self.actors[index].held[0].clone();
+                let next = || self.successor(&turn);
                 for successor in std::iter::from_fn(next).collect::<Vec<_>>() {
                     // The queue has removed it already.
                     self.actors[successor].is_gone = true;
@@ -310,8 +308,9 @@ impl World {
     fn tell_others(&mut self, index: usize) {
         let turn = &self.actors[index].held[0].clone();
         let key = turn.keys.first();
-        let next = || self.queue.take_next_to_join(key, turn.arrival, |_| true);
         if self.lets_in(turn) && self.mutant != Mutant::LetsNobodyIn {
+            let queue = &mut self.queue;
+            let next = || queue.take_next_to_join(key, turn.arrival, |_| true);
             for joined in std::iter::from_fn(next).collect::<Vec<_>>() {
                 self.enter(joined, Some(turn.clone()));
             }
@@ -349,14 +348,14 @@ impl World {
         }
     }
 
-    fn successor(&self, turn: &Request) -> Option<usize> {
+    fn successor(&mut self, turn: &Request) -> Option<usize> {
         let (now, policy) = (self.now, &self.policy);
         let place = turn.place();
         let next = self.queue.take_successor(place, now, now, policy, |_| true);
         next.next()
     }
 
-    fn leave(&self, request: &Request, held: Option<Timestamp>) -> Vec<FollowUp<usize>> {
+    fn leave(&mut self, request: &Request, held: Option<Timestamp>) -> Vec<FollowUp<usize>> {
         let place = request.place();
         self.queue.leave(place, self.now, held, &self.policy)
     }
@@ -479,7 +478,7 @@ impl World {
 
     /// Returns a hash of all that may matter for the next steps.
     pub(super) fn state(&self) -> u64 {
-        let keys = &self.queue.0.lock().keys.locks;
+        let keys = &self.queue.keys.locks;
         let by_key: BTreeMap<_, _> = keys.by_key.iter().collect();
         let state = format!("{:?} {by_key:?} {:?}", self.actors, self.now);
         BuildHasherDefault::<DefaultHasher>::default().hash_one(state)

@@ -1,6 +1,6 @@
 use redlock_core::{End, Timestamp};
 
-use super::held_lease::HeldLease;
+use super::{RequestId, held_lease::Generation};
 use crate::{
     engine::{micros::Micros, queue::Refusal},
     random,
@@ -16,7 +16,7 @@ pub(super) enum Local {
     /// request any more.
     Waits { due: Timestamp },
     /// It was given up for the lock of another request, and its task does not know yet.
-    Served(HeldLease),
+    Served((RequestId, Generation)),
     /// It was given up, since it has waited for its turn for too long.
     WaitIsOver,
     /// It was given up, since the operating system gave no random bits for its token.

@@ -1,14 +1,17 @@
-//! The lease as its holder sees it.
+//! The lock as its holder sees it.
 
-use std::{future::pending, sync::Arc};
+use std::{
+    future::{pending, poll_fn},
+    task::Poll,
+};
 
 use redlock_core::{End, LossReason, ReleaseVerdict, Status, Timestamp, Ttl};
 
 use super::{
-    LeaseCell,
+    Cx, Engine, Handle, RequestId,
     extensions::ExtensionOutcome,
     observed::Claim,
-    state::{CellState, HoldState},
+    request::{HoldState, Request},
 };
 
 /// Counts the holders that a lease had: each handover starts a new generation, and so does each reader that joins.
@@ -26,15 +29,15 @@ impl Generation {
 /// A lease as one of its holders sees it. A holder of an earlier generation cannot change the lease any more.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldLease {
-    pub(super) lease: Arc<LeaseCell>,
+    pub(super) handle: Handle,
     pub(super) generation: Generation,
 }
 
 impl HeldLease {
     /// Returns the lease as its first holder sees it, from the moment it is created.
-    pub(crate) const fn first(lease: Arc<LeaseCell>) -> Self {
+    pub(super) const fn first(handle: Handle) -> Self {
         Self {
-            lease,
+            handle,
             generation: Generation::FIRST,
         }
     }
@@ -46,25 +49,25 @@ impl HeldLease {
 
     /// Returns whether another reader of this process had the lock, and shares it with this holder.
     pub(crate) fn has_joined(&self) -> bool {
-        self.lease.state().has_joined(self.generation)
+        self.handle.read(|it| it.has_joined(self.generation))
     }
 
-    pub(crate) const fn lease(&self) -> &Arc<LeaseCell> {
-        &self.lease
+    pub(crate) const fn handle(&self) -> &Handle {
+        &self.handle
     }
 
     /// Notes that the holder has taken the lock, which is renewed from now on. Returns whether the lock is still held.
     pub(crate) fn claim(&self, now: Timestamp, claim: Option<Box<Claim>>) -> bool {
         let generation = self.generation;
-        self.lease
-            .update(now, |state| state.claim(now, generation, claim))
+        self.update(now, |_, _, it| it.claim(now, generation, claim))
     }
 
     /// Returns the end of validity, if the holder still has the lock now, by the clock.
     pub(crate) fn valid_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let state = self.lease.state();
-        let valid_until = state.lease.valid_until(now);
-        valid_until.filter(|_| state.is_generation(self.generation))
+        self.handle.read(|it| {
+            let valid_until = it.lease.valid_until(now);
+            valid_until.filter(|_| it.is_generation(self.generation))
+        })
     }
 
     /// Extends the lock now, by this ttl.
@@ -73,30 +76,23 @@ impl HeldLease {
     ///
     /// An extension that was started goes on without its caller.
     pub(crate) async fn extend_for(&self, ttl: Ttl) -> ExtensionOutcome {
-        let now = self.lease.now();
-        let generation = self.generation;
-        let extension = self
-            .lease
-            .update(now, |state| state.extend_for(now, generation, ttl));
-        self.lease
-            .wait_for(|state| state.extension_outcome(generation, extension))
+        let (now, generation) = (self.handle.now(), self.generation);
+        let extension = self.update(now, |_, _, it| it.extend_for(now, generation, ttl));
+        self.wait_for(|it| it.extension_outcome(generation, extension))
             .await
     }
 
     /// Waits until the lock is lost. Pending for ever if the holder releases it or hands it over.
     pub(crate) async fn lost(&self) -> LossReason {
-        let now = self.lease.now();
+        let now = self.handle.now();
         if self.valid_until(now).is_none() {
             // The clock may show the end before the timers have recorded its reason.
-            self.lease
-                .update(now, |state| state.lease.handle_timeout(now));
+            self.update(now, |_, _, it| it.lease.handle_timeout(now));
         }
-        let over = self
-            .lease
-            .wait_for(|state| match state.hold_state(self.generation) {
-                HoldState::Held => None,
-                over => Some(over),
-            });
+        let over = self.wait_for(|it| match it.hold_state(self.generation) {
+            HoldState::Held => None,
+            over => Some(over),
+        });
         match over.await {
             HoldState::Lost(reason) => reason,
             HoldState::Held | HoldState::Released => pending().await,
@@ -105,7 +101,7 @@ impl HeldLease {
 
     /// Returns since when the holder has the lock, if it has.
     pub(crate) fn since(&self) -> Option<Timestamp> {
-        self.lease.state().held_since(self.generation)
+        self.handle.read(|it| it.held_since(self.generation))
     }
 
     /// Ends the hold, and releases the lock at this time. It is neither renewed nor handed over before. Returns a future that
@@ -117,49 +113,89 @@ impl HeldLease {
         until: Timestamp,
     ) -> Option<impl Future<Output = ()>> {
         let generation = self.generation;
-        let check = self
-            .lease
-            .update(now, |state| state.release_at(now, generation, until))?;
-        let is_checked = move |state: &CellState| state.is_checked(check).then_some(());
-        Some(self.lease.wait_for(is_checked))
+        let check = self.update(now, |_, _, it| it.release_at(now, generation, until))?;
+        Some(self.wait_for(move |it| it.is_checked(check).then_some(())))
     }
 
     /// Returns the lock as it is held once the holder has ended its hold by [`release_at`](Self::release_at).
     pub(crate) fn by_nobody(&self) -> Self {
         Self {
-            lease: Arc::clone(&self.lease),
+            handle: self.handle.clone(),
             generation: self.generation.next(),
         }
     }
 
     /// Returns why the lock is lost, after it was found to be lost.
     pub(crate) fn loss(&self) -> LossReason {
-        match self.lease.state().hold_state(self.generation) {
+        match self.handle.read(|it| it.hold_state(self.generation)) {
             HoldState::Lost(reason) => reason,
-            HoldState::Held | HoldState::Released => LossReason::Expired,
+            _ => LossReason::Expired,
         }
     }
 
     /// Releases the lock, or gives up acquiring it. Changes nothing for a later generation.
     pub(crate) fn release(&self, now: Timestamp) {
         let generation = self.generation;
-        let served = self
-            .lease
-            .update(now, |state| state.release(now, generation));
-        if let Some(served) = served {
-            served.release(now);
-        }
+        self.update(now, |engine, cx, it| {
+            let served = it.release(now, generation);
+            engine.release_served(cx, served);
+        });
     }
 
     /// Waits until the release has ended. Returns `None` if the lock was lost before.
     pub(crate) async fn released(&self) -> Option<ReleaseVerdict> {
-        let end = self.lease.wait_for(|state| match state.lease.status() {
+        let end = self.wait_for(|it| match it.lease.status() {
             Status::Ended(end) => Some(end),
             _ => None,
         });
         match end.await {
             End::Released(verdict) => Some(verdict),
             _ => None,
+        }
+    }
+
+    /// Changes the request, which is there for as long as the handle is.
+    pub(super) fn update<T: Default>(
+        &self,
+        now: Timestamp,
+        change: impl FnOnce(&mut Engine, Cx<'_>, &mut Request) -> T,
+    ) -> T {
+        let Handle { client, id, .. } = &self.handle;
+        let changed = client.change(now, |engine, cx| {
+            engine.update(cx, *id, |engine, request| change(engine, cx, request))
+        });
+        changed.unwrap_or_default()
+    }
+
+    /// Waits until the request is as wanted.
+    pub(super) async fn wait_for<T>(&self, mut ready: impl FnMut(&Request) -> Option<T>) -> T {
+        let Handle { client, id, .. } = &self.handle;
+        poll_fn(|cx| {
+            // Cloned and dropped outside of the mutex.
+            let mut waker = cx.waker().clone();
+            let mut engine = client.engine.lock();
+            let Some(request) = engine.get_mut(*id) else {
+                return Poll::Pending;
+            };
+            let value = ready(request);
+            if value.is_none() {
+                request.watch(&mut waker);
+            }
+            value.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
+
+impl Engine {
+    /// Releases a lock that was passed on to a request that does not want it any more.
+    pub(super) fn release_served(&mut self, cx: Cx<'_>, served: Option<(RequestId, Generation)>) {
+        if let Some((id, generation)) = served {
+            self.update(cx, id, |_, request| {
+                request.handles -= 1;
+                // It holds its lock, so nothing was passed on to it.
+                let _ = request.release(cx.now, generation);
+            });
         }
     }
 }

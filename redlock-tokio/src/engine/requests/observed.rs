@@ -4,7 +4,7 @@ use std::{mem, sync::Arc, time::Duration};
 
 use redlock_core::{LossReason, Timestamp, Token};
 
-use super::{LeaseCell, held_lease::Generation, state::CellState};
+use super::{Cx, held_lease::Generation, request::Request};
 use crate::{
     Acquisition,
     observer::{Event, LockChange, Subject},
@@ -19,8 +19,6 @@ pub(super) struct Observed {
     /// The holders that have taken the lock.
     holders: Vec<ObservedHold>,
     events: Vec<Event>,
-    /// A task passes events on. It also takes those that come meanwhile, so that they keep their order.
-    is_telling: bool,
 }
 
 struct ObservedHold {
@@ -42,7 +40,6 @@ impl Observed {
             attempted: None,
             holders: Vec::new(),
             events: Vec::new(),
-            is_telling: false,
         })
     }
 
@@ -69,7 +66,7 @@ impl Observed {
     }
 }
 
-impl CellState {
+impl Request {
     /// Notes that a task has taken the lock.
     #[cold]
     pub(super) fn observe_claim(&mut self, now: Timestamp, generation: Generation, claim: Claim) {
@@ -152,56 +149,29 @@ impl CellState {
         }
     }
 
-    /// Returns whether there are events that no task passes on.
+    /// Takes the events since the last call.
     #[inline]
-    pub(super) fn has_events(&self) -> bool {
-        let observed = self.observed.as_ref();
-        observed.is_some_and(|observed| !observed.is_telling && !observed.events.is_empty())
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        let observed = self.observed.as_mut();
+        observed.map_or_else(Vec::new, |it| mem::take(&mut it.events))
     }
 
-    /// Takes the events for the caller to pass on, which it does until there are none. Returns `None` for one that `begins`
-    /// while another does so.
-    fn take_events(&mut self, begins: bool) -> Option<Vec<Event>> {
-        let observed = self.observed.as_mut()?;
-        if begins && observed.is_telling {
-            return None;
-        }
-        observed.is_telling = !observed.events.is_empty();
-        observed.is_telling.then(|| mem::take(&mut observed.events))
-    }
-}
-
-impl LeaseCell {
     /// Notes how an extension has ended, for the holder that came last.
     #[inline]
-    pub(super) fn observe_extension(&self, state: &mut CellState, now: Timestamp, succeeded: bool) {
-        let Some(observed) = &mut state.observed else {
+    pub(super) fn observe_extension(&mut self, cx: Cx<'_>, succeeded: bool) {
+        let Some(observed) = &mut self.observed else {
             return;
         };
-        let token = state.lease.token();
+        let token = self.lease.token();
         let change = if succeeded {
             LockChange::Extended { token }
         } else {
-            let nodes = self.client.reports(state.watched.objections());
+            let nodes = cx.client.reports(self.watched.objections());
             LockChange::ExtensionFailed { token, nodes }
         };
         if let Some(holder) = observed.holders.last() {
-            let event = Event::of_lock(now, &holder.subject, change);
+            let event = Event::of_lock(cx.now, &holder.subject, change);
             observed.events.push(event);
-        }
-    }
-
-    /// Passes events on, unless another task does. Call this outside all locks.
-    #[cold]
-    pub(super) fn tell_observers(&self) {
-        let mut begins = true;
-        loop {
-            let events = self.state().take_events(begins);
-            let Some(events) = events else { return };
-            begins = false;
-            for event in events {
-                self.client.observers.tell(&event);
-            }
         }
     }
 }

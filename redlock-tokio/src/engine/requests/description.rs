@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use redlock_core::{Slot, Timestamp, Token};
 
-use super::LeaseCell;
+use super::request::Request;
 use crate::Key;
 
 /// A lock that this process holds or asks the nodes for. Made by [`Redlock::held`](crate::Redlock::held).
@@ -35,21 +35,20 @@ pub struct LocalHold {
     pub is_reader: bool,
 }
 
-impl LeaseCell {
+impl Request {
     /// Describes the lock to people. `waiting` is how many requests wait behind it.
     pub(crate) fn describe(&self, now: Timestamp, waiting: usize) -> LocalLock {
-        let state = self.state();
-        let until = state.lease.valid_until(now);
-        let hold = state.held().map(|held| LocalHold {
-            token: state.lease.token(),
+        let until = self.lease.valid_until(now);
+        let hold = self.held().map(|held| LocalHold {
+            token: self.lease.token(),
             age: now.saturating_duration_since(held.since),
             remaining: until.map_or(Duration::ZERO, |it| it.saturating_duration_since(now)),
-            slot: state.lease.slot().map(Slot::index),
-            is_reader: state.lease.is_reader(),
+            slot: self.lease.slot().map(Slot::index),
+            is_reader: self.lease.is_reader(),
         });
         LocalLock {
             keys: self.keys.iter().cloned().collect(),
-            label: state.label(),
+            label: self.label(),
             hold,
             waiting,
         }

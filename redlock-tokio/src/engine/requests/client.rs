@@ -7,14 +7,13 @@ use std::{
 use futures::{FutureExt, future::select_all};
 use redlock_core::{LeaseConfig, NodeId, Quorum, Share, Timestamp, Ttl, Validity};
 
-use super::{LeaseCell, Terms};
+use super::{Engine, LocalLock, RequestId, Terms};
 use crate::{
     Clock, Key, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
     engine::{
         lane::{LaneHandle, Prospect},
         line::Lines,
-        queue::{Arrival, Queue, Role},
-        slot_table::SlotTable,
+        queue::{QueueStatus, Role},
         timers::Timers,
         wall_clock::WallClock,
         warning::Outage,
@@ -24,7 +23,10 @@ use crate::{
     observer::Observers,
     options::CommonSettings,
     random::Random,
-    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 /// The part of a [`Redlock`](crate::Redlock) that all its handles, guards and leases share.
@@ -33,17 +35,13 @@ pub(crate) struct Client {
     pub(crate) quorum: Quorum,
     /// One for each node, by the node's id.
     pub(crate) lanes: Box<[LaneHandle]>,
-    pub(crate) timers: Arc<Timers<LeaseCell>>,
-    /// The waiters within this process, by key.
-    pub(crate) queue: Arc<Queue<Arc<LeaseCell>>>,
+    /// Locked for a few instructions at a time. No code of the user runs meanwhile.
+    pub(crate) engine: Mutex<Engine>,
+    pub(crate) timers: Arc<Timers>,
     /// This process in the lines of keys.
     pub(crate) lines: Arc<Lines>,
-    /// The slots of semaphores that the process uses.
-    pub(crate) slots: SlotTable,
     pub(crate) clock: Clock,
     pub(crate) random: Random,
-    /// How many requests there were.
-    pub(crate) requests: AtomicU64,
     pub(crate) prefix: Prefix,
     pub(crate) defaults: LockOptions,
     /// The terms of the defaults, once a lock was requested with them.
@@ -108,26 +106,80 @@ impl Client {
         Ok(terms)
     }
 
-    /// Returns the place of a new request in the order of arrival.
-    pub(super) fn next_arrival(&self) -> Arrival {
-        Arrival::new(self.requests.fetch_add(1, Ordering::Relaxed))
-    }
-
     /// Returns whether a request of this process, but this one, holds one of the keys, or what several may hold at once.
-    pub(crate) fn is_held_by_another(&self, keys: &KeySet, own: Option<u64>) -> bool {
+    pub(crate) fn is_held_by_another(&self, keys: &KeySet, own: Option<RequestId>) -> bool {
         let role = match keys.share() {
             Share::Permit(permits) => Role::Permit(permits),
             _ => Role::Lock,
         };
-        let mut leases = keys.iter().flat_map(|key| self.queue.turns_of(key, role));
-        leases.any(|lease| Some(lease.id()) != own && lease.is_held())
+        let engine = self.engine.lock();
+        let mut turns = keys.iter().flat_map(|key| engine.queue.turns_of(key, role));
+        turns.any(|id| Some(id) != own && engine.get(id).is_some_and(|it| it.is_held()))
     }
 
     /// Returns how many processes stood before this one in the line of a key when it was last told.
     pub(crate) fn processes_ahead(&self, key: &Key) -> Option<u32> {
-        let turns = self.queue.turns_of(key, Role::Lock);
-        let is_held = turns.iter().any(|lease| lease.is_held());
-        turns.iter().find_map(|it| it.ahead()).filter(|_| !is_held)
+        let engine = self.engine.lock();
+        let turns = engine.queue.turns_of(key, Role::Lock);
+        let turns = || turns.iter().filter_map(|id| engine.get(*id));
+        let ahead = turns().find_map(|it| it.watched.ahead());
+        ahead.filter(|_| !turns().any(|it| it.is_held()))
+    }
+
+    /// Returns how many keys are held or wanted within this process, and how many requests wait.
+    pub(crate) fn queue(&self) -> QueueStatus {
+        self.engine.lock().queue.status()
+    }
+
+    /// Returns how long one more request would wait for a key, after a hold of each of so many other processes.
+    pub(crate) fn expected_wait(&self, key: &Key, processes: u32) -> Option<Duration> {
+        let now = self.clock.now();
+        self.engine.lock().queue.expected_wait(key, now, processes)
+    }
+
+    /// Returns the locks that this process holds or asks the nodes for, in the order in which they were requested.
+    pub(crate) fn held(&self) -> Vec<LocalLock> {
+        let now = self.clock.now();
+        let engine = self.engine.lock();
+        let turns = engine.queue.turns_and_waiters();
+        let described =
+            turns.filter_map(|(id, waiting)| Some(engine.get(id)?.describe(now, waiting)));
+        described.collect()
+    }
+
+    /// Returns how many locks this process holds.
+    pub(crate) fn held_count(&self) -> usize {
+        let engine = self.engine.lock();
+        let turns = engine.queue.turns().filter_map(|id| engine.get(id));
+        turns.filter(|it| it.is_held()).count()
+    }
+
+    /// Ends all requests that do not hold their locks yet.
+    pub(crate) fn stop_acquiring(self: &Arc<Self>) {
+        self.change(self.clock.now(), |engine, cx| {
+            for id in engine.all() {
+                engine.stop_acquiring(cx, id);
+            }
+        });
+    }
+
+    /// Calls the requests that are due. Returns whether there were some.
+    pub(crate) fn handle_due(self: &Arc<Self>, now: Timestamp) -> bool {
+        self.change(now, |engine, cx| {
+            let due = engine.deadlines.take_due(now);
+            for id in &due {
+                engine.handle_timeout(cx, *id);
+            }
+            !due.is_empty()
+        })
+    }
+
+    /// Ends all requests, since nobody will call them any more.
+    pub(crate) fn abandon_all(self: &Arc<Self>) {
+        self.change(self.clock.now(), |engine, cx| {
+            engine.deadlines.close();
+            engine.abandon_all(cx);
+        });
     }
 
     /// Returns after what time a majority may vote, or `None` if that depends on more than quarantines.

@@ -1,7 +1,8 @@
-//! The state of a lease, behind the lock of its cell. It knows neither lanes nor queues.
+//! A request for a lock, from its first poll to the end of the lock. It knows neither lanes nor queues.
 
 use std::{
     mem,
+    sync::Arc,
     task::{Poll, Waker},
 };
 
@@ -11,23 +12,40 @@ use redlock_core::{
 use smallvec::SmallVec;
 
 use super::{
+    RequestId,
     extensions::{ExtensionNumber, ExtensionOutcome, Extensions},
-    held_lease::{Generation, HeldLease},
+    held_lease::Generation,
     holders::Holders,
     local::{Held, Local, Others, RequestEnd},
     observed::{Claim, Observed},
     permits::ForOthers,
     placed::Placed,
-    terms::LeaseRequest,
+    terms::{LeaseRequest, Terms},
     waiting::Successor,
     watched_round::WatchedRound,
 };
-use crate::engine::queue::Refusal;
+use crate::{
+    engine::{
+        lane::SetRequests,
+        queue::{Arrival, Refusal},
+    },
+    key::KeySet,
+};
 
 pub(super) type Watchers = SmallVec<[Waker; 1]>;
 
-/// What changes in a lease cell.
-pub(super) struct CellState {
+/// A request and its lease. A lock that is handed over stays with the request that has got it from the nodes.
+pub(crate) struct Request {
+    pub(super) id: RequestId,
+    pub(super) arrival: Arrival,
+    pub(super) keys: KeySet,
+    pub(super) terms: Arc<Terms>,
+    /// When the time to wait is over.
+    pub(super) deadline: Timestamp,
+    /// The requests to set the keys that lanes sent for this lease, once it asks the nodes.
+    pub(super) set_requests: Option<Arc<SetRequests>>,
+    /// How many handles there are.
+    pub(super) handles: u32,
     pub(super) lease: Lease,
     pub(super) local: Local,
     generation: Generation,
@@ -64,22 +82,13 @@ pub(super) struct CellState {
     pub(super) is_alone: bool,
 }
 
-/// What has changed and concerns others. They are told outside of the lock.
+/// What has changed and concerns others.
 #[must_use]
 pub(super) struct Changes {
     /// The task that need not wait for the lock any longer, or those that can see a change.
     pub(super) watchers: Watchers,
     pub(super) departure: Option<Departure>,
     pub(super) for_others: ForOthers,
-    /// Whether observers are to be told of events.
-    pub(super) has_events: bool,
-}
-
-impl Changes {
-    pub(super) fn is_empty(&self) -> bool {
-        let others = self.for_others == ForOthers::default();
-        others && !self.has_events && self.departure.is_none() && self.watchers.is_empty()
-    }
 }
 
 /// The turn is over.
@@ -98,9 +107,22 @@ pub(super) enum HoldState {
     Released,
 }
 
-impl CellState {
-    pub(super) fn new(lease: Lease, request: &LeaseRequest) -> Self {
+impl Request {
+    /// Creates a request that has asked no node, and has one handle.
+    pub(super) fn new(
+        (id, arrival): (RequestId, Arrival),
+        lease: Lease,
+        request: &LeaseRequest,
+        deadline: Timestamp,
+    ) -> Self {
         Self {
+            id,
+            arrival,
+            keys: request.keys.clone(),
+            terms: Arc::clone(&request.terms),
+            deadline,
+            set_requests: None,
+            handles: 1,
             unasked_attempt: lease.token().attempt(),
             unasked: NodeSet::EMPTY,
             lease,
@@ -140,7 +162,11 @@ impl CellState {
     }
 
     /// Ends the wait with the lock of another request. Returns `None` if this one does not wait any more.
-    pub(super) fn serve(&mut self, now: Timestamp, held: HeldLease) -> Option<Successor> {
+    pub(super) fn serve(
+        &mut self,
+        now: Timestamp,
+        held: (RequestId, Generation),
+    ) -> Option<Successor> {
         if self.lease.status() != Status::New {
             return None;
         }
@@ -258,7 +284,11 @@ impl CellState {
     }
 
     /// Releases the lock, or gives up acquiring it. Returns the lock of another request, which the caller must release.
-    pub(super) fn release(&mut self, now: Timestamp, generation: Generation) -> Option<HeldLease> {
+    pub(super) fn release(
+        &mut self,
+        now: Timestamp,
+        generation: Generation,
+    ) -> Option<(RequestId, Generation)> {
         if !self.is_generation(generation) || self.end_hold(now, generation) {
             return None;
         }
@@ -267,7 +297,7 @@ impl CellState {
         self.take_served()
     }
 
-    fn take_served(&mut self) -> Option<HeldLease> {
+    fn take_served(&mut self) -> Option<(RequestId, Generation)> {
         match mem::take(&mut self.local) {
             Local::Served(held) => Some(held),
             other => {
@@ -335,16 +365,18 @@ impl CellState {
     // Outputs.
 
     /// Returns whether the lock is held, by this request or by another one that has passed it on, or why it will not be. Wakes
-    /// the task when it knows.
+    /// the task when it knows. Leaves a waker that is not needed, since its end may run code of the user.
     pub(super) fn poll_acquired(
         &mut self,
-        waker: &Waker,
-    ) -> Poll<Result<Option<HeldLease>, RequestEnd>> {
+        waker: &mut Waker,
+    ) -> Poll<Result<Option<(RequestId, Generation)>, RequestEnd>> {
         let end = match self.lease.status() {
             Status::New | Status::Asking => {
                 match self.watchers.first_mut() {
-                    Some(known) => known.clone_from(waker),
-                    None => self.watchers.push(waker.clone()),
+                    Some(known) => mem::swap(known, waker),
+                    None => self
+                        .watchers
+                        .push(mem::replace(waker, Waker::noop().clone())),
                 }
                 return Poll::Pending;
             }
@@ -361,15 +393,16 @@ impl CellState {
         })
     }
 
-    /// Returns the task that waits for the lock.
-    pub(super) fn waiting_task(&self) -> Option<Waker> {
-        self.watchers.first().filter(|_| self.is_pending()).cloned()
+    /// Returns the task that waits for the lock. It registers anew when it is polled.
+    pub(super) fn take_waiting_task(&mut self) -> Option<Waker> {
+        self.is_pending().then(|| self.watchers.pop()).flatten()
     }
 
-    /// Wakes this task when a holder can see a change.
-    pub(super) fn watch(&mut self, waker: &Waker) {
+    /// Wakes this task when a holder can see a change. Leaves a waker that is not needed, as above.
+    pub(super) fn watch(&mut self, waker: &mut Waker) {
         if !self.watchers.iter().any(|it| it.will_wake(waker)) {
-            self.watchers.push(waker.clone());
+            let waker = mem::replace(waker, Waker::noop().clone());
+            self.watchers.push(waker);
         }
     }
 
@@ -387,7 +420,6 @@ impl CellState {
             },
             departure: self.departure(before),
             for_others,
-            has_events: self.has_events(),
         }
     }
 
@@ -427,6 +459,15 @@ impl CellState {
     }
 
     // Getters.
+
+    pub(super) fn is_held(&self) -> bool {
+        self.lease.status() == Status::Held
+    }
+
+    /// Returns whether nothing will happen to it any more, and nobody can ask.
+    pub(super) const fn is_forgotten(&self) -> bool {
+        self.handles == 0 && matches!(self.lease.status(), Status::Ended(_))
+    }
 
     /// Returns the generation of the next holder.
     pub(super) fn next_generation(&self) -> Generation {

@@ -1,0 +1,200 @@
+//! All requests of a client as plain data behind one mutex: what they want, hold and wait for, and when something is due.
+//!
+//! The engine knows no clock and runs no task. Whoever brings it news tells it the time, and gets what is to be done once the
+//! mutex is free: tasks to wake, observers to tell, lines of the log. So no code of the user runs under the mutex.
+
+mod client;
+mod description;
+mod driving;
+mod extensions;
+mod handle;
+mod handover;
+mod held_lease;
+mod holders;
+mod in_line;
+mod inputs;
+mod link;
+mod local;
+mod observed;
+mod outputs;
+mod permits;
+mod placed;
+mod read_write;
+mod request;
+mod terms;
+mod ticket;
+mod transfer;
+mod waiting;
+mod watched_round;
+
+use std::{collections::VecDeque, fmt, sync::Arc};
+
+use redlock_core::Timestamp;
+use slab::Slab;
+
+pub(crate) use self::{
+    client::Client,
+    extensions::ExtensionOutcome,
+    handle::Handle,
+    held_lease::HeldLease,
+    link::{Link, News},
+    local::RequestEnd,
+    observed::Claim,
+    terms::{LeaseRequest, Terms},
+    transfer::adopt,
+    waiting::begin,
+};
+pub use self::{
+    description::{LocalHold, LocalLock},
+    ticket::LockTicket,
+};
+use self::{driving::Effect, outputs::Outputs, request::Request};
+use crate::{
+    engine::{
+        queue::{Arrival, Queue},
+        slot_table::SlotTable,
+        timers::Deadlines,
+    },
+    observer::Event,
+    random::Random,
+};
+
+/// The places of so many requests are kept when all have ended.
+const MANY: usize = 1024;
+
+/// The requests of one client.
+pub(crate) struct Engine {
+    /// Each is taken out while it changes.
+    requests: Slab<Option<Box<Request>>>,
+    /// How many requests there were.
+    arrivals: u64,
+    /// The requests within this process, by key.
+    pub(crate) queue: Queue<RequestId>,
+    /// The slots of semaphores that the process uses.
+    slots: SlotTable,
+    pub(crate) deadlines: Deadlines,
+    to_do: VecDeque<Effect>,
+    out: Outputs,
+    /// What observers have not been told yet.
+    events: Vec<Event>,
+    /// A task tells observers. It also takes the events that come meanwhile, so that they keep their order.
+    is_telling: bool,
+    /// Keeps the client while there are requests: a lock may be kept without a handle.
+    client: Option<Arc<Client>>,
+}
+
+/// A request of one client. Another one has the same only after four thousand million others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RequestId {
+    /// The lower half of its arrival.
+    number: u32,
+    /// Where the request is, for as long as it is there.
+    place: u32,
+}
+
+/// What a change of the engine is made with.
+#[derive(Clone, Copy)]
+struct Cx<'a> {
+    client: &'a Arc<Client>,
+    now: Timestamp,
+}
+
+impl Engine {
+    /// Creates one without requests, of which at most so many may wait.
+    pub(crate) fn new(max_waiting: usize, random: &Random) -> Self {
+        Self {
+            requests: Slab::new(),
+            arrivals: 0,
+            queue: Queue::new(max_waiting, random),
+            slots: SlotTable::new(random),
+            deadlines: Deadlines::new(),
+            to_do: VecDeque::new(),
+            out: Outputs::default(),
+            events: Vec::new(),
+            is_telling: false,
+            client: None,
+        }
+    }
+
+    /// Makes a place for a request. The request is to be [put there](Self::put_back).
+    fn insert(
+        &mut self,
+        cx: Cx<'_>,
+        request: impl FnOnce(RequestId, Arrival) -> Request,
+    ) -> Box<Request> {
+        self.client.get_or_insert_with(|| Arc::clone(cx.client));
+        let arrival = Arrival::new(self.arrivals);
+        self.arrivals += 1;
+        let id = RequestId {
+            number: arrival.number() as u32,
+            place: self.requests.insert(None) as u32,
+        };
+        Box::new(request(id, arrival))
+    }
+
+    /// Returns a request, unless it is gone or changes now.
+    fn get(&self, id: RequestId) -> Option<&Request> {
+        let request = self.requests.get(id.place as usize)?.as_deref();
+        request.filter(|it| it.id == id)
+    }
+
+    fn get_mut(&mut self, id: RequestId) -> Option<&mut Request> {
+        let request = self.requests.get_mut(id.place as usize)?.as_deref_mut();
+        request.filter(|it| it.id == id)
+    }
+
+    /// Takes a request out, to change it together with others.
+    fn take(&mut self, id: RequestId) -> Option<Box<Request>> {
+        let place = self.requests.get_mut(id.place as usize)?;
+        place.take_if(|it| it.id == id)
+    }
+
+    /// Puts a request back, unless nothing will happen to it any more.
+    fn put_back(&mut self, request: Box<Request>) {
+        let place = request.id.place as usize;
+        if !request.is_forgotten() {
+            self.requests[place] = Some(request);
+            return;
+        }
+        self.requests.remove(place);
+        self.out.forgotten.push(request);
+        if self.requests.is_empty() {
+            if self.requests.capacity() > MANY {
+                // A peak is over.
+                self.requests = Slab::new();
+            }
+            self.out.client = self.client.take();
+        }
+    }
+
+    /// Moves the deadline of a request. Returns false if there is a new one, and the timers have ended.
+    fn set_deadline(
+        &mut self,
+        id: RequestId,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+    ) -> bool {
+        let set = self.deadlines.reschedule(id, from, to);
+        self.out.wakes_timers |= matches!(set, Ok(true));
+        set.is_ok()
+    }
+
+    fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.requests.iter().filter_map(|(_, it)| it.as_deref())
+    }
+
+    /// Returns all requests, in order of arrival.
+    fn all(&self) -> Vec<RequestId> {
+        let mut all: Vec<_> = self.requests().map(|it| (it.arrival, it.id)).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("requests", &self.requests.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,197 @@
+//! The way from a lane to the requests of its client.
+//!
+//! A server does not notify the connection that has made a change. So when a node has carried out a release, for a request or by
+//! force, its lane tells the requests of this process that watch the key or hold it.
+
+use std::sync::{Arc, Weak};
+
+use redlock_core::{Eligibility, NodeId, RoundId, Timestamp, Withdrawal};
+
+use super::{Client, Cx, Engine, RequestId};
+use crate::{
+    Key,
+    engine::{
+        lane::{LineNews, Whom},
+        line::Lines,
+        queue::Role,
+    },
+    key::SlotKeys,
+    node::{Answer, Command, FreedNotifier, Notice},
+};
+
+/// A node's news for the requests of a client, as long as it has some.
+#[derive(Clone)]
+pub(crate) struct Link {
+    client: Weak<Client>,
+    node: NodeId,
+    lines: Arc<Lines>,
+}
+
+/// What a node has answered to a command.
+pub(crate) enum News {
+    /// An answer to a request, or why there is none.
+    Answer(RequestId, RoundId, Answer),
+    /// It has carried out a release, for this request or by force, and late or not.
+    Released {
+        command: Command,
+        by: Whom,
+        is_late: bool,
+    },
+}
+
+impl Link {
+    pub(crate) fn new(client: &Weak<Client>, node: NodeId, lines: &Arc<Lines>) -> Self {
+        Self {
+            client: Weak::clone(client),
+            node,
+            lines: Arc::clone(lines),
+        }
+    }
+
+    /// Returns one of a client that is gone.
+    #[cfg(test)]
+    pub(crate) fn to_nobody(node: NodeId) -> Self {
+        let quorum = redlock_core::Quorum::majority(1).expect("one node");
+        let (random, name) = (
+            crate::random::Random::system(),
+            crate::client_name::ClientName::NONE,
+        );
+        let lines = Arc::new(Lines::new(&random, quorum, name));
+        Self::new(&Weak::new(), node, &lines)
+    }
+
+    /// Passes on what the node has answered to a batch, in order. Its votes are worth this much.
+    pub(crate) fn deliver(&self, now: Timestamp, news: &mut Vec<News>, eligibility: Eligibility) {
+        let node = self.node;
+        // Without the client there are no requests.
+        let Some(client) = self.client.upgrade().filter(|_| !news.is_empty()) else {
+            return news.clear();
+        };
+        client.change(now, |engine, cx| {
+            for news in news.drain(..) {
+                match news {
+                    News::Answer(id, round, answer) => {
+                        engine.handle_answer(cx, id, (round, node), answer, eligibility);
+                    }
+                    News::Released {
+                        command,
+                        by,
+                        is_late,
+                    } => engine.handle_release(cx, node, &command, &by, is_late),
+                }
+            }
+        });
+    }
+
+    /// Returns what the session is to report.
+    pub(crate) fn freed_notifier(&self) -> FreedNotifier {
+        let link = self.clone();
+        FreedNotifier::new(move |notice| link.notice(notice))
+    }
+
+    fn notice(&self, notice: Notice<'_>) {
+        let node = self.node;
+        self.change(|engine, cx| match notice {
+            Notice::Freed(key) => engine.tell_of_key(cx, node, key, None),
+            Notice::Called { key, is_taken } => {
+                let called = engine.queue.turns_at(key);
+                if called.is_empty() {
+                    self.lines.note_unwanted(node, key);
+                }
+                for (id, _) in called {
+                    engine.handle_call(cx, id, node, key, is_taken);
+                }
+            }
+            Notice::AllFreed => {
+                for id in engine.queue.turns() {
+                    engine.handle_flush(cx, id, node);
+                }
+            }
+        });
+    }
+
+    pub(crate) fn withdrawn(&self, withdrawal: Withdrawal) {
+        self.change(|engine, cx| engine.handle_withdrawal(cx, self.node, withdrawal));
+    }
+
+    /// There is a new connection, and the node may vote. A server reports a key as gone only on the connection that has
+    /// probed the key.
+    pub(crate) fn connected(&self) {
+        self.change(|engine, cx| {
+            for id in engine.queue.turns() {
+                engine.handle_connection(cx, id, self.node);
+            }
+        });
+    }
+
+    /// The node may have lost its vote. Requests that fail fast look whether a majority is left.
+    pub(crate) fn lost_vote(&self) {
+        self.change(|engine, _| engine.wake_to_look());
+    }
+
+    /// Passes on news that concern all places of this process at the node.
+    pub(crate) fn line_news(&self, news: LineNews) {
+        self.change(|engine, cx| {
+            for id in engine.queue.turns() {
+                engine.handle_line_news(cx, id, self.node, news);
+            }
+        });
+    }
+
+    /// Returns whether this process wants a key, or has it.
+    pub(crate) fn is_wanted(&self, key: &Key) -> bool {
+        let client = self.client.upgrade();
+        client.is_some_and(|it| !it.engine.lock().queue.turns_at(key.as_bytes()).is_empty())
+    }
+
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.lines
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Engine, Cx<'_>)) {
+        // Without the client there are no requests.
+        if let Some(client) = self.client.upgrade() {
+            client.change(client.clock.now(), change);
+        }
+    }
+}
+
+impl Engine {
+    fn handle_release(
+        &mut self,
+        cx: Cx<'_>,
+        node: NodeId,
+        command: &Command,
+        by: &Whom,
+        is_late: bool,
+    ) {
+        let by = match by {
+            Whom::Request(id, role) => Some((*id, *role)),
+            Whom::Forced(_) => None,
+        };
+        // Those that come after a plain lock ask after its release, unless a node gets it late.
+        let by_lock = by.is_some_and(|(_, role)| role == Role::Lock);
+        for key in command.keys().map(Key::as_bytes) {
+            if !by_lock || is_late || SlotKeys::parse(key).is_some() {
+                self.tell_of_key(cx, node, key, by);
+            }
+        }
+    }
+
+    /// Tells the requests that watch a key, or hold it, that it is gone from a node or was changed there: by a request of this
+    /// process, if there is one.
+    fn tell_of_key(&mut self, cx: Cx<'_>, node: NodeId, key: &[u8], by: Option<(RequestId, Role)>) {
+        let by_sharer = by.is_some_and(|(_, role)| role.is_reader() || role == Role::Writer);
+        for (id, slot) in self.queue.turns_at(key) {
+            match slot {
+                _ if by.is_some_and(|(by, _)| by == id) => {}
+                Some(slot) => self.handle_slot_freed(cx, id, node, slot),
+                // Other readers may still be there. A writer may have become one.
+                None if by_sharer => {
+                    self.update(cx, id, |_, request| request.lease.probe_again(node));
+                }
+                None => self.handle_freed(cx, id, node),
+            }
+        }
+    }
+}
