@@ -27,7 +27,7 @@ mod transfer;
 mod waiting;
 mod watched_round;
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{collections::VecDeque, fmt, mem, sync::Arc};
 
 use redlock_core::Timestamp;
 use slab::Slab;
@@ -167,16 +167,10 @@ impl Engine {
         }
     }
 
-    /// Moves the deadline of a request. Returns false if there is a new one, and the timers have ended.
-    fn set_deadline(
-        &mut self,
-        id: RequestId,
-        from: Option<Timestamp>,
-        to: Option<Timestamp>,
-    ) -> bool {
-        let set = self.deadlines.reschedule(id, from, to);
-        self.out.wakes_timers |= matches!(set, Ok(true));
-        set.is_ok()
+    /// Moves the deadline of a request.
+    fn set_deadline(&mut self, request: &mut Request, to: Option<Timestamp>) {
+        let from = mem::replace(&mut request.due, to);
+        self.out.wakes_timers |= self.deadlines.reschedule(request.id, from, to);
     }
 
     fn requests(&self) -> impl Iterator<Item = &Request> {

@@ -26,12 +26,7 @@ pub(crate) struct Deadlines {
     /// By time, then by arrival. Each has one deadline at most.
     due: BTreeMap<(Timestamp, RequestId), ()>,
     sleeping_until: Timestamp,
-    /// The task has ended, or is about to end.
-    closed: bool,
 }
-
-/// The task has ended, so it would never call back.
-pub(crate) struct TimersClosed;
 
 impl Deadlines {
     pub(crate) const fn new() -> Self {
@@ -39,36 +34,28 @@ impl Deadlines {
             due: BTreeMap::new(),
             // As if asleep until something is due.
             sleeping_until: Timestamp::MAX,
-            closed: false,
         }
     }
 
     /// Moves a deadline. Returns whether the task must be woken: only if the deadline comes before the time until which it
-    /// sleeps.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is a new deadline and the task has ended.
+    /// sleeps. Once the task has ended, no request is left that waits for one.
     pub(crate) fn reschedule(
         &mut self,
         id: RequestId,
         from: Option<Timestamp>,
         to: Option<Timestamp>,
-    ) -> Result<bool, TimersClosed> {
+    ) -> bool {
         if let Some(at) = from {
             self.due.remove(&(at, id));
         }
-        let Some(at) = to else { return Ok(false) };
-        if self.closed {
-            return Err(TimersClosed);
-        }
+        let Some(at) = to else { return false };
         self.due.insert((at, id), ());
         let wakes = at < self.sleeping_until;
         if wakes {
             // A run of ever earlier deadlines wakes the task once.
             self.sleeping_until = at;
         }
-        Ok(wakes)
+        wakes
     }
 
     /// Returns how many have a deadline.
@@ -89,11 +76,6 @@ impl Deadlines {
         let first = self.due.keys().next();
         self.sleeping_until = first.map_or(Timestamp::MAX, |(at, _)| *at);
         due
-    }
-
-    /// Notes that nobody will be called any more.
-    pub(crate) fn close(&mut self) {
-        self.closed = true;
     }
 
     fn next(&self) -> Timestamp {

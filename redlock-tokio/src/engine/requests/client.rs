@@ -177,8 +177,9 @@ impl Client {
     /// Ends all requests, since nobody will call them any more.
     pub(crate) fn abandon_all(self: &Arc<Self>) {
         self.change(self.clock.now(), |engine, cx| {
-            engine.deadlines.close();
-            engine.abandon_all(cx);
+            for id in engine.all() {
+                engine.update(cx, id, |_, request| request.lease.abandon());
+            }
         });
     }
 

@@ -1,7 +1,7 @@
 //! The loop of a request: a change is made, what the lease then wants to send goes to the lanes, what it tells is noted, and
 //! its deadline goes to the timers. If its turn is over, other requests begin.
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
 use redlock_core::{
     Access, Eligibility, End, Event, Lease, NodeId, NodeSet, Nonce, Operation, Reply, Share,
@@ -78,10 +78,7 @@ impl Engine {
             self.follow(cx, request);
         }
         request.note_tries();
-        if !self.reschedule(request) {
-            request.lease.abandon();
-            self.follow(cx, request);
-        }
+        self.reschedule(request);
         if let Some(Status::Ended(End::Lost(reason))) = request.new_status(before) {
             let line = request.log_line(cx);
             // The token says which lock it was. Unlike the key it reveals nothing.
@@ -185,8 +182,8 @@ impl Engine {
         }
     }
 
-    /// Has the timers call back when something is due. Returns false if they have ended.
-    pub(super) fn reschedule(&mut self, request: &mut Request) -> bool {
+    /// Has the timers call back when something is due.
+    pub(super) fn reschedule(&mut self, request: &mut Request) {
         // A lease that has ended has its place until the next one takes it over.
         let placed = request.placed.as_ref();
         let placed = placed.filter(|_| request.is_pending());
@@ -198,20 +195,9 @@ impl Engine {
             (Some(known), Some(due)) => known <= due,
             (known, due) => known == due,
         };
-        if is_early_enough {
-            return true;
+        if !is_early_enough {
+            self.set_deadline(request, due);
         }
-        let known = mem::take(&mut request.due);
-        let is_set = self.set_deadline(request.id, known, due);
-        request.due = due.filter(|_| is_set);
-        is_set
-    }
-
-    /// Forgets the deadline of a request.
-    pub(super) fn clear_deadline(&mut self, request: &mut Request) {
-        let known = request.due.take();
-        // Clearing one never fails.
-        let _ = self.set_deadline(request.id, known, None);
     }
 
     // The turn.

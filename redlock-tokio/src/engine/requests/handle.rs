@@ -48,7 +48,7 @@ impl Handle {
         };
         // It waits no longer.
         if let Some(mut request) = engine.take(self.id) {
-            engine.clear_deadline(&mut request);
+            engine.set_deadline(&mut request, None);
             engine.put_back(request);
         }
         // The handle was counted when the lock was passed on.

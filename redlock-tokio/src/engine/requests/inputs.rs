@@ -59,13 +59,6 @@ impl Engine {
         });
     }
 
-    /// Ends all requests, because nothing will call back any more.
-    pub(super) fn abandon_all(&mut self, cx: Cx<'_>) {
-        for id in self.all() {
-            self.update(cx, id, |_, request| request.lease.abandon());
-        }
-    }
-
     /// Takes the news that votes of a node count for nothing.
     pub(super) fn handle_withdrawal(&mut self, cx: Cx<'_>, node: NodeId, withdrawal: Withdrawal) {
         for id in self.all() {

@@ -69,13 +69,9 @@ impl Engine {
                 Err(RequestEnd::Refused(refusal))
             }
         };
-        // Nothing else follows from a wait, unless the timers have ended.
-        let is_set = self.reschedule(&mut request);
-        let id = request.id;
+        // Nothing else follows from a wait.
+        self.reschedule(&mut request);
         self.put_back(request);
-        if !is_set {
-            self.update(cx, id, |_, request| request.lease.abandon());
-        }
         match outcome {
             Ok(()) => Ok(HeldLease::first(handle)),
             Err(end) => Err((handle, end)),
