@@ -11,7 +11,8 @@ use crate::{
 
 #[tokio::test]
 async fn a_lock_is_one_set_and_a_release_or_an_extension_one_script() {
-    let (servers, [redlock]) = fleet(3).await;
+    // One server: of several, the last may still be connected to, and gets the first lock by a repair.
+    let (servers, [redlock]) = fleet(1).await;
     for round in 0..10 {
         // A key of its own: after 30 ms of turns of this process, the node of the line is asked whether others wait.
         let guard = redlock.lock(format!("k{round}")).await.unwrap();
