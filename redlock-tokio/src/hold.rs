@@ -345,7 +345,7 @@ impl Hold {
     /// Readers have such a value each, in the set beside the key.
     #[must_use]
     pub fn value(&self) -> String {
-        let client = &self.handle().client().lines.client_name;
+        let client = &self.handle().client().client_name;
         String::from_utf8_lossy(&client.value_of(self.token())).into_owned()
     }
 

@@ -14,13 +14,12 @@ use crate::{
     client_name::ClientName,
     engine::{
         lane::{Discovery, Lane, LaneHandle, LaneLimits, LaneNode, Vetting},
-        line::Lines,
         requests::{Client, Engine, Link},
         timers::Timers,
         warning::Outage,
     },
     log,
-    node::{AuthorityKind, Node},
+    node::{AuthorityKind, Member, Node},
     observer::Observers,
     sync::Mutex,
 };
@@ -58,7 +57,7 @@ impl RedlockBuilder {
         let window = (!discoveries.is_empty()).then_some(self.confirmation_window);
         let observers = Observers::new(self.observers.clone());
         let client_name = self.client_name.clone().unwrap_or(ClientName::NONE);
-        let lines = Arc::new(Lines::new(&self.random, quorum, client_name));
+        let member = Member(self.random.u128().unwrap_or_default() as u64);
         let (clock, random, prefix) = (
             self.clock.clone(),
             self.random.clone(),
@@ -79,14 +78,13 @@ impl RedlockBuilder {
                     random.clone(),
                     limits,
                     Arc::clone(&vetting),
-                    Link::new(client, id, &lines),
+                    Link::new(client, id, member, &client_name),
                     observers.clone(),
                 );
                 lanes.push(handle);
                 running.push(lane);
             }
-            lines.set_lanes(&lanes);
-            self.client(max_ttl, window, lanes, lines)
+            self.client(quorum, max_ttl, window, lanes, (member, client_name))
         });
         let timers = client.timers.run(Arc::downgrade(&client), clock);
         runtime.spawn(timers);
@@ -103,17 +101,19 @@ impl RedlockBuilder {
     /// node.
     pub(crate) fn client(
         self,
+        quorum: Quorum,
         max_ttl: Ttl,
         window: Option<Duration>,
         lanes: Vec<LaneHandle>,
-        lines: Arc<Lines>,
+        (member, client_name): (Member, ClientName),
     ) -> Client {
         Client {
-            quorum: lines.quorum,
+            quorum,
             lanes: lanes.into(),
             engine: Mutex::new(Engine::new(self.max_waiters_total, &self.random)),
             timers: Timers::new(),
-            lines,
+            member,
+            client_name,
             clock: self.clock,
             random: self.random,
             prefix: self.prefix,

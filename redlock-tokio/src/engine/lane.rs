@@ -32,7 +32,7 @@ pub(crate) use self::{
     answers::SetRequests,
     beats::LineNews,
     discovery::Discovery,
-    handle::{LaneHandle, LineReply, MOST_WAIT, ReplyTo, Whom, runtime_ended},
+    handle::{LaneHandle, LineAsker, LineQuestion, MOST_WAIT, ReplyTo, Whom, runtime_ended},
     status::{Prospect, StatusBoard},
     vetting::Vetting,
 };
@@ -113,7 +113,7 @@ impl Lane {
             link.clone(),
             Arc::clone(&status),
         );
-        let beats = Beats::new(id, clock.clone(), link.clone());
+        let beats = Beats::new(clock.clone(), link.clone());
         let connector = Connector {
             node,
             clock: clock.clone(),

@@ -12,94 +12,16 @@
 
 pub(crate) mod place;
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::time::Duration;
 
-use redlock_core::{NodeId, Quorum, Timestamp};
+use redlock_core::{NodeId, Timestamp};
 use smallvec::SmallVec;
 
-use super::lane::{LaneHandle, StatusBoard};
-use crate::{
-    Key,
-    client_name::ClientName,
-    node::Member,
-    random::Random,
-    sync::{
-        Mutex,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use super::lane::LaneHandle;
+use crate::{Key, random::Random};
 
 /// So many processes of the line of a semaphore try at a time, each for another permit.
 pub(crate) const MOST_ACTIVE: usize = 8;
-
-/// The process remembers this many keys for which it was called and does not wait. Usually the call has crossed its request to
-/// leave the line.
-const MOST_UNWANTED: usize = 64;
-
-/// This process in the lines of all keys.
-#[derive(Debug)]
-pub(crate) struct Lines {
-    pub(crate) member: Member,
-    /// The name by which the nodes show who has a key, or waits for one.
-    pub(crate) client_name: ClientName,
-    pub(crate) quorum: Quorum,
-    /// How often it has waited.
-    waits: AtomicU32,
-    /// The state of each node, once all are known.
-    boards: OnceLock<Box<[Arc<StatusBoard>]>>,
-    /// By node, the keys for which it was called and does not wait.
-    unwanted: Box<[Mutex<BTreeSet<Key>>]>,
-}
-
-impl Lines {
-    pub(crate) fn new(random: &Random, quorum: Quorum, client_name: ClientName) -> Self {
-        let bits = random.u128().unwrap_or_default();
-        Self {
-            member: Member(bits as u64),
-            client_name,
-            quorum,
-            waits: AtomicU32::new(0),
-            boards: OnceLock::new(),
-            unwanted: (0..quorum.nodes()).map(|_| Mutex::default()).collect(),
-        }
-    }
-
-    /// Takes the nodes, by whose states it is known whether there is a majority.
-    pub(crate) fn set_lanes(&self, lanes: &[LaneHandle]) {
-        let boards = lanes.iter().map(|lane| Arc::clone(&lane.board));
-        // There is only one set of lanes.
-        let _ = self.boards.set(boards.collect());
-    }
-
-    /// Returns the number of a new wait, by which it knows the answers to its own requests.
-    pub(crate) fn next_wait(&self) -> u32 {
-        self.waits.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Returns whether the process can get any lock now.
-    pub(crate) fn has_majority(&self, now: Timestamp) -> bool {
-        self.boards.get().is_none_or(|boards| {
-            let voting = boards.iter().filter(|it| it.is_voting(now));
-            voting.count() >= self.quorum.votes()
-        })
-    }
-
-    /// Notes a call for a key for which nobody waits. Keys beyond the limit are noted with their next call.
-    pub(crate) fn note_unwanted(&self, node: NodeId, key: &[u8]) {
-        let mut unwanted = self.unwanted[node.index()].lock();
-        if let (Ok(key), true) = (Key::new(key), unwanted.len() < MOST_UNWANTED) {
-            unwanted.insert(key);
-        }
-    }
-
-    pub(crate) fn take_unwanted(&self, node: NodeId) -> BTreeSet<Key> {
-        std::mem::take(&mut self.unwanted[node.index()].lock())
-    }
-}
 
 /// The node that has the line of a key.
 #[derive(Clone, Copy, Debug)]

@@ -27,9 +27,13 @@ mod transfer;
 mod waiting;
 mod watched_round;
 
-use std::{collections::VecDeque, fmt, mem, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    fmt, mem,
+    sync::Arc,
+};
 
-use redlock_core::Timestamp;
+use redlock_core::{NodeId, Timestamp};
 use slab::Slab;
 
 pub(crate) use self::{
@@ -50,6 +54,7 @@ pub use self::{
 };
 use self::{driving::Effect, outputs::Outputs, request::Request};
 use crate::{
+    Key,
     engine::{
         queue::{Arrival, Queue},
         slot_table::SlotTable,
@@ -75,6 +80,10 @@ pub(crate) struct Engine {
     pub(crate) deadlines: Deadlines,
     to_do: VecDeque<Effect>,
     out: Outputs,
+    /// How often a request has begun to wait in lines.
+    waits: u32,
+    /// The keys for which nodes have called the process, and which nobody waits for.
+    unwanted: BTreeSet<(NodeId, Key)>,
     /// What observers have not been told yet.
     events: Vec<Event>,
     /// A task tells observers. It also takes the events that come meanwhile, so that they keep their order.
@@ -110,6 +119,8 @@ impl Engine {
             deadlines: Deadlines::new(),
             to_do: VecDeque::new(),
             out: Outputs::default(),
+            waits: 0,
+            unwanted: BTreeSet::new(),
             events: Vec::new(),
             is_telling: false,
             client: None,

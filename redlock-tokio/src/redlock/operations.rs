@@ -172,7 +172,7 @@ impl Redlock {
                 keys = keys.as_ref().map(tracing::field::debug),
                 token,
                 %holder,
-                by = %self.client.lines.client_name,
+                by = %self.client.client_name,
                 "a lock is released by force"
             );
         }

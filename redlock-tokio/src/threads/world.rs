@@ -20,10 +20,9 @@ use crate::{
     client_name::ClientName,
     engine::{
         lane::stand_in::{Order, StandIn},
-        line::Lines,
         requests::Link,
     },
-    random::Random,
+    node::Member,
 };
 
 const NODES: usize = 3;
@@ -54,7 +53,7 @@ impl World {
         let clock = Clock::explored(Arc::clone(&time));
         let nodes = Vec::from([0; NODES].map(|_| MemoryNode::with_clock(clock.clone())));
         let quorum = Quorum::majority(NODES).expect("there are nodes");
-        let lines = Arc::new(Lines::new(&Random::seeded(1), quorum, ClientName::NONE));
+        let me = (Member(1), ClientName::NONE);
         let (mut lanes, mut servers, mut orders) = (Vec::new(), Vec::new(), Vec::new());
         let mut settings = Redlock::builder()
             .clock(clock.clone())
@@ -69,7 +68,7 @@ impl World {
             let mut handles = Vec::new();
             for (id, node) in quorum.all().iter().zip(&nodes) {
                 let (wire, server) = wire::connect(node);
-                let link = Link::new(client, id, &lines);
+                let link = Link::new(client, id, me.0, &me.1);
                 let (orderer, obeyed) = mpsc::unbounded_channel();
                 let (session, clock) = (Box::new(wire), clock.clone());
                 let (handle, lane) = StandIn::new(id, "node", clock, session, obeyed, link);
@@ -78,7 +77,7 @@ impl World {
                 servers.push(future::spawn(server));
                 orders.push(orderer);
             }
-            settings.client(Ttl::MAX, None, handles, lines)
+            settings.client(quorum, Ttl::MAX, None, handles, me.clone())
         });
         let timers = client.timers.run(Arc::downgrade(&client), clock);
         Self {

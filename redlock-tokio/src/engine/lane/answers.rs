@@ -4,7 +4,8 @@ use redlock_core::{Eligibility, NodeId, OwedRelease, SetRequestState, Timestamp,
 use tokio::time::Instant;
 
 use super::{
-    handle::{Counters, ReplyTo, Whom, is_release},
+    beats::{Asked, Beats},
+    handle::{Counters, LineAsker, ReplyTo, Whom, is_release},
     in_flight::{Batch, Completed, InFlight, Purpose},
 };
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
         shrink,
     },
     foreign,
-    node::{Answer, Command, Session, Vote, reply_of},
+    node::{Answer, Command, LineAnswer, LineRequest, Session, Vote, reply_of},
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
@@ -32,17 +33,25 @@ pub(super) struct Answers {
     node: NodeId,
     pub(super) clock: Clock,
     pub(super) owed_releases: OwedReleases,
-    pub(super) link: Link,
+    pub(super) beats: Beats,
+    link: Link,
     /// Empty. It keeps its room.
     news: Vec<News>,
 }
 
 impl Answers {
-    pub(super) fn new(node: NodeId, clock: Clock, counters: Arc<Counters>, link: Link) -> Self {
+    pub(super) fn new(
+        node: NodeId,
+        clock: Clock,
+        counters: Arc<Counters>,
+        beats: Beats,
+        link: Link,
+    ) -> Self {
         Self {
             node,
             clock,
             owed_releases: OwedReleases::new(counters),
+            beats,
             link,
             news: Vec::new(),
         }
@@ -52,7 +61,7 @@ impl Answers {
     /// now. Breaks if the session is broken, or if the node is no longer what it was.
     pub(super) fn deliver(
         &mut self,
-        completed: Completed,
+        mut completed: Completed,
         eligibility: Eligibility,
     ) -> ControlFlow<NodeError> {
         let answers = match completed.answers {
@@ -62,6 +71,7 @@ impl Answers {
                 return ControlFlow::Break(error);
             }
         };
+        let lines = completed.batch.take_lines();
         if completed.was_late {
             // The node is back, and gets the releases that it missed.
             self.owed_releases.become_due();
@@ -81,13 +91,23 @@ impl Answers {
             }
             self.take(now, command, purpose, answer);
         }
+        let mut of_lines = completed.of_lines.map(Vec::into_iter);
+        for (request, asker) in lines {
+            let answer = of_lines.as_mut().map_err(|error| error.clone());
+            let no_answer = || NodeError::Unexpected("no answer".into());
+            let answer = answer.and_then(|it| it.next().ok_or_else(no_answer));
+            self.take_of_line(&request, asker, answer);
+        }
         self.deliver_news(now, eligibility);
         flow
     }
 
     /// Answers for a batch on a broken session.
-    pub(super) fn deliver_error(&mut self, batch: Batch, error: &NodeError) {
+    pub(super) fn deliver_error(&mut self, mut batch: Batch, error: &NodeError) {
         let now = self.clock.now();
+        for (request, asker) in batch.take_lines() {
+            self.take_of_line(&request, asker, Err(error.clone()));
+        }
         for (command, purpose) in batch.into_commands() {
             if command.operation().sets_key()
                 && let Purpose::Request(reply_to) = &purpose
@@ -128,6 +148,40 @@ impl Answers {
         }
     }
 
+    /// Takes the answer of the node of a line, and adds what the client must know.
+    fn take_of_line(
+        &mut self,
+        request: &LineRequest,
+        asker: LineAsker,
+        answer: Result<LineAnswer, NodeError>,
+    ) {
+        match asker {
+            LineAsker::Request(id, question) => {
+                self.news.push(News::OfLine(id, question, answer.ok()));
+            }
+            LineAsker::Beat => self.beats.handle_alive(&answer),
+            LineAsker::Owed(number) => self.beats.handle_left(request, number, &answer),
+            LineAsker::Nobody => {}
+        }
+    }
+
+    /// Notes requests about lines that are about to be sent. Those that must not be sent are refused.
+    pub(super) fn about_to_ask(&mut self, asked: Vec<Asked>) -> impl Iterator<Item = Asked> {
+        asked.into_iter().filter_map(|(request, asker)| {
+            let noted = self.beats.note(&request, asker);
+            if noted.is_none() {
+                self.refuse_line(&request, asker);
+            }
+            noted.map(|asker| (request, asker))
+        })
+    }
+
+    /// Answers for a request about a line that is not sent.
+    pub(super) fn refuse_line(&mut self, request: &LineRequest, asker: LineAsker) {
+        self.beats.note_refused(request);
+        self.take_of_line(request, asker, Err(NodeError::Silent));
+    }
+
     fn deliver_news(&mut self, now: Timestamp, eligibility: Eligibility) {
         self.link.deliver(now, &mut self.news, eligibility);
         // Room for many is not kept for a few.
@@ -149,7 +203,10 @@ impl Answers {
     }
 
     /// Answers for a batch whose answers are late. The batch stays in flight.
-    pub(super) fn report_late(&self, batch: &Batch, limit: Duration) {
+    pub(super) fn report_late(&mut self, batch: &mut Batch, limit: Duration) {
+        for (request, asker) in batch.take_lines() {
+            self.take_of_line(&request, asker, Err(NodeError::TimedOut(limit)));
+        }
         let late = |to: &ReplyTo| match &to.whom {
             Whom::Request(id, _) => {
                 let answer = Err(NodeError::TimedOut(limit));
@@ -162,9 +219,8 @@ impl Answers {
                 None
             }
         };
-        let mut news = batch.requests().filter_map(late).collect();
-        let now = self.clock.now();
-        self.link.deliver(now, &mut news, Eligibility::ALWAYS);
+        self.news.extend(batch.requests().filter_map(late));
+        self.deliver_news(self.clock.now(), Eligibility::ALWAYS);
     }
 
     /// Forgets the owed releases whose keys have expired by themselves.

@@ -5,18 +5,16 @@
 //! it has a majority again. A place that was given up while the node could not be reached is given up on the next connection,
 //! and one whose request was lost with the next beat.
 
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::collections::BTreeMap;
 
-use redlock_core::NodeId;
 use tokio::time::Instant;
 
-use super::handle::LineReply;
+use super::handle::LineAsker;
 use crate::{
     Clock, Key, NodeError,
     engine::{line::MOST_ACTIVE, requests::Link},
     key::SlotKeys,
     node::{LineAction, LineAnswer, LineRequest},
-    sync::Mutex,
 };
 
 /// What concerns all places of a process at a node.
@@ -29,29 +27,25 @@ pub(crate) enum LineNews {
 }
 
 pub(super) struct Beats {
-    node: NodeId,
     clock: Clock,
     /// To this process, as far as its places in lines are concerned.
     process: Link,
     /// A key for which the process may have a place, and whether it has asked for a place since the last beat.
     stands: Option<(Key, bool)>,
     due: Instant,
-    answer: Arc<Mutex<Answer>>,
+    /// The last beat is not answered yet.
+    is_awaited: bool,
     /// The life that the leases know.
     life: Option<u64>,
     majority: Majority,
-    owed: Arc<Mutex<Owed>>,
+    /// The requests to leave a line that were not answered.
+    owed: BTreeMap<LineName, OwedRequest>,
+    /// How many requests to leave there were.
+    left: u64,
 }
 
 /// A key, whether the line is that of processes for several keys, and whether the place only keeps others waiting.
 type LineName = (Key, bool, bool);
-
-/// The requests to leave a line that were not answered.
-#[derive(Default)]
-struct Owed {
-    requests: BTreeMap<LineName, OwedRequest>,
-    last: u64,
-}
 
 struct OwedRequest {
     number: u64,
@@ -60,12 +54,8 @@ struct OwedRequest {
     is_lost: bool,
 }
 
-#[derive(Debug)]
-enum Answer {
-    None,
-    Awaited,
-    Here(Result<LineAnswer, NodeError>),
-}
+/// A request about a line, and who gets the answer.
+pub(super) type Asked = (LineRequest, LineAsker);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Majority {
@@ -77,23 +67,23 @@ enum Majority {
 }
 
 impl Beats {
-    pub(super) fn new(node: NodeId, clock: Clock, process: Link) -> Self {
+    pub(super) fn new(clock: Clock, process: Link) -> Self {
         Self {
-            node,
             clock,
             process,
             stands: None,
             due: Instant::now(),
-            answer: Arc::new(Mutex::new(Answer::None)),
+            is_awaited: false,
             life: None,
             majority: Majority::Reached,
-            owed: Arc::default(),
+            owed: BTreeMap::new(),
+            left: 0,
         }
     }
 
     /// Begins with a new connection. Returns what is to be sent before anything else.
-    pub(super) fn reconnect(&mut self) -> Vec<(LineRequest, LineReply)> {
-        *self.answer.lock() = Answer::None;
+    pub(super) fn reconnect(&mut self) -> Vec<Asked> {
+        self.is_awaited = false;
         self.life = None;
         self.owed(|_| true)
     }
@@ -105,76 +95,70 @@ impl Beats {
 
     /// Returns when to beat, unless the last beat is not answered yet.
     pub(super) fn due(&self) -> Option<Instant> {
-        let is_awaited = matches!(*self.answer.lock(), Answer::Awaited);
-        (self.stands.is_some() && !is_awaited).then_some(self.due)
+        (self.stands.is_some() && !self.is_awaited).then_some(self.due)
     }
 
-    /// Takes a request that is about to be sent. Returns it with the receiver of the answer, or `None` if it
-    /// must not be sent.
-    pub(super) fn note(
-        &mut self,
-        request: LineRequest,
-        reply: LineReply,
-    ) -> Option<(LineRequest, LineReply)> {
+    /// Takes a request that is about to be sent. Returns who gets the answer, or `None` if it must not be sent.
+    pub(super) fn note(&mut self, request: &LineRequest, asker: LineAsker) -> Option<LineAsker> {
         match request.action {
             LineAction::Join { .. } | LineAction::Keep { .. } => {
                 if self.majority == Majority::Lost {
-                    if !self.process.lines().has_majority(self.clock.now()) {
-                        reply.send(Err(NodeError::Silent));
+                    if !self.process.has_majority(self.clock.now()) {
                         return None;
                     }
                     self.majority = Majority::Reached;
                 }
-                let line = line_of(&request);
-                self.owed.lock().requests.remove(&line);
+                self.owed.remove(&line_of(request));
                 if self.stands.is_none() {
                     self.due = Instant::now() + LineRequest::BEAT;
                 }
                 self.stands = Some((request.key.clone(), true));
-                Some((request, reply))
+                Some(asker)
             }
-            LineAction::Leave { .. } | LineAction::LetGo { .. } => {
-                let reply = self.leave(&request);
-                Some((request, reply))
-            }
-            _ => Some((request, reply)),
+            LineAction::Leave { .. } | LineAction::LetGo { .. } => Some(self.leave(request, false)),
+            _ => Some(asker),
         }
     }
 
-    /// Notes that the process must leave a line. Returns the receiver of the answer, which may
-    /// come after a later request to leave.
-    pub(super) fn leave(&self, request: &LineRequest) -> LineReply {
-        let line = line_of(request);
-        let number = {
-            let mut owed = self.owed.lock();
-            owed.last += 1;
-            let number = owed.last;
-            let owes = OwedRequest {
-                number,
-                request: request.clone(),
-                is_lost: false,
-            };
-            owed.requests.insert(line.clone(), owes);
-            number
+    /// Notes that the process must leave a line. The answer may come after a later request to leave.
+    fn leave(&mut self, request: &LineRequest, is_lost: bool) -> LineAsker {
+        self.left += 1;
+        let owes = OwedRequest {
+            number: self.left,
+            request: request.clone(),
+            is_lost,
         };
-        let owed = Arc::clone(&self.owed);
-        LineReply::new(move |answer| {
-            let mut owed = owed.lock();
-            let requests = &mut owed.requests;
-            let Some(last) = requests.get_mut(&line).filter(|it| it.number == number) else {
-                return;
-            };
-            if answer.is_ok() || has_no_lines(&answer) {
-                requests.remove(&line);
-            } else {
-                last.is_lost = true;
-            }
-        })
+        self.owed.insert(line_of(request), owes);
+        LineAsker::Owed(self.left)
     }
 
-    /// Takes the answer to a beat, and returns what is due.
-    pub(super) fn next(&mut self) -> Vec<(LineRequest, LineReply)> {
-        self.take_answer();
+    /// Takes a request that is not sent, since there is no connection.
+    pub(super) fn note_refused(&mut self, request: &LineRequest) {
+        if let LineAction::Leave { .. } | LineAction::LetGo { .. } = request.action {
+            self.leave(request, true);
+        }
+    }
+
+    /// Takes the answer to a request to leave a line, which is sent again if there is none.
+    pub(super) fn handle_left(
+        &mut self,
+        request: &LineRequest,
+        number: u64,
+        answer: &Result<LineAnswer, NodeError>,
+    ) {
+        let line = line_of(request);
+        let last = self.owed.get_mut(&line);
+        let Some(last) = last.filter(|it| it.number == number) else {
+            return;
+        };
+        last.is_lost = true;
+        if answer.is_ok() || has_no_lines(answer) {
+            self.owed.remove(&line);
+        }
+    }
+
+    /// Returns what is due.
+    pub(super) fn next(&mut self) -> Vec<Asked> {
         let now = Instant::now();
         let Some((key, _)) = self.stands.clone() else {
             return Vec::new();
@@ -187,7 +171,7 @@ impl Beats {
         due.extend(self.leave_unwanted());
         let had_majority = self.majority;
         self.majority = match had_majority {
-            _ if self.process.lines().has_majority(self.clock.now()) => Majority::Reached,
+            _ if self.process.has_majority(self.clock.now()) => Majority::Reached,
             Majority::Reached => Majority::Missed,
             Majority::Missed | Majority::Lost => Majority::Lost,
         };
@@ -198,43 +182,35 @@ impl Beats {
     }
 
     /// Returns some of the requests that are owed, to be sent again.
-    fn owed(&self, which: impl Fn(&OwedRequest) -> bool) -> Vec<(LineRequest, LineReply)> {
-        let owed = self.owed.lock();
-        let requests = owed.requests.values().filter(|it| which(it));
-        let requests = requests.map(|it| (it.request.clone(), LineReply::to_nobody()));
+    fn owed(&self, which: impl Fn(&OwedRequest) -> bool) -> Vec<Asked> {
+        let requests = self.owed.values().filter(|it| which(it));
+        let requests = requests.map(|it| (it.request.clone(), LineAsker::Nobody));
         requests.collect()
     }
 
-    fn beat(&mut self, key: Key) -> (LineRequest, LineReply) {
+    fn beat(&mut self, key: Key) -> Asked {
         self.stands = Some((key.clone(), false));
-        let answer = Arc::clone(&self.answer);
-        *answer.lock() = Answer::Awaited;
+        self.is_awaited = true;
         let request = LineRequest {
             key,
             of_several: false,
             action: LineAction::Beat {
-                member: self.process.lines().member,
+                member: self.process.member,
                 leaves_all: self.majority == Majority::Lost,
             },
             client_name: None,
         };
-        let take = move |it| *answer.lock() = Answer::Here(it);
-        (request, LineReply::new(take))
+        (request, LineAsker::Beat)
     }
 
-    fn take_answer(&mut self) {
-        let answer = {
-            let mut answer = self.answer.lock();
-            match mem::replace(&mut *answer, Answer::None) {
-                Answer::Here(answer) => answer,
-                other => return *answer = other,
-            }
-        };
+    /// Takes the answer to a beat.
+    pub(super) fn handle_alive(&mut self, answer: &Result<LineAnswer, NodeError>) {
+        self.is_awaited = false;
         let (life, has_more) = match answer {
-            Ok(LineAnswer::Alive { life, has_more }) => (life, has_more),
+            &Ok(LineAnswer::Alive { life, has_more }) => (life, has_more),
             // Another beat tells whether that lasts.
             Ok(LineAnswer::Refused) if self.life.is_some() => return self.life = None,
-            answer if has_no_lines(&answer) => (None, false),
+            answer if has_no_lines(answer) => (None, false),
             _ => return,
         };
         if life.is_none() {
@@ -250,22 +226,21 @@ impl Beats {
     }
 
     /// Returns requests to leave the lines in which nobody waits, although the process was called there.
-    fn leave_unwanted(&self) -> Vec<(LineRequest, LineReply)> {
-        let called = self.process.lines().take_unwanted(self.node).into_iter();
-        let unwanted = called.filter(|key| !self.process.is_wanted(key));
+    fn leave_unwanted(&self) -> Vec<Asked> {
+        let unwanted = self.process.take_unwanted().into_iter();
         let leave = |(key, of_several): (Key, bool)| {
             let slot = SlotKeys::parse(key.as_bytes()).map_or(0, |(_, slot)| slot.index());
             let request = LineRequest {
                 key,
                 of_several,
                 action: LineAction::Leave {
-                    member: self.process.lines().member,
+                    member: self.process.member,
                     active: (slot + 1).min(MOST_ACTIVE) as u32,
                     is_taken: false,
                 },
-                client_name: self.process.lines().client_name.shared(),
+                client_name: self.process.client_name.shared(),
             };
-            (request, LineReply::to_nobody())
+            (request, LineAsker::Nobody)
         };
         let places = unwanted.flat_map(|key| [(key.clone(), false), (key, true)]);
         places.map(leave).collect()

@@ -12,7 +12,7 @@ use crate::{
     Clock, NodeError, NodeStatus,
     engine::{queue::Role, requests::RequestId, warning::Warning},
     foreign,
-    node::{Answer, Command, LineAnswer, LineRequest, Session},
+    node::{Answer, Command, LineRequest, Session},
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -66,7 +66,7 @@ pub(super) enum Message {
     /// Asks what the node has.
     Ask(Question),
     /// Concerns the line of a key.
-    Line(LineRequest, LineReply),
+    Line(LineRequest, LineAsker),
     /// Asks the lane to answer when nothing is in flight or owed.
     Drain(oneshot::Sender<()>),
 }
@@ -77,41 +77,28 @@ pub(super) type Question =
 
 pub(super) type Asked = BoxFuture<'static, ()>;
 
-type OnLineAnswer = Box<dyn FnOnce(Result<LineAnswer, NodeError>) + Send>;
-
-/// Takes the answer to a [`LineRequest`]. If it is dropped, there is none.
-pub(crate) struct LineReply(Option<OnLineAnswer>);
-
-impl LineReply {
-    pub(crate) fn new(answer: impl FnOnce(Result<LineAnswer, NodeError>) + Send + 'static) -> Self {
-        Self(Some(Box::new(answer)))
-    }
-
-    /// Nobody wants the answer.
-    pub(crate) const fn to_nobody() -> Self {
-        Self(None)
-    }
-
-    /// There is no answer, and the one that waits for it knows.
-    pub(crate) fn discard(mut self) {
-        self.0 = None;
-    }
-
-    pub(super) fn send(mut self, answer: Result<LineAnswer, NodeError>) {
-        self.deliver(answer);
-    }
-
-    fn deliver(&mut self, answer: Result<LineAnswer, NodeError>) {
-        if let Some(take) = self.0.take() {
-            foreign::call(|| take(answer));
-        }
-    }
+/// Who gets the answer to a [`LineRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineAsker {
+    Request(RequestId, LineQuestion),
+    /// The lane, which beats.
+    Beat,
+    /// The lane, which sends a request to leave again unless this one is answered.
+    Owed(u64),
+    Nobody,
 }
 
-impl Drop for LineReply {
-    fn drop(&mut self) {
-        self.deliver(Err(NodeError::Silent));
-    }
+/// What a request asks the node of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineQuestion {
+    /// Whether other processes wait.
+    Others,
+    /// Its place in the line of a key, by the index of the key, in a wait of this number.
+    Place {
+        wait: u32,
+        index: usize,
+        only_behind_others: bool,
+    },
 }
 
 /// The end of a lane that callers have.
@@ -194,15 +181,9 @@ impl LaneHandle {
         }
     }
 
-    /// Passes a request about a line to the lane. Never blocks.
-    pub(crate) fn send_to_line(&self, request: LineRequest, answer: LineReply) {
-        let sent = self.inbox.send(Message::Line(request, answer));
-        // The caller has locked what would take the answer. It learns of the end of the runtime by other ways.
-        if let Err(unsent) = sent
-            && let Message::Line(_, answer) = unsent.0
-        {
-            answer.discard();
-        }
+    /// Passes a request about a line to the lane. Never blocks. If the runtime has ended, the caller learns of that by other ways.
+    pub(crate) fn send_to_line(&self, request: LineRequest, asker: LineAsker) {
+        let _ = self.inbox.send(Message::Line(request, asker));
     }
 
     /// Waits until all earlier requests are answered and the node is owed no release.

@@ -1,6 +1,7 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
+    mem,
     pin::Pin,
     sync::Arc,
     task::{self, Poll},
@@ -18,11 +19,12 @@ use tokio::{
 
 use super::{
     answers::Owed,
-    handle::{Counters, ReplyTo, Whom, is_release},
+    beats::Asked,
+    handle::{Counters, LineAsker, ReplyTo, Whom, is_release},
 };
 use crate::{
     NodeError, foreign,
-    node::{Answer, Command, Session},
+    node::{Answer, Command, LineAnswer, LineRequest, Session},
     sync::atomic::Ordering,
 };
 
@@ -56,11 +58,14 @@ pub(super) struct InFlight {
     counters: Arc<Counters>,
 }
 
-type Answers = Result<Vec<Answer>, NodeError>;
+type Answers<T> = Result<Vec<T>, NodeError>;
+
+type Awaited<T> = MaybeDone<Unconstrained<BoxFuture<'static, Answers<T>>>>;
 
 struct SentBatch {
     batch: Batch,
-    answers: MaybeDone<Unconstrained<BoxFuture<'static, Answers>>>,
+    answers: Awaited<Answer>,
+    of_lines: Awaited<LineAnswer>,
     sent_at: Instant,
     deadline: Instant,
     timed_out: bool,
@@ -69,7 +74,8 @@ struct SentBatch {
 /// A batch that was answered, or whose session broke.
 pub(super) struct Completed {
     pub(super) batch: Batch,
-    pub(super) answers: Answers,
+    pub(super) answers: Answers<Answer>,
+    pub(super) of_lines: Answers<LineAnswer>,
     /// The answers came after the requesters were told that there are none in time.
     pub(super) was_late: bool,
     pub(super) round_trip: Duration,
@@ -107,9 +113,16 @@ impl InFlight {
         // soon as it waits, so the waker of this poll does not matter. The code of the session may panic, and the batch
         // must be answered all the same.
         let answers = foreign::call(|| {
-            let mut answers = maybe_done(unconstrained(session.execute(&batch.commands)));
-            let _ = (&mut answers).now_or_never();
-            answers
+            let commands = (!batch.commands.is_empty()).then(|| session.execute(&batch.commands));
+            let answers = begin(commands);
+            let lines = (!batch.lines.is_empty()).then(|| session.line(&batch.lines));
+            (answers, begin(lines))
+        });
+        let (answers, of_lines) = answers.unwrap_or_else(|| {
+            (
+                MaybeDone::Done(Err(panicked())),
+                MaybeDone::Done(Ok(vec![])),
+            )
         });
         let sent_at = Instant::now();
         self.counters
@@ -118,7 +131,8 @@ impl InFlight {
         let limit = time_for(self.limit, self.keys() + batch.keys);
         self.queue.push_back(SentBatch {
             batch,
-            answers: answers.unwrap_or_else(|| MaybeDone::Done(Err(panicked()))),
+            answers,
+            of_lines,
             sent_at,
             deadline: sent_at + limit,
             timed_out: false,
@@ -136,8 +150,12 @@ impl InFlight {
                 return Poll::Pending;
             };
             task::ready!(oldest.answers.poll_unpin(cx));
-            let answers = Pin::new(&mut oldest.answers).take_output();
-            match (answers, self.queue.pop_front()) {
+            let mut answers = Pin::new(&mut oldest.answers);
+            if let Some(Ok(_)) = answers.as_mut().output_mut() {
+                task::ready!(oldest.of_lines.poll_unpin(cx));
+            }
+            let of_lines = Pin::new(&mut oldest.of_lines).take_output();
+            match (answers.take_output(), self.queue.pop_front()) {
                 (Some(answers), Some(sent)) => {
                     self.extend_deadlines();
                     let in_flight = &self.counters.in_flight;
@@ -145,6 +163,7 @@ impl InFlight {
                     Poll::Ready(Completed {
                         batch: sent.batch,
                         answers,
+                        of_lines: of_lines.unwrap_or_else(|| Ok(Vec::new())),
                         was_late: sent.timed_out,
                         round_trip: sent.sent_at.elapsed(),
                     })
@@ -158,19 +177,19 @@ impl InFlight {
     }
 
     /// Marks the batches whose answers are late, and passes each of them to `late` once.
-    pub(super) fn time_out(&mut self, mut late: impl FnMut(&Batch)) {
+    pub(super) fn time_out(&mut self, mut late: impl FnMut(&mut Batch)) {
         let now = Instant::now();
         for sent in &mut self.queue {
             if !sent.timed_out && sent.deadline <= now {
                 sent.timed_out = true;
-                late(&sent.batch);
+                late(&mut sent.batch);
             }
         }
     }
 
     /// Returns the batches, which will not be answered any more.
     pub(super) fn into_batches(mut self) -> impl Iterator<Item = Batch> {
-        let queue = std::mem::take(&mut self.queue);
+        let queue = mem::take(&mut self.queue);
         let releases = queue.iter().map(|sent| sent.batch.releases).sum();
         let in_flight = &self.counters.in_flight;
         in_flight.fetch_sub(releases, Ordering::Relaxed);
@@ -203,8 +222,10 @@ impl InFlight {
         self.queue.len() < MAX_BATCHES_IN_FLIGHT && self.keys() < MAX_KEYS_IN_FLIGHT
     }
 
+    /// Returns whether no answer is awaited. That there is none to a request about a line is known once it is late.
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        let mut queue = self.queue.iter();
+        queue.all(|sent| sent.timed_out && sent.batch.is_empty())
     }
 
     fn keys(&self) -> usize {
@@ -223,11 +244,13 @@ impl InFlight {
     }
 }
 
-/// Commands that travel together, in order, and the purpose of each.
+/// Commands that travel together, in order, and the purpose of each. Requests about lines follow them.
 #[derive(Default)]
 pub(super) struct Batch {
     commands: Vec<Command>,
     purposes: Vec<Purpose>,
+    lines: Vec<LineRequest>,
+    askers: Vec<LineAsker>,
     /// How many keys the commands have together.
     keys: usize,
     /// How many of the commands are releases.
@@ -252,12 +275,23 @@ impl Batch {
         self.purposes.push(purpose);
     }
 
+    pub(super) fn set_lines(&mut self, asked: impl Iterator<Item = Asked>) {
+        (self.lines, self.askers) = asked.unzip();
+    }
+
+    /// Returns the requests about lines, which nobody waits for any more.
+    pub(super) fn take_lines(&mut self) -> impl Iterator<Item = Asked> + use<> {
+        mem::take(&mut self.lines)
+            .into_iter()
+            .zip(mem::take(&mut self.askers))
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.keys >= MAX_BATCH
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.commands.is_empty()
+        self.commands.is_empty() && self.lines.is_empty()
     }
 
     pub(super) fn requests(&self) -> impl Iterator<Item = &ReplyTo> {
@@ -288,6 +322,16 @@ impl Purpose {
             Self::OwedRelease(owed) => &owed.whom,
         }
     }
+}
+
+/// Hands a request to the session, if there is one.
+fn begin<T>(request: Option<BoxFuture<'static, Answers<T>>>) -> Awaited<T> {
+    let Some(request) = request else {
+        return MaybeDone::Done(Ok(Vec::new()));
+    };
+    let mut answers = maybe_done(unconstrained(request));
+    let _ = (&mut answers).now_or_never();
+    answers
 }
 
 pub(super) fn panicked() -> NodeError {

@@ -7,21 +7,21 @@ use std::{
     task::Poll,
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
 use redlock_core::{Eligibility, NodeId, Operation, Timestamp};
 use tokio::sync::oneshot;
 
 use super::{
     answers::Answers,
-    beats::Beats,
-    handle::{Counters, LineReply, Message, Question, ReplyTo, SMALL},
+    beats::{Asked, Beats},
+    handle::{Counters, Message, Question, ReplyTo, SMALL},
     in_flight::{Batch, MAX_BATCH, Purpose},
 };
 use crate::{
     Clock, NodeError,
     engine::{requests::Link, shrink},
     foreign,
-    node::{Command, LineAction, LineRequest, Session},
+    node::Command,
     sync::mpsc,
 };
 
@@ -36,8 +36,7 @@ pub(super) struct Inbox {
     /// The questions about keys that were not sent yet.
     pub(super) questions: Vec<Question>,
     /// The requests about lines that were not sent yet.
-    lines: Vec<(LineRequest, LineReply)>,
-    pub(super) beats: Beats,
+    lines: Vec<Asked>,
     /// The callers that wait until nothing is in flight or owed.
     drains: Vec<oneshot::Sender<()>>,
     pub(super) counters: Arc<Counters>,
@@ -57,10 +56,9 @@ impl Inbox {
             messages,
             backlog: Backlog::default(),
             is_closed: false,
-            answers: Answers::new(node, clock, Arc::clone(&counters), link),
+            answers: Answers::new(node, clock, Arc::clone(&counters), beats, link),
             questions: Vec::new(),
             lines: Vec::new(),
-            beats,
             drains: Vec::new(),
             counters,
         }
@@ -100,8 +98,8 @@ impl Inbox {
         }
     }
 
-    /// Makes the next batch of what was received, either of small requests or of large ones, and refuses those that have
-    /// waited for too long. It is empty if nothing is left to send.
+    /// Makes the next batch of what was received, either of small requests or of large ones, and of all that concerns lines.
+    /// Refuses requests that have waited for too long. The batch is empty if nothing is left to send.
     pub(super) fn take_batch(&mut self) -> Batch {
         let now = self.answers.clock.now();
         let turn = self.backlog.next_turn();
@@ -122,50 +120,23 @@ impl Inbox {
             batch.push(command, Purpose::Request(origin));
         }
         self.backlog.shrink();
+        // There may have been very many of them.
+        batch.set_lines(self.answers.about_to_ask(mem::take(&mut self.lines)));
         if !refused.is_empty() {
             self.answers.refuse(refused, &why_late);
         }
         batch
     }
 
-    /// Sends the requests about lines that have come. Returns what delivers the answers, if there are any.
-    pub(super) fn ask_lines(
-        &mut self,
-        session: &mut dyn Session,
-    ) -> Option<BoxFuture<'static, ()>> {
-        if self.lines.is_empty() {
-            return None;
-        }
-        // There may have been very many of them.
-        let lines = mem::take(&mut self.lines).into_iter();
-        let lines = lines.filter_map(|(request, reply)| self.beats.note(request, reply));
-        let (requests, replies): (Vec<_>, Vec<_>) = lines.unzip();
-        if requests.is_empty() {
-            return None;
-        }
-        let answers = session.line(&requests);
-        let deliver = async {
-            let (answers, cause) = match answers.await {
-                Ok(answers) => (answers, NodeError::Unexpected("no answer".into())),
-                Err(error) => (Vec::new(), error),
-            };
-            let mut answers = answers.into_iter();
-            for reply in replies {
-                reply.send(answers.next().ok_or_else(|| cause.clone()));
-            }
-        };
-        Some(deliver.boxed())
-    }
-
     /// Adds what a new connection must hear of lines before anything else.
     pub(super) fn rejoin_lines(&mut self) {
-        let owed = self.beats.reconnect();
+        let owed = self.answers.beats.reconnect();
         self.lines.splice(..0, owed);
     }
 
     /// Adds a beat if it is due.
     pub(super) fn beat(&mut self) {
-        let due = self.beats.next();
+        let due = self.answers.beats.next();
         self.lines.extend(due);
     }
 
@@ -177,12 +148,8 @@ impl Inbox {
             // The refusal is delivered at the first poll.
             ask(Err(cause.clone()), Eligibility::NEVER).now_or_never();
         }
-        for (request, reply) in mem::take(&mut self.lines) {
-            if let LineAction::Leave { .. } | LineAction::LetGo { .. } = request.action {
-                // Without an answer it is sent later.
-                drop(self.beats.leave(&request));
-            }
-            reply.send(Err(cause.clone()));
+        for (request, asker) in mem::take(&mut self.lines) {
+            self.answers.refuse_line(&request, asker);
         }
         let counters = &self.counters;
         let refused = self.backlog.take_all();

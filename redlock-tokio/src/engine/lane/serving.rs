@@ -7,7 +7,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use redlock_core::Tenure;
 use tokio::{
     task::yield_now,
-    time::{Instant, Sleep, sleep, timeout},
+    time::{Instant, Sleep, sleep},
 };
 
 use super::{
@@ -28,7 +28,7 @@ pub(super) struct Serving<'a> {
     closed: BoxFuture<'static, NodeError>,
     in_flight: InFlight,
     inspector: Inspector,
-    /// The questions about keys and about lines that were not answered yet.
+    /// The questions about keys that were not answered yet.
     asked: FuturesUnordered<Asked>,
     /// The tenure of the server and what its authority reports, if there is one.
     owner: Option<NamedServer>,
@@ -124,7 +124,7 @@ impl<'a> Serving<'a> {
     fn arm_timer(&mut self, intake: &Intake) {
         self.timer.arm_for(self.in_flight.next_timeout());
         self.timer.arm_for(self.lane.right.log_change());
-        self.timer.arm_for(self.lane.inbox.beats.due());
+        self.timer.arm_for(self.lane.inbox.answers.beats.due());
         if matches!(intake, Intake::Send) {
             let owed_releases = &self.lane.inbox.answers.owed_releases;
             self.timer.arm_for(owed_releases.next_try());
@@ -190,12 +190,6 @@ impl<'a> Serving<'a> {
             let session: &mut dyn Session = &mut *self.session;
             self.asked.push(ask(Ok(session), eligibility));
         }
-        let asked = self.lane.inbox.ask_lines(&mut *self.session);
-        if let Some(asked) = asked {
-            let limit = self.lane.limits.answer;
-            // The lease that asks is told when this is dropped.
-            self.asked.push(timeout(limit, asked).map(drop).boxed());
-        }
         // Each batch may fill what is left of the room.
         while self.in_flight.has_room() {
             let batch = self.lane.inbox.take_batch();
@@ -214,7 +208,7 @@ impl<'a> Serving<'a> {
         if let Some(completed) = self.in_flight.next_completed().now_or_never() {
             return self.handle_completed(completed);
         }
-        let (answers, limit) = (&self.lane.inbox.answers, self.lane.limits.answer);
+        let (answers, limit) = (&mut self.lane.inbox.answers, self.lane.limits.answer);
         self.in_flight
             .time_out(|batch| answers.report_late(batch, limit));
         self.note_silence();
@@ -240,7 +234,7 @@ impl<'a> Serving<'a> {
 
     /// Answers for everything in flight on the broken session.
     fn give_up(self, error: &NodeError) {
-        self.lane.inbox.beats.disconnect();
+        self.lane.inbox.answers.beats.disconnect();
         for batch in self.in_flight.into_batches() {
             self.lane.inbox.answers.deliver_error(batch, error);
         }

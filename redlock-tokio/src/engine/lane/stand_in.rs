@@ -4,7 +4,6 @@
 
 use std::{mem, ops::ControlFlow, sync::Arc, time::Duration};
 
-use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use redlock_core::{Eligibility, NodeId};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -30,8 +29,6 @@ pub(crate) struct StandIn {
     inbox: Inbox,
     in_flight: InFlight,
     session: Box<dyn Session>,
-    /// The questions about lines that were not answered yet.
-    lines: FuturesUnordered<BoxFuture<'static, ()>>,
     orders: UnboundedReceiver<Order>,
     /// Whether the session has failed since the last request.
     is_broken: bool,
@@ -46,7 +43,7 @@ impl StandIn {
         orders: UnboundedReceiver<Order>,
         link: Link,
     ) -> (LaneHandle, Self) {
-        let beats = Beats::new(node, clock.clone(), link.clone());
+        let beats = Beats::new(clock.clone(), link.clone());
         let board = StatusBoard::new(NodeError::Silent, link.clone());
         board.answering(Eligibility::ALWAYS);
         let (handle, messages) = LaneHandle::new(address, board);
@@ -55,7 +52,6 @@ impl StandIn {
             in_flight: in_flight(&counters),
             inbox: Inbox::new(node, clock, messages, counters, beats, link),
             session,
-            lines: FuturesUnordered::new(),
             orders,
             is_broken: false,
         };
@@ -67,14 +63,12 @@ impl StandIn {
         loop {
             let owed_releases = &mut self.inbox.answers.owed_releases;
             owed_releases.send_due(&mut self.in_flight, &mut *self.session);
-            let is_idle = self.in_flight.is_empty() && self.lines.is_empty();
-            if is_idle && self.inbox.has_ended() {
+            if self.in_flight.is_empty() && self.inbox.has_ended() {
                 return;
             }
             tokio::select! {
                 biased;
                 completed = self.in_flight.next_completed() => self.deliver(completed),
-                Some(()) = self.lines.next() => {}
                 () = self.inbox.receive() => self.handle_requests().await,
                 Some(order) = self.orders.recv() => self.obey(order),
             }
@@ -116,8 +110,6 @@ impl StandIn {
             self.inbox.refuse(&NodeError::Silent);
         } else {
             self.inbox.receive_from_ready_tasks().await;
-            let asked = self.inbox.ask_lines(&mut *self.session);
-            self.lines.extend(asked);
             loop {
                 let batch = self.inbox.take_batch();
                 if batch.is_empty() {

@@ -10,16 +10,16 @@ use redlock_core::{LeaseConfig, NodeId, Quorum, Share, Timestamp, Ttl, Validity}
 use super::{Engine, LocalLock, RequestId, Terms};
 use crate::{
     Clock, Key, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
+    client_name::ClientName,
     engine::{
         lane::{LaneHandle, Prospect},
-        line::Lines,
         queue::{QueueStatus, Role},
         timers::Timers,
         wall_clock::WallClock,
         warning::Outage,
     },
     key::{KeySet, Prefix},
-    node::status,
+    node::{Member, status},
     observer::Observers,
     options::CommonSettings,
     random::Random,
@@ -39,7 +39,9 @@ pub(crate) struct Client {
     pub(crate) engine: Mutex<Engine>,
     pub(crate) timers: Arc<Timers>,
     /// This process in the lines of keys.
-    pub(crate) lines: Arc<Lines>,
+    pub(crate) member: Member,
+    /// The name by which the nodes show who has a key, or waits for one.
+    pub(crate) client_name: ClientName,
     pub(crate) clock: Clock,
     pub(crate) random: Random,
     pub(crate) prefix: Prefix,

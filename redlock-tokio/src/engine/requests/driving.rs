@@ -345,7 +345,7 @@ impl Request {
     /// Returns the command that carries out a request. `None` if this driver does not know the access.
     fn command(&self, cx: Cx<'_>, transmit: &Transmit) -> Option<Command> {
         let operation: Operation = transmit.operation;
-        let client = &cx.client.lines.client_name;
+        let client = &cx.client.client_name;
         if let Operation::Adopt { .. } = operation {
             let giver = self.terms.adopts_from.clone()?;
             let key = self.keys.first().clone();

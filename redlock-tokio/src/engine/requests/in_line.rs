@@ -1,6 +1,6 @@
 //! The place of a lease in the line of its key, for all requests of its process.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use redlock_core::{NodeId, Share, Status};
 use smallvec::SmallVec;
@@ -11,9 +11,9 @@ use super::{
     request::Request,
 };
 use crate::{
-    Key, NodeError,
+    Key,
     engine::{
-        lane::{LineNews, LineReply},
+        lane::{LineAsker, LineNews, LineQuestion},
         line::{
             self, LineNode, MOST_ACTIVE,
             place::{LONGEST_CHECK, Place, Step},
@@ -78,12 +78,7 @@ impl Request {
         let Some(LineNode { id: node, .. }) = node.filter(|it| it.is_usual) else {
             return false;
         };
-        let reply = reply_to(cx, self.id, |engine, cx, request, answer| {
-            // Without an answer nobody is known to be alone.
-            let is_alone = matches!(answer, Ok(LineAnswer::Waiting(0)));
-            engine.handle_others(cx, request, is_alone);
-        });
-        self.ask_line(cx, node, 0, LineAction::Count, reply);
+        self.ask_line(cx, node, 0, LineAction::Count, LineQuestion::Others);
         true
     }
 
@@ -93,10 +88,9 @@ impl Request {
         let active = self.active();
         for key in lines_of(&self.keys) {
             if let Some(LineNode { id, .. }) = line::node_of(key, &cx.client.lanes, cx.now) {
-                let (action, reply) = (LineAction::Call { active }, LineReply::to_nobody());
-                let of_several = self.keys.has_several();
+                let (action, of_several) = (LineAction::Call { active }, self.keys.has_several());
                 cx.client
-                    .ask_line(id, key.clone(), of_several, action, reply);
+                    .ask_line(id, key, of_several, action, LineAsker::Nobody);
             }
         }
     }
@@ -107,13 +101,15 @@ impl Request {
         node: NodeId,
         index: usize,
         action: LineAction,
-        reply: LineReply,
+        question: LineQuestion,
     ) {
-        let Some(key) = lines_of(&self.keys).nth(index).cloned() else {
-            return reply.discard();
-        };
-        let of_several = self.keys.has_several();
-        cx.client.ask_line(node, key, of_several, action, reply);
+        if let Some(key) = lines_of(&self.keys).nth(index) {
+            let (of_several, asker) = (
+                self.keys.has_several(),
+                LineAsker::Request(self.id, question),
+            );
+            cx.client.ask_line(node, key, of_several, action, asker);
+        }
     }
 
     /// Starts or stops keeping other requests away from several keys, if that is due.
@@ -138,7 +134,7 @@ impl Request {
         };
         *until = cx.now.saturating_add(next);
         if *keeps || is_over {
-            let (member, active) = (cx.client.lines.member, placed.active);
+            let (member, active) = (cx.client.member, placed.active);
             let action = if is_over {
                 LineAction::LetGo { member, active }
             } else {
@@ -220,7 +216,7 @@ impl Engine {
             self.make_scout(request);
         }
         let placed = request.placed.insert(placed);
-        placed.wait = cx.client.lines.next_wait();
+        placed.wait = next(&mut self.waits);
         if !placed.waits() {
             request.watched.note_place(0);
         }
@@ -265,7 +261,7 @@ impl Engine {
         let active = request.active();
         let placed = request.placed.get_or_insert_with(|| {
             Box::new(Placed {
-                wait: client.lines.next_wait(),
+                wait: next(&mut self.waits),
                 active,
                 places: SmallVec::new(),
                 is_known: false,
@@ -302,22 +298,40 @@ impl Engine {
         let has_not_tried = request.lease.is_in_line() && request.lease.attempts() == 0;
         let only_behind_others = has_not_tried && !placed.is_known && !request.keys.has_several();
         let action = LineAction::Join {
-            member: cx.client.lines.member,
+            member: cx.client.member,
             active: placed.active,
             number: place.number(),
             only_behind_others,
         };
-        let reply = reply_to(
-            cx,
-            request.id,
-            move |engine, cx, request, answer| match answer {
-                Ok(LineAnswer::Waiting(0)) if only_behind_others => {
-                    engine.try_first(cx, request, wait);
-                }
-                answer => engine.handle_line_answer(cx, request, wait, index, answer.ok()),
-            },
-        );
-        request.ask_line(cx, node, index, action, reply);
+        let question = LineQuestion::Place {
+            wait,
+            index,
+            only_behind_others,
+        };
+        request.ask_line(cx, node, index, action, question);
+    }
+
+    /// Takes the answer of the node of a line to a request.
+    pub(super) fn handle_line_answer(
+        &mut self,
+        cx: Cx<'_>,
+        id: RequestId,
+        question: LineQuestion,
+        answer: Option<LineAnswer>,
+    ) {
+        let nobody_waits = answer == Some(LineAnswer::Waiting(0));
+        self.update(cx, id, |engine, request| match question {
+            // Without an answer nobody is known to be alone.
+            LineQuestion::Others => engine.handle_others(cx, request, nobody_waits),
+            LineQuestion::Place {
+                wait,
+                only_behind_others: true,
+                ..
+            } if nobody_waits => engine.try_first(cx, request, wait),
+            LineQuestion::Place { wait, index, .. } => {
+                engine.handle_standing(cx, request, (wait, index), answer);
+            }
+        });
     }
 
     /// Takes the answer that nobody stands in the line. So the lease tries without a place.
@@ -333,12 +347,11 @@ impl Engine {
         }
     }
 
-    fn handle_line_answer(
+    fn handle_standing(
         &mut self,
         cx: Cx<'_>,
         request: &mut Request,
-        wait: u32,
-        index: usize,
+        (wait, index): (u32, usize),
         answer: Option<LineAnswer>,
     ) {
         // An answer to an earlier wait says nothing of this one.
@@ -478,11 +491,10 @@ impl Engine {
             client.leave_one_line(key, *node, of_several, active, false);
             if keeps {
                 let let_go = LineAction::LetGo {
-                    member: client.lines.member,
+                    member: client.member,
                     active,
                 };
-                let reply = LineReply::to_nobody();
-                client.ask_line(*node, key.clone(), of_several, let_go, reply);
+                client.ask_line(*node, key, of_several, let_go, LineAsker::Nobody);
             }
             *node = id;
             let (joined, step) = join(client, is_usual);
@@ -522,22 +534,6 @@ impl Engine {
     }
 }
 
-/// Returns what takes the answer of a node of a line to a request.
-fn reply_to(
-    cx: Cx<'_>,
-    id: RequestId,
-    take: impl FnOnce(&mut Engine, Cx<'_>, &mut Request, Result<LineAnswer, NodeError>) + Send + 'static,
-) -> LineReply {
-    let client = Arc::downgrade(cx.client);
-    LineReply::new(move |answer| {
-        if let Some(client) = client.upgrade() {
-            client.change(client.clock.now(), |engine, cx| {
-                engine.update(cx, id, |engine, request| take(engine, cx, request, answer));
-            });
-        }
-    })
-}
-
 impl Client {
     /// Gives places up. Processes that are among the first because of that are called.
     pub(super) fn leave_line(&self, keys: &KeySet, placed: &Placed, is_taken: bool) {
@@ -545,7 +541,7 @@ impl Client {
             self.leave_one_line(key, *node, keys.has_several(), placed.active, is_taken);
         }
         if let Some((true, _)) = placed.keeps {
-            let (member, active) = (self.lines.member, placed.active);
+            let (member, active) = (self.member, placed.active);
             self.ask_all_lines(keys, placed, LineAction::LetGo { member, active });
         }
     }
@@ -559,38 +555,42 @@ impl Client {
         is_taken: bool,
     ) {
         let action = LineAction::Leave {
-            member: self.lines.member,
+            member: self.member,
             active,
             is_taken,
         };
-        let reply = LineReply::to_nobody();
-        self.ask_line(node, key.clone(), of_several, action, reply);
+        self.ask_line(node, key, of_several, action, LineAsker::Nobody);
     }
 
     fn ask_all_lines(&self, keys: &KeySet, placed: &Placed, action: LineAction) {
         for (key, (node, _)) in lines_of(keys).zip(&placed.places) {
-            let (of_several, reply) = (keys.has_several(), LineReply::to_nobody());
-            self.ask_line(*node, key.clone(), of_several, action, reply);
+            self.ask_line(*node, key, keys.has_several(), action, LineAsker::Nobody);
         }
     }
 
     fn ask_line(
         &self,
         node: NodeId,
-        key: Key,
+        key: &Key,
         of_several: bool,
         action: LineAction,
-        reply: LineReply,
+        asker: LineAsker,
     ) {
-        let client_name = self.lines.client_name.shared();
+        let client_name = self.client_name.shared();
         let request = LineRequest {
-            key,
+            key: key.clone(),
             of_several,
             action,
             client_name,
         };
-        self.lanes[node.index()].send_to_line(request, reply);
+        self.lanes[node.index()].send_to_line(request, asker);
     }
+}
+
+/// Returns the number of a new wait, by which a request knows the answers to its own questions.
+fn next(waits: &mut u32) -> u32 {
+    *waits = waits.wrapping_add(1);
+    *waits
 }
 
 /// Takes a place at a node. A process that stands elsewhere checks now and then whether it can go back to the usual node.

@@ -3,34 +3,42 @@
 //! A server does not notify the connection that has made a change. So when a node has carried out a release, for a request or by
 //! force, its lane tells the requests of this process that watch the key or hold it.
 
-use std::sync::{Arc, Weak};
+use std::{collections::BTreeSet, mem, sync::Weak};
 
 use redlock_core::{Eligibility, NodeId, RoundId, Timestamp, Withdrawal};
 
 use super::{Client, Cx, Engine, RequestId};
 use crate::{
     Key,
+    client_name::ClientName,
     engine::{
-        lane::{LineNews, Whom},
-        line::Lines,
+        lane::{LineNews, LineQuestion, Whom},
         queue::Role,
     },
     key::SlotKeys,
-    node::{Answer, Command, FreedNotifier, Notice},
+    node::{Answer, Command, FreedNotifier, LineAnswer, Member, Notice},
 };
+
+/// The process remembers at most this many keys for which it was called and does not wait. Usually the call has crossed its
+/// request to leave the line. Others are noted with their next call.
+const MOST_UNWANTED: usize = 64;
 
 /// A node's news for the requests of a client, as long as it has some.
 #[derive(Clone)]
 pub(crate) struct Link {
     client: Weak<Client>,
     node: NodeId,
-    lines: Arc<Lines>,
+    /// This process in the lines of keys.
+    pub(crate) member: Member,
+    pub(crate) client_name: ClientName,
 }
 
 /// What a node has answered to a command.
 pub(crate) enum News {
     /// An answer to a request, or why there is none.
     Answer(RequestId, RoundId, Answer),
+    /// An answer of the node of a line, if there is one.
+    OfLine(RequestId, LineQuestion, Option<LineAnswer>),
     /// It has carried out a release, for this request or by force, and late or not.
     Released {
         command: Command,
@@ -40,24 +48,24 @@ pub(crate) enum News {
 }
 
 impl Link {
-    pub(crate) fn new(client: &Weak<Client>, node: NodeId, lines: &Arc<Lines>) -> Self {
+    pub(crate) fn new(
+        client: &Weak<Client>,
+        node: NodeId,
+        member: Member,
+        client_name: &ClientName,
+    ) -> Self {
         Self {
             client: Weak::clone(client),
             node,
-            lines: Arc::clone(lines),
+            member,
+            client_name: client_name.clone(),
         }
     }
 
     /// Returns one of a client that is gone.
     #[cfg(test)]
     pub(crate) fn to_nobody(node: NodeId) -> Self {
-        let quorum = redlock_core::Quorum::majority(1).expect("one node");
-        let (random, name) = (
-            crate::random::Random::system(),
-            crate::client_name::ClientName::NONE,
-        );
-        let lines = Arc::new(Lines::new(&random, quorum, name));
-        Self::new(&Weak::new(), node, &lines)
+        Self::new(&Weak::new(), node, Member(0), &ClientName::NONE)
     }
 
     /// Passes on what the node has answered to a batch, in order. Its votes are worth this much.
@@ -78,6 +86,9 @@ impl Link {
                         by,
                         is_late,
                     } => engine.handle_release(cx, node, &command, &by, is_late),
+                    News::OfLine(id, question, answer) => {
+                        engine.handle_line_answer(cx, id, question, answer);
+                    }
                 }
             }
         });
@@ -95,8 +106,8 @@ impl Link {
             Notice::Freed(key) => engine.tell_of_key(cx, node, key, None),
             Notice::Called { key, is_taken } => {
                 let called = engine.queue.turns_at(key);
-                if called.is_empty() {
-                    self.lines.note_unwanted(node, key);
+                if called.is_empty() && engine.unwanted.len() < MOST_UNWANTED {
+                    engine.unwanted.extend(Key::new(key).map(|key| (node, key)));
                 }
                 for (id, _) in called {
                     engine.handle_call(cx, id, node, key, is_taken);
@@ -138,14 +149,28 @@ impl Link {
         });
     }
 
-    /// Returns whether this process wants a key, or has it.
-    pub(crate) fn is_wanted(&self, key: &Key) -> bool {
-        let client = self.client.upgrade();
-        client.is_some_and(|it| !it.engine.lock().queue.turns_at(key.as_bytes()).is_empty())
+    /// Returns the keys for which the node has called the process, and which it neither wants nor has.
+    pub(crate) fn take_unwanted(&self) -> Vec<Key> {
+        let Some(client) = self.client.upgrade() else {
+            return Vec::new();
+        };
+        let mut engine = client.engine.lock();
+        let unwanted = mem::take(&mut engine.unwanted).into_iter();
+        let (called, of_others) = unwanted.partition(|(node, _)| *node == self.node);
+        engine.unwanted = of_others;
+        let called: BTreeSet<(NodeId, Key)> = called;
+        let called = called.into_iter().map(|(_, key)| key);
+        called
+            .filter(|key| engine.queue.turns_at(key.as_bytes()).is_empty())
+            .collect()
     }
 
-    pub(crate) fn lines(&self) -> &Lines {
-        &self.lines
+    /// Returns whether the process can get any lock now.
+    pub(crate) fn has_majority(&self, now: Timestamp) -> bool {
+        self.client.upgrade().is_none_or(|client| {
+            let voting = client.lanes.iter().filter(|it| it.board.is_voting(now));
+            voting.count() >= client.quorum.votes()
+        })
     }
 
     fn change(&self, change: impl FnOnce(&mut Engine, Cx<'_>)) {

@@ -16,7 +16,7 @@ impl HeldLease {
         let now = self.handle.now();
         let valid_until = self.update(now, |_, _, it| it.give(now, self.generation))?;
         let left = valid_until.saturating_duration_since(now);
-        let value = client.lines.client_name.value_of(self.handle.token());
+        let value = client.client_name.value_of(self.handle.token());
         Some(LockTicket {
             key: self.handle.keys().first().clone(),
             giver: Holder::new(&value[..]),
