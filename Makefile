@@ -64,15 +64,14 @@ sim-driver:
 	SIM_SEEDS=$(SEEDS) cargo test --release -p redlock-tokio --all-features --test sim -- --nocapture
 
 # The threads of one process in many orders. SCHEDULES is for each scenario: `make threads SCHEDULES=100000`. Another
-# SEED chooses other schedules. SCENARIO runs one scenario alone, and REPLAY one schedule of it. RECORD prints a
-# schedule in which something is seen: `make threads SCENARIO=two_clients_of_one_key RECORD="free at once"`.
+# SEED chooses other schedules. SCENARIO runs one scenario alone, and REPLAY one schedule of it.
 #
 # The option is no feature, so that `--all-features` has nothing of it. The compiler adds it to the crates of the
 # workspace alone (.ci/rustc-shuttle), so no dependency is built again.
 threads: PROFILE = --release
 threads:
 	RUST_BACKTRACE=0 RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/.ci/rustc-shuttle THREADS_SCHEDULES=$(SCHEDULES) \
-	    THREADS_SEED=$(SEED) THREADS_REPLAY=$(REPLAY) THREADS_RECORD="$(RECORD)" \
+	    THREADS_SEED=$(SEED) THREADS_REPLAY=$(REPLAY) \
 	    cargo test --workspace --all-features $(PROFILE) --lib -- --show-output $(or $(SCENARIO),threads::)
 
 # What a lock costs in instructions and allocations, beside the committed table. Fails if something costs over 3 % more.

@@ -1,6 +1,6 @@
 mod later_release;
 
-use std::{fmt, ops::Deref, sync::Arc, time::Duration};
+use std::{fmt, ops::Deref, task::Poll, time::Duration};
 
 use redlock_core::{LossReason, ReleaseVerdict, Timestamp};
 use thiserror::Error;
@@ -8,8 +8,7 @@ use thiserror::Error;
 pub use self::later_release::ReleaseAfterError;
 use crate::{
     Acquisition, DowngradeError, Hold, LockTicket, NodeReports,
-    engine::requests::{Claim, HeldLease},
-    observer::Subject,
+    engine::requests::{Claimant, RequestEnd},
 };
 
 /// A held lock. Dropping the guard releases the lock.
@@ -62,27 +61,14 @@ impl LockGuard {
         }
     }
 
-    /// Stands for a lock that was passed on, instead of a request.
-    pub(crate) fn take_over(&mut self, held: HeldLease) {
-        self.hold = Hold::new(held);
-    }
-
-    /// Notes that the caller has the lock after this time. Returns whether the lock is still held. `subject` is the
-    /// request as observers know it.
-    pub(crate) fn claim(
+    /// Waits until the lock is held, or will not be held. Returns false if it is lost already, or if its client has shut down.
+    pub(crate) fn poll_taken(
         &mut self,
         now: Timestamp,
-        waited: Duration,
-        subject: Option<&Arc<Subject>>,
-    ) -> bool {
-        self.waited = waited;
-        let claim = subject.map(|subject| {
-            Box::new(Claim {
-                subject: Arc::clone(subject),
-                acquisition: self.acquisition(),
-            })
-        });
-        self.hold.held().claim(now, claim)
+        claimant: &mut Claimant<'_>,
+    ) -> Poll<Result<bool, RequestEnd>> {
+        self.waited = now.saturating_duration_since(claimant.since);
+        self.hold.held_mut().poll_taken(now, claimant)
     }
 
     /// Releases the lock, and waits until a majority of nodes has confirmed that or no longer can.
@@ -110,7 +96,7 @@ impl LockGuard {
     /// The release is sent when the future is polled for the first time. Dropping the future before that drops the
     /// guard, which releases the lock too.
     pub async fn release(self) -> ReleaseReport {
-        if self.hold.pass_on() {
+        if self.hold.held().pass_on(self.hold.handle().now()) {
             return ReleaseReport {
                 outcome: ReleaseOutcome::HandedOver,
                 nodes: NodeReports::default(),
@@ -235,21 +221,7 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn acquisition(&self) -> Acquisition {
-        let waited = self.waited;
-        let held = self.hold.held();
-        if held.has_joined() {
-            return Acquisition::Joined { waited };
-        } else if held.is_handed_over() {
-            return Acquisition::HandedOver { waited };
-        }
-        let handle = self.hold.handle();
-        Acquisition::Granted {
-            granted_by: handle.granted_by(),
-            votes_needed: handle.quorum().votes(),
-            nodes_total: handle.quorum().nodes(),
-            attempts: handle.tries(),
-            waited,
-        }
+        self.hold.held().acquisition(self.waited)
     }
 }
 
@@ -263,7 +235,9 @@ impl Deref for LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        self.hold.pass_on();
+        let now = self.hold.handle().now();
+        // A holder that panics may leave the resource half changed, so its lock is not handed over.
+        self.hold.held_mut().end(now, !std::thread::panicking());
     }
 }
 

@@ -357,15 +357,8 @@ impl Hold {
         &self.held
     }
 
-    /// Hands the lock over to the next waiter in this process, or releases it. Returns whether it was handed over.
-    pub(crate) fn pass_on(&self) -> bool {
-        let now = self.handle().now();
-        // A holder that panics may leave the resource half changed, so its lock is not handed over.
-        if std::thread::panicking() {
-            self.held.release(now);
-            return false;
-        }
-        self.held.pass_on(now)
+    pub(crate) fn held_mut(&mut self) -> &mut HeldLease {
+        &mut self.held
     }
 }
 

@@ -4,11 +4,13 @@ mod observed;
 mod outage;
 
 use std::{
-    fmt, mem,
+    fmt,
+    future::poll_fn,
+    mem,
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
@@ -17,7 +19,7 @@ use redlock_core::{Share, Timestamp, Validity};
 
 pub use self::adopt::{Adopt, AdoptError};
 use self::{
-    conclusion::{Request, conclude},
+    conclusion::{Request, conclude, poll_outcome},
     observed::ObservedRequest,
     outage::Outlook,
 };
@@ -249,6 +251,8 @@ enum State {
         /// Does not hold the lock yet, but already releases it when it is dropped.
         guard: LockGuard,
         outlook: Outlook,
+        /// The task is woken when there is an outcome.
+        is_registered: bool,
     },
     Done,
 }
@@ -269,15 +273,26 @@ impl Future for LockFuture {
     type Output = Result<LockGuard, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
         loop {
-            let next = match &mut self.state {
-                State::New(_) => match mem::replace(&mut self.state, State::Done) {
-                    State::New(lock) => start(lock, &mut self.observed),
+            let next = match &mut this.state {
+                State::New(_) => match mem::replace(&mut this.state, State::Done) {
+                    State::New(lock) => start(lock, cx.waker(), &mut this.observed),
                     _ => return Poll::Pending,
                 },
                 State::InDoubt(begun) => ready!(begun.poll_unpin(cx)),
-                State::Waiting { guard, outlook } => {
-                    let (polled, since) = (guard.handle().poll_acquired(cx), outlook.since);
+                State::Waiting {
+                    guard,
+                    outlook,
+                    is_registered,
+                } => {
+                    let since = outlook.since;
+                    let polled = if mem::take(is_registered) {
+                        Poll::Pending
+                    } else {
+                        let now = guard.handle().now();
+                        poll_outcome(guard, since, now, cx, &this.observed)
+                    };
                     match polled {
                         Poll::Pending => {
                             let request = Request::of_lease(guard.handle(), since);
@@ -285,11 +300,11 @@ impl Future for LockFuture {
                         }
                         Poll::Ready(outcome) => {
                             let State::Waiting { guard, .. } =
-                                mem::replace(&mut self.state, State::Done)
+                                mem::replace(&mut this.state, State::Done)
                             else {
                                 return Poll::Pending;
                             };
-                            let observed = &mut self.observed;
+                            let observed = &mut this.observed;
                             return Poll::Ready(conclude(guard, since, outcome, observed));
                         }
                     }
@@ -297,10 +312,10 @@ impl Future for LockFuture {
                 // Polled again after its end, like a fused future.
                 State::Done => return Poll::Pending,
             };
-            self.state = State::Done;
-            self.state = match next {
+            this.state = State::Done;
+            this.state = match next {
                 Ok(next) => next,
-                Err(error) => return Poll::Ready(Err(observed::fail(&mut self.observed, error))),
+                Err(error) => return Poll::Ready(Err(observed::fail(&mut this.observed, error))),
             };
         }
     }
@@ -310,7 +325,11 @@ impl Future for LockFuture {
 type Doubt = Pin<Box<dyn Future<Output = Result<State, LockError>> + Send + Sync>>;
 
 /// Begins to wait, unless the request fails at once.
-fn start(lock: Lock, observed: &mut Option<Box<ObservedRequest>>) -> Result<State, LockError> {
+fn start(
+    lock: Lock,
+    waker: &Waker,
+    observed: &mut Option<Box<ObservedRequest>>,
+) -> Result<State, LockError> {
     let (client, request) = lock.prepare()?;
     // Redlock step 1: the clock is read before the first byte leaves.
     let now = client.clock.now();
@@ -323,7 +342,7 @@ fn start(lock: Lock, observed: &mut Option<Box<ObservedRequest>>) -> Result<Stat
         }
         Prospect::InDoubt | Prospect::MayVote => {}
     }
-    State::begin(&client, &request, now, outlook)
+    State::begin(&client, &request, now, outlook, waker)
 }
 
 impl State {
@@ -332,15 +351,20 @@ impl State {
         request: &LeaseRequest,
         now: Timestamp,
         outlook: Outlook,
+        waker: &Waker,
     ) -> Result<Self, LockError> {
-        let held = requests::begin(client, now, request)
+        let (held, is_registered) = requests::begin(client, now, request, waker)
             .map_err(|(handle, end)| Request::of_lease(&handle, outlook.since).failure(end))?;
         let guard = LockGuard::new(Hold::new(held));
         // The shutdown may have begun after `prepare`. From here on it sees the request and stops it.
         if client.is_shut_down() {
             guard.handle().stop_acquiring();
         }
-        Ok(Self::Waiting { guard, outlook })
+        Ok(Self::Waiting {
+            guard,
+            outlook,
+            is_registered,
+        })
     }
 
     fn in_doubt(outlook: Outlook, client: Arc<Client>, mut request: LeaseRequest) -> Self {
@@ -348,7 +372,8 @@ impl State {
             let left = outlook.resolve(&client, &request.keys).await?;
             Arc::make_mut(&mut request.terms).policy.wait = left;
             let now = client.clock.now();
-            Self::begin(&client, &request, now, outlook)
+            let begin = |waker: &Waker| Self::begin(&client, &request, now, outlook, waker);
+            poll_fn(|cx| Poll::Ready(begin(cx.waker()))).await
         };
         Self::InDoubt(AssertUnwindSafe(Box::pin(begun)))
     }

@@ -354,10 +354,8 @@ impl Redlock {
     }
 
     fn shutdown_report(&self, timed_out: bool) -> ShutdownReport {
-        let lanes = self.client.lanes.iter();
-        let undelivered: usize = lanes.map(|lane| lane.counters.undelivered()).sum();
         ShutdownReport {
-            abandoned: undelivered + self.client.undeliverable.load(Ordering::Relaxed),
+            abandoned: self.client.undelivered(),
             held: self.client.held_count(),
             timed_out,
         }

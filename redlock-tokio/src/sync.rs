@@ -1,4 +1,4 @@
-//! The mutexes, atomics, notifications and channels that the threads of a process share, in one place.
+//! The mutexes, atomics and notifications that the threads of a process share, in one place.
 //!
 //! They are those of std and tokio. The tests in `threads` are compiled with `--cfg redlock_shuttle`, and replace them
 //! by those of shuttle. Shuttle runs one thread at a time, and decides before each use which thread goes on.
@@ -12,10 +12,10 @@ use shuttle::sync as primitives;
 use std::sync as primitives;
 
 #[cfg(not(all(test, redlock_shuttle)))]
-pub(crate) use tokio::sync::{Notify, mpsc};
+pub(crate) use tokio::sync::Notify;
 
 #[cfg(all(test, redlock_shuttle))]
-pub(crate) use self::explored::{Notify, mpsc};
+pub(crate) use self::explored::Notify;
 pub(crate) use self::primitives::{MutexGuard, atomic};
 
 /// A mutex that is locked for a few instructions at a time, and never across an await.

@@ -22,4 +22,4 @@ mod wakers;
 mod wire;
 mod world;
 
-pub(crate) use self::{explore::sometimes, time::Time};
+pub(crate) use self::time::Time;

@@ -64,6 +64,7 @@ impl RedlockBuilder {
             &self.prefix.clone(),
         );
         let mut running = Vec::with_capacity(nodes.len());
+        let engine = self.engine(quorum);
         let client = Arc::new_cyclic(|client| {
             let mut lanes = Vec::with_capacity(nodes.len());
             for (id, node) in quorum.all().iter().zip(nodes) {
@@ -78,13 +79,14 @@ impl RedlockBuilder {
                     random.clone(),
                     limits,
                     Arc::clone(&vetting),
-                    Link::new(client, id, member, &client_name),
+                    Link::new(client, &engine, id, member, &client_name),
                     observers.clone(),
                 );
                 lanes.push(handle);
                 running.push(lane);
             }
-            self.client(quorum, max_ttl, window, lanes, (member, client_name))
+            let me = (member, client_name);
+            self.client(quorum, max_ttl, window, (lanes, engine), me)
         });
         let timers = client.timers.run(Arc::downgrade(&client), clock);
         runtime.spawn(timers);
@@ -97,6 +99,12 @@ impl RedlockBuilder {
         (Redlock::new(client), connecting)
     }
 
+    /// Makes the part of the client that its lanes know.
+    pub(crate) fn engine(&self, quorum: Quorum) -> Arc<Mutex<Engine>> {
+        let engine = Engine::new(self.max_waiters_total, quorum.all(), &self.random);
+        Arc::new(Mutex::new(engine))
+    }
+
     /// Makes the part that all handles share, over these lanes. `window` is set if an authority names the master of a
     /// node.
     pub(crate) fn client(
@@ -104,13 +112,13 @@ impl RedlockBuilder {
         quorum: Quorum,
         max_ttl: Ttl,
         window: Option<Duration>,
-        lanes: Vec<LaneHandle>,
+        (lanes, engine): (Vec<LaneHandle>, Arc<Mutex<Engine>>),
         (member, client_name): (Member, ClientName),
     ) -> Client {
         Client {
             quorum,
             lanes: lanes.into(),
-            engine: Mutex::new(Engine::new(self.max_waiters_total, &self.random)),
+            engine,
             timers: Timers::new(),
             member,
             client_name,
@@ -126,7 +134,6 @@ impl RedlockBuilder {
             outage: Outage::default(),
             shut_down: false.into(),
             wall_clock: self.wall_clock,
-            undeliverable: 0.into(),
             logs_keys: self.logs_keys,
             observers: Observers::new(self.observers),
             observed: 0.into(),

@@ -1,6 +1,6 @@
-//! One actor per node: a queue in front, one long-lived session behind.
+//! One actor per node: an outbox of the engine in front, one long-lived session behind.
 //!
-//! A lane owns every request that it is given. It sends the requests in its queue as one batch, keeps
+//! A lane owns every request that it takes. It sends the requests in its outbox as one batch, keeps
 //! a few batches in flight, answers for a node that stays silent, reconnects, and remembers the
 //! releases that the node is owed. A caller that goes away cancels nothing, and no caller ever waits
 //! for a connection.
@@ -14,6 +14,7 @@ mod discovery;
 mod handle;
 mod in_flight;
 mod inbox;
+mod outbox;
 mod serving;
 #[cfg(all(test, redlock_shuttle))]
 pub(crate) mod stand_in;
@@ -32,7 +33,8 @@ pub(crate) use self::{
     answers::SetRequests,
     beats::LineNews,
     discovery::Discovery,
-    handle::{LaneHandle, LineAsker, LineQuestion, MOST_WAIT, ReplyTo, Whom, runtime_ended},
+    handle::{LaneHandle, LineAsker, LineQuestion, ReplyTo, Whom, runtime_ended},
+    outbox::{LaneEnded, MOST_WAIT, Outbox},
     status::{Prospect, StatusBoard},
     vetting::Vetting,
 };
@@ -103,7 +105,7 @@ impl Lane {
     ) -> (LaneHandle, Self) {
         let id = node.id;
         let board = StatusBoard::new(connecting(), link.clone());
-        let (handle, messages) = LaneHandle::new(node.node.address(), board);
+        let handle = LaneHandle::new(node.node.address(), link.clone(), board);
         let (counters, status) = (Arc::clone(&handle.counters), Arc::clone(&handle.board));
         let right = VotingRight::new(
             id,
@@ -126,7 +128,7 @@ impl Lane {
             _end: End(Arc::clone(&status)),
             status,
             right,
-            inbox: Inbox::new(id, clock.clone(), messages, counters, beats, link.clone()),
+            inbox: Inbox::new(id, clock.clone(), counters, beats, link.clone()),
             link,
             backoff: Backoff::new(random),
             observed: ObservedNode::new(observers, Arc::clone(&handle.address), clock),

@@ -31,19 +31,19 @@ use std::{
     collections::{BTreeSet, VecDeque},
     fmt, mem,
     sync::Arc,
+    task::Waker,
 };
 
-use redlock_core::{NodeId, Timestamp};
+use redlock_core::{NodeId, NodeSet, Timestamp};
 use slab::Slab;
 
 pub(crate) use self::{
     client::Client,
     extensions::ExtensionOutcome,
     handle::Handle,
-    held_lease::HeldLease,
+    held_lease::{Claimant, HeldLease},
     link::{Link, News},
     local::RequestEnd,
-    observed::Claim,
     terms::{LeaseRequest, Terms},
     transfer::adopt,
     waiting::begin,
@@ -56,10 +56,12 @@ use self::{driving::Effect, outputs::Outputs, request::Request};
 use crate::{
     Key,
     engine::{
+        lane::{LaneEnded, LineAsker, Outbox, ReplyTo},
         queue::{Arrival, Queue},
         slot_table::SlotTable,
         timers::Deadlines,
     },
+    node::{Command, LineAction, LineRequest},
     observer::Event,
     random::Random,
 };
@@ -78,6 +80,8 @@ pub(crate) struct Engine {
     /// The slots of semaphores that the process uses.
     slots: SlotTable,
     pub(crate) deadlines: Deadlines,
+    /// What lanes are to send, by the id of the node.
+    pub(crate) outboxes: Box<[Outbox]>,
     to_do: VecDeque<Effect>,
     out: Outputs,
     /// How often a request has begun to wait in lines.
@@ -101,6 +105,14 @@ pub(crate) struct RequestId {
     place: u32,
 }
 
+impl RequestId {
+    /// No request.
+    const NONE: Self = Self {
+        number: u32::MAX,
+        place: u32::MAX,
+    };
+}
+
 /// What a change of the engine is made with.
 #[derive(Clone, Copy)]
 struct Cx<'a> {
@@ -109,9 +121,10 @@ struct Cx<'a> {
 }
 
 impl Engine {
-    /// Creates one without requests, of which at most so many may wait.
-    pub(crate) fn new(max_waiting: usize, random: &Random) -> Self {
+    /// Creates one for these nodes. At most so many requests may wait.
+    pub(crate) fn new(max_waiting: usize, nodes: NodeSet, random: &Random) -> Self {
         Self {
+            outboxes: nodes.iter().map(Outbox::new).collect(),
             requests: Slab::new(),
             arrivals: 0,
             queue: Queue::new(max_waiting, random),
@@ -161,13 +174,14 @@ impl Engine {
     }
 
     /// Puts a request back, unless nothing will happen to it any more.
-    fn put_back(&mut self, request: Box<Request>) {
+    fn put_back(&mut self, mut request: Box<Request>) {
         let place = request.id.place as usize;
         if !request.is_forgotten() {
             self.requests[place] = Some(request);
             return;
         }
         self.requests.remove(place);
+        self.set_deadline(&mut request, None);
         self.out.forgotten.push(request);
         if self.requests.is_empty() {
             if self.requests.capacity() > MANY {
@@ -176,6 +190,51 @@ impl Engine {
             }
             self.out.client = self.client.take();
         }
+    }
+
+    /// Ends a handle of a request.
+    fn end_handle(&mut self, id: RequestId) {
+        if let Some(mut request) = self.take(id) {
+            request.handles -= 1;
+            self.put_back(request);
+        }
+    }
+
+    /// Has a lane send a command, once the engine is free.
+    fn send(&mut self, node: NodeId, command: Command, to: ReplyTo) -> Result<(), LaneEnded> {
+        let outbox = &mut self.outboxes[node.index()];
+        outbox.send(command, to)?;
+        self.out.wakers.extend(outbox.lane_to_wake());
+        Ok(())
+    }
+
+    /// Likewise, a request about the line of a key.
+    fn ask_line(
+        &mut self,
+        cx: Cx<'_>,
+        node: NodeId,
+        (key, of_several): (&Key, bool),
+        action: LineAction,
+        asker: LineAsker,
+    ) {
+        let request = LineRequest {
+            key: key.clone(),
+            of_several,
+            action,
+            client_name: cx.client.client_name.shared(),
+        };
+        let outbox = &mut self.outboxes[node.index()];
+        outbox.send_to_line((request, asker));
+        self.out.wakers.extend(outbox.lane_to_wake());
+    }
+
+    /// Notes that the client is gone. Returns the lanes, which may end.
+    pub(crate) fn close(&mut self) -> impl Iterator<Item = Waker> {
+        let outboxes = self.outboxes.iter_mut();
+        outboxes.filter_map(|outbox| {
+            outbox.close();
+            outbox.lane_to_wake()
+        })
     }
 
     /// Moves the deadline of a request.

@@ -3,7 +3,7 @@ use std::{fmt, future::poll_fn, pin::Pin, sync::Arc};
 use thiserror::Error;
 
 use super::{
-    conclusion::conclude,
+    conclusion::{conclude, poll_outcome},
     observed::{self, ObservedRequest},
 };
 use crate::{
@@ -115,8 +115,12 @@ impl Adopt {
         let since = client.clock.now();
         let mut observed = ObservedRequest::begin(&client, &request, since);
         // Does not hold the lock yet, but already releases it when it is dropped.
-        let guard = LockGuard::new(Hold::new(requests::adopt(&client, &ticket, &request)));
-        let outcome = poll_fn(|cx| guard.handle().poll_acquired(cx)).await;
+        let mut guard = LockGuard::new(Hold::new(requests::adopt(&client, &ticket, &request)));
+        let outcome = poll_fn(|cx| {
+            let now = client.clock.now();
+            poll_outcome(&mut guard, since, now, cx, &observed)
+        });
+        let outcome = outcome.await;
         let result = conclude(guard, since, outcome, &mut observed);
         result.map_err(|error| match error {
             LockError::Contended(attempts) => AdoptError::Gone(attempts),

@@ -1,6 +1,9 @@
 //! The result for a task that waited for a lock: a guard, or the reason why there is none.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use redlock_core::{AcquireFailure, End, LossReason, Timestamp};
 
@@ -9,49 +12,49 @@ use crate::{
     Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError,
     engine::{
         queue::Refusal,
-        requests::{Client, Handle, HeldLease, RequestEnd},
+        requests::{Claimant, Client, Handle, RequestEnd},
     },
     key::KeySet,
     node::status,
 };
 
-/// Returns the guard, or the reason why its lease has no lock. `since` is the time of the request.
-pub(super) fn conclude(
-    mut guard: LockGuard,
+/// Waits for the outcome of a request, which was made at `since`.
+pub(super) fn poll_outcome(
+    guard: &mut LockGuard,
     since: Timestamp,
-    outcome: Result<Option<HeldLease>, RequestEnd>,
+    now: Timestamp,
+    cx: &Context<'_>,
+    observed: &Option<Box<ObservedRequest>>,
+) -> Poll<Result<bool, RequestEnd>> {
+    let mut claimant = Claimant {
+        waker: cx.waker().clone(),
+        since,
+        subject: observed.as_deref().map(|it| &it.subject),
+    };
+    guard.poll_taken(now, &mut claimant)
+}
+
+/// Returns the guard, or the reason why its lease has no lock.
+pub(super) fn conclude(
+    guard: LockGuard,
+    since: Timestamp,
+    outcome: Result<bool, RequestEnd>,
     observed: &mut Option<Box<ObservedRequest>>,
 ) -> Result<LockGuard, LockError> {
-    let outcome = outcome.map(|passed_on| {
-        if let Some(held) = passed_on {
-            guard.take_over(held);
-        }
-    });
-    let client = Arc::clone(guard.handle().client());
+    let client = guard.handle().client();
+    let request = Request::of_lease(guard.handle(), since);
     let error = match outcome {
-        Err(end) => Request::of_lease(guard.handle(), since).failure(end),
-        // Without a runtime no lock is given out, and the nodes are not to blame.
-        Ok(()) if client.is_shut_down() => LockError::ShutDown,
-        Ok(()) => {
-            let now = client.clock.now();
-            let waited = now.saturating_duration_since(since);
-            if guard.claim(now, waited, observed.as_deref().map(|it| &it.subject)) {
-                guard.handle().log_acquisition();
-                client.outage.note_success();
-                observed::succeed(observed);
-                return Ok(guard);
-            }
-            if client.is_shut_down() {
-                // The runtime has ended since the lock was acquired.
-                #[cfg(all(test, redlock_shuttle))]
-                crate::threads::sometimes("the runtime ended before the claim", true);
-                LockError::ShutDown
-            } else {
-                // The task was kept from running since the lock was acquired.
-                let request = Request::of_lease(guard.handle(), since);
-                LockError::NotPolled(request.attempts(guard.handle().tries()))
-            }
+        Err(end) => request.failure(end),
+        Ok(true) => {
+            guard.handle().log_acquisition();
+            client.outage.note_success();
+            observed::succeed(observed);
+            return Ok(guard);
         }
+        // Without a runtime no lock is given out, and the nodes are not to blame.
+        Ok(false) if client.is_shut_down() => LockError::ShutDown,
+        // The task was kept from running since the lock was acquired.
+        Ok(false) => LockError::NotPolled(request.attempts(guard.handle().tries())),
     };
     Err(observed::fail(observed, error))
 }

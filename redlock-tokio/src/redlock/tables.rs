@@ -2,7 +2,7 @@ use std::sync::{Arc, Weak};
 
 use crate::{
     Redlock,
-    engine::{queue::QueueTables, requests::Client},
+    engine::{lane::Outbox, queue::QueueTables, requests::Client},
 };
 
 /// How many entries the tables of one [`Redlock`] have, for tests that look for entries that nobody needs.
@@ -55,7 +55,8 @@ fn count(client: &Arc<Client>) -> Tables {
         several,
         deadlines: engine.deadlines.count(),
         owed: lanes().map(|lane| lane.counters.owed()).sum(),
-        under_way: lanes().map(|lane| lane.counters.under_way()).sum(),
+        under_way: lanes().map(|lane| lane.counters.in_flight()).sum::<usize>()
+            + engine.outboxes.iter().map(Outbox::releases).sum::<usize>(),
         // One is `client`.
         handles: Arc::strong_count(client) - 1,
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shuttle::{future, thread};
 
 use super::{
-    explore::{explore, has_seen, replay, sometimes},
+    explore::{explore, sometimes},
     world::{TTL, Visit, World},
 };
 use crate::{LockError, LossReason};
@@ -84,30 +84,18 @@ fn note_ends(visits: [Visit; 2]) {
     }
 }
 
-/// A schedule in which the timers end after a task has seen its lock, and before the task claims the lock.
-const END_BEFORE_CLAIM: &str = "9104d203dda9f7ec85eec4d2f201000000001000000000200000000c000a01e014728e31e09c73000000000000000000000000041042402980144202280104120831a51401c0010700730a11a200720c38c58852cc316780624e196098330c00c000038001001c800e4028a594524ae0a074520208a594524a29a5944822a990924822c6181248302510624631a32430402ac60452440223a5621241282544104804009192410608648429a0a493123ae994535229271d744e3aa724940a4229a173ce39e49c530829a41c524239a290428a31461c618811e38c61cc38c19c734a28e698624221879043c8290881820a420925008a31c814641032c41052522a66144206208494114a102691204c20a294225249a5a40108318518638a29c5180000208600404800a00001cc000000000000";
-
-#[test]
-fn a_lock_that_the_end_of_the_timers_takes_before_its_claim_is_shut_down() {
-    replay(END_BEFORE_CLAIM, end_of_the_timers);
-    let is_reached = has_seen("the runtime ended before the claim");
-    assert!(is_reached, "record another schedule: see the Makefile");
-}
-
-#[test]
-fn end_of_the_timers_against_a_grant() {
-    explore(&["served", "shut down"], end_of_the_timers);
-}
-
 /// The timers end while locks are granted and deadlines are set. No waiter may wait for them, and no holder may stay. The nodes
 /// are not to blame.
-fn end_of_the_timers() {
-    let world = World::new();
-    let guard = world.hold(world.lock("k"));
-    let visits = ["k", "other"].map(|key| world.visit(world.lock(key)));
-    world.timers.abort();
-    assert_eq!(future::block_on(guard.lost()), LossReason::Abandoned);
-    note_ends(visits);
-    drop(guard);
-    world.end_with_the_runtime();
+#[test]
+fn end_of_the_timers_against_a_grant() {
+    explore(&["served", "shut down"], || {
+        let world = World::new();
+        let guard = world.hold(world.lock("k"));
+        let visits = ["k", "other"].map(|key| world.visit(world.lock(key)));
+        world.timers.abort();
+        assert_eq!(future::block_on(guard.lost()), LossReason::Abandoned);
+        note_ends(visits);
+        drop(guard);
+        world.end_with_the_runtime();
+    });
 }

@@ -28,22 +28,20 @@ thread_local! {
 }
 
 /// Notes that something happened that happens in some schedules only.
-pub(crate) fn sometimes(what: &'static str, happened: bool) {
+pub(super) fn sometimes(what: &'static str, happened: bool) {
     if happened {
         SEEN.with_borrow_mut(|seen| *seen.entry(what).or_default() += 1);
     }
 }
 
-/// Returns whether it has happened in the schedules since the beginning of the test.
-pub(super) fn has_seen(what: &str) -> bool {
-    SEEN.with_borrow(|seen| seen.contains_key(what))
-}
-
-/// Runs as many schedules of threads as `THREADS_SCHEDULES` says, or the one in `THREADS_REPLAY`. Prints the first schedule that
-/// reaches the moment in `THREADS_RECORD`. Panics if a schedule fails, or if none of them [reached](sometimes) what some must.
+/// Runs as many schedules of threads as `THREADS_SCHEDULES` says, or the one in `THREADS_REPLAY`. Panics if a schedule fails, or
+/// if none of them [reached](sometimes) what some must.
 pub(super) fn explore(reached: &[&str], scenario: fn()) {
     if let Some(schedule) = variable("THREADS_REPLAY") {
-        return replay(&schedule, scenario);
+        let mut scheduler = ReplayScheduler::new_from_encoded(&schedule);
+        scheduler.set_allow_incomplete();
+        assert!(run(scheduler, scenario).is_ok(), "it failed as before");
+        return;
     }
     SEEN.take();
     let thread = thread::current();
@@ -65,14 +63,6 @@ pub(super) fn explore(reached: &[&str], scenario: fn()) {
     }
 }
 
-/// Runs one schedule. A schedule of older code may no longer fit, and then is run as long as it fits.
-pub(super) fn replay(schedule: &str, scenario: fn()) {
-    SEEN.take();
-    let mut scheduler = ReplayScheduler::new_from_encoded(schedule);
-    scheduler.set_allow_incomplete();
-    assert!(run(scheduler, scenario).is_ok(), "it failed as before");
-}
-
 /// Runs the schedules of a scheduler. Shuttle prints one that fails. Returns its number.
 fn run(scheduler: impl Scheduler + 'static, scenario: fn()) -> Result<(), usize> {
     let mut config = Config::new();
@@ -83,11 +73,9 @@ fn run(scheduler: impl Scheduler + 'static, scenario: fn()) -> Result<(), usize>
     let runner = Runner::new(scheduler, config);
     let begun = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&begun);
-    let wanted = variable("THREADS_RECORD").unwrap_or_default();
     let run = move || {
         count.fetch_add(1, Ordering::Relaxed);
         scenario();
-        assert!(!has_seen(&wanted), "this schedule reaches: {wanted}");
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| runner.run(run)));
     outcome.map(drop).map_err(|_| begun.load(Ordering::Relaxed))

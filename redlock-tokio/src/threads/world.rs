@@ -64,11 +64,12 @@ impl World {
         if let Some(observer) = observer {
             settings = settings.observer(observer);
         }
+        let engine = settings.engine(quorum);
         let client = Arc::new_cyclic(|client| {
             let mut handles = Vec::new();
             for (id, node) in quorum.all().iter().zip(&nodes) {
                 let (wire, server) = wire::connect(node);
-                let link = Link::new(client, id, me.0, &me.1);
+                let link = Link::new(client, &engine, id, me.0, &me.1);
                 let (orderer, obeyed) = mpsc::unbounded_channel();
                 let (session, clock) = (Box::new(wire), clock.clone());
                 let (handle, lane) = StandIn::new(id, "node", clock, session, obeyed, link);
@@ -77,7 +78,7 @@ impl World {
                 servers.push(future::spawn(server));
                 orders.push(orderer);
             }
-            settings.client(quorum, Ttl::MAX, None, handles, me.clone())
+            settings.client(quorum, Ttl::MAX, None, (handles, engine), me.clone())
         });
         let timers = client.timers.run(Arc::downgrade(&client), clock);
         Self {

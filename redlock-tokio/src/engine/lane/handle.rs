@@ -1,4 +1,4 @@
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::{
     FutureExt,
@@ -7,36 +7,21 @@ use futures::{
 use redlock_core::{Eligibility, Operation, RoundId, Timestamp, Ttl};
 use tokio::sync::oneshot;
 
-use super::{answers::SetRequests, in_flight::MAX_BATCH, status::StatusBoard};
+use super::{answers::SetRequests, outbox::LaneEnded, status::StatusBoard};
 use crate::{
     Clock, NodeError, NodeStatus,
-    engine::{queue::Role, requests::RequestId, warning::Warning},
+    engine::{
+        queue::Role,
+        requests::{Link, RequestId},
+        warning::Warning,
+    },
     foreign,
-    node::{Answer, Command, LineRequest, Session},
+    node::{Answer, Command, Session},
     sync::{
         Mutex,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
-
-/// The most keys of a small request. That is as many as one request of a layer has by default.
-pub(super) const SMALL: usize = 16;
-
-/// How many keys may wait for a node that is slower than a majority of the others: a second of work for one that takes
-/// nearly its whole timeout for each batch.
-const MAX_BEHIND: usize = 16 * MAX_BATCH;
-
-/// How many keys may wait for a node. Without this limit they would be more and more if a node
-/// answers, but more slowly than it is asked.
-const MAX_WAITING: usize = 512 * MAX_BATCH;
-
-/// Likewise, for large requests. (It is work for about two seconds where one client and its five servers
-/// share two processors: less than a caller waits by default.)
-const MAX_WAITING_LARGE: usize = MAX_WAITING / 2;
-
-/// How long a request for a new lock may wait in a lane until it is sent.
-pub(crate) const MOST_WAIT: Duration = Duration::from_secs(1);
 
 /// Who has sent a command.
 #[derive(Clone, Debug)]
@@ -57,18 +42,6 @@ pub(crate) struct ReplyTo {
     pub(crate) ttl: Ttl,
     /// From then on the command is of no use. If the lane has not sent it by then, it refuses it.
     pub(crate) until: Timestamp,
-}
-
-/// A message to a lane from its handle.
-pub(super) enum Message {
-    /// A command for the node.
-    Request(Command, ReplyTo),
-    /// Asks what the node has.
-    Ask(Question),
-    /// Concerns the line of a key.
-    Line(LineRequest, LineAsker),
-    /// Asks the lane to answer when nothing is in flight or owed.
-    Drain(oneshot::Sender<()>),
 }
 
 /// Asks the session, whose votes are worth this much, or says why there is none. The future ends when the answer is delivered.
@@ -101,12 +74,12 @@ pub(crate) enum LineQuestion {
     },
 }
 
-/// The end of a lane that callers have.
+/// The end of a lane that callers have. Their requests are in the lane's [outbox](super::Outbox).
 #[derive(Debug)]
 pub(crate) struct LaneHandle {
     pub(crate) address: Arc<str>,
-    inbox: mpsc::UnboundedSender<Message>,
-    /// How much waits for the node, and where its releases are.
+    link: Link,
+    /// Where the releases are that the lane has taken.
     pub(crate) counters: Arc<Counters>,
     /// How the node is. [`status`](Self::status) also knows whether the runtime has ended.
     pub(crate) board: Arc<StatusBoard>,
@@ -116,37 +89,21 @@ pub(crate) struct LaneHandle {
     pub(crate) expires_too_late: Warning,
 }
 
-/// The lane's runtime has ended, so the command was not sent.
-pub(crate) struct LaneClosed;
-
 impl LaneHandle {
-    /// Creates one, and what gets its messages.
-    pub(super) fn new(
-        address: &str,
-        board: StatusBoard,
-    ) -> (Self, mpsc::UnboundedReceiver<Message>) {
-        let (inbox, messages) = mpsc::unbounded_channel();
-        let handle = Self {
+    pub(super) fn new(address: &str, link: Link, board: StatusBoard) -> Self {
+        Self {
             address: address.into(),
-            inbox,
+            link,
             counters: Arc::default(),
             board: Arc::new(board),
             expires_too_early: Warning::default(),
             expires_too_late: Warning::default(),
-        };
-        (handle, messages)
+        }
     }
 
-    /// Passes a command to the lane. Never blocks.
-    pub(crate) fn send(&self, command: Command, reply_to: ReplyTo) -> Result<(), LaneClosed> {
-        self.counters.note_given(&command);
-        let sent = self.inbox.send(Message::Request(command, reply_to));
-        sent.map_err(|unsent| {
-            if let Message::Request(command, _) = unsent.0 {
-                self.counters.note_taken(&command);
-            }
-            LaneClosed
-        })
+    /// Passes the lane a command that comes from no request.
+    pub(crate) fn send(&self, command: Command, reply_to: ReplyTo) -> Result<(), LaneEnded> {
+        self.link.give(|outbox| outbox.send(command, reply_to))
     }
 
     /// Asks the node for something that no lock depends on, and waits for at most `limit`. Also returns what its votes were
@@ -172,8 +129,8 @@ impl LaneHandle {
             }
             .boxed()
         });
-        let sent = self.inbox.send(Message::Ask(question));
-        sent.map_err(|_| runtime_ended())?;
+        let asked = self.link.give(|outbox| outbox.ask(question));
+        asked.map_err(|_| runtime_ended())?;
         match clock.timeout(limit, answered).await {
             Some(Ok(answer)) => answer,
             Some(Err(_)) => Err(NodeError::Disconnected("before it answered".into())),
@@ -181,15 +138,10 @@ impl LaneHandle {
         }
     }
 
-    /// Passes a request about a line to the lane. Never blocks. If the runtime has ended, the caller learns of that by other ways.
-    pub(crate) fn send_to_line(&self, request: LineRequest, asker: LineAsker) {
-        let _ = self.inbox.send(Message::Line(request, asker));
-    }
-
     /// Waits until all earlier requests are answered and the node is owed no release.
     pub(crate) async fn drain(&self) {
         let (done, drained) = oneshot::channel();
-        if self.inbox.send(Message::Drain(done)).is_ok() {
+        if self.link.give(|outbox| outbox.drain(done)).is_ok() {
             // An error means that the lane has ended, so there is nothing to wait for.
             let _ = drained.await;
         }
@@ -203,7 +155,7 @@ impl LaneHandle {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.inbox.is_closed()
+        self.counters.has_ended.load(Ordering::SeqCst)
     }
 }
 
@@ -212,79 +164,23 @@ pub(crate) fn runtime_ended() -> NodeError {
     NodeError::Unreachable("the runtime has shut down".into())
 }
 
-/// How much waits for a lane's node, and where its undelivered releases are.
+/// How far a lane is with the releases that it has taken, and whether it has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// The keys of the requests that the lane has neither sent nor answered yet.
-    waiting: AtomicUsize,
-    /// Releases that the lane has neither sent nor answered yet.
-    queued: AtomicUsize,
     /// Releases that wait for the node to come back.
     pub(super) owed: AtomicUsize,
     /// Releases that were sent and not answered yet.
     pub(super) in_flight: AtomicUsize,
     /// Releases that were never delivered: their keys have expired by themselves.
     pub(super) abandoned: AtomicUsize,
+    pub(super) has_ended: AtomicBool,
 }
 
 impl Counters {
-    /// Counts a request that is given to the lane.
-    pub(super) fn note_given(&self, command: &Command) {
-        self.waiting
-            .fetch_add(command.key_count(), Ordering::Relaxed);
-        if is_release(command) {
-            self.queued.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Counts a request as sent or answered.
-    pub(super) fn note_taken(&self, command: &Command) {
-        self.waiting
-            .fetch_sub(command.key_count(), Ordering::Relaxed);
-        if is_release(command) {
-            self.queued.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns why requests that have waited for too long are refused: the node cannot do all that is asked of it, or this
-    /// process did not run for a while.
-    pub(super) fn why_late(&self) -> NodeError {
-        if self.waiting.load(Ordering::Relaxed) >= MAX_BATCH {
-            NodeError::Overloaded
-        } else {
-            NodeError::TimedOut(MOST_WAIT)
-        }
-    }
-
-    /// Returns whether too much waits to give the lane the request if other nodes are enough.
-    pub(crate) fn is_behind(&self, command: &Command) -> bool {
-        may_be_left_out(command) && self.waiting.load(Ordering::Relaxed) >= MAX_BEHIND
-    }
-
-    /// Returns whether too much waits already to give the lane the request.
-    pub(crate) fn is_too_much(&self, command: &Command) -> bool {
-        let limit = if command.key_count() > SMALL {
-            MAX_WAITING_LARGE
-        } else {
-            MAX_WAITING
-        };
-        may_be_left_out(command) && self.waiting.load(Ordering::Relaxed) >= limit
-    }
-
-    /// Returns how many releases were not delivered yet, or never will be. A release counts even if the request to set
-    /// its key still waits before it.
+    /// Returns how many releases were not delivered yet, or never will be.
     pub(crate) fn undelivered(&self) -> usize {
-        let Self {
-            waiting: _,
-            queued,
-            owed,
-            in_flight,
-            abandoned,
-        } = self;
-        [queued, owed, in_flight, abandoned]
-            .into_iter()
-            .map(|counter| counter.load(Ordering::Relaxed))
-            .sum()
+        let counters = [&self.owed, &self.in_flight, &self.abandoned].into_iter();
+        counters.map(|it| it.load(Ordering::Relaxed)).sum()
     }
 
     /// Returns how many releases wait for the node to come back.
@@ -294,18 +190,9 @@ impl Counters {
 
     /// Returns how many releases are on their way to the node.
     #[cfg(feature = "test-util")]
-    pub(crate) fn under_way(&self) -> usize {
-        self.queued.load(Ordering::Relaxed) + self.in_flight.load(Ordering::Relaxed)
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
     }
-}
-
-/// A command that keeps a lock or ends it is never too much.
-fn may_be_left_out(command: &Command) -> bool {
-    let operation = command.operation();
-    matches!(
-        operation,
-        Operation::Acquire { .. } | Operation::Probe { .. }
-    )
 }
 
 pub(super) fn is_release(command: &Command) -> bool {

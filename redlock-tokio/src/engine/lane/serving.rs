@@ -16,6 +16,7 @@ use super::{
     discovery::Tenures,
     handle::Asked,
     in_flight::{Completed, InFlight, SILENCE_LIMIT, panicked},
+    inbox::yield_to_ready,
 };
 use crate::{NodeError, node::Session};
 
@@ -184,17 +185,17 @@ impl<'a> Serving<'a> {
         if let Intake::Refuse(cause) = intake {
             return self.lane.inbox.refuse(cause);
         }
-        self.lane.inbox.receive_from_ready_tasks().await;
-        let eligibility = self.lane.right.eligibility();
-        for ask in self.lane.inbox.questions.drain(..) {
-            let session: &mut dyn Session = &mut *self.session;
-            self.asked.push(ask(Ok(session), eligibility));
-        }
+        yield_to_ready().await;
+        let mut has_more = true;
         // Each batch may fill what is left of the room.
-        while self.in_flight.has_room() {
-            let batch = self.lane.inbox.take_batch();
-            if batch.is_empty() {
-                break;
+        while has_more && self.in_flight.has_room() {
+            let batch;
+            let questions;
+            (batch, questions, has_more) = self.lane.inbox.take_batch();
+            for ask in questions {
+                let session: &mut dyn Session = &mut *self.session;
+                self.asked
+                    .push(ask(Ok(session), self.lane.right.eligibility()));
             }
             self.in_flight.send(&mut *self.session, batch);
         }

@@ -11,7 +11,7 @@ use super::{
     beats::Beats,
     handle::{Counters, LaneHandle},
     in_flight::{Completed, InFlight},
-    inbox::Inbox,
+    inbox::{Inbox, yield_to_ready},
     status::StatusBoard,
 };
 use crate::{Clock, NodeError, engine::requests::Link, node::Session};
@@ -46,11 +46,11 @@ impl StandIn {
         let beats = Beats::new(clock.clone(), link.clone());
         let board = StatusBoard::new(NodeError::Silent, link.clone());
         board.answering(Eligibility::ALWAYS);
-        let (handle, messages) = LaneHandle::new(address, board);
+        let handle = LaneHandle::new(address, link.clone(), board);
         let counters = Arc::clone(&handle.counters);
         let lane = Self {
             in_flight: in_flight(&counters),
-            inbox: Inbox::new(node, clock, messages, counters, beats, link),
+            inbox: Inbox::new(node, clock, counters, beats, link),
             session,
             orders,
             is_broken: false,
@@ -109,12 +109,11 @@ impl StandIn {
         if self.in_flight.is_silent() {
             self.inbox.refuse(&NodeError::Silent);
         } else {
-            self.inbox.receive_from_ready_tasks().await;
-            loop {
-                let batch = self.inbox.take_batch();
-                if batch.is_empty() {
-                    break;
-                }
+            yield_to_ready().await;
+            let mut has_more = true;
+            while has_more {
+                let batch;
+                (batch, _, has_more) = self.inbox.take_batch();
                 self.in_flight.send(&mut *self.session, batch);
             }
         }

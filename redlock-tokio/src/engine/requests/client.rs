@@ -1,6 +1,7 @@
 use std::{
     panic::{RefUnwindSafe, UnwindSafe},
     sync::{Arc, OnceLock},
+    task::Waker,
     time::Duration,
 };
 
@@ -12,7 +13,7 @@ use crate::{
     Clock, Key, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
     client_name::ClientName,
     engine::{
-        lane::{LaneHandle, Prospect},
+        lane::{LaneHandle, Outbox, Prospect},
         queue::{QueueStatus, Role},
         timers::Timers,
         wall_clock::WallClock,
@@ -25,7 +26,7 @@ use crate::{
     random::Random,
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -36,7 +37,7 @@ pub(crate) struct Client {
     /// One for each node, by the node's id.
     pub(crate) lanes: Box<[LaneHandle]>,
     /// Locked for a few instructions at a time. No code of the user runs meanwhile.
-    pub(crate) engine: Mutex<Engine>,
+    pub(crate) engine: Arc<Mutex<Engine>>,
     pub(crate) timers: Arc<Timers>,
     /// This process in the lines of keys.
     pub(crate) member: Member,
@@ -59,8 +60,6 @@ pub(crate) struct Client {
     pub(crate) shut_down: AtomicBool,
     /// Proposes fencing tokens. One serves all keys, since tokens need only grow.
     pub(crate) wall_clock: WallClock,
-    /// How many releases no lane took, because its runtime is gone.
-    pub(crate) undeliverable: AtomicUsize,
     /// Whether lines of the log about a lock show its keys.
     pub(crate) logs_keys: bool,
     pub(crate) observers: Observers,
@@ -230,6 +229,14 @@ impl Client {
         self.lanes.iter().map(|lane| lane.status(now)).collect()
     }
 
+    /// Returns how many releases were not delivered yet, or never will be.
+    pub(crate) fn undelivered(&self) -> usize {
+        let taken: usize = self.lanes.iter().map(|it| it.counters.undelivered()).sum();
+        let engine = self.engine.lock();
+        let waiting: usize = engine.outboxes.iter().map(Outbox::releases).sum();
+        taken + waiting
+    }
+
     /// Waits for the next change of a node's status. Listens from the call on, and not only from the first poll.
     pub(crate) fn next_change(&self) -> impl Future<Output = ()> + use<'_> {
         let changes = self.lanes.iter().map(|lane| {
@@ -291,5 +298,7 @@ impl RefUnwindSafe for Client {}
 impl Drop for Client {
     fn drop(&mut self) {
         self.timers.close();
+        let lanes: Vec<_> = self.engine.lock().close().collect();
+        lanes.into_iter().for_each(Waker::wake);
     }
 }

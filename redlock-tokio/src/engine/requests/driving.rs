@@ -18,13 +18,12 @@ use super::{
 use crate::{
     NodeError,
     engine::{
-        lane::{MOST_WAIT, Prospect, ReplyTo, Whom, runtime_ended},
+        lane::{LaneEnded, MOST_WAIT, Prospect, ReplyTo, Whom, runtime_ended},
         queue::{FollowUp, QueuePlace, Role},
     },
     log,
     node::Command,
     options::QueuePolicy,
-    sync::atomic::Ordering,
 };
 
 /// What follows from a change of one request for others. There may be thousands, one after the other, so that nothing recurses.
@@ -139,7 +138,7 @@ impl Engine {
 
     /// Sends what is to be sent, and takes the events.
     fn follow(&mut self, cx: Cx<'_>, request: &mut Request) {
-        request.transmit(cx);
+        self.transmit(cx, request);
         self.apply_events(cx, request);
     }
 
@@ -174,7 +173,7 @@ impl Engine {
                 }
                 Event::Looked { is_free } => {
                     self.handle_look(cx, request, is_free);
-                    request.transmit(cx);
+                    self.transmit(cx, request);
                 }
                 // The enum may grow. An event that this driver does not know concerns nobody here.
                 _ => {}
@@ -198,6 +197,81 @@ impl Engine {
         if !is_early_enough {
             self.set_deadline(request, due);
         }
+    }
+
+    /// Sends what is to be sent.
+    fn transmit(&mut self, cx: Cx<'_>, request: &mut Request) {
+        while let Some(transmit) = request.lease.poll_transmit() {
+            request.note_transmit(&transmit);
+            if let Some(observed) = &mut request.observed
+                && transmit.operation.sets_key()
+                && transmit.asks_for_votes
+            {
+                observed.note_attempt(cx.now, transmit.operation.token());
+            }
+            let Some(command) = request.command(cx, &transmit) else {
+                for node in transmit.nodes.iter() {
+                    request.handle_unsent(cx.now, &transmit, node, NodeError::unknown_operation());
+                }
+                continue;
+            };
+            let overloaded = self.overloaded(cx, request, &command, &transmit);
+            let until = request.useful_until(cx, transmit.operation);
+            for node in transmit.nodes.iter() {
+                if overloaded.contains(node) {
+                    request.handle_unsent(cx.now, &transmit, node, NodeError::Overloaded);
+                    continue;
+                }
+                let reply_to = ReplyTo {
+                    whom: Whom::Request(request.id, request.role()),
+                    set_requests: Arc::clone(request.set_requests.get_or_insert_default()),
+                    ttl: request.lease.longest_ttl(),
+                    round: transmit.round,
+                    until,
+                };
+                if let Err(LaneEnded) = self.send(node, command.clone(), reply_to) {
+                    request.handle_unsent(cx.now, &transmit, node, runtime_ended());
+                }
+            }
+        }
+    }
+
+    /// Returns the nodes that should not be asked, because they have too much to do already. If too few are left for a
+    /// majority, none should be asked: what they did would be undone at once. A node that was not asked to set a key has
+    /// nothing to release either.
+    fn overloaded(
+        &self,
+        cx: Cx<'_>,
+        request: &mut Request,
+        command: &Command,
+        transmit: &Transmit,
+    ) -> NodeSet {
+        let (attempt, nodes) = (transmit.operation.token().attempt(), transmit.nodes);
+        let unasked = (request.unasked_attempt == attempt).then_some(request.unasked);
+        if matches!(transmit.operation, Operation::Release { .. }) {
+            let is_unasked = |node: &NodeId| unasked.is_some_and(|nodes| nodes.contains(*node));
+            return nodes.iter().filter(is_unasked).collect();
+        }
+        let (outboxes, votes) = (&self.outboxes, cx.client.quorum.votes());
+        let is_behind = |node: &NodeId| outboxes[node.index()].is_behind(command);
+        let is_overloaded = |node: &NodeId| outboxes[node.index()].is_too_much(command);
+        let mut skipped: NodeSet = nodes.iter().filter(is_behind).collect();
+        // A probe of all nodes needs a majority, too: without answers the lease would make an attempt, which is more work.
+        let needs_majority = transmit.asks_for_votes || nodes.len() >= votes;
+        let votes = votes.min(nodes.len());
+        if needs_majority && nodes.difference(skipped).len() < votes {
+            skipped = nodes.iter().filter(is_overloaded).collect();
+            if nodes.difference(skipped).len() < votes {
+                skipped = nodes;
+            }
+        }
+        if transmit.operation.sets_key() {
+            let asked = nodes.difference(skipped);
+            let unasked = unasked.unwrap_or(cx.client.quorum.all());
+            request.unasked_attempt = attempt;
+            request.unasked = unasked.difference(asked);
+        }
+        skipped
     }
 
     // The turn.
@@ -226,7 +300,7 @@ impl Engine {
         let policy = request.policy_of_streak(departure.held);
         let held_since = departure.held.map(|held| held.since);
         if departure.held.is_some_and(|held| held.has_stood) {
-            request.call_next(cx);
+            self.call_next(cx, request);
         }
         let follow_ups = self
             .queue
@@ -247,50 +321,12 @@ impl Engine {
         }
         let placed = placed.and_then(|placed| self.pass_place_on(cx, request, placed));
         if let Some(placed) = placed {
-            cx.client.leave_line(&request.keys, &placed, false);
+            self.leave_line(cx, &request.keys, &placed, false);
         }
     }
 }
 
 impl Request {
-    /// Sends what is to be sent.
-    fn transmit(&mut self, cx: Cx<'_>) {
-        while let Some(transmit) = self.lease.poll_transmit() {
-            self.note_transmit(&transmit);
-            if let Some(observed) = &mut self.observed
-                && transmit.operation.sets_key()
-                && transmit.asks_for_votes
-            {
-                observed.note_attempt(cx.now, transmit.operation.token());
-            }
-            let Some(command) = self.command(cx, &transmit) else {
-                for node in transmit.nodes.iter() {
-                    self.handle_unsent(cx.now, &transmit, node, NodeError::unknown_operation());
-                }
-                continue;
-            };
-            let overloaded = self.overloaded(cx, &command, &transmit);
-            let until = self.useful_until(cx, transmit.operation);
-            for node in transmit.nodes.iter() {
-                if overloaded.contains(node) {
-                    self.handle_unsent(cx.now, &transmit, node, NodeError::Overloaded);
-                    continue;
-                }
-                let reply_to = ReplyTo {
-                    whom: Whom::Request(self.id, self.role()),
-                    set_requests: Arc::clone(self.set_requests.get_or_insert_default()),
-                    ttl: self.lease.longest_ttl(),
-                    round: transmit.round,
-                    until,
-                };
-                let lane = &cx.client.lanes[node.index()];
-                if lane.send(command.clone(), reply_to).is_err() {
-                    self.handle_closed_lane(cx, &transmit, node);
-                }
-            }
-        }
-    }
-
     /// Begins to ask the nodes. Returns false if the request has ended.
     pub(super) fn enter_acquiring(&mut self, cx: Cx<'_>) -> bool {
         if self.lease.status() != Status::New {
@@ -371,51 +407,6 @@ impl Request {
             }
             _ => None,
         }
-    }
-
-    /// Returns the nodes that should not be asked, because they have too much to do already. If too few are left for a
-    /// majority, none should be asked: what they did would be undone at once. A node that was not asked to set a key has
-    /// nothing to release either.
-    fn overloaded(&mut self, cx: Cx<'_>, command: &Command, transmit: &Transmit) -> NodeSet {
-        let (attempt, nodes) = (transmit.operation.token().attempt(), transmit.nodes);
-        let unasked = (self.unasked_attempt == attempt).then_some(self.unasked);
-        if matches!(transmit.operation, Operation::Release { .. }) {
-            let is_unasked = |node: &NodeId| unasked.is_some_and(|nodes| nodes.contains(*node));
-            return nodes.iter().filter(is_unasked).collect();
-        }
-        let (lanes, votes) = (&cx.client.lanes, cx.client.quorum.votes());
-        let is_behind = |node: &NodeId| lanes[node.index()].counters.is_behind(command);
-        let is_overloaded = |node: &NodeId| lanes[node.index()].counters.is_too_much(command);
-        let mut skipped: NodeSet = nodes.iter().filter(is_behind).collect();
-        // A probe of all nodes needs a majority, too: without answers the lease would make an attempt, which is more work.
-        let needs_majority = transmit.asks_for_votes || nodes.len() >= votes;
-        let votes = votes.min(nodes.len());
-        if needs_majority && nodes.difference(skipped).len() < votes {
-            skipped = nodes.iter().filter(is_overloaded).collect();
-            if nodes.difference(skipped).len() < votes {
-                skipped = nodes;
-            }
-        }
-        if transmit.operation.sets_key() {
-            let asked = nodes.difference(skipped);
-            let unasked = unasked.unwrap_or(cx.client.quorum.all());
-            self.unasked_attempt = attempt;
-            self.unasked = unasked.difference(asked);
-        }
-        skipped
-    }
-
-    /// Takes the news that a lane's runtime has ended, so that nothing will be sent to this node.
-    fn handle_closed_lane(&mut self, cx: Cx<'_>, transmit: &Transmit, node: NodeId) {
-        let is_release = matches!(transmit.operation, Operation::Release { .. });
-        let was_sent = self
-            .set_requests
-            .as_ref()
-            .is_some_and(|it| it.was_sent(node));
-        if is_release && was_sent {
-            cx.client.undeliverable.fetch_add(1, Ordering::Relaxed);
-        }
-        self.handle_unsent(cx.now, transmit, node, runtime_ended());
     }
 
     /// Takes the news that nothing is sent to this node.

@@ -1,17 +1,10 @@
 //! A request as its callers have it.
 
-use std::{
-    fmt, mem,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{fmt, mem, sync::Arc, time::Duration};
 
-use redlock_core::{
-    FencingToken, NodeId, Quorum, Share, Slot, Status, Timestamp, Token, Ttl, Validity,
-};
+use redlock_core::{FencingToken, Share, Slot, Status, Timestamp, Token, Ttl, Validity};
 
-use super::{Client, Engine, HeldLease, RequestEnd, RequestId, request::Request};
+use super::{Client, Engine, RequestId, request::Request};
 use crate::{NodeReports, OptionsError, TakenBy, key::KeySet, log};
 
 /// A handle of a request, which is kept until it has ended and its last handle is gone.
@@ -29,32 +22,6 @@ impl Handle {
             id: request.id,
             keys: request.keys.clone(),
         }
-    }
-
-    /// Waits until the lock is held, by this request or by another one that has passed it on, or will not be held.
-    pub(crate) fn poll_acquired(
-        &self,
-        cx: &Context<'_>,
-    ) -> Poll<Result<Option<HeldLease>, RequestEnd>> {
-        // Cloned and dropped outside of the mutex.
-        let mut waker = cx.waker().clone();
-        let mut engine = self.client.engine.lock();
-        let Some(request) = engine.get_mut(self.id) else {
-            return Poll::Pending;
-        };
-        let polled = request.poll_acquired(&mut waker);
-        let Poll::Ready(Ok(Some((id, generation)))) = polled else {
-            return polled.map_ok(|_| None);
-        };
-        // It waits no longer.
-        if let Some(mut request) = engine.take(self.id) {
-            engine.set_deadline(&mut request, None);
-            engine.put_back(request);
-        }
-        // The handle was counted when the lock was passed on.
-        let served = engine.get(id);
-        let handle = served.map(|it| Self::first(&self.client, it));
-        Poll::Ready(Ok(handle.map(|handle| HeldLease { handle, generation })))
     }
 
     /// Returns why nodes did not agree to the last extension or release, or to the last attempt to which any node has
@@ -82,13 +49,6 @@ impl Handle {
 
     pub(crate) fn fence(&self) -> Option<FencingToken> {
         self.read(|it| it.fence)
-    }
-
-    /// Returns the addresses of the nodes whose votes won the lock.
-    pub(crate) fn granted_by(&self) -> Vec<Arc<str>> {
-        let nodes = self.read(|it| it.granted_by);
-        let address = |node: NodeId| Arc::clone(&self.client.lanes[node.index()].address);
-        nodes.iter().map(address).collect()
     }
 
     /// Checks the ttl of an extension.
@@ -178,10 +138,6 @@ impl Handle {
         &self.keys
     }
 
-    pub(crate) fn quorum(&self) -> Quorum {
-        self.client.quorum
-    }
-
     pub(crate) fn client(&self) -> &Arc<Client> {
         &self.client
     }
@@ -230,12 +186,11 @@ impl Clone for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let mut engine = self.client.engine.lock();
-        let Some(mut request) = engine.take(self.id) else {
+        if self.id == RequestId::NONE {
             return;
-        };
-        request.handles -= 1;
-        engine.put_back(request);
+        }
+        let mut engine = self.client.engine.lock();
+        engine.end_handle(self.id);
         let forgotten = mem::take(&mut engine.out.forgotten);
         let client = engine.out.client.take();
         // What they leave is dropped outside of the mutex.

@@ -3,7 +3,7 @@
 use redlock_core::Timestamp;
 
 use super::{
-    Cx, Engine, HeldLease,
+    Cx, Engine, HeldLease, RequestId,
     held_lease::Generation,
     local::{Held, Others},
     request::Request,
@@ -16,23 +16,38 @@ impl HeldLease {
     /// nodes. Returns whether it did. If not, the lock is released.
     pub(crate) fn pass_on(&self, now: Timestamp) -> bool {
         let generation = self.generation;
+        self.update(now, |engine, cx, it| engine.pass_on(cx, it, generation))
+    }
+
+    /// Likewise, or only releases the lock. The handle ends, too.
+    pub(crate) fn end(&mut self, now: Timestamp, passes_on: bool) {
+        let generation = self.generation;
         self.update(now, |engine, cx, request| {
-            let is_passed_on = if request.lease.is_reader() {
-                // In one step with the release, before another one can join.
-                request.end_hold(now, generation)
+            if passes_on {
+                engine.pass_on(cx, request, generation);
             } else {
-                engine.try_hand_over(cx, request, generation)
-            };
-            if !is_passed_on {
-                let served = request.release(now, generation);
-                engine.release_served(cx, served);
+                engine.release(cx, request, generation);
             }
-            is_passed_on
-        })
+            request.handles -= 1;
+        });
+        self.handle.id = RequestId::NONE;
     }
 }
 
 impl Engine {
+    fn pass_on(&mut self, cx: Cx<'_>, request: &mut Request, generation: Generation) -> bool {
+        let is_passed_on = if request.lease.is_reader() {
+            // In one step with the release, before another one can join.
+            request.end_hold(cx.now, generation)
+        } else {
+            self.try_hand_over(cx, request, generation)
+        };
+        if !is_passed_on {
+            self.release(cx, request, generation);
+        }
+        is_passed_on
+    }
+
     /// Passes the lock on, or leaves it without a holder until it is known whether other processes wait.
     fn try_hand_over(&mut self, cx: Cx<'_>, request: &mut Request, generation: Generation) -> bool {
         if !request.terms.hands_over()
@@ -48,7 +63,7 @@ impl Engine {
         match self.next_holder(cx, request, held) {
             Succession::Next { waiter, is_late } => {
                 if is_late && request.has_line() && held.others == Others::Unknown {
-                    let is_asked = request.ask_for_others(cx);
+                    let is_asked = self.ask_for_others(cx, request);
                     request.note_others(if is_asked {
                         Others::Asked
                     } else {
@@ -71,7 +86,7 @@ impl Engine {
                     is_new && self.try_hand_over(cx, request, generation)
                 }
                 // Nobody can tell.
-                Others::Unknown if !request.ask_for_others(cx) => {
+                Others::Unknown if !self.ask_for_others(cx, request) => {
                     request.note_others(Others::Wait);
                     false
                 }

@@ -2,17 +2,19 @@
 
 use std::{
     future::{pending, poll_fn},
-    task::Poll,
+    sync::Arc,
+    task::{Poll, Waker, ready},
+    time::Duration,
 };
 
 use redlock_core::{End, LossReason, ReleaseVerdict, Status, Timestamp, Ttl};
 
 use super::{
-    Cx, Engine, Handle, RequestId,
+    Cx, Engine, Handle, RequestEnd,
     extensions::ExtensionOutcome,
-    observed::Claim,
     request::{HoldState, Request},
 };
+use crate::{Acquisition, observer::Subject};
 
 /// Counts the holders that a lease had: each handover starts a new generation, and so does each reader that joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +35,16 @@ pub(crate) struct HeldLease {
     pub(super) generation: Generation,
 }
 
+/// The task that wants a lock.
+pub(crate) struct Claimant<'a> {
+    /// Cloned and dropped outside of the mutex.
+    pub(crate) waker: Waker,
+    /// When it requested the lock.
+    pub(crate) since: Timestamp,
+    /// The request, as observers know it.
+    pub(crate) subject: Option<&'a Arc<Subject>>,
+}
+
 impl HeldLease {
     /// Returns the lease as its first holder sees it, from the moment it is created.
     pub(super) const fn first(handle: Handle) -> Self {
@@ -42,24 +54,42 @@ impl HeldLease {
         }
     }
 
-    /// Returns whether the lock was handed over to this holder, and not granted by nodes.
-    pub(crate) fn is_handed_over(&self) -> bool {
-        self.generation != Generation::FIRST
-    }
-
-    /// Returns whether another reader of this process had the lock, and shares it with this holder.
-    pub(crate) fn has_joined(&self) -> bool {
-        self.handle.read(|it| it.has_joined(self.generation))
+    /// Returns how the holder has got the lock, after this time.
+    pub(crate) fn acquisition(&self, waited: Duration) -> Acquisition {
+        let acquisition =
+            |it: &Request| it.acquisition(&self.handle.client, self.generation, waited);
+        self.handle.read(acquisition)
     }
 
     pub(crate) const fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Notes that the holder has taken the lock, which is renewed from now on. Returns whether the lock is still held.
-    pub(crate) fn claim(&self, now: Timestamp, claim: Option<Box<Claim>>) -> bool {
-        let generation = self.generation;
-        self.update(now, |_, _, it| it.claim(now, generation, claim))
+    /// Waits until the lock is held, by this request or by another one that has passed it on, or will not be held. Takes the
+    /// lock, which is renewed from then on. Returns false if it is lost already, or if its client has shut down.
+    pub(crate) fn poll_taken(
+        &mut self,
+        now: Timestamp,
+        claimant: &mut Claimant<'_>,
+    ) -> Poll<Result<bool, RequestEnd>> {
+        let Self { handle, generation } = self;
+        let (client, id) = (&handle.client, &mut handle.id);
+        client.change(now, |engine, cx| {
+            let Some(request) = engine.get_mut(*id) else {
+                return Poll::Pending;
+            };
+            let passed_on = ready!(request.poll_acquired(&mut claimant.waker))?;
+            if let Some(served) = passed_on {
+                // Its handle was counted when it was passed on. This request waits no longer.
+                engine.end_handle(*id);
+                (*id, *generation) = served;
+            }
+            if client.is_shut_down() {
+                return Poll::Ready(Ok(false));
+            }
+            let is_held = engine.update(cx, *id, |_, it| it.claim(cx, *generation, claimant));
+            Poll::Ready(Ok(is_held == Some(true)))
+        })
     }
 
     /// Returns the end of validity, if the holder still has the lock now, by the clock.
@@ -136,10 +166,7 @@ impl HeldLease {
     /// Releases the lock, or gives up acquiring it. Changes nothing for a later generation.
     pub(crate) fn release(&self, now: Timestamp) {
         let generation = self.generation;
-        self.update(now, |engine, cx, it| {
-            let served = it.release(now, generation);
-            engine.release_served(cx, served);
-        });
+        self.update(now, |engine, cx, it| engine.release(cx, it, generation));
     }
 
     /// Waits until the release has ended. Returns `None` if the lock was lost before.
@@ -188,9 +215,9 @@ impl HeldLease {
 }
 
 impl Engine {
-    /// Releases a lock that was passed on to a request that does not want it any more.
-    pub(super) fn release_served(&mut self, cx: Cx<'_>, served: Option<(RequestId, Generation)>) {
-        if let Some((id, generation)) = served {
+    /// Releases a lock, or gives up acquiring it. A lock that was passed on to the request is released, too.
+    pub(super) fn release(&mut self, cx: Cx<'_>, request: &mut Request, generation: Generation) {
+        if let Some((id, generation)) = request.release(cx.now, generation) {
             self.update(cx, id, |_, request| {
                 request.handles -= 1;
                 // It holds its lock, so nothing was passed on to it.

@@ -20,7 +20,7 @@ use crate::{
         },
     },
     key::{KeySet, SlotKeys},
-    node::{LineAction, LineAnswer, LineRequest},
+    node::{LineAction, LineAnswer},
 };
 
 /// A process that is not called asks for its place this often: as often as one that is not notified asks for the key.
@@ -69,52 +69,58 @@ impl Request {
         let of_one_key = !self.keys.has_several() && !other.keys.has_several();
         is_same && of_one_key && other.has_line()
     }
+}
 
-    /// Asks whether other processes wait for a key that this one holds. Returns false if no node can tell, or only one that
+impl Engine {
+    /// Asks whether other processes wait for a key that a request holds. Returns false if no node can tell, or only one that
     /// other processes may not use.
-    pub(super) fn ask_for_others(&self, cx: Cx<'_>) -> bool {
-        let key = lines_of(&self.keys).next();
+    pub(super) fn ask_for_others(&mut self, cx: Cx<'_>, request: &Request) -> bool {
+        let key = lines_of(&request.keys).next();
         let node = key.and_then(|key| line::node_of(key, &cx.client.lanes, cx.now));
         let Some(LineNode { id: node, .. }) = node.filter(|it| it.is_usual) else {
             return false;
         };
-        self.ask_line(cx, node, 0, LineAction::Count, LineQuestion::Others);
+        self.ask_about(
+            cx,
+            request,
+            (node, 0),
+            LineAction::Count,
+            LineQuestion::Others,
+        );
         true
     }
 
     /// Calls the next processes in line, since the lock is released. A process that was called before may be dead by now, or no
     /// node tells it that the key is free.
-    pub(super) fn call_next(&self, cx: Cx<'_>) {
-        let active = self.active();
-        for key in lines_of(&self.keys) {
+    pub(super) fn call_next(&mut self, cx: Cx<'_>, request: &Request) {
+        let (active, of_several) = (request.active(), request.keys.has_several());
+        for key in lines_of(&request.keys) {
             if let Some(LineNode { id, .. }) = line::node_of(key, &cx.client.lanes, cx.now) {
-                let (action, of_several) = (LineAction::Call { active }, self.keys.has_several());
-                cx.client
-                    .ask_line(id, key, of_several, action, LineAsker::Nobody);
+                let action = LineAction::Call { active };
+                self.ask_line(cx, id, (key, of_several), action, LineAsker::Nobody);
             }
         }
     }
 
-    fn ask_line(
-        &self,
+    /// Asks a node about the line of one of the keys of a request.
+    fn ask_about(
+        &mut self,
         cx: Cx<'_>,
-        node: NodeId,
-        index: usize,
+        request: &Request,
+        (node, index): (NodeId, usize),
         action: LineAction,
         question: LineQuestion,
     ) {
-        if let Some(key) = lines_of(&self.keys).nth(index) {
-            let (of_several, asker) = (
-                self.keys.has_several(),
-                LineAsker::Request(self.id, question),
-            );
-            cx.client.ask_line(node, key, of_several, action, asker);
+        if let Some(key) = lines_of(&request.keys).nth(index) {
+            let of_several = request.keys.has_several();
+            let asker = LineAsker::Request(request.id, question);
+            self.ask_line(cx, node, (key, of_several), action, asker);
         }
     }
 
     /// Starts or stops keeping other requests away from several keys, if that is due.
-    fn keep_keys(&mut self, cx: Cx<'_>) {
-        let Some(placed) = &mut self.placed else {
+    fn keep_keys(&mut self, cx: Cx<'_>, request: &mut Request) {
+        let Some(placed) = &mut request.placed else {
             return;
         };
         let (waits, polls) = (placed.waits(), placed.polls());
@@ -140,19 +146,17 @@ impl Request {
             } else {
                 LineAction::Keep { member, active }
             };
-            cx.client.ask_all_lines(&self.keys, placed, action);
+            self.ask_all_lines(cx, &request.keys, placed, action);
         }
     }
-}
 
-impl Engine {
     /// Does what follows from a change: takes a place or leaves it, or lets the lease try. Returns whether the lease has
     /// changed because of that.
     pub(super) fn stand_in_line(&mut self, cx: Cx<'_>, request: &mut Request) -> bool {
         match request.lease.status() {
             Status::Held => {
                 if let Some(placed) = request.placed.take() {
-                    cx.client.leave_line(&request.keys, &placed, true);
+                    self.leave_line(cx, &request.keys, &placed, true);
                 }
                 return false;
             }
@@ -210,7 +214,7 @@ impl Engine {
     pub(super) fn inherit(&mut self, cx: Cx<'_>, request: &mut Request, placed: Box<Placed>) {
         if !request.is_pending() {
             // It leaves the queue itself.
-            return cx.client.leave_line(&request.keys, &placed, false);
+            return self.leave_line(cx, &request.keys, &placed, false);
         }
         if request.keys.slots().is_some() {
             self.make_scout(request);
@@ -308,7 +312,7 @@ impl Engine {
             index,
             only_behind_others,
         };
-        request.ask_line(cx, node, index, action, question);
+        self.ask_about(cx, request, (node, index), action, question);
     }
 
     /// Takes the answer of the node of a line to a request.
@@ -460,7 +464,7 @@ impl Engine {
             let called = &mut placed.called;
             called.take_if(|it| matches!(it, Called::WatchesAt(at) if *at <= cx.now));
         }
-        request.keep_keys(cx);
+        self.keep_keys(cx, request);
     }
 
     /// Changes the places. Before one is asked for, it moves to the node that has the line by now: a process that stayed at
@@ -477,6 +481,7 @@ impl Engine {
         let of_several = own_keys.has_several();
         let keeps = request.placed.as_ref().and_then(|it| it.keeps);
         let keeps = keeps.is_some_and(|(keeps, _)| keeps);
+        let mut left = Vec::new();
         self.change_places(cx, request, |node, place| {
             let key = keys.next();
             let step = change(place)?;
@@ -488,19 +493,25 @@ impl Engine {
             let Some((key, LineNode { id, is_usual })) = elsewhere else {
                 return Some(step);
             };
-            client.leave_one_line(key, *node, of_several, active, false);
-            if keeps {
-                let let_go = LineAction::LetGo {
-                    member: client.member,
-                    active,
-                };
-                client.ask_line(*node, key, of_several, let_go, LineAsker::Nobody);
-            }
+            left.push((*node, key));
             *node = id;
             let (joined, step) = join(client, is_usual);
             *place = joined;
             Some(step)
         });
+        for (node, key) in left {
+            let member = client.member;
+            let leave = LineAction::Leave {
+                member,
+                active,
+                is_taken: false,
+            };
+            self.ask_line(cx, node, (key, of_several), leave, LineAsker::Nobody);
+            if keeps {
+                let let_go = LineAction::LetGo { member, active };
+                self.ask_line(cx, node, (key, of_several), let_go, LineAsker::Nobody);
+            }
+        }
     }
 
     fn change_places(
@@ -532,58 +543,36 @@ impl Engine {
         let step = place.and_then(|(_, place)| change(place));
         self.take_step(cx, request, index, step);
     }
-}
 
-impl Client {
     /// Gives places up. Processes that are among the first because of that are called.
-    pub(super) fn leave_line(&self, keys: &KeySet, placed: &Placed, is_taken: bool) {
-        for (key, (node, _)) in lines_of(keys).zip(&placed.places) {
-            self.leave_one_line(key, *node, keys.has_several(), placed.active, is_taken);
-        }
-        if let Some((true, _)) = placed.keeps {
-            let (member, active) = (self.member, placed.active);
-            self.ask_all_lines(keys, placed, LineAction::LetGo { member, active });
-        }
-    }
-
-    fn leave_one_line(
-        &self,
-        key: &Key,
-        node: NodeId,
-        of_several: bool,
-        active: u32,
+    pub(super) fn leave_line(
+        &mut self,
+        cx: Cx<'_>,
+        keys: &KeySet,
+        placed: &Placed,
         is_taken: bool,
     ) {
-        let action = LineAction::Leave {
-            member: self.member,
-            active,
-            is_taken,
-        };
-        self.ask_line(node, key, of_several, action, LineAsker::Nobody);
-    }
-
-    fn ask_all_lines(&self, keys: &KeySet, placed: &Placed, action: LineAction) {
-        for (key, (node, _)) in lines_of(keys).zip(&placed.places) {
-            self.ask_line(*node, key, keys.has_several(), action, LineAsker::Nobody);
+        let (member, active) = (cx.client.member, placed.active);
+        self.ask_all_lines(
+            cx,
+            keys,
+            placed,
+            LineAction::Leave {
+                member,
+                active,
+                is_taken,
+            },
+        );
+        if let Some((true, _)) = placed.keeps {
+            self.ask_all_lines(cx, keys, placed, LineAction::LetGo { member, active });
         }
     }
 
-    fn ask_line(
-        &self,
-        node: NodeId,
-        key: &Key,
-        of_several: bool,
-        action: LineAction,
-        asker: LineAsker,
-    ) {
-        let client_name = self.client_name.shared();
-        let request = LineRequest {
-            key: key.clone(),
-            of_several,
-            action,
-            client_name,
-        };
-        self.lanes[node.index()].send_to_line(request, asker);
+    fn ask_all_lines(&mut self, cx: Cx<'_>, keys: &KeySet, placed: &Placed, action: LineAction) {
+        for (key, (node, _)) in lines_of(keys).zip(&placed.places) {
+            let of_several = keys.has_several();
+            self.ask_line(cx, *node, (key, of_several), action, LineAsker::Nobody);
+        }
     }
 }
 

@@ -3,7 +3,11 @@
 //! A server does not notify the connection that has made a change. So when a node has carried out a release, for a request or by
 //! force, its lane tells the requests of this process that watch the key or hold it.
 
-use std::{collections::BTreeSet, mem, sync::Weak};
+use std::{
+    collections::BTreeSet,
+    mem,
+    sync::{Arc, Weak},
+};
 
 use redlock_core::{Eligibility, NodeId, RoundId, Timestamp, Withdrawal};
 
@@ -12,21 +16,26 @@ use crate::{
     Key,
     client_name::ClientName,
     engine::{
-        lane::{LineNews, LineQuestion, Whom},
+        lane::{LineNews, LineQuestion, Outbox, Whom},
         queue::Role,
     },
     key::SlotKeys,
     node::{Answer, Command, FreedNotifier, LineAnswer, Member, Notice},
+    sync::Mutex,
 };
+#[cfg(test)]
+use {crate::random::Random, redlock_core::Quorum};
 
 /// The process remembers at most this many keys for which it was called and does not wait. Usually the call has crossed its
 /// request to leave the line. Others are noted with their next call.
 const MOST_UNWANTED: usize = 64;
 
 /// A node's news for the requests of a client, as long as it has some.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Link {
     client: Weak<Client>,
+    /// It has the outbox of the lane, which may outlive the client.
+    engine: Arc<Mutex<Engine>>,
     node: NodeId,
     /// This process in the lines of keys.
     pub(crate) member: Member,
@@ -50,12 +59,14 @@ pub(crate) enum News {
 impl Link {
     pub(crate) fn new(
         client: &Weak<Client>,
+        engine: &Arc<Mutex<Engine>>,
         node: NodeId,
         member: Member,
         client_name: &ClientName,
     ) -> Self {
         Self {
             client: Weak::clone(client),
+            engine: Arc::clone(engine),
             node,
             member,
             client_name: client_name.clone(),
@@ -65,7 +76,24 @@ impl Link {
     /// Returns one of a client that is gone.
     #[cfg(test)]
     pub(crate) fn to_nobody(node: NodeId) -> Self {
-        Self::new(&Weak::new(), node, Member(0), &ClientName::NONE)
+        let quorum = Quorum::majority(node.index() + 1).expect("there are nodes");
+        let engine = Engine::new(0, quorum.all(), &Random::system());
+        let engine = Arc::new(Mutex::new(engine));
+        Self::new(&Weak::new(), &engine, node, Member(0), &ClientName::NONE)
+    }
+
+    /// Takes something out of the outbox of the lane.
+    pub(crate) fn outbox<T>(&self, take: impl FnOnce(&mut Outbox) -> T) -> T {
+        take(&mut self.engine.lock().outboxes[self.node.index()])
+    }
+
+    /// Puts something in the outbox of the lane, and wakes the lane.
+    pub(crate) fn give<T>(&self, give: impl FnOnce(&mut Outbox) -> T) -> T {
+        let (given, lane) = self.outbox(|outbox| (give(outbox), outbox.lane_to_wake()));
+        if let Some(lane) = lane {
+            lane.wake();
+        }
+        given
     }
 
     /// Passes on what the node has answered to a batch, in order. Its votes are worth this much.

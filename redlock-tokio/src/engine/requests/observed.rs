@@ -27,12 +27,6 @@ struct ObservedHold {
     since: Timestamp,
 }
 
-/// A task that takes the lock, as observers know it.
-pub(crate) struct Claim {
-    pub(crate) subject: Arc<Subject>,
-    pub(crate) acquisition: Acquisition,
-}
-
 impl Observed {
     pub(super) fn new(first: &Arc<Subject>) -> Box<Self> {
         Box::new(Self {
@@ -69,13 +63,15 @@ impl Observed {
 impl Request {
     /// Notes that a task has taken the lock.
     #[cold]
-    pub(super) fn observe_claim(&mut self, now: Timestamp, generation: Generation, claim: Claim) {
+    pub(super) fn observe_claim(
+        &mut self,
+        now: Timestamp,
+        generation: Generation,
+        subject: Arc<Subject>,
+        acquisition: Acquisition,
+    ) {
         let (token, fence) = (self.lease.token(), self.fence);
         if let Some(observed) = &mut self.observed {
-            let Claim {
-                subject,
-                acquisition,
-            } = claim;
             let change = LockChange::Acquired {
                 token,
                 fence,

@@ -12,7 +12,7 @@ use crate::{foreign, key::KeySet, observer::Event};
 /// What a change of the engine leads to outside of its mutex.
 #[derive(Default)]
 pub(super) struct Outputs {
-    pub(super) wakers: SmallVec<[Waker; 2]>,
+    pub(super) wakers: SmallVec<[Waker; 8]>,
     lines: Vec<Box<dyn FnOnce() + Send>>,
     /// The timers have slept for too long.
     pub(super) wakes_timers: bool,

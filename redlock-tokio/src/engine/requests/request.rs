@@ -4,20 +4,21 @@ use std::{
     mem,
     sync::Arc,
     task::{Poll, Waker},
+    time::Duration,
 };
 
 use redlock_core::{
-    End, FencingToken, Lease, LossReason, NodeSet, Slot, Status, Timestamp, Transmit, Ttl,
+    End, FencingToken, Lease, LossReason, NodeId, NodeSet, Slot, Status, Timestamp, Transmit, Ttl,
 };
 use smallvec::SmallVec;
 
 use super::{
-    RequestId,
+    Client, Cx, RequestId,
     extensions::{ExtensionNumber, ExtensionOutcome, Extensions},
-    held_lease::Generation,
+    held_lease::{Claimant, Generation},
     holders::Holders,
     local::{Held, Local, Others, RequestEnd},
-    observed::{Claim, Observed},
+    observed::Observed,
     permits::ForOthers,
     placed::Placed,
     terms::{LeaseRequest, Terms},
@@ -25,6 +26,7 @@ use super::{
     watched_round::WatchedRound,
 };
 use crate::{
+    Acquisition,
     engine::{
         lane::SetRequests,
         queue::{Arrival, Refusal},
@@ -264,23 +266,46 @@ impl Request {
         has_others
     }
 
-    /// Notes that the holder has taken the lock. Returns whether the lock is still held. `claim` is for
-    /// observers.
+    /// Notes that the holder has taken the lock. Returns whether the lock is still held.
     pub(super) fn claim(
         &mut self,
-        now: Timestamp,
+        cx: Cx<'_>,
         generation: Generation,
-        claim: Option<Box<Claim>>,
+        claimant: &Claimant<'_>,
     ) -> bool {
         if !self.is_generation(generation) {
             return false;
         }
-        self.lease.claim(now);
-        let is_held = self.lease.valid_until(now).is_some();
-        if let Some(claim) = claim.filter(|_| is_held) {
-            self.observe_claim(now, generation, *claim);
+        self.lease.claim(cx.now);
+        let is_held = self.lease.valid_until(cx.now).is_some();
+        if let Some(subject) = claimant.subject.filter(|_| is_held) {
+            let waited = cx.now.saturating_duration_since(claimant.since);
+            let acquisition = self.acquisition(cx.client, generation, waited);
+            self.observe_claim(cx.now, generation, Arc::clone(subject), acquisition);
         }
         is_held
+    }
+
+    /// Returns how a holder has got the lock, after this time.
+    pub(super) fn acquisition(
+        &self,
+        client: &Client,
+        generation: Generation,
+        waited: Duration,
+    ) -> Acquisition {
+        if self.holders.has_joined(generation) {
+            return Acquisition::Joined { waited };
+        } else if generation != Generation::FIRST {
+            return Acquisition::HandedOver { waited };
+        }
+        let address = |node: NodeId| Arc::clone(&client.lanes[node.index()].address);
+        Acquisition::Granted {
+            granted_by: self.granted_by.iter().map(address).collect(),
+            votes_needed: client.quorum.votes(),
+            nodes_total: client.quorum.nodes(),
+            attempts: self.tries(),
+            waited,
+        }
     }
 
     /// Releases the lock, or gives up acquiring it. Returns the lock of another request, which the caller must release.
@@ -512,10 +537,6 @@ impl Request {
     pub(super) fn held_since(&self, generation: Generation) -> Option<Timestamp> {
         let held = self.held().filter(|_| self.is_generation(generation));
         held.map(|held| held.since)
-    }
-
-    pub(super) fn has_joined(&self, generation: Generation) -> bool {
-        self.holders.has_joined(generation)
     }
 
     /// Returns what the lease is to the holder of a generation.

@@ -17,6 +17,7 @@ pub(super) struct Successor {
 }
 
 /// Begins a request: asks the nodes, if no other request of this process has one of the keys. Otherwise waits in their queues.
+/// Also returns whether the task has to wait until it is woken.
 ///
 /// # Errors
 ///
@@ -25,12 +26,20 @@ pub(crate) fn begin(
     client: &Arc<Client>,
     now: Timestamp,
     request: &LeaseRequest,
-) -> Result<HeldLease, (Handle, RequestEnd)> {
+    waker: &Waker,
+) -> Result<(HeldLease, bool), (Handle, RequestEnd)> {
     if request.terms.fenced {
         // With code of the user.
         client.wall_clock.note(&client.clock);
     }
-    client.change(now, |engine, cx| engine.lock(cx, request))
+    // Cloned and dropped outside of the mutex.
+    let mut waker = waker.clone();
+    client.change(now, |engine, cx| {
+        let held = engine.lock(cx, request)?;
+        let request = engine.get_mut(held.handle.id);
+        let has_to_wait = request.is_some_and(|it| it.poll_acquired(&mut waker).is_pending());
+        Ok((held, has_to_wait))
+    })
 }
 
 impl Engine {
