@@ -6,7 +6,6 @@ mod resharding;
 mod rights;
 mod sentinel;
 mod sentinel_faults;
-mod two_authorities;
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use redlock_kit::{Cluster, RedisServers};
+use redlock_kit::{Cluster, Proxy, RedisServers};
 use redlock_tokio::{
     BuildError, Key, LockError, LossReason, Redlock, ReleaseOutcome, errors::KeyError,
 };
@@ -42,7 +42,6 @@ async fn locks_of_each_kind_work_as_over_plain_masters() {
     scene
         .a_lock_is_freed_by_hand_with_the_tags_of_the_status()
         .await;
-    scene.fencing_tokens_grow_beside_the_keys().await;
     scene.a_waiter_of_another_client_is_woken().await;
     scene.the_longest_key_is_shorter_by_the_tag().await;
 }
@@ -94,34 +93,6 @@ impl Scene {
         let next = self.other.lock("order:7").await.unwrap();
         assert_eq!(guard.lost().await, LossReason::KeysLost);
         next.release().await;
-    }
-
-    async fn fencing_tokens_grow_beside_the_keys(&self) {
-        let (redlock, other) = (&self.redlock, &self.other);
-        let mut last = None;
-        let locks: [(_, &[&str]); 3] =
-            [(redlock, &["f"]), (other, &["f", "{x}"]), (redlock, &["f"])];
-        for (client, keys) in locks {
-            let guard = client.lock_all(keys).fenced(true).await.unwrap();
-            let token = guard.fencing_token();
-            assert!(token > last, "{token:?} after {last:?}");
-            last = token;
-            guard.release().await;
-            for key in keys {
-                self.is_free(key).await;
-            }
-        }
-        let counters = names("f").map(|name| {
-            let tag = name.strip_suffix('f').unwrap();
-            format!("redlock:fence:{tag}:{name}")
-        });
-        let last = last.unwrap().get().to_string();
-        let counter = |voter: usize| owner(&self.cluster, voter).get(&counters[voter]);
-        eventually("most voters have the counter", || {
-            let known = (0..3).filter(|it| counter(*it).as_ref() == Some(&last));
-            known.count() >= 2
-        })
-        .await;
     }
 
     async fn a_waiter_of_another_client_is_woken(&self) {
@@ -408,4 +379,51 @@ async fn a_client_that_starts_while_the_cluster_refuses_commands_reads_its_marke
     drop(second.lock("k").await.unwrap());
     drop(first.lock("k").await.unwrap());
     all_vote(&first).await;
+}
+
+/// An address of the cluster comes to lead to a larger cluster. The client must not go there, even if its own cluster
+/// is down.
+#[tokio::test]
+async fn a_client_never_moves_to_another_cluster() {
+    let (log, _logging) = Log::start();
+    let own = cluster().replicas(0).full_coverage(false).spawn().unwrap();
+    let other = cluster().spawn().unwrap();
+    let seed = Proxy::spawn(own.node(0).address()).unwrap();
+    let seeds = [own.urls()[1].clone(), seed.url()];
+    let redlock = built(trusting(&url_of(&seeds))).await;
+    all_vote(&redlock).await;
+
+    own.node(0).kill();
+    seed.reroute_all(other.node(0).address()).unwrap();
+    eventually("nobody votes", || (0..3).all(|it| !votes(&redlock, it))).await;
+    assert!(log.count("two authorities") > 0, "{}", log.text());
+    seed.refuse();
+    let other_two_vote = || votes(&redlock, 1) && votes(&redlock, 2);
+    eventually("its own cluster votes again", other_two_vote).await;
+    drop(redlock.lock("k").await.unwrap());
+
+    seed.accept();
+    for node in 1..own.node_count() {
+        own.node(node).kill();
+    }
+    tokio::time::sleep(MS(5000)).await;
+    let error = redlock.try_lock("k").await;
+    assert!(error.is_err(), "its own cluster is down");
+    let theirs = built(trusting(&url(&other))).await;
+    all_vote(&theirs).await;
+    drop(theirs.lock("k").await.unwrap());
+}
+
+/// The error names a member of each. In whatever order they answer: core `owner_watch`.
+#[tokio::test]
+async fn addresses_that_lead_to_two_clusters_are_refused() {
+    let [one, other] = [(); 2].map(|()| cluster().replicas(0).spawn().unwrap());
+    let seeds = [&one.urls()[..2], &other.urls()[..1]].concat();
+    let outcome = trusting(&url_of(&seeds)).build().await;
+    let error = assert_refused!(outcome, error @ BuildError::Refused { .. } => error.to_string());
+    let (_, named) = error.split_once("two authorities: ").expect("they are two");
+    for cluster in [one, other] {
+        let mut members = (0..cluster.node_count()).map(|it| cluster.proxy(it).address());
+        assert!(members.any(|it| named.contains(&it.to_string())), "{error}");
+    }
 }
