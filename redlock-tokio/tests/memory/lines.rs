@@ -2,7 +2,6 @@
 
 use std::{
     future::{IntoFuture, ready},
-    slice,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -12,8 +11,8 @@ use std::{
 
 use futures::FutureExt;
 use redlock_tokio::{
-    Key, Lock, LockError, LockGuard, LockOptions, MemoryNode, NodeError, Redlock,
-    node::{Command, FreedNotifier, LineAction, LineAnswer, LineRequest, Member, Node, Session},
+    Lock, LockError, LockGuard, LockOptions, MemoryNode, NodeError, Redlock,
+    node::{Command, FreedNotifier, LineAction, LineAnswer, Node, Session},
 };
 use tokio::{
     task::{JoinHandle, JoinSet},
@@ -23,6 +22,7 @@ use tokio::{
 use crate::support::{
     MS, assert_says, built,
     in_memory::{blocked, fleet, hold, keep_busy, over, set_down, settle, three_nodes},
+    places::{asking, join},
     scripted::{Reports, Scripted, out_of_memory, over_custom},
 };
 
@@ -514,23 +514,14 @@ async fn a_process_that_is_called_from_now_on_keeps_nobody_waiting_in_its_former
         if sessions.len() == 2 {
             session.watch(FreedNotifier::new(|_| {}));
         }
-        ask(&mut *session, "k", join(Member(member))).await;
+        ask(&mut *session, "k", join(member)).await;
         sessions.push(session);
     }
-    let standing = ask(&mut *sessions[1], "k", join(Member(2))).await;
+    let standing = ask(&mut *sessions[1], "k", join(2)).await;
     assert!(
         matches!(standing, LineAnswer::Standing(it) if it.ahead == 0),
         "{standing:?}"
     );
-}
-
-fn join(member: Member) -> LineAction {
-    LineAction::Join {
-        member,
-        active: 1,
-        number: None,
-        only_behind_others: false,
-    }
 }
 
 fn patient() -> LockOptions {
@@ -560,14 +551,7 @@ fn busy(process: &Redlock) -> JoinSet<()> {
 
 /// Asks about the line of a key.
 async fn ask(session: &mut dyn Session, key: &str, action: LineAction) -> LineAnswer {
-    let request = LineRequest {
-        key: Key::new(key).unwrap(),
-        of_several: false,
-        action,
-        client_name: None,
-    };
-    let answers = session.line(slice::from_ref(&request)).await.unwrap();
-    answers[0]
+    session.line(&[asking(key, action)]).await.unwrap()[0]
 }
 
 /// Takes places at the end of the line of `k` for so many processes, on each node. They never move, as if they were stopped.
@@ -582,7 +566,7 @@ async fn ghosts_of(nodes: &[MemoryNode], key: &str, count: u64) -> Vec<Box<dyn S
         for number in 0..count {
             let mut session = node.connect().await.unwrap();
             session.watch(FreedNotifier::new(|_| {}));
-            ask(&mut *session, key, join(Member(number))).await;
+            ask(&mut *session, key, join(number)).await;
             sessions.push(session);
         }
     }

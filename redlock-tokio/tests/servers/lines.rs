@@ -3,20 +3,25 @@
 use std::{
     cell::Cell,
     collections::HashSet,
-    slice,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use redlock_kit::RedisServers;
 use redlock_tokio::{
-    Key, RedlockBuilder,
-    node::{FreedNotifier, LineAction, LineAnswer, LineRequest, Member, Node, Notice, RedisNode},
+    RedlockBuilder,
+    node::{FreedNotifier, LineAction, LineAnswer, Member, Node, Notice, RedisNode},
 };
 
 use crate::{
     fleet::{clis, each, fleet},
-    support::{Cli, acl::limited, built, eventually, trusting, waiting_at},
+    support::{
+        Cli,
+        acl::limited,
+        built, eventually,
+        places::{asking, join},
+        trusting, waiting_at,
+    },
 };
 
 /// How many processes wait.
@@ -137,18 +142,8 @@ async fn row_64_the_dead_and_names_of_nobody_cost_those_behind_them_four_seconds
         for number in 0..32 {
             let mut session = node.connect().await.unwrap();
             assert!(session.watch(FreedNotifier::new(|_| {})));
-            let request = LineRequest {
-                key: Key::new("k").unwrap(),
-                of_several: false,
-                action: LineAction::Join {
-                    member: Member(number),
-                    active: 1,
-                    number: None,
-                    only_behind_others: false,
-                },
-                client_name: None,
-            };
-            session.line(slice::from_ref(&request)).await.unwrap();
+            let request = asking("k", join(number));
+            session.line(&[request]).await.unwrap();
             sessions.push(session);
         }
         let cli = Cli::of(servers.get(0));
@@ -200,42 +195,22 @@ async fn row_64_a_process_that_dies_in_very_many_lines_leaves_all_of_them() {
             note.lock().unwrap().insert(key.to_vec());
         }
     })));
-    let request = |action, key: usize| LineRequest {
-        key: Key::new(key.to_string()).unwrap(),
-        of_several: false,
-        action,
-        client_name: None,
-    };
-    for (number, session) in sessions.iter_mut().enumerate() {
-        let join = LineAction::Join {
-            member: Member(number as u64),
-            active: 1,
-            number: None,
-            only_behind_others: false,
-        };
-        let joins: Vec<_> = (0..KEYS).map(|key| request(join, key)).collect();
+    for (number, session) in (0..).zip(&mut sessions) {
+        let request = |key: usize| asking(&key.to_string(), join(number));
+        let joins: Vec<_> = (0..KEYS).map(request).collect();
         session.line(&joins).await.unwrap();
     }
-    let member = Member(0);
-    let leave_all = LineAction::Beat {
-        member,
-        leaves_all: true,
-    };
+    // The first leaves all lines, and the second beats until there is no more to be done.
     let mut rounds = 0;
-    let mut action = leave_all;
-    loop {
-        let answers = sessions[1].line(&[request(action, 0)]).await.unwrap();
+    let mut has_more = true;
+    while has_more {
+        let beat = LineAction::Beat {
+            member: Member(rounds.min(1)),
+            leaves_all: rounds == 0,
+        };
+        let answers = sessions[1].line(&[asking("0", beat)]).await.unwrap();
+        has_more = matches!(answers[0], LineAnswer::Alive { has_more: true, .. });
         rounds += 1;
-        action = LineAction::Beat {
-            member: Member(1),
-            leaves_all: false,
-        };
-        let LineAnswer::Alive { has_more, .. } = answers[0] else {
-            panic!("{answers:?}");
-        };
-        if !has_more {
-            break;
-        }
     }
     assert_eq!(rounds, 3, "a thousand at a time");
     eventually("all are called", || called.lock().unwrap().len() == KEYS).await;

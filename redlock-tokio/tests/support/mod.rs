@@ -14,6 +14,7 @@ pub(crate) mod kinds;
 pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod panics;
+pub(crate) mod places;
 pub(crate) mod scripted;
 pub(crate) mod shards;
 pub(crate) mod states;
