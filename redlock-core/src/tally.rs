@@ -121,35 +121,3 @@ impl Tally {
         no.len() > self.quorum.tolerated_failures()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{FencingToken, said::node};
-
-    const ALWAYS: Eligibility = Eligibility::ALWAYS;
-    const NOW: Timestamp = Timestamp::from_nanos(150);
-
-    fn tally(nodes: usize) -> Tally {
-        let start = Timestamp::from_nanos(100);
-        Tally::new(Quorum::majority(nodes).unwrap(), start)
-    }
-
-    #[test]
-    fn a_withdrawn_vote_is_held_back() {
-        let mut tally = tally(5);
-        let counter = FencingToken::new(9);
-        tally.record(NOW, node(0), Reply::Granted, ALWAYS);
-        tally.record(NOW, node(1), Reply::Outbid { counter }, ALWAYS);
-        tally.record(NOW, node(2), Reply::Denied, ALWAYS);
-        assert!(tally.withdraw(node(0)));
-        assert!(tally.withdraw(node(1)));
-        assert!(!tally.withdraw(node(2)), "a denial");
-        assert!(!tally.withdraw(node(3)), "no reply yet");
-        let stranger = node(63);
-        assert!(!tally.withdraw(stranger));
-        assert_eq!(tally.quarantined, NodeSet::first(2));
-        assert!(tally.granted.is_empty() && tally.outbid.is_empty());
-        assert_eq!(tally.denied.len(), 1);
-    }
-}

@@ -141,24 +141,6 @@ fn servers_without_run_ids_are_told_apart_by_their_histories() {
 }
 
 #[test]
-fn a_replica_is_not_taken_for_its_master_whose_history_it_has() {
-    let mut electorate = Electorate::new(voter());
-    let replica = without_run_id(ServerRole::Replica, b'x');
-    let master = without_run_id(ServerRole::Master, b'x');
-    let unknown = without_run_id(ServerRole::Withheld, b'x');
-    for (index, identity, outcome) in [
-        (0, &replica, Err(Exclusion::Replica)),
-        (1, &master, ALWAYS),
-        (2, &replica, Err(Exclusion::Replica)),
-        // It may be the replica, which has copied the locks of its master.
-        (3, &unknown, Err(Exclusion::SameServer { other: node(1) })),
-    ] {
-        let admission = connect(&mut electorate, 0, index, identity);
-        assert_eq!(admission.outcome, outcome, "node {index}");
-    }
-}
-
-#[test]
 fn a_replica_is_known_by_its_next_connection_too() {
     let mut electorate = with_first(voter());
     let replica = server(ServerRole::Replica, b'x', 510);

@@ -230,21 +230,3 @@ impl<T> Queue<T> {
         mem::replace(&mut self.first, next)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_queue_keeps_the_order_and_forgets_what_was_popped() {
-        let mut queue = Queue::new();
-        for item in 1..=3 {
-            queue.push(item);
-        }
-        assert_eq!(queue.pop(), Some(1));
-        queue.push(4);
-        let rest = [queue.pop(), queue.pop(), queue.pop(), queue.pop()];
-        assert_eq!(rest, [Some(2), Some(3), Some(4), None]);
-        assert_eq!(queue, Queue::new());
-    }
-}

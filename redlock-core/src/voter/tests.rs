@@ -102,14 +102,6 @@ fn a_reconnection_changes_nothing() {
 }
 
 #[test]
-fn a_restart_counts_from_when_it_is_seen() {
-    let mut node = Watched::old();
-    let restarted = seen(64, B, 3);
-    assert_eq!(node.0.handle_connection(at(64), &restarted), None);
-    assert_eq!(node.0.eligibility(), Eligibility::since(at(74)));
-}
-
-#[test]
 fn a_clock_that_steps_starts_it_anew() {
     let mut node = Watched::old();
     assert_eq!(node.connect(5, seen(5, A, 4000)), at(15));
@@ -184,15 +176,6 @@ fn a_promotion_at_first_sight_delays_votes_unless_its_age_is_known() {
     assert_eq!(first_sight(500, Some(secs(3))), at(7));
     assert_eq!(first_sight(500, Some(secs(LENGTH))), Timestamp::ZERO);
     assert_eq!(first_sight(3, Some(secs(LENGTH))), at(8), "the uptime too");
-}
-
-#[test]
-fn another_server_under_a_connection_withdraws_however_young_it_is() {
-    for uptime in [0, 1, 3500] {
-        let mut node = Watched::old();
-        let withdrawal = node.probe(1, seen(1, B, uptime));
-        assert_eq!(withdrawal, Some(withdrawn(0, 11)), "another server");
-    }
 }
 
 /// The fields of `INFO` that a server may leave out.

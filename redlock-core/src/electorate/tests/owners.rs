@@ -124,29 +124,6 @@ fn another_server_in_one_tenure_waits_and_the_votes_before_are_withdrawn() {
 }
 
 #[test]
-fn a_slot_has_a_master_of_a_cluster_and_the_other_kinds_have_none() {
-    let first = tenure("m", 1);
-    let cluster_master = server(ServerRole::ClusterMaster, b'm', 500);
-    let outcome = |kind, identity: &Identity| {
-        let mut electorate = of_kind(voter(), kind);
-        name(&mut electorate, 0, &first, 100);
-        let admission = connect_owner(&mut electorate, 0, &first, identity);
-        admission.outcome.map(|it| it.covers(at(0)))
-    };
-    let group = NodeKind::SentinelGroup(rule());
-    assert_eq!(outcome(slot(0, false), &cluster_master), Ok(true));
-    let excluded = outcome(slot(0, false), &master(b'm'));
-    assert_eq!(excluded, Err(Exclusion::NotInCluster));
-    let excluded = outcome(group, &cluster_master);
-    assert_eq!(excluded, Err(Exclusion::ClusterMaster));
-    assert_eq!(outcome(group, &master(b'm')), Ok(true));
-    let replica = server(ServerRole::Replica, b'm', 500);
-    for kind in [slot(0, false), group] {
-        assert_eq!(outcome(kind, &replica), Err(Exclusion::Replica));
-    }
-}
-
-#[test]
 fn two_slots_of_one_server_vote_only_if_both_may_share_it_or_they_came_together_later() {
     let same = Err(Exclusion::SameServer { other: node(0) });
     let shared = Err(Exclusion::SharedServer { other: node(0) });

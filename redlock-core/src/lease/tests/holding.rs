@@ -143,14 +143,6 @@ fn reports_that_prove_wrong_lead_to_one_extension_before_the_next_renewal() {
 }
 
 #[test]
-fn a_lock_that_is_not_renewed_is_not_extended_for_a_report() {
-    let mut driven = Driven::held();
-    driven.config().keep_alive = KeepAlive::on_demand(MS(5000));
-    driven.key_changed(at(100), 0..5);
-    assert!(driven.sent.is_empty());
-}
-
-#[test]
 fn a_node_that_would_have_dropped_or_kept_the_key_is_judged() {
     let mut driven = Driven::held();
     driven.timeout(at(300));

@@ -15,21 +15,6 @@ fn in_line() -> Driven {
     driven
 }
 
-#[test]
-fn a_lease_in_the_line_sends_nothing_until_its_turn_comes() {
-    let mut driven = in_line();
-    let sent = driven.sent.len();
-    driven.freed(at(2), 0..5);
-    assert_eq!(driven.sent.len(), sent, "a release, and no probe");
-    driven.run(|lease| lease.proceed(at(3), false, Duration::ZERO));
-    assert_sent!(driven, sent.., Probe);
-    driven.reply(at(4), &[taken(900); 5]);
-    driven.freed(at(5), 0..3);
-    assert_eq!(driven.lease.attempts(), 2);
-    driven.reply(at(6), &[Denied; 3]);
-    assert!(!driven.lease.is_in_line(), "it stays the first");
-}
-
 /// Nobody stood in the line, so it has no place.
 #[test]
 fn a_lease_that_tries_first_is_in_the_line_once_the_key_is_taken() {

@@ -85,28 +85,6 @@ fn attempts_that_fail_back_off_until_another_client_is_seen_to_have_the_key() {
 }
 
 #[test]
-fn a_handed_over_lock_may_be_held_for_max_hold_again() {
-    let mut driven = Driven::held();
-    let mut handed_over = None;
-    let lost_at = loop {
-        let now = driven.wait();
-        if driven.late_end().is_some() {
-            break now;
-        }
-        driven.reply(now, &[Granted; 3]);
-        if now >= at(1500) && handed_over.is_none() {
-            assert!(driven.run(|lease| lease.hand_over(now)));
-            driven.run(|lease| lease.claim(now));
-            handed_over = Some(now);
-        }
-    };
-    assert_eq!(driven.late_end(), lost(LossReason::MaxHold));
-    let held = lost_at.saturating_duration_since(handed_over.unwrap());
-    assert!(held > MS(2000) && held <= MS(2900), "{held:?}");
-    assert!(!driven.run(|lease| lease.hand_over(lost_at)));
-}
-
-#[test]
 fn a_number_of_attempts_counts_probes_and_keeps_their_pace() {
     for is_notified in [false, true] {
         let retry = RetrySchedule::new(HOLD..=MS(30)).unwrap();

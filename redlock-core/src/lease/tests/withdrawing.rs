@@ -35,19 +35,6 @@ fn an_extension_under_way_fails_and_is_tried_again() {
 }
 
 #[test]
-fn an_attempt_goes_on_without_the_vote() {
-    for (late, is_held) in [(&[Granted; 3][..], true), (&[Granted; 2], false)] {
-        let mut driven = Driven::begun();
-        let round = driven.sent[0].round;
-        driven.reply(at(1), &[Granted]);
-        driven.withdraw(at(2), &[0], since(at(0)));
-        assert!(driven.told.is_empty(), "others may still agree");
-        driven.reply_to(round, at(3), 1, late);
-        assert_eq!(driven.is_held(at(3)), is_held);
-    }
-}
-
-#[test]
 fn a_fence_needs_its_votes_even_after_an_extension() {
     let mut driven = Driven::new(config());
     driven.run(|lease| lease.acquire_fenced(at(0), at(1000), FencingToken::new(7)));
@@ -58,15 +45,4 @@ fn a_fence_needs_its_votes_even_after_an_extension() {
     assert!(driven.is_held(at(102)));
     driven.withdraw(at(110), &[0], since(at(1)));
     assert_eq!(driven.late_end(), LOST, "its counter may be gone");
-}
-
-#[test]
-fn a_late_vote_with_an_earlier_time_makes_the_others_no_older() {
-    let mut driven = Driven::begun();
-    let round = driven.sent[0].round;
-    driven.reply_to(round, at(5), 0, &[Granted; 3]);
-    assert!(driven.is_held(at(5)));
-    driven.reply_to(round, at(2), 4, &[Granted]);
-    driven.withdraw(at(500), &[0, 1], since(at(3)));
-    assert!(!driven.is_held(at(500)), "nodes 2 and 4 are no majority");
 }
