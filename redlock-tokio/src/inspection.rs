@@ -417,37 +417,6 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_a_vote_shows_nothing() {
-        let kinds = [nothing(), locked_by("one"), locked_by("two"), None];
-        for index in 0..8_usize.pow(3) {
-            let all = [index % 8, index / 8 % 8, index / 64];
-            let all = all.map(|it| (kinds[it % 4].clone(), it < 4));
-            let mut inspection = inspection(all.clone().map(|(state, _)| state));
-            for (node, (state, has_vote)) in inspection.nodes.iter_mut().zip(&all) {
-                let objects = state.is_some() && !has_vote;
-                node.objection = objects.then_some(Objection::Unconfirmed);
-            }
-            let has = |name| move |it: &&(Option<KeyState>, bool)| it.0 == locked_by(name);
-            let can_tell = |it: &&(Option<KeyState>, bool)| it.0.is_some() && it.1;
-            let known = all.iter().filter(can_tell).count();
-            let may_have = |name| {
-                let shown = all.iter().filter(can_tell).filter(has(name)).count();
-                shown + all.len() - known >= 2
-            };
-            let may_be_held = may_have("one") || may_have("two");
-            match inspection.verdict() {
-                Verdict::Held { by, .. } => {
-                    let name = str::from_utf8(by.value()).unwrap();
-                    let voters = all.iter().filter(can_tell);
-                    assert!(voters.filter(has(name)).count() >= 2, "{inspection}");
-                }
-                Verdict::Unknown => assert!(may_be_held, "{inspection}"),
-                _ => assert!(!may_be_held, "{inspection}"),
-            }
-        }
-    }
-
-    #[test]
     fn a_key_with_a_different_reader_on_each_node_is_not_free() {
         let differ = [shared_by("one"), shared_by("two"), nothing()];
         assert_eq!(inspection(differ).verdict(), Verdict::Split);

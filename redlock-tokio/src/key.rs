@@ -290,14 +290,6 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_any_bytes() {
-        let bytes = [0, b'\r', b'\n', 0xff, b' '];
-        assert_eq!(Key::new(bytes).unwrap().as_bytes(), bytes);
-        let prefixed = Key::with_prefix(&prefix("lock:"), &bytes).unwrap();
-        assert_eq!(prefixed.as_bytes(), b"lock:\0\r\n\xff ");
-    }
-
-    #[test]
     fn empty_and_long_keys_are_refused() {
         assert_eq!(Key::new(""), Err(KeyError::Empty));
         let prefixed = Key::with_prefix(&prefix("lock:"), b"");

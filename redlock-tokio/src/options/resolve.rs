@@ -116,16 +116,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_wins_over_the_fallback() {
-        let fallback = LockOptions::new().ttl(MS(1)).wait(MS(2));
-        let options = LockOptions::new().ttl(MS(3)).or(fallback);
-        assert_eq!(options, LockOptions::new().ttl(MS(3)).wait(MS(2)));
-        assert_eq!(options.or(options.fenced(true)), options.fenced(true));
-        assert!(!options.fenced(false).or(options.fenced(true)).is_fenced());
-        assert!(options.fenced(true).or(options.fenced(false)).is_fenced());
-    }
-
-    #[test]
     fn a_fenced_lock_has_a_ttl_of_half_a_day_at_most() {
         let half_a_day = Duration::from_secs(12 * 60 * 60);
         let longest = LockOptions::new().ttl(half_a_day);

@@ -1,4 +1,4 @@
-//! The view of people on call: who has a lock, and how to free it, over real servers and in memory.
+//! The view of people on call: who has a lock, and how to free it, over real servers.
 
 use std::{
     cell::Cell,
@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::join_all;
 use redlock_kit::RedisServers;
-use redlock_tokio::{Hold, Holder, LockOptions, MemoryNode, Redlock, RedlockBuilder, Ttl, Verdict};
+use redlock_tokio::{Hold, Holder, LockOptions, Redlock, RedlockBuilder, Verdict};
 
 use crate::{
     fleet::{clis, each, fleet},
@@ -214,24 +214,6 @@ async fn what_this_process_holds_is_listed() {
     drop((permit, reader));
     redlock.shutdown(None).await;
     assert!(redlock.held().is_empty());
-}
-
-/// A value without a label, as before there were labels, and as other libraries have.
-#[tokio::test]
-async fn a_client_without_a_label_sets_tokens_alone() {
-    let node = MemoryNode::new();
-    let builder = Redlock::builder().custom_nodes([node.clone()]);
-    let redlock = builder.client_name("").build().await.unwrap();
-    let guard = redlock.lock("order:42").await.unwrap();
-    assert_eq!(guard.value(), guard.token().to_string());
-    let value = node.value("order:42").unwrap();
-    assert_eq!(value, guard.value().into_bytes());
-    drop(guard);
-    // Not a label: it could garble a terminal.
-    let value = format!("{}@a\u{1b}[2J", "0".repeat(40));
-    node.insert("k", value, Ttl::new(MS(1000)).unwrap());
-    let inspection = redlock.inspect("k").await.unwrap();
-    assert!(!inspection.to_string().contains('\u{1b}'), "{inspection}");
 }
 
 /// The procedure for a different list of nodes, while all processes work: from three nodes to four, and to three others.

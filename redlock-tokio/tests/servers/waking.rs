@@ -15,19 +15,6 @@ use crate::{
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn a_foreign_delete_wakes_the_waiter() {
-    let (servers, [redlock]) = fleet(3).await;
-    let nodes = clis(&servers);
-    each(&nodes, &["SET", "k", "foreign"]);
-    let waiting = asleep_at(&nodes, redlock.lock("k")).await;
-    assert_eq!(nodes[0].run(&["DEL", "k"]), "1");
-    tokio::time::sleep(MS(200)).await;
-    assert!(!waiting.is_finished(), "one of three is not enough");
-    assert_eq!(nodes[1].run(&["DEL", "k"]), "1");
-    drop(woken(waiting).await);
-}
-
-#[tokio::test]
 async fn expiry_and_flushing_wake_the_waiter() {
     let (servers, [redlock]) = fleet(3).await;
     let nodes = clis(&servers);

@@ -248,14 +248,6 @@ mod tests {
     }
 
     #[test]
-    fn one_that_counts_with_more_permits_is_a_better_scout() {
-        let mut line = Line::new();
-        let more = Role::Permit(Permits::new(3).unwrap());
-        assert_eq!([line.join(1, permit()), line.join(2, more)], [Ok(true); 2]);
-        assert!(line.scouts(1) && line.scouts(2) && !line.scouts(1));
-    }
-
-    #[test]
     fn as_many_ask_as_permits_were_seen_free_and_all_if_no_other_process_waits() {
         let mut line = Line::new();
         let role = Role::Permit(Permits::new(8).unwrap());

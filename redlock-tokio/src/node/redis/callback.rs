@@ -57,8 +57,6 @@ pub(super) fn text_of(error: &(dyn Error + 'static)) -> Arc<str> {
 mod tests {
     use std::io;
 
-    use futures_executor::block_on;
-
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
@@ -71,18 +69,5 @@ mod tests {
         assert_eq!(&*text_of(&error), "no token: the host is down");
         let error = io::Error::other(NoToken(io::Error::other("no token")));
         assert_eq!(&*text_of(&error), "no token");
-    }
-
-    #[test]
-    fn a_function_that_panics_fails() {
-        let at_once = Callback::new(|_| -> futures::future::Ready<Result<(), CallbackError>> {
-            panic!("at once")
-        });
-        let later = Callback::new(async |_| -> Result<(), CallbackError> { panic!("later") });
-        let endpoint = Endpoint::tcp("a", 1).unwrap();
-        for callback in [at_once, later] {
-            let error = block_on(callback.call(&endpoint)).unwrap_err();
-            assert_eq!(error.to_string(), "the function panicked");
-        }
     }
 }

@@ -155,28 +155,6 @@ mod tests {
     }
 
     #[test]
-    fn a_promotion_shows_in_the_second_history() {
-        let origin = |second: &str| {
-            let text = REDIS.replace(&"0".repeat(40), second);
-            parse(&text)
-                .replication
-                .map(|replication| replication.origin)
-        };
-        let second = ReplicationId::new([b'b'; ReplicationId::LEN]);
-        assert_eq!(origin(&"0".repeat(40)), Some(Origin::Own));
-        assert_eq!(origin(&"b".repeat(40)), Some(Origin::Continues(second)));
-        assert_eq!(origin("b"), Some(Origin::Withheld));
-        let text = REDIS.replace("master_replid2", "master_offset");
-        let expected = Replication {
-            id: A_HISTORY,
-            origin: Origin::Withheld,
-        };
-        assert_eq!(parse(&text).replication, Some(expected));
-        let text = REDIS.replace("master_replid:", "master_id:");
-        assert_eq!(parse(&text).replication, None);
-    }
-
-    #[test]
     fn a_field_that_is_missing_or_makes_no_sense_is_left_out() {
         type Change = fn(&mut ServerInfo);
         let changes: [(_, _, Change); 5] = [

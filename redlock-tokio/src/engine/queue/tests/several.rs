@@ -7,19 +7,6 @@ fn join_both(queue: &mut Queue<usize>, who: usize) -> Joined {
     queue.join(place(&keys("ab"), arrival(who)), at(0), &ROOMY, &who)
 }
 
-#[test]
-fn the_leases_with_a_turn_are_listed_once_each_in_order_of_arrival() {
-    let mut queue = queue();
-    let names: Vec<_> = (0..50).map(|number| format!("k{number}")).collect();
-    for (who, name) in names.iter().enumerate().rev() {
-        let key = Key::new(name).unwrap();
-        assert_eq!(join_at(&mut queue, &key, who, at(0), &POLICY), TURN);
-    }
-    let joined = queue.join(place(&keys("abcdefgh"), arrival(50)), at(0), &POLICY, &50);
-    assert_eq!(joined, TURN);
-    assert!(queue.turns().eq(0..=50));
-}
-
 /// Neither at a free key nor by handover, until the slice is over.
 #[test]
 fn in_one_of_two_slices_no_later_waiter_gets_the_key_of_one_that_waits_for_several() {

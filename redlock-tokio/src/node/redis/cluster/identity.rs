@@ -62,12 +62,4 @@ mod tests {
             assert!(error.contains(named), "{error}");
         }
     }
-
-    #[test]
-    fn an_id_is_40_hexadecimal_digits() {
-        assert!(member_id(&[b'0'; 40]).is_some());
-        for odd in [&[b'0'; 39][..], &[b'0'; 41], &[b'g'; 40], b""] {
-            assert_eq!(member_id(odd), None);
-        }
-    }
 }

@@ -225,22 +225,6 @@ fn a_counter_is_raised_once_by_each_script() {
     assert_eq!(shown(&request(&[set_fenced(1), fence(1)])), expected);
 }
 
-/// A session that may not call scripts by their hashes has no second round trip.
-#[test]
-fn scripts_that_may_not_be_called_by_hash_are_shared_in_full() {
-    let batch = [release(1), extend(2), release(3)];
-    let request = Request::new(&KeyTag::NONE, &batch, false, Call::InFull);
-    let [extend, release] = [script::EXTEND.source(), script::RELEASE.source()];
-    let expected = [
-        format!("EVAL {extend} 1 k2 # 1000"),
-        format!("EVAL {release} 2 k1 k3 # #"),
-    ];
-    assert_eq!(shown(&request), expected);
-    let (answers, again) = read(request, vec![text("700"), text("10")]);
-    assert!(again.is_none());
-    assert_eq!(answers, [GRANTED, EXTENDED, DENIED]);
-}
-
 #[test]
 fn commands_that_share_a_script_share_its_error() {
     let batch = [release(1), release(2)];
@@ -265,28 +249,6 @@ fn commands_that_share_a_script_share_its_error() {
         panic!("a strange answer is no vote");
     };
     assert!(error.to_string().len() < 300);
-}
-
-#[test]
-fn after_an_error_of_one_key_each_key_is_asked_for_on_its_own() {
-    let batch = [extend(1), release(2), extend(3), release(4)];
-    let request = request(&batch);
-    let (answers, again) = read(request, vec![error("NOPERM"), error("CROSSSLOT")]);
-    assert!(answers.iter().all(Option::is_none));
-    let mut again = again.expect("each key on its own");
-    let [extend, release] = [script::EXTEND.source(), script::RELEASE.source()];
-    let expected = [
-        format!("EVAL {extend} 1 k1 # 1000"),
-        format!("EVAL {extend} 1 k3 # 1000"),
-        format!("EVAL {release} 1 k2 #"),
-        format!("EVAL {release} 1 k4 #"),
-    ];
-    assert_eq!(shown(&again), expected);
-    let replies = vec![text("700"), error("NOPERM"), error("NOPERM"), text("1")];
-    assert!(!again.read(replies), "the errors are answers");
-    let answers = again.answers;
-    assert_eq!([&answers[0], &answers[3]], [&EXTENDED, &GRANTED]);
-    assert!(matches!(&answers[1], Some(Err(_))) && matches!(&answers[2], Some(Err(_))));
 }
 
 #[test]
