@@ -37,29 +37,6 @@ async fn a_handed_over_lock_has_a_guard_of_its_own() {
     assert!(all_empty(&nodes));
 }
 
-/// Whether another task waits for the lock or not.
-#[tokio::test(start_paused = true)]
-async fn an_extension_under_way_ends_with_its_hold() {
-    for others in [0, 1] {
-        let (nodes, [redlock]) = fleet().await;
-        let guard = redlock.lock("k").await.unwrap();
-        let mut waiting = Vec::new();
-        for _ in 0..others {
-            waiting.push(blocked(redlock.lock("k")).await);
-        }
-        let hold = guard.hold().view();
-        let mut extension = Box::pin(hold.extend());
-        assert_eq!((&mut extension).now_or_never(), None);
-        drop(guard);
-        assert_eq!(extension.await, Err(ExtendError::Released));
-        for next in waiting {
-            drop(next.await.unwrap().expect("it is handed over"));
-        }
-        redlock.shutdown(None).await;
-        assert!(all_empty(&nodes));
-    }
-}
-
 /// For how long a process may keep a lock by handovers while others wait.
 const TURN: Duration = Duration::from_millis(30);
 

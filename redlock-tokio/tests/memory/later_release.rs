@@ -147,29 +147,3 @@ async fn a_failure_gives_the_guard_back() {
     assert!(matches!(error, ReleaseAfterError::Reader { .. }), "{error}");
     assert!(error.into_guard().is_valid());
 }
-
-#[tokio::test(start_paused = true)]
-async fn writers_permits_and_several_keys_are_released_later_too() {
-    let two = Two::new().await;
-    let writer = two.own.rw_lock("rw").write().await.unwrap();
-    let permit = two.own.semaphore("permits", 1).acquire().await.unwrap();
-    let both = two.own.lock_all(["a", "b"]).await.unwrap();
-    for guard in [writer, permit, both] {
-        guard.release_after(MS(3000)).await.unwrap();
-    }
-    let other = &two.other;
-    let is_free = async || {
-        [
-            other.rw_lock("rw").try_read().await.is_ok(),
-            other.semaphore("permits", 1).try_acquire().await.is_ok(),
-            other.try_lock("b").await.is_ok(),
-        ]
-    };
-    sleep(MS(2990)).await;
-    assert_eq!(is_free().await, [false; 3]);
-    sleep(MS(20)).await;
-    assert_eq!(is_free().await, [true; 3]);
-    two.own.shutdown(None).await;
-    two.other.shutdown(None).await;
-    assert!(all_empty(&two.nodes));
-}

@@ -404,21 +404,6 @@ async fn a_process_that_is_called_knows_its_place() {
     }
 }
 
-/// A lock waits behind a writer of its process, which stands in the line for both.
-#[tokio::test(start_paused = true)]
-async fn a_lock_and_a_writer_of_one_process_wait_in_one_queue() {
-    let (nodes, processes) = fleet::<2>().await;
-    let held = processes[0].lock("k").await.unwrap();
-    let writer = processes[1].rw_lock("k").write();
-    let [writer, lock] = [writer, processes[1].lock("k")].map(|it| blocked(it.options(patient())));
-    let (writer, lock) = (writer.await, lock.await);
-    assert!(standing(&nodes).await.contains(&1));
-    assert_eq!(processes[1].queue().waiting, 1);
-    held.release().await;
-    drop(served(writer, MS(50)).await);
-    drop(served(lock, MS(50)).await);
-}
-
 #[tokio::test(start_paused = true)]
 async fn requests_that_end_without_the_lock_leave_no_place_behind() {
     let (_, processes) = fleet::<4>().await;

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{
     MS, acquired, built,
-    in_memory::{blocked, client, fleet, hold, over, three_nodes},
+    in_memory::{blocked, client, fleet, hold, three_nodes},
     scripted::{Scripted, over_custom},
 };
 
@@ -61,25 +61,6 @@ async fn a_permit_that_is_given_back_goes_to_the_next_in_line() {
     let acquisition = third.acquisition();
     assert!(matches!(acquisition, Acquisition::HandedOver { .. }));
     assert!(third.is_valid() && second.is_valid() && !old.is_valid());
-}
-
-/// A request that counts with two permits does not get the third one from a neighbour that counts with three.
-#[tokio::test(start_paused = true)]
-async fn a_permit_beyond_the_number_of_the_next_in_line_is_not_handed_over() {
-    let (_, [redlock]) = fleet().await;
-    let three = redlock.semaphore("exports", 3);
-    let mut held = Vec::new();
-    for _ in 0..3 {
-        held.push(three.acquire().await.unwrap());
-    }
-    let waiting = blocked(redlock.semaphore("exports", 2).acquire()).await;
-    held.sort_by_key(|permit| permit.slot());
-    let third = held.pop().unwrap();
-    assert_eq!(third.release().await.outcome, ReleaseOutcome::Released);
-    tokio::time::sleep(MS(100)).await;
-    assert!(!waiting.is_finished());
-    drop(held);
-    assert!(waiting.await.unwrap().unwrap().slot() < Some(2));
 }
 
 /// Each process wants half of the permits, so they are never enough. Those that come first hand theirs over and take them
@@ -172,21 +153,6 @@ async fn a_permit_that_becomes_free_goes_to_one_of_those_that_wait_whoever_is_dr
             assert_eq!(waiting.iter().filter(|it| it.is_finished()).count(), 1);
         }
     }
-}
-
-/// The waiter is in the process of the holder, which the nodes do not notify of its own release.
-#[tokio::test(start_paused = true)]
-async fn a_waiter_of_the_same_process_learns_of_a_release() {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).handover_for(MS(0)).build().await.unwrap();
-    let exports = redlock.semaphore("exports", 1);
-    let first = exports.acquire().await.unwrap();
-    let others = client(&nodes).await.semaphore("exports", 1);
-    let waiting = blocked(exports.acquire()).await;
-    assert!(others.try_acquire().await.is_err());
-    assert_eq!(first.release().await.outcome, ReleaseOutcome::Released);
-    let second = tokio::time::timeout(MS(100), waiting).await;
-    assert!(second.expect("its turn").unwrap().is_ok());
 }
 
 /// A client of nodes whose answers take 5 ms.

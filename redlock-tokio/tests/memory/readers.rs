@@ -2,7 +2,7 @@
 
 use futures::future::try_join_all;
 use redlock_tokio::{
-    Acquisition, Lock, LockError, LockOptions, LossReason, MemoryNode, ReleaseOutcome,
+    Acquisition, LockError, LockOptions, LossReason, MemoryNode, ReleaseOutcome,
     errors::{DowngradeError, OptionsError},
     node::{Command, Session},
 };
@@ -14,36 +14,6 @@ use crate::support::{
     scripted::{Reports, Scripted, over_custom},
     unrenewed,
 };
-
-#[tokio::test(start_paused = true)]
-async fn a_reader_that_comes_soon_after_another_asks_no_node() {
-    let (nodes, [redlock]) = fleet().await;
-    let catalogue = redlock.rw_lock("catalogue");
-    let first = catalogue.read().await.unwrap();
-    assert!(matches!(first.acquisition(), Acquisition::Granted { .. }));
-    set_down(&nodes, true);
-    let mut joined = Vec::new();
-    for _ in 0..3 {
-        joined.push(catalogue.try_read().await.expect("no node is asked"));
-    }
-    set_down(&nodes, false);
-    let last = joined.last().unwrap();
-    let text = last.acquisition().to_string();
-    assert!(text.starts_with("shared within this process"), "{text}");
-    assert_eq!(last.token(), first.token());
-    let old = first.hold().view();
-    assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
-    assert!(!old.is_valid(), "it has left");
-    assert!(old.extend().await.is_err(), "and can do nothing more");
-    sleep(MS(20_000)).await;
-    assert!(joined.iter().all(|it| it.is_valid()), "renewal goes on");
-    let last = joined.pop().unwrap();
-    drop(joined);
-    settle().await;
-    assert!(last.is_valid() && !all_empty(&nodes));
-    assert_eq!(last.release().await.outcome, ReleaseOutcome::Released);
-    assert!(all_empty(&nodes));
-}
 
 /// A lease is open for new readers for the time of a handover. After that they ask the nodes.
 #[tokio::test(start_paused = true)]
@@ -91,19 +61,6 @@ async fn the_queue_of_a_process_keeps_the_order_of_readers_and_writers() {
     let (later, last) = (later.await.unwrap().unwrap(), last.await.unwrap().unwrap());
     let tokens = [later.token(), last.token()];
     assert_eq!(tokens, [second.token(); 2], "both have joined");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_writer_does_not_hand_over_to_a_reader() {
-    let (_, [redlock]) = fleet().await;
-    let catalogue = redlock.rw_lock("catalogue");
-    let writer = catalogue.write().await.unwrap();
-    let first = blocked(catalogue.read()).await;
-    let last = blocked(catalogue.read()).await;
-    assert_eq!(writer.release().await.outcome, ReleaseOutcome::Released);
-    let (first, last) = (first.await.unwrap().unwrap(), last.await.unwrap().unwrap());
-    assert!(matches!(first.acquisition(), Acquisition::Granted { .. }));
-    assert_eq!(first.token(), last.token(), "one of them asked");
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,27 +148,6 @@ async fn a_writer_that_waits_for_readers_of_its_own_process_keeps_out_those_of_o
     drop(waiting.await.unwrap().unwrap());
     settle().await;
     assert!(other.try_read().await.is_ok());
-}
-
-/// A reader comes before the last one of its process leaves, or after that. A writer of another process waits.
-#[tokio::test(start_paused = true)]
-async fn a_reader_and_a_writer_get_in_when_the_last_reader_has_left() {
-    for comes_first in [true, false] {
-        let (nodes, clients) = fleet::<2>().await;
-        let [own, other] = clients.map(|it| it.rw_lock("catalogue"));
-        let mut last = Some(own.read().await.unwrap());
-        let visit = |lock: Lock| tokio::spawn(async { drop(lock.await.unwrap()) });
-        let writer = visit(other.write().wait(MS(60_000)));
-        settle().await;
-        last.take_if(|_| !comes_first);
-        let reader = visit(own.read().wait(MS(60_000)));
-        settle().await;
-        drop(last);
-        reader.await.expect("it gets in");
-        writer.await.expect("it gets in");
-        settle().await;
-        assert!(all_empty(&nodes));
-    }
 }
 
 #[tokio::test(start_paused = true)]

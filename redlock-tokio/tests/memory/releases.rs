@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use redlock_tokio::{Redlock, ReleaseOutcome};
+use redlock_tokio::Redlock;
 use tokio::time::Instant;
 
 use crate::{
@@ -30,22 +30,6 @@ async fn a_node_that_refuses_releases_is_asked_rarely() {
     odd.inner.clear();
     odd.set(Manner::Obeys);
     redlock.shutdown(None).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_release_reports_its_own_objections_and_not_those_of_an_extension() {
-    let (odd, redlock) = with_one(Manner::Obeys).await;
-    for (manner, objections) in [(Manner::Obeys, 0), (Manner::RefusesReleases, 1)] {
-        let guard = redlock.lock("k").await.unwrap();
-        // Longer than node_timeout, so the node objects to the extension.
-        odd.set(Manner::Dawdles(MS(60)));
-        guard.extend().await.unwrap();
-        tokio::time::sleep(MS(100)).await;
-        odd.set(manner);
-        let report = guard.release().await;
-        assert_eq!(report.outcome, ReleaseOutcome::Released);
-        assert_eq!(report.nodes.len(), objections, "{report:?}");
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Several keys under one lock: all of them or none, and no deadlock. A waiter for several keys neither starves nor keeps free
+//! Several keys under one lock, without a deadlock. A waiter for several keys neither starves nor keeps free
 //! keys from others for long. Over nodes in memory, by tokio's clock.
 
 use std::{
@@ -9,8 +9,7 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt;
-use redlock_tokio::{ExtendError, Lock, LockOptions, LossReason, MemoryNode};
+use redlock_tokio::{Lock, LockOptions};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
@@ -18,40 +17,11 @@ use tokio::{
 
 use crate::support::{
     MS, built,
-    in_memory::{all_empty, client, embedded, fleet, keep_busy, over, settle, three_nodes},
+    in_memory::{client, embedded, keep_busy, over, three_nodes},
 };
 
 /// A key is kept for 200 ms at a time at most.
 const LONGEST: Duration = Duration::from_millis(200 + 20);
-
-#[tokio::test(start_paused = true)]
-async fn several_keys_are_locked_together_or_not_at_all() {
-    let (nodes, [redlock, theirs]) = fleet().await;
-    let b = redlock.lock("b").await.unwrap();
-    let outcome = redlock.lock_all(["a", "b"]).wait(MS(300)).await;
-    assert!(outcome.unwrap_err().is_contended());
-    let outcome = theirs.lock_all(["b", "c"]).wait(MS(300)).await;
-    assert!(outcome.unwrap_err().is_contended());
-    settle().await;
-    assert!(nodes.iter().all(|node| node.len() == 1), "nothing but b");
-    let waiting = tokio::spawn(theirs.lock_all(["c", "b", "c"]).into_future());
-    sleep(MS(1000)).await;
-    drop(b);
-    let guard = waiting.await.unwrap().unwrap();
-    let keys: Vec<_> = guard.keys().map(|key| key.as_bytes().to_vec()).collect();
-    assert_eq!(keys, [b"b", b"c"]);
-    let has_both = |node: &MemoryNode| node.contains("b") && node.contains("c");
-    assert!(nodes.iter().all(has_both));
-    sleep(MS(30_000)).await;
-    guard.extend().await.expect("it is renewed");
-    for node in &nodes {
-        assert!(node.remove("c"));
-    }
-    let outcome = guard.extend().await;
-    assert_refused!(outcome, ExtendError::Lost(LossReason::KeysLost));
-    theirs.shutdown(None).await;
-    assert!(all_empty(&nodes));
-}
 
 /// Other processes keep each of two keys busy, so that both are rarely free at the same moment.
 #[tokio::test(start_paused = true)]
@@ -97,41 +67,6 @@ async fn a_holder_gets_a_kept_key_after_a_while() {
                 drop(both.await.unwrap().unwrap());
             }
         }
-    }
-}
-
-/// The slice of a waiter for two keys ends, the waiter gives up, and the holder of one key leaves, in each order.
-#[tokio::test(start_paused = true)]
-async fn a_kept_key_is_free_in_the_end_in_whatever_order_the_others_leave() {
-    for order in [
-        [0, 1, 2],
-        [0, 2, 1],
-        [1, 0, 2],
-        [1, 2, 0],
-        [2, 0, 1],
-        [2, 1, 0],
-    ] {
-        let redlock = embedded().await;
-        let lock = |keys: &[&str]| redlock.lock_all(keys).wait(Duration::MAX);
-        let mut holder = Some(redlock.lock("a").await.unwrap());
-        let mut both = Box::pin(lock(&["a", "b"]).into_future());
-        assert!((&mut both).now_or_never().is_none());
-        let mut both = Some(both);
-        sleep(MS(100)).await; // now they are kept
-        let single = tokio::spawn(lock(&["b"]).into_future());
-        settle().await;
-        assert!(!single.is_finished(), "it is kept");
-        for step in order {
-            match step {
-                0 => sleep(MS(200)).await,
-                1 => drop(both.take()),
-                _ => drop(holder.take()),
-            }
-        }
-        let single = timeout(MS(100), single).await;
-        drop(single.expect("the key is free").unwrap().unwrap());
-        redlock.shutdown(None).await;
-        assert_eq!((redlock.queue().keys, redlock.queue().waiting), (0, 0));
     }
 }
 

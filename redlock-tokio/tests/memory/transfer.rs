@@ -66,26 +66,6 @@ async fn a_lock_that_was_given_away_is_neither_renewed_nor_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adopted_lock_is_renewed_and_released_by_the_adopter() {
-    let (nodes, giver, worker) = giver_and_worker().await;
-    let ticket = ticket(&giver, "k").await;
-    tokio::time::sleep(MS(5_000)).await;
-    let options = LockOptions::new().ttl(MS(3_000)).label("invoices");
-    let guard = worker.adopt(ticket).options(options).await.unwrap();
-    assert!(have(&nodes, "k", "@worker"));
-    // A hundredth and 2 ms of drift.
-    assert_eq!(guard.remaining(), MS(3_000 - 32));
-    let held = worker.held();
-    assert_eq!(held[0].label, Some("invoices"));
-    assert_eq!(held[0].hold.as_ref().unwrap().token, guard.token());
-    tokio::time::sleep(MS(30_000)).await;
-    assert!(guard.is_valid(), "it is renewed");
-    drop(guard);
-    worker.shutdown(None).await;
-    assert!(all_empty(&nodes) && worker.held().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_ticket_ends_with_the_validity_of_the_giver() {
     let (nodes, giver, worker) = giver_and_worker().await;
     let fast = process(&nodes, "fast", MS(9_000)).await;
@@ -139,20 +119,6 @@ async fn locks_that_others_may_share_are_not_given_away() {
     assert_refused!(lost.into_ticket(), TicketError::Lost(_));
     giver.shutdown(None).await;
     assert!(all_empty(&nodes));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_lock_of_a_writer_is_adopted_as_a_plain_lock() {
-    let (nodes, giver, worker) = giver_and_worker().await;
-    let writer = giver.rw_lock("k").write().await.unwrap();
-    let guard = worker.adopt(writer.into_ticket().unwrap()).await.unwrap();
-    assert!(giver.rw_lock("k").try_read().await.is_err());
-    drop(guard);
-    worker.shutdown(None).await;
-    assert!(all_empty(&nodes));
-    assert!(giver.rw_lock("k").try_read().await.is_ok());
-    let late = worker.adopt(ticket(&giver, "late").await).await;
-    assert_refused!(late, AdoptError::Lock(LockError::ShutDown));
 }
 
 #[tokio::test(start_paused = true)]

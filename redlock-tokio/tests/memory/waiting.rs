@@ -8,7 +8,7 @@ use redlock_tokio::{LockError, WaiterLimit};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::support::{
-    MS, acquired, assert_says,
+    MS, acquired,
     in_memory::{blocked, embedded, fleet, over, runtime, set_down, settle, three_nodes},
 };
 
@@ -73,23 +73,6 @@ async fn the_next_waiter_has_its_turn_when_a_request_ends_without_the_lock() {
     assert!(asked.elapsed() < MS(310), "time in the queue counts");
     drop(foreign);
     assert!(last.await.unwrap().is_ok(), "its turn");
-}
-
-#[tokio::test(start_paused = true)]
-async fn time_in_the_queue_counts_as_time_waited() {
-    let redlock = embedded().await;
-    let guard = redlock.lock("k").await.unwrap();
-    let started = Instant::now();
-    let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
-    assert!(error.is_contended(), "{error}");
-    assert_says(&error, "another task of this process holds it");
-    let waited = started.elapsed();
-    assert!(waited >= MS(300) && waited < MS(310), "{waited:?}");
-    // Without a wait it is refused at once, and no node is asked.
-    let error = redlock.lock("k").wait(MS(0)).await.unwrap_err();
-    assert_eq!(error.attempts().map(|it| it.count), Some(0));
-    assert_eq!(started.elapsed(), waited);
-    drop(guard);
 }
 
 #[tokio::test(start_paused = true)]
