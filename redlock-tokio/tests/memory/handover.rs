@@ -65,34 +65,18 @@ async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
         }
     };
     let plain = LockOptions::new();
+    let forbids = plain.handover(false);
+    let interval = plain.renew_every(MS(9));
     let patient = plain.wait(MS(60_000));
     let unrenewed = patient.no_renewal();
     for (what, holders, waiters, held, expected) in [
         ("the same options", plain, plain, 0, true),
         ("a longer wait", plain, plain.wait(MS(9000)), 0, true),
-        (
-            "a holder that forbids it",
-            plain.handover(false),
-            plain,
-            0,
-            false,
-        ),
-        (
-            "a waiter that forbids it",
-            plain,
-            plain.handover(false),
-            0,
-            false,
-        ),
+        ("a holder that forbids it", forbids, plain, 0, false),
+        ("a waiter that forbids it", plain, forbids, 0, false),
         ("another ttl", plain, plain.ttl(MS(9000)), 0, false),
         ("another max_hold", plain, plain.max_hold(MS(9)), 0, false),
-        (
-            "another interval",
-            plain,
-            plain.renew_every(MS(9)),
-            0,
-            false,
-        ),
+        ("another interval", plain, interval, 0, false),
         ("half of the ttl is not over", patient, patient, 4900, true),
         ("half of the ttl is over", patient, patient, 5100, true),
         ("little validity is left", unrenewed, unrenewed, 4950, false),

@@ -106,21 +106,6 @@ async fn a_lock_that_is_freed_before_its_time_ends_in_its_own_process_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_other_keys_of_a_kept_lock_stay_taken_if_one_is_freed() {
-    let two = Two::new().await;
-    let guard = two.own.lock_all(["a", "k"]).await.unwrap();
-    guard.release_after(MS(9000)).await.unwrap();
-    sleep(MS(100)).await;
-    let inspection = two.other.inspect("k").await.unwrap();
-    two.other.force_unlock(&inspection).await;
-    sleep(MS(50)).await;
-    assert!(two.other.try_lock("k").await.is_ok());
-    assert!(two.other.try_lock("a").await.is_err());
-    sleep(MS(10_000)).await;
-    assert!(two.other.try_lock("a").await.is_ok(), "its time is over");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_failure_gives_the_guard_back() {
     let two = Two::new().await;
     let guard = two.own.lock("k").await.unwrap();

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{
     MS, built,
-    in_memory::{Two, all_empty, hold, set_down},
+    in_memory::{Two, all_empty, hold},
     scripted::over_custom,
 };
 
@@ -87,25 +87,6 @@ async fn a_forced_release_frees_what_was_inspected_and_not_the_lock_of_a_later_h
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_gets_the_lock_of_another_process_that_its_own_process_has_freed() {
-    for (held, waits) in [
-        (PLAIN, PLAIN),
-        (PLAIN, SEVERAL),
-        (PLAIN, READER),
-        (PLAIN, WRITER),
-        (PERMIT, PERMIT),
-        (SLOT, SLOT),
-    ] {
-        let two = Two::new().await;
-        let held = held(&two.other).await.unwrap();
-        let key = held.key().as_bytes();
-        let freed = async || free(&two.own, key).await;
-        let ((), waited) = wait_for(waits(&two.own), freed).await;
-        assert!(waited < AT_ONCE, "{waited:?} for {held:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_lock_that_ends_wakes_those_of_its_process_that_ask_for_its_key() {
     for (held, waits) in [
         (PLAIN, READER),
@@ -132,22 +113,6 @@ async fn a_lock_that_ends_wakes_those_of_its_process_that_ask_for_its_key() {
         let ((), waited) = wait_for(waits(&two.own), async || drop(adopted)).await;
         assert!(waited < AT_ONCE, "{waited:?} for an adopted lock");
     }
-}
-
-/// A node that was out of reach gets its release later.
-#[tokio::test(start_paused = true)]
-async fn a_release_that_comes_late_wakes_those_of_its_process_too() {
-    let two = Two::new().await;
-    let reader = READER(&two.own).await.unwrap();
-    let ((), waited) = wait_for(WRITER(&two.own), async || {
-        set_down(&two.nodes[1..], true);
-        drop(reader);
-        sleep(MS(2000)).await;
-        set_down(&two.nodes[1..], false);
-    })
-    .await;
-    // It takes some time to connect again.
-    assert!(waited < MS(5000), "{waited:?}");
 }
 
 /// A node whose second connection leads to another server, as after a failover.

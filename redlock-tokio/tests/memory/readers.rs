@@ -135,21 +135,6 @@ async fn a_writer_that_gives_up_leaves_no_mark() {
     }
 }
 
-/// The readers of both processes hold the lock when the writer comes.
-#[tokio::test(start_paused = true)]
-async fn a_writer_that_waits_for_readers_of_its_own_process_keeps_out_those_of_others() {
-    let (_, clients) = fleet::<2>().await;
-    let [own, other] = clients.map(|it| it.rw_lock("catalogue"));
-    let held = acquired([own.read(), other.read()]).await;
-    let waiting = tokio::spawn(own.write().into_future());
-    sleep(MS(100)).await;
-    assert!(other.try_read().await.is_err());
-    drop(held);
-    drop(waiting.await.unwrap().unwrap());
-    settle().await;
-    assert!(other.try_read().await.is_ok());
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_downgraded_writer_lets_readers_in_and_keeps_writers_out() {
     let (nodes, [redlock, other]) = fleet().await;
