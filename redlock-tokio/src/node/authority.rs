@@ -108,6 +108,14 @@ impl AuthorityKind {
             Self::Cluster { .. } => "cluster nodes",
         }
     }
+
+    /// Returns the slot that the node is, if it is one.
+    pub(crate) const fn slot(self) -> Option<u16> {
+        match self {
+            Self::Sentinels => None,
+            Self::Cluster { slot, .. } => Some(slot),
+        }
+    }
 }
 
 impl NamedBy {

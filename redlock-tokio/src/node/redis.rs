@@ -14,11 +14,11 @@ mod options;
 mod pool;
 mod request;
 mod rights;
-mod roll_call;
 mod script;
 mod sentinel;
 mod server_error;
 mod session;
+mod survey;
 mod tls;
 mod url;
 
@@ -33,9 +33,7 @@ pub(crate) use self::{
     options::NodeOptions,
 };
 pub use self::{credentials::Credentials, pool::PoolMessages, tls::TlsOptions, url::UrlError};
-use self::{
-    key_tag::KeyTag, pool::OwnPool, sentinel::SentinelNode, session::RedisSession, url::NodeUrl,
-};
+use self::{key_tag::KeyTag, pool::OwnPool, session::RedisSession, url::NodeUrl};
 use super::{NamedBy, Node, NodeError, Session};
 
 /// Nodes that were given by URL, or otherwise.
@@ -59,7 +57,7 @@ impl UrlNodes {
     }
 }
 
-/// A Redis (or Valkey) master, or the master of a group that sentinels watch.
+/// A Redis (or Valkey) master, the master of a group that sentinels watch, or a slot of a cluster.
 pub struct RedisNode {
     address: Box<str>,
     source: Source,
@@ -68,8 +66,8 @@ pub struct RedisNode {
 enum Source {
     Url(Box<NodeUrl>),
     Pool(OwnPool),
-    /// Sentinels know where the server is.
-    Group(SentinelNode),
+    /// Sentinels, or the nodes of a cluster, know where the server is.
+    Named(NamedBy),
 }
 
 impl RedisNode {
@@ -84,18 +82,22 @@ impl RedisNode {
     }
 
     fn at(url: &str, options: &NodeOptions) -> Result<Self, UrlError> {
-        if let Some(group) = SentinelNode::at(url, options) {
-            let group = group?;
-            return Ok(Self {
-                address: group.address().into(),
-                source: Source::Group(group),
-            });
+        if let Some(group) = sentinel::at(url, options) {
+            return group;
         }
         let url = NodeUrl::parse(url, options)?;
         Ok(Self {
             address: url.name().into(),
             source: Source::Url(url.into()),
         })
+    }
+
+    /// Creates a node whose server an authority names.
+    fn named(address: String, named_by: NamedBy) -> Self {
+        Self {
+            address: address.into(),
+            source: Source::Named(named_by),
+        }
     }
 
     /// Creates a node from a pool of the user.
@@ -117,8 +119,8 @@ impl Node for RedisNode {
             let opened = match &self.source {
                 Source::Url(url) => url.settings.open(&url.endpoint).await?,
                 Source::Pool(pool) => pool.open().await?,
-                Source::Group(_) => {
-                    let text = "the sentinels name the master: connect through `named_by`";
+                Source::Named(_) => {
+                    let text = "its authority names the server: connect through `named_by`";
                     return Err(NodeError::Unreachable(text.into()));
                 }
             };
@@ -130,7 +132,7 @@ impl Node for RedisNode {
 
     fn named_by(&self) -> Option<NamedBy> {
         match &self.source {
-            Source::Group(group) => Some(group.named_by()),
+            Source::Named(named_by) => Some(named_by.clone()),
             Source::Url(_) | Source::Pool(_) => None,
         }
     }
@@ -138,7 +140,7 @@ impl Node for RedisNode {
     fn objection(&self) -> Option<NodeError> {
         match &self.source {
             Source::Pool(pool) => pool.objection(),
-            Source::Url(_) | Source::Group(_) => None,
+            Source::Url(_) | Source::Named(_) => None,
         }
     }
 }

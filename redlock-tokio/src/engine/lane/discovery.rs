@@ -3,10 +3,10 @@ use std::{
 };
 
 use futures::FutureExt;
-use redlock_core::{NodeId, NodeKind, OwnerRule, Rivals, Tenure};
+use redlock_core::{NodeId, NodeKind, OwnerRule, Rivals, Tenure, Timestamp};
 use tokio::{runtime::Handle, sync::watch, task::AbortHandle, time::sleep};
 
-use super::vetting::Vetting;
+use super::vetting::{OwnerNews, Vetting};
 use crate::{
     Clock, NodeError, log,
     node::{Authority, AuthorityKind, NamedBy, News, Node, Reports},
@@ -46,12 +46,16 @@ impl Discovery {
                 let mut electorate = vetting.electorate.lock();
                 electorate.set_kind(*id, kind(named_by, rule));
             }
-            let reports = group.reports(clock, vetting, rule);
+            let group = Arc::new(group);
+            let (named, now, vetting) = (Arc::clone(&group), clock.clone(), Arc::clone(vetting));
+            let reports = Reports::new(clock.clone(), rule.window(), move |news| {
+                named.handle_news(now.now(), &news, &vetting);
+            });
             let watch = WatchTask::spawn(runtime, Arc::clone(&group.authority), reports);
             let watch = Arc::new(watch);
-            for (id, named_by) in group.nodes {
-                let _watch = Arc::clone(&watch);
-                discoveries.insert(id, Self { named_by, _watch });
+            for (id, named_by) in &group.nodes {
+                let (named_by, _watch) = (named_by.clone(), Arc::clone(&watch));
+                discoveries.insert(*id, Self { named_by, _watch });
             }
         }
         discoveries
@@ -59,32 +63,42 @@ impl Discovery {
 }
 
 impl NamedNodes {
-    fn reports(&self, clock: &Clock, vetting: &Arc<Vetting>, rule: OwnerRule) -> Reports {
-        let (now, vetting) = (clock.clone(), Arc::clone(vetting));
-        let nodes: Vec<_> = self.nodes.iter().map(|(id, by)| (*id, by.index)).collect();
-        let authority = Arc::clone(&self.authority);
-        Reports::new(clock.clone(), rule.window(), move |news| {
-            let (index, report) = match news {
-                News::Report(index, report) => (index, report),
-                News::RollCall(asked_at) => {
-                    for (id, _) in &nodes {
-                        vetting.handle_roll_call(*id, now.now(), asked_at, &*authority);
-                    }
-                    return;
-                }
-            };
-            for (id, _) in nodes.iter().filter(|(_, it)| *it == index) {
-                let report = report.clone();
-                if let Some(rivals) = vetting.handle_report(*id, now.now(), report, &*authority) {
-                    let error = two_authorities(&*authority, rivals);
-                    log::error!(
-                        node = %vetting.address(*id),
-                        %error,
-                        "the node has no vote, because its addresses lead to two authorities"
-                    );
-                }
+    /// Takes what the authority says.
+    fn handle_news(&self, now: Timestamp, news: &News, vetting: &Vetting) {
+        for (node, named_by) in &self.nodes {
+            if matches!(news, News::Report(index, _) if *index != named_by.index) {
+                continue;
             }
-        })
+            let OwnerNews { tenure, rivals } = vetting.handle_news(*node, now, news);
+            if let Some(tenure) = tenure {
+                self.log_owner(*node, named_by, &tenure, vetting);
+            }
+            if let Some(rivals) = rivals {
+                log::error!(
+                    node = %vetting.address(*node),
+                    error = %two_authorities(&*self.authority, rivals),
+                    "the node has no vote, because its addresses lead to two authorities"
+                );
+            }
+        }
+    }
+
+    fn log_owner(&self, node: NodeId, named_by: &NamedBy, tenure: &Tenure, vetting: &Vetting) {
+        let server = self.authority.name_of_owner(&tenure.owner);
+        log::info!(
+            node = %vetting.address(node), owner = %server, epoch = tenure.epoch,
+            "a majority of the sentinels, or of the cluster's nodes, names this server as the master"
+        );
+        let shares = |(id, _): &&(NodeId, NamedBy)| {
+            let other = vetting.tenure(*id);
+            *id != node && other.is_some_and(|it| it.owner == tenure.owner)
+        };
+        let other = self.nodes.iter().find(shares);
+        if let Some(first) = other.and_then(|(_, by)| by.kind.slot())
+            && let Some(second) = named_by.kind.slot()
+        {
+            log::warn!(first, second, %server, "two voters are slots of one server: they fail together");
+        }
     }
 }
 

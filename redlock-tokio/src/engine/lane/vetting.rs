@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use redlock_core::{
-    Check, Checks, Electorate, Eligibility, Exclusion, MemberReport, NodeId, Quarantine, Rivals,
-    Tenure, Timestamp, Voter, Withdrawal,
+    Check, Checks, Electorate, Eligibility, Exclusion, NodeId, Quarantine, Rivals, Tenure,
+    Timestamp, Voter, Withdrawal,
 };
 use tokio::{sync::watch, time::Instant};
 
@@ -13,7 +13,7 @@ use crate::{
     Clock, Durability, NodeError,
     engine::requests::Link,
     log,
-    node::{Authority, NamedBy, Role, Server, ServerInfo},
+    node::{NamedBy, News, Role, Server, ServerInfo},
     shown_time::ShownTime,
     sync::Mutex,
 };
@@ -62,55 +62,23 @@ impl Vetting {
         }
     }
 
-    /// Takes what a member of the node's authority says. `now` must be read after the report came. Returns members of
-    /// two authorities that report on the node, if there were none before.
-    pub(crate) fn handle_report(
-        &self,
-        node: NodeId,
-        now: Timestamp,
-        report: MemberReport,
-        authority: &dyn Authority,
-    ) -> Option<Rivals> {
+    /// Passes what a node's authority says on to the electorate, and what follows from it on to the lane. `now` must be
+    /// read after the news came.
+    pub(super) fn handle_news(&self, node: NodeId, now: Timestamp, news: &News) -> OwnerNews {
         let mut electorate = self.electorate.lock();
         let had_rivals = electorate.rivals(node).is_some();
-        let has_changed = electorate.handle_report(now, node, report);
-        self.pass_tenure(node, &electorate);
-        let rivals = electorate.rivals(node).filter(|_| !had_rivals);
-        drop(electorate);
-        if has_changed {
-            self.log_owner(node, authority);
+        let is_new = match news {
+            News::Report(_, report) => electorate.handle_report(now, node, report.clone()),
+            News::RollCall(asked_at) => electorate.handle_roll_call(now, node, *asked_at),
+        };
+        let tenure = electorate.tenure(node).cloned();
+        if is_new || matches!(news, News::Report(..)) {
+            // While the electorate is locked, so that the last value is the last tenure.
+            self.tenures[node.index()].send_replace(tenure.clone());
         }
-        rivals
-    }
-
-    /// Notes that each address of the node's authority was asked at `asked_at` or later, and has answered or is taken
-    /// as silent.
-    pub(crate) fn handle_roll_call(
-        &self,
-        node: NodeId,
-        now: Timestamp,
-        asked_at: Timestamp,
-        authority: &dyn Authority,
-    ) {
-        let mut electorate = self.electorate.lock();
-        if electorate.handle_roll_call(now, node, asked_at) {
-            self.pass_tenure(node, &electorate);
-            drop(electorate);
-            self.log_owner(node, authority);
-        }
-    }
-
-    /// Tells the lane which server is the owner. The electorate is locked, so that the last value is the last tenure.
-    fn pass_tenure(&self, node: NodeId, electorate: &Electorate) {
-        self.tenures[node.index()].send_replace(electorate.tenure(node).cloned());
-    }
-
-    fn log_owner(&self, node: NodeId, authority: &dyn Authority) {
-        if let Some(Tenure { owner, epoch }) = self.tenures(node).current() {
-            log::info!(
-                node = %self.address(node), owner = %authority.name_of_owner(&owner), epoch,
-                "a majority of the sentinels, or of the cluster's nodes, names this server as the master"
-            );
+        OwnerNews {
+            tenure: tenure.filter(|_| is_new),
+            rivals: electorate.rivals(node).filter(|_| !had_rivals),
         }
     }
 
@@ -119,10 +87,23 @@ impl Vetting {
         &self.addresses[node.index()]
     }
 
+    /// Returns the tenure of a node that its authority has confirmed last.
+    pub(super) fn tenure(&self, node: NodeId) -> Option<Tenure> {
+        self.tenures[node.index()].borrow().clone()
+    }
+
     /// Returns the tenures of a node whose server an authority names.
     pub(super) fn tenures(&self, node: NodeId) -> Tenures {
         Tenures(self.tenures[node.index()].subscribe())
     }
+}
+
+/// What has changed with the news of an authority.
+pub(super) struct OwnerNews {
+    /// The tenure, if another one was confirmed.
+    pub(super) tenure: Option<Tenure>,
+    /// Members of two authorities, if there were none before.
+    pub(super) rivals: Option<Rivals>,
 }
 
 /// The worth of the votes of a lane's node.
@@ -314,7 +295,7 @@ impl VotingRight {
             }
             (Exclusion::SharedServer { other }, _) => {
                 let address = Arc::clone(self.vetting.address(other));
-                let owner = self.vetting.tenures(self.node).current();
+                let owner = self.vetting.tenure(self.node);
                 let named = owner.zip(self.named_by.as_ref());
                 let server = named.map(|(it, by)| by.authority.name_of_owner(&it.owner));
                 let server = server.unwrap_or_default().into();

@@ -1,27 +1,21 @@
 //! A cluster whose slots vote, each as a node of its own.
 
-mod authority;
-mod directory;
 pub(super) mod identity;
 mod layout;
-mod member;
+mod voters;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use futures::{
-    FutureExt,
-    future::{BoxFuture, ready},
-};
-
-use self::authority::ClusterAuthority;
+use self::voters::Voters;
 use super::{
-    UrlNodes,
+    RedisNode, UrlNodes,
     connect::ConnectionSettings,
     key_slot::KeySlot,
     options::NodeOptions,
+    survey::Survey,
     url::{ServersUrl, UrlError, decoded, login},
 };
-use crate::node::{AuthorityKind, NamedBy, Node, NodeError, Session};
+use crate::node::{Authority, AuthorityKind, NamedBy, Node};
 
 const PORT: u16 = 6379;
 
@@ -81,17 +75,18 @@ fn read(url: &ServersUrl<'_>, options: &NodeOptions) -> Result<UrlNodes, UrlErro
     let settings = ConnectionSettings::new(redis, url.uses_tls, excludes_resp3, options)?;
     let name = seeds[0].to_string();
     let map = options.map.clone();
-    let authority = Arc::new(ClusterAuthority::new(seeds, settings, &tags, map));
+    let survey = Survey::new(Voters::new(settings, &tags), seeds, 1, map);
+    let authority: Arc<dyn Authority> = Arc::new(survey);
     let node = |(index, tag): (usize, &String)| {
         let slot = KeySlot::of(tag.as_bytes()).number();
-        Arc::new(ClusterVoter {
-            // With the tag, by which an operator finds the keys.
-            address: format!("slot {slot} {{{tag}}} of the cluster at {name}").into(),
-            authority: Arc::clone(&authority),
-            index,
+        // With the tag, by which an operator finds the keys.
+        let address = format!("slot {slot} {{{tag}}} of the cluster at {name}");
+        let kind = AuthorityKind::Cluster {
             slot,
             may_share_server,
-        }) as Arc<dyn Node>
+        };
+        let named_by = NamedBy::new(Arc::clone(&authority), index, kind);
+        Arc::new(RedisNode::named(address, named_by)) as Arc<dyn Node>
     };
     Ok(UrlNodes {
         nodes: tags.iter().enumerate().map(node).collect(),
@@ -133,35 +128,6 @@ fn check_tags(tags: &[String]) -> Result<(), UrlError> {
         }
     }
     Ok(())
-}
-
-/// A slot of a cluster, which votes as a node.
-struct ClusterVoter {
-    address: Box<str>,
-    authority: Arc<ClusterAuthority>,
-    index: usize,
-    slot: u16,
-    may_share_server: bool,
-}
-
-impl Node for ClusterVoter {
-    fn address(&self) -> &str {
-        &self.address
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        let text = "the nodes of the cluster name the server of a slot";
-        ready(Err(NodeError::Unreachable(text.into()))).boxed()
-    }
-
-    fn named_by(&self) -> Option<NamedBy> {
-        let authority = Arc::clone(&self.authority);
-        let kind = AuthorityKind::Cluster {
-            slot: self.slot,
-            may_share_server: self.may_share_server,
-        };
-        Some(NamedBy::new(authority, self.index, kind))
-    }
 }
 
 #[cfg(test)]

@@ -3,17 +3,11 @@ use redlock_core::MemberId;
 
 use crate::node::{
     NodeError,
-    redis::server_error::{refusal, shorten},
+    redis::{
+        server_error::{refusal, shorten},
+        survey::member_id,
+    },
 };
-
-/// Reads the id of a cluster's node: 40 hexadecimal digits.
-pub(in crate::node::redis) fn member_id(text: &[u8]) -> Option<MemberId> {
-    let digits: [u8; MemberId::LEN] = text.try_into().ok()?;
-    digits
-        .iter()
-        .all(u8::is_ascii_hexdigit)
-        .then(|| MemberId::new(digits))
-}
 
 /// Reads the answer to `CLUSTER MYID` of the server that should be this node.
 ///
@@ -22,9 +16,11 @@ pub(in crate::node::redis) fn member_id(text: &[u8]) -> Option<MemberId> {
 /// The address may lead to another server by now. Its votes would count as those of the node.
 pub(in crate::node::redis) fn check(reply: &Value, expected: MemberId) -> Result<(), NodeError> {
     let text = match reply {
-        Value::BulkString(id) if member_id(id) == Some(expected) => return Ok(()),
         Value::BulkString(id) => {
             let id = String::from_utf8_lossy(id);
+            if member_id(&id) == Some(expected) {
+                return Ok(());
+            }
             let text =
                 format!("another node of a cluster is at this address: {id} and not {expected}");
             return Err(NodeError::Unreachable(shorten(text).into()));

@@ -1,27 +1,30 @@
 //! Reading the answer to `CLUSTER NODES`.
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use redlock_core::{MemberId, Owner, Tenure};
 
-use super::identity::member_id;
 use crate::node::{
     NodeError,
-    redis::{address::Endpoint, key_slot::KeySlot},
+    redis::{
+        address::Endpoint,
+        key_slot::KeySlot,
+        survey::{Place, View, member_id},
+    },
 };
 
 /// One node's view of all nodes of its cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Layout {
     /// The node that says it.
-    pub(super) myself: MemberId,
+    myself: MemberId,
     /// All nodes, including the replicas and the node itself. A node that the others do not know by its id yet is
     /// left out.
     nodes: BTreeMap<MemberId, ClusterNode>,
 }
 
 /// One node of a cluster, as another one sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct ClusterNode {
     /// `None` if the node that was asked does not know the address. It knows its own only from the others.
     announced: Option<Announced>,
@@ -31,8 +34,8 @@ struct ClusterNode {
 }
 
 /// The address that a node announces.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Announced {
+#[derive(Debug)]
+struct Announced {
     /// `None` if the node does not know its own IP address yet.
     ip: Option<String>,
     /// The host name that the node was configured to announce, if any.
@@ -80,38 +83,33 @@ impl Layout {
         Ok(layout)
     }
 
-    pub(super) fn members(&self) -> impl Iterator<Item = MemberId> {
-        self.nodes.keys().copied()
-    }
-
-    pub(super) fn knows(&self, member: MemberId) -> bool {
-        self.nodes.contains_key(&member)
-    }
-
-    pub(super) fn owner(&self, slot: KeySlot) -> Option<MemberId> {
-        self.owning_node(slot).map(|(id, _)| *id)
+    /// Returns what the node says of the owners of these slots. `reached` is where it was reached.
+    pub(super) fn view(&self, slots: &[KeySlot], uses_tls: bool, reached: &Endpoint) -> View {
+        let place = |(id, node): (&MemberId, &ClusterNode)| {
+            let reached = (*id == self.myself).then_some(reached);
+            let announced = node.announced.as_ref();
+            (*id, announced.and_then(|it| it.place(uses_tls, reached)))
+        };
+        View {
+            myself: self.myself,
+            members: self.nodes.iter().map(place).collect(),
+            tenures: slots.iter().map(|slot| self.tenure(*slot)).collect(),
+            // The answer does not say since when.
+            age: Duration::ZERO,
+        }
     }
 
     /// Returns the node that owns the slot, and the change that made it the owner. `None` if no node does.
-    pub(super) fn tenure(&self, slot: KeySlot) -> Option<Tenure> {
-        let (id, node) = self.owning_node(slot)?;
+    fn tenure(&self, slot: KeySlot) -> Option<Tenure> {
+        let owns = |node: &ClusterNode| {
+            let mut slots = node.slots.iter();
+            slots.any(|range| range.contains(&slot.number()))
+        };
+        let (id, node) = self.nodes.iter().find(|(_, node)| owns(node))?;
         Some(Tenure {
             owner: Owner::new(id.to_string()),
             epoch: node.config_epoch,
         })
-    }
-
-    pub(super) fn announced(&self, member: MemberId) -> Option<&Announced> {
-        self.nodes.get(&member)?.announced.as_ref()
-    }
-
-    fn owning_node(&self, slot: KeySlot) -> Option<(&MemberId, &ClusterNode)> {
-        let owns = |node: &ClusterNode| {
-            node.slots
-                .iter()
-                .any(|range| range.contains(&slot.number()))
-        };
-        self.nodes.iter().find(|(_, node)| owns(node))
     }
 
     fn refuse_shared_slots(&self) -> Result<(), NodeError> {
@@ -127,24 +125,22 @@ impl Layout {
 }
 
 impl Announced {
-    /// Returns whether the node knows no name of its own host.
-    pub(super) fn lacks_host(&self) -> bool {
-        self.ip.is_none() && self.hostname.is_none()
-    }
-
-    /// Returns the address to connect to. `reached` is where the node that gave the layout was reached, if the
-    /// address is its own.
+    /// Returns where to connect to. `reached` is where the node that gave the layout was reached, if the address is its
+    /// own.
     ///
     /// Certificates are for host names, so over TLS the host name is taken if there is one.
-    pub(super) fn endpoint(&self, uses_tls: bool, reached: Option<&Endpoint>) -> Option<Endpoint> {
+    fn place(&self, uses_tls: bool, reached: Option<&Endpoint>) -> Option<Place> {
         let (ip, hostname) = (self.ip.as_deref(), self.hostname.as_deref());
         let preferred = if uses_tls {
             hostname.or(ip)
         } else {
             ip.or(hostname)
         };
-        let host = preferred.or(reached.and_then(Endpoint::host))?;
-        Endpoint::tcp(host, self.port).ok()
+        let endpoint = |host| Endpoint::tcp(host, self.port).ok();
+        match preferred {
+            Some(host) => endpoint(host).map(Place::Announced),
+            None => endpoint(reached?.host()?).map(Place::Reached),
+        }
     }
 }
 
@@ -174,7 +170,7 @@ impl<'a> Line<'a> {
         let config_epoch = next("a config epoch")?;
         next("a link state")?;
         Ok(Self {
-            id: member_id(id.as_bytes()).ok_or_else(|| unexpected("a node with an odd id"))?,
+            id: member_id(id).ok_or_else(|| unexpected("a node with an odd id"))?,
             address,
             flags,
             config_epoch,

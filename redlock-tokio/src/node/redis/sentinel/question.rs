@@ -10,29 +10,13 @@ use crate::node::{
     redis::{
         address::Endpoint,
         server_error::{is_denied_command, refusal},
+        survey::{Place, View, member_id},
     },
 };
 
 /// How many other sentinels an answer may name. Groups have a handful. Each that is named counts as a member and is
 /// asked, so a wrong answer with thousands would take the vote and open thousands of connections.
 const MOST_OTHERS: usize = 100;
-
-/// A sentinel's view of one group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SentinelAnswer {
-    pub(super) id: MemberId,
-    pub(super) tenure: Option<Tenure>,
-    /// For how long the sentinel has known the master, at least.
-    pub(super) age: Duration,
-    pub(super) others: Vec<Other>,
-}
-
-/// A sentinel that another one knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Other {
-    pub(super) id: MemberId,
-    pub(super) address: String,
-}
 
 type Fields = HashMap<String, String>;
 
@@ -49,7 +33,7 @@ pub(super) fn question(group: &str) -> Pipeline {
 /// # Errors
 ///
 /// Says what must be changed, if the sentinel refuses to answer.
-pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<SentinelAnswer, NodeError> {
+pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<View, NodeError> {
     let count = replies.len();
     let Ok([id, master, others]) = <[Value; 3]>::try_from(replies) else {
         let text = format!("{count} replies to three questions");
@@ -60,7 +44,7 @@ pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<SentinelAnswer, N
             return Err(explain(group, error));
         }
     }
-    let id = text(&id).and_then(|id| member_id(&id)).ok_or_else(|| {
+    let myself = text(&id).and_then(|id| member_id(&id)).ok_or_else(|| {
         let text = "it does not report its id: grant +sentinel|myid, or use Redis 6.2 or later";
         NodeError::Misconfigured(text.into())
     })?;
@@ -74,11 +58,11 @@ pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<SentinelAnswer, N
         let text = format!("it names {count} other sentinels, more than {MOST_OTHERS}");
         return Err(NodeError::Unexpected(text.into()));
     }
-    Ok(SentinelAnswer {
-        id,
-        tenure: tenure(&master),
+    Ok(View {
+        myself,
+        members: others.iter().filter_map(other).collect(),
+        tenures: vec![tenure(&master)],
         age: age(&master).unwrap_or_default(),
-        others: others.iter().filter_map(other).collect(),
     })
 }
 
@@ -103,7 +87,7 @@ fn explain(group: &str, error: &ServerError) -> NodeError {
 fn tenure(master: &Fields) -> Option<Tenure> {
     let address = address(master)?;
     let epoch = master.get("config-epoch")?.parse().ok()?;
-    let owner = Owner::new(address);
+    let owner = Owner::new(address.to_string());
     Some(Tenure { owner, epoch })
 }
 
@@ -114,24 +98,17 @@ fn age(master: &Fields) -> Option<Duration> {
     is_master.then(|| Duration::from_millis(millis))
 }
 
-fn other(reply: &Value) -> Option<Other> {
+/// Reads another sentinel that this one knows. It counts as one of all even if nobody can ask it.
+fn other(reply: &Value) -> Option<(MemberId, Option<Place>)> {
     let fields = fields(reply)?;
-    Some(Other {
-        id: member_id(fields.get("runid")?)?,
-        // A sentinel counts as one of all even if nobody can ask it.
-        address: address(&fields).unwrap_or_default(),
-    })
+    let id = member_id(fields.get("runid")?)?;
+    Some((id, address(&fields).map(Place::Announced)))
 }
 
-/// Returns the address in a sentinel's answer, as this crate writes addresses.
-fn address(fields: &Fields) -> Option<String> {
+/// Returns the address in a sentinel's answer.
+fn address(fields: &Fields) -> Option<Endpoint> {
     let port = fields.get("port")?.parse().ok()?;
-    let endpoint = Endpoint::tcp(fields.get("ip")?, port).ok()?;
-    Some(endpoint.to_string())
-}
-
-fn member_id(text: &str) -> Option<MemberId> {
-    text.as_bytes().try_into().ok().map(MemberId::new)
+    Endpoint::tcp(fields.get("ip")?, port).ok()
 }
 
 /// Reads names and values: a map in RESP3, and a list in RESP2.
@@ -195,17 +172,15 @@ mod tests {
     #[test]
     fn an_answer_is_read_in_both_versions_of_the_protocol() {
         let other = [("ip", "fe80::1"), ("port", "26379"), ("runid", ID)];
-        let expected = SentinelAnswer {
-            id: member_id(ID).unwrap(),
-            tenure: Some(Tenure {
+        let address = Endpoint::tcp("fe80::1", 26379).unwrap();
+        let expected = View {
+            myself: member_id(ID).unwrap(),
+            members: [(member_id(ID).unwrap(), Some(Place::Announced(address)))].into(),
+            tenures: vec![Some(Tenure {
                 owner: Owner::new("10.0.0.1:6379"),
                 epoch: 7,
-            }),
+            })],
             age: Duration::from_secs(5),
-            others: vec![Other {
-                id: member_id(ID).unwrap(),
-                address: "[fe80::1]:26379".into(),
-            }],
         };
         for fields in [list, map] {
             let others = Value::Array(vec![fields(&other)]);
@@ -227,11 +202,11 @@ mod tests {
         let odd = [("ip", ""), ("port", "99999999"), ("config-epoch", "x")];
         let others = Value::Array(vec![Value::Nil, list(&odd), list(&[("runid", "short")])]);
         let answer = read("group", vec![bulk(ID), list(&odd), others]).unwrap();
-        let nothing = SentinelAnswer {
-            id: member_id(ID).unwrap(),
-            tenure: None,
+        let nothing = View {
+            myself: member_id(ID).unwrap(),
+            members: [].into(),
+            tenures: vec![None],
             age: Duration::ZERO,
-            others: vec![],
         };
         assert_eq!(answer, nothing);
     }
@@ -242,11 +217,8 @@ mod tests {
             let other = list(&[("ip", host), ("port", "26379"), ("runid", ID)]);
             let replies = vec![bulk(ID), list(MASTER), Value::Array(vec![other])];
             let answer = read("group", replies).unwrap();
-            let expected = Other {
-                id: member_id(ID).unwrap(),
-                address: String::new(),
-            };
-            assert_eq!(answer.others, [expected], "{host:?}");
+            let expected = (member_id(ID).unwrap(), None);
+            assert_eq!(answer.members, [expected].into(), "{host:?}");
         }
     }
 
@@ -262,7 +234,7 @@ mod tests {
             let others = vec![list(&other); count];
             read("group", vec![bulk(ID), list(MASTER), Value::Array(others)])
         };
-        assert_eq!(answer(MOST_OTHERS).unwrap().others.len(), MOST_OTHERS);
+        assert!(answer(MOST_OTHERS).is_ok());
         let error = answer(MOST_OTHERS + 1).unwrap_err().to_string();
         assert!(error.contains("names 101 other sentinels"), "{error}");
     }

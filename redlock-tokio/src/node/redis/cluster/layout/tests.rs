@@ -14,7 +14,7 @@ e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 127.0.0.1:30001@31001,hostname1 myself,
 ";
 
 fn id(digits: &str) -> MemberId {
-    member_id(digits.as_bytes()).unwrap()
+    member_id(digits).unwrap()
 }
 
 const FIRST: &str = "e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca";
@@ -33,8 +33,8 @@ fn owner(layout: &Layout, number: u16) -> Option<(String, u64)> {
 fn every_node_but_those_in_a_handshake_is_a_member() {
     let layout = Layout::parse(REDIS_7).unwrap();
     assert_eq!(layout.myself, id(FIRST));
-    assert_eq!(layout.members().count(), 6);
-    assert!(!layout.knows(id(&"1".repeat(40))));
+    assert_eq!(layout.nodes.len(), 6);
+    assert!(!layout.nodes.contains_key(&id(&"1".repeat(40))));
 }
 
 #[test]
@@ -52,30 +52,34 @@ fn the_owner_of_a_slot_is_named_with_its_config_epoch() {
 #[test]
 fn addresses_are_those_that_the_nodes_announce() {
     let layout = Layout::parse(REDIS_7).unwrap();
-    let shown = |member: &str, uses_tls, reached: Option<&Endpoint>| {
-        let address = layout.announced(id(member))?.endpoint(uses_tls, reached)?;
-        Some(address.to_string())
+    let reached = Endpoint::tcp("seed", 1).unwrap();
+    let announced_by = |member: &str, uses_tls| {
+        let view = layout.view(&[], uses_tls, &reached);
+        view.members[&id(member)].clone()
     };
+    let at = |text: &str| Endpoint::parse(text, None).unwrap();
     for (uses_tls, expected) in [(false, "127.0.0.1:30001"), (true, "hostname1:30001")] {
-        assert_eq!(shown(FIRST, uses_tls, None).as_deref(), Some(expected));
+        let expected = Some(Place::Announced(at(expected)));
+        assert_eq!(announced_by(FIRST, uses_tls), expected);
     }
     let unknown = "824fe116063bc5fcf9f4ffd895bc17aee7731ac3";
-    assert_eq!(shown(unknown, false, None), None);
+    assert_eq!(announced_by(unknown, false), None);
 
     let other = |text: &str| announced(text).unwrap();
-    let reached = Endpoint::tcp("seed", 1).ok();
     for (text, expected) in [
         ("10.0.0.1:6379", "10.0.0.1:6379"),
         ("2001:db8::1:6379@16379,", "[2001:db8::1]:6379"),
         ("10.0.0.1:6379@16379,,shard-id=69bc0", "10.0.0.1:6379"),
         ("?:6379@16379,a.internal", "a.internal:6379"),
-        // A node that has met no other does not know its own address.
-        (":6379@16379", "seed:6379"),
     ] {
-        let address = other(text).endpoint(false, reached.as_ref());
-        assert_eq!(address.unwrap().to_string(), expected, "{text}");
+        let expected = Some(Place::Announced(at(expected)));
+        assert_eq!(other(text).place(false, Some(&reached)), expected, "{text}");
     }
-    assert_eq!(other(":6379@16379").endpoint(false, None), None);
+    // A node that has met no other does not know its own address.
+    let hostless = other(":6379@16379");
+    let expected = Some(Place::Reached(at("seed:6379")));
+    assert_eq!(hostless.place(false, Some(&reached)), expected);
+    assert_eq!(hostless.place(false, None), None);
 }
 
 #[test]
@@ -129,7 +133,7 @@ fn an_answer_that_names_very_many_nodes_is_not_believed() {
         (0..count).map(line).collect::<String>()
     };
     let largest = Layout::parse(&text(MOST_NODES)).unwrap();
-    assert_eq!(largest.members().count(), MOST_NODES);
+    assert_eq!(largest.nodes.len(), MOST_NODES);
     let error = Layout::parse(&text(MOST_NODES + 1))
         .unwrap_err()
         .to_string();
@@ -151,7 +155,7 @@ proptest! {
         text.truncate(cut);
         let text: String = text.into_iter().collect();
         if let Ok(layout) = Layout::parse(&text) {
-            prop_assert!(layout.knows(layout.myself));
+            prop_assert!(layout.nodes.contains_key(&layout.myself));
         }
     }
 }

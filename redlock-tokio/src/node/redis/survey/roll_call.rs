@@ -2,8 +2,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use redlock_core::Timestamp;
 
-use super::address::Endpoint;
-use crate::{node::Reports, sync::Mutex};
+use crate::{
+    node::{Reports, redis::address::Endpoint},
+    sync::Mutex,
+};
 
 /// Notes when each configured address of an authority was heard of, again and again.
 ///
@@ -30,12 +32,13 @@ impl RollCall {
     }
 
     /// Notes that the answer to a question from `asked_at` was delivered, or that the address does not answer now.
-    /// Ends the roll call if that was the last address.
-    pub(super) fn note(&self, reports: &Reports, address: &Endpoint, asked_at: Timestamp) {
+    /// Ends the roll call if that was the last address. Returns whether it is over.
+    pub(super) fn note(&self, reports: &Reports, address: &Endpoint, asked_at: Timestamp) -> bool {
         let over = self.hear(reports.now(), reports.interval(), address, asked_at);
         if let Some(asked_at) = over {
             reports.end_roll_call(asked_at);
         }
+        over.is_some()
     }
 
     /// Returns the date of the roll call if it is over. An address that takes longer than `interval` counts as silent.
