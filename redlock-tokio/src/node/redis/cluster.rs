@@ -74,8 +74,7 @@ fn read(url: &ServersUrl<'_>, options: &NodeOptions) -> Result<UrlNodes, UrlErro
     let redis = login(&url.user, &url.password);
     let settings = ConnectionSettings::new(redis, url.uses_tls, excludes_resp3, options)?;
     let name = seeds[0].to_string();
-    let map = options.map.clone();
-    let survey = Survey::new(Voters::new(settings, &tags), seeds, 1, map);
+    let survey = Survey::new(Voters::new(settings, &tags), seeds, options.map.clone());
     let authority: Arc<dyn Authority> = Arc::new(survey);
     let node = |(index, tag): (usize, &String)| {
         let slot = KeySlot::of(tag.as_bytes()).number();

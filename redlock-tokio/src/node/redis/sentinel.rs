@@ -24,8 +24,8 @@ pub(super) fn at(url: &str, options: &NodeOptions) -> Option<Result<RedisNode, U
     Some(url.and_then(|url| {
         let (group, sentinels) = read(&url, options)?;
         let address = address(&group, &sentinels);
-        let (count, map) = (sentinels.len(), options.map.clone());
-        let survey = Survey::new(group, sentinels, count, map);
+        let count = sentinels.len();
+        let survey = Survey::new(group, sentinels, options.map.clone());
         let named_by = NamedBy::new(Arc::new(survey), 0, AuthorityKind::Sentinels);
         let named_by = named_by.with_fewest_members(count);
         Ok(RedisNode::named(address, named_by))

@@ -16,7 +16,7 @@ use tokio::{
 
 use self::{roll_call::RollCall, roster::Standing};
 pub(super) use self::{
-    roster::{Roster, Words},
+    roster::{Poll, Roster},
     view::{Place, View, member_id},
 };
 use super::{
@@ -30,8 +30,11 @@ use crate::node::{Authority, NodeError, Reports, Session};
 
 /// The members of an authority, and the masters that they name: a Sentinel group, or a cluster.
 pub(super) trait Topology: Send + Sync + 'static {
-    /// What messages call the members.
-    const WORDS: Words;
+    /// What messages call the authority.
+    const NAME: &'static str;
+
+    /// What messages call a member.
+    const MEMBER: &'static str;
 
     /// The channel on which a member says that a node may have another master, if there is one.
     const SWITCHES: Option<&'static str>;
@@ -61,13 +64,8 @@ pub(super) trait Topology: Send + Sync + 'static {
         roster: &Roster,
     ) -> Result<Master<'_>, NodeError>;
 
-    /// Returns what messages call the master of the node at `index`.
-    fn name_of_master(&self, index: usize) -> String;
-
-    /// Returns what must be changed if no member names a master of the node at `index`, if that is known.
-    fn without_master(&self, _index: usize) -> Option<NodeError> {
-        None
-    }
+    /// Returns why no majority names a master of the node at `index`, if that is known.
+    fn objection(&self, index: usize, poll: Poll) -> Option<NodeError>;
 
     /// Logs what has changed at a member. `None` if it names the masters again.
     fn log(&self, at: &Endpoint, error: Option<&NodeError>);
@@ -115,18 +113,12 @@ struct Contact {
 }
 
 impl<T: Topology> Survey<T> {
-    /// Creates the survey of an authority with this many members at least. They are at the `listed` addresses, and
-    /// where those at these say that others are. `map` makes addresses that this client can reach of those that members
-    /// announce.
-    pub(super) fn new(
-        topology: T,
-        listed: Vec<Endpoint>,
-        fewest_members: usize,
-        map: Option<AddressMap>,
-    ) -> Self {
+    /// Creates the survey of an authority, whose members are at the `listed` addresses, and where these say that others
+    /// are. `map` makes addresses that this client can reach of those that members announce.
+    pub(super) fn new(topology: T, listed: Vec<Endpoint>, map: Option<AddressMap>) -> Self {
         Self {
             topology: Arc::new(topology),
-            roster: Arc::new(Roster::new(listed, fewest_members, map, T::WORDS)),
+            roster: Arc::new(Roster::new(listed, map)),
         }
     }
 }
@@ -169,9 +161,7 @@ impl<T: Topology> Authority for Survey<T> {
     }
 
     fn objection(&self, index: usize) -> Option<NodeError> {
-        let without_master = || self.topology.without_master(index);
-        let master = self.topology.name_of_master(index);
-        self.roster.objection(index, &master, without_master)
+        self.topology.objection(index, self.roster.poll(index))
     }
 
     fn name_of(&self, member: MemberId) -> String {
@@ -220,9 +210,10 @@ impl<T: Topology> Watch<T> {
             }
             if error.is_some() {
                 contact.connection = None;
-                let master = || self.topology.name_of_master(0);
-                if let Some(shortage) = self.roster.new_shortage(master) {
-                    self.topology.log_shortage(&shortage);
+                if self.roster.has_become_short()
+                    && let Some(error) = self.topology.objection(0, self.roster.poll(0))
+                {
+                    self.topology.log_shortage(&error);
                 }
                 if !self.roster.has(&contact.at) {
                     self.roster.forget(&contact.at);
@@ -285,13 +276,10 @@ impl<T: Topology> Watch<T> {
         asked_at: Timestamp,
         view: View,
     ) -> Result<(), NodeError> {
-        let (words, member) = (T::WORDS, view.myself);
+        let (kind, member) = (T::MEMBER, view.myself);
         let standing = self.roster.note_answer(&contact.at, &view);
         if standing == Standing::Unknown {
-            let text = format!(
-                "a {} that no other knows is at this address: {member}",
-                words.member
-            );
+            let text = format!("a {kind} that no other knows is at this address: {member}");
             return Err(NodeError::Unreachable(text.into()));
         }
         let age = contact.age(self.reports.now(), &view);
@@ -307,10 +295,8 @@ impl<T: Topology> Watch<T> {
             self.reports.deliver(index, report);
         }
         if standing == Standing::Foreign {
-            let text = format!(
-                "a {} of another {} is at this address: {member}",
-                words.member, words.authority
-            );
+            let name = T::NAME;
+            let text = format!("a {kind} of another {name} is at this address: {member}");
             return Err(NodeError::Misconfigured(text.into()));
         }
         Ok(())

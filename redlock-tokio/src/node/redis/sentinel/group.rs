@@ -10,7 +10,7 @@ use crate::{
             address::Endpoint,
             connect::ConnectionSettings,
             key_tag::KeyTag,
-            survey::{Master, Roster, Topology, View, Words},
+            survey::{Master, Poll, Roster, Topology, View},
         },
     },
 };
@@ -23,13 +23,9 @@ pub(super) struct Group {
 }
 
 impl Topology for Group {
-    const WORDS: Words = Words {
-        authority: "group",
-        member: "sentinel",
-        members: "sentinels of the group",
-        counted: "",
-        forgetting: "SENTINEL RESET",
-    };
+    const NAME: &'static str = "group";
+
+    const MEMBER: &'static str = "sentinel";
 
     const SWITCHES: Option<&'static str> = Some("+switch-master");
 
@@ -54,8 +50,23 @@ impl Topology for Group {
         })
     }
 
-    fn name_of_master(&self, _: usize) -> String {
-        "master".into()
+    fn objection(&self, _: usize, poll: Poll) -> Option<NodeError> {
+        let say = |(at, error): (&Endpoint, &NodeError)| match error {
+            NodeError::Misconfigured(text) | NodeError::Unreachable(text) => {
+                format!("sentinel {at}: {text}")
+            }
+            other => format!("sentinel {at}: {other}"),
+        };
+        let failures: Vec<_> = poll.failures.iter().map(say).collect();
+        let shown = failures.join("; ");
+        match failures.len() {
+            0 => None,
+            _ if poll.is_refused => Some(NodeError::Misconfigured(shown.into())),
+            _ => {
+                let text = format!("no majority of its sentinels names a master ({shown})");
+                Some(NodeError::Unreachable(text.into()))
+            }
+        }
     }
 
     fn log(&self, at: &Endpoint, error: Option<&NodeError>) {

@@ -29,23 +29,27 @@ const MOST_NAMED: usize = 10;
 /// Where the members of an authority are, and what they said last.
 pub(in crate::node::redis) struct Roster {
     listed: Vec<Endpoint>,
-    /// How many members there are at least, whatever they know of each other.
-    fewest_members: usize,
     map: Option<AddressMap>,
-    words: Words,
     heard: Mutex<Heard>,
 }
 
-/// What messages call an authority and its members.
-#[derive(Clone, Copy)]
-pub(in crate::node::redis) struct Words {
-    pub(in crate::node::redis) authority: &'static str,
-    pub(in crate::node::redis) member: &'static str,
-    pub(in crate::node::redis) members: &'static str,
-    /// Those that count too, although one might think otherwise.
-    pub(in crate::node::redis) counted: &'static str,
-    /// The command by which a member forgets another one.
-    pub(in crate::node::redis) forgetting: &'static str,
+/// What is known of the members while no majority names the owner of a node.
+#[derive(Default)]
+pub(in crate::node::redis) struct Poll {
+    /// Why there was no answer from an address the last time.
+    pub(in crate::node::redis) failures: BTreeMap<Endpoint, NodeError>,
+    /// Whether each configured address refuses to answer.
+    pub(in crate::node::redis) is_refused: bool,
+    /// Why the map of addresses did not return one.
+    pub(in crate::node::redis) map_failure: Option<NodeError>,
+    /// How many members answer.
+    pub(in crate::node::redis) answering: usize,
+    /// How many members those know.
+    pub(in crate::node::redis) all: usize,
+    /// What messages call the members that do not answer.
+    pub(in crate::node::redis) silent: String,
+    /// How many members name the same owner. Zero if nobody names one.
+    pub(in crate::node::redis) agreeing: usize,
 }
 
 /// The worth of an answer.
@@ -87,17 +91,10 @@ struct Places {
 }
 
 impl Roster {
-    pub(super) fn new(
-        listed: Vec<Endpoint>,
-        fewest_members: usize,
-        map: Option<AddressMap>,
-        words: Words,
-    ) -> Self {
+    pub(super) fn new(listed: Vec<Endpoint>, map: Option<AddressMap>) -> Self {
         Self {
             listed,
-            fewest_members,
             map,
-            words,
             heard: Mutex::default(),
         }
     }
@@ -170,27 +167,20 @@ impl Roster {
         missing.filter_map(|(_, place)| place.clone()).collect()
     }
 
-    /// Returns where a member can be reached, by the newest answer that says so.
+    /// Returns where a member can be reached, by the newest answer that says so. `None` if no member knows the address.
     ///
     /// # Errors
     ///
-    /// [`NodeError::Misconfigured`] if the map of addresses does not return one, and [`NodeError::Unreachable`] if no
-    /// member knows the address.
-    pub(in crate::node::redis) fn place_of(&self, member: MemberId) -> Result<Endpoint, NodeError> {
+    /// [`NodeError::Misconfigured`] if the map of addresses does not return one.
+    pub(in crate::node::redis) fn place_of(
+        &self,
+        member: MemberId,
+    ) -> Result<Option<Endpoint>, NodeError> {
         let heard = self.heard.lock();
-        if let Some(place) = heard.place_of(member) {
-            return Ok(place.clone());
+        match (heard.place_of(member), heard.map_failure()) {
+            (None, Some(failure)) => Err(failure.clone()),
+            (place, _) => Ok(place.cloned()),
         }
-        let unknown = || {
-            let Words {
-                authority,
-                member: kind,
-                ..
-            } = self.words;
-            let text = format!("no {kind} of the {authority} knows the address of {member}");
-            NodeError::Unreachable(text.into())
-        };
-        Err(heard.map_failure().cloned().unwrap_or_else(unknown))
     }
 
     /// Returns what messages call a member: its address, or its id while no address is known.
@@ -198,85 +188,31 @@ impl Roster {
         self.heard.lock().name_of(member)
     }
 
-    /// Returns why no majority names `master`, the owner of the node at `index`. `unnamed` says what must be changed if
-    /// no member names any owner.
-    pub(super) fn objection(
-        &self,
-        index: usize,
-        master: &str,
-        unnamed: impl FnOnce() -> Option<NodeError>,
-    ) -> Option<NodeError> {
+    /// Returns what is known of the owner of the node at `index`.
+    pub(super) fn poll(&self, index: usize) -> Poll {
         let heard = self.heard.lock();
-        let objection = if self.is_short(&heard) {
-            self.shortage(&heard, master)
-        } else {
-            let tenures = heard.fresh();
-            let tenures = tenures.filter_map(|it| it.tenures.get(index)?.as_ref());
-            let mut votes = BTreeMap::<_, usize>::new();
-            for tenure in tenures {
-                *votes.entry(tenure).or_default() += 1;
-            }
-            match votes.into_values().max() {
-                None => unnamed(),
-                Some(most) if most < self.majority(&heard) => {
-                    let members = self.words.members;
-                    let text = format!("the {members} do not agree on the {master}");
-                    Some(NodeError::Unreachable(text.into()))
-                }
-                Some(_) => None,
-            }
-        };
-        // A member whose address the map does not translate cannot be asked.
-        objection.map(|it| heard.map_failure().cloned().unwrap_or(it))
-    }
-
-    /// Returns why `master` is not confirmed, if that is since too few members answer, and was not so when this was
-    /// last called.
-    pub(super) fn new_shortage(&self, master: impl FnOnce() -> String) -> Option<NodeError> {
-        let mut heard = self.heard.lock();
-        let is_short = self.is_short(&heard);
-        let was_short = mem::replace(&mut heard.is_short, is_short);
-        let is_news = is_short && !was_short;
-        is_news.then(|| self.shortage(&heard, &master())).flatten()
-    }
-
-    fn is_short(&self, heard: &Heard) -> bool {
-        heard.fresh().count() < self.majority(heard)
-    }
-
-    fn majority(&self, heard: &Heard) -> usize {
-        heard.all().len().max(self.fewest_members) / 2 + 1
-    }
-
-    /// Returns which members do not answer, and why, unless none was asked yet.
-    fn shortage(&self, heard: &Heard, master: &str) -> Option<NodeError> {
-        let Words {
-            members,
-            counted,
-            forgetting,
-            ..
-        } = self.words;
-        let failures = heard.failures.iter();
-        let failures: Vec<_> = failures.map(|(at, it)| format!("{at}: {it}")).collect();
-        let failures = failures.join("; ");
-        let answering = heard.fresh().count();
-        if answering == 0 {
-            let text = format!("none of the {members} answers ({failures})").into();
-            return match heard.failures.len() {
-                0 => None,
-                _ if heard.failures.values().all(NodeError::is_refusal) => {
-                    Some(NodeError::Misconfigured(text))
-                }
-                _ => Some(NodeError::Unreachable(text)),
-            };
+        let mut votes = BTreeMap::<_, usize>::new();
+        let tenures = heard.fresh().filter_map(|it| it.tenures.get(index));
+        for tenure in tenures.flatten() {
+            *votes.entry(&tenure.owner).or_default() += 1;
         }
-        let (silent, needed) = (heard.silent(), self.majority(heard));
-        let all = heard.all().len().max(self.fewest_members);
-        let text = format!(
-            "{answering} of {all} {members} answer{counted}, and {needed} are needed to confirm the {master}; silent: \
-             {silent}. Forget {members} that are gone: {forgetting} on each of the others ({failures})"
-        );
-        Some(NodeError::Unreachable(text.into()))
+        let mut failures = self.listed.iter().map(|at| heard.failures.get(at));
+        Poll {
+            is_refused: failures.all(|it| it.is_some_and(NodeError::is_refusal)),
+            failures: heard.failures.clone(),
+            map_failure: heard.map_failure().cloned(),
+            answering: heard.fresh().count(),
+            all: heard.all().len(),
+            silent: heard.silent(),
+            agreeing: votes.into_values().max().unwrap_or(0),
+        }
+    }
+
+    /// Returns whether too few members answer, and did not when this was last called.
+    pub(super) fn has_become_short(&self) -> bool {
+        let mut heard = self.heard.lock();
+        let is_short = heard.fresh().count() <= heard.all().len() / 2;
+        !mem::replace(&mut heard.is_short, is_short) && is_short
     }
 
     /// Returns where the members of an answer are. Asks the user's function each time: it may know more by now. If the

@@ -2,14 +2,6 @@ use redlock_core::Owner;
 
 use super::*;
 
-const WORDS: Words = Words {
-    authority: "cluster",
-    member: "node",
-    members: "nodes of the cluster",
-    counted: ", including replicas",
-    forgetting: "CLUSTER FORGET",
-};
-
 fn id(letter: u8) -> MemberId {
     MemberId::new([letter; MemberId::LEN])
 }
@@ -44,7 +36,7 @@ fn foreign() -> View {
 }
 
 fn roster_at(listed: &[&str], map: Option<AddressMap>) -> Roster {
-    Roster::new(listed.iter().map(|it| at(it)).collect(), 1, map, WORDS)
+    Roster::new(listed.iter().map(|it| at(it)).collect(), map)
 }
 
 /// A roster with one configured address, which leads to member `a` by another name.
@@ -57,15 +49,6 @@ fn missing(roster: &Roster) -> String {
     missing.iter().map(|it| format!("{it} ")).collect()
 }
 
-fn objection(roster: &Roster, index: usize) -> Option<NodeError> {
-    let unnamed = || Some(NodeError::Misconfigured("nobody owns the slot".into()));
-    roster.objection(index, "owner of the slot", unnamed)
-}
-
-fn shown(roster: &Roster, index: usize) -> String {
-    objection(roster, index).map_or_else(String::new, |it| it.to_string())
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_member_that_others_know_is_missing_until_it_answers_at_any_address() {
     let roster = roster_at(&["seed:1", "alias:1"], None);
@@ -73,7 +56,7 @@ async fn a_member_that_others_know_is_missing_until_it_answers_at_any_address() 
     let standing = roster.note_answer(&at("seed:1"), &view(b'a', b'a'));
     assert_eq!(standing, Standing::Own);
     assert_eq!(missing(&roster), "b:1 c:1 ");
-    assert_eq!(roster.place_of(id(b'b')), Ok(at("b:1")));
+    assert_eq!(roster.place_of(id(b'b')), Ok(Some(at("b:1"))));
     roster.note_answer(&at("alias:1"), &view(b'b', b'a'));
     assert_eq!(missing(&roster), "c:1 ");
     tokio::time::advance(FRESH_FOR + Duration::from_millis(1)).await;
@@ -100,47 +83,34 @@ async fn a_member_of_another_authority_at_an_old_address_does_not_count_and_is_n
     let standing = roster.note_answer(&at("b:1"), &view(b'b', b'a'));
     assert_eq!(standing, Standing::Own);
     assert!(roster.note_outcome(&at("b:1"), None));
-    assert_eq!(objection(&roster, 0), None);
+    assert!(roster.poll(0).failures.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_objection_says_what_is_missing() {
+async fn a_poll_says_what_is_missing() {
     let roster = roster();
-    let master = || "owner of the slot".to_owned();
-    assert_eq!(objection(&roster, 0), None, "nothing was asked yet");
+    let counts = |index| {
+        let poll = roster.poll(index);
+        (poll.answering, poll.all, poll.agreeing)
+    };
+    assert_eq!(counts(0), (0, 0, 0));
+    assert!(!roster.poll(0).is_refused, "nothing was asked yet");
     let refused = Some(NodeError::Misconfigured("wrong password".into()));
     roster.note_outcome(&at("seed:1"), refused.clone());
-    assert!(objection(&roster, 0).unwrap().is_refusal());
-    assert!(shown(&roster, 0).contains("seed:1: misconfigured: wrong password"));
+    assert!(roster.poll(0).is_refused);
     assert!(!roster.note_outcome(&at("seed:1"), refused), "no news");
 
     roster.note_answer(&at("seed:1"), &view(b'a', b'a'));
-    let text = shown(&roster, 0);
-    assert!(
-        text.contains("1 of 3 nodes of the cluster answer, including replicas, and 2 are needed"),
-        "{text}"
-    );
-    assert!(text.contains("silent: b:1, c:1. Forget"), "{text}");
-    assert!(roster.new_shortage(master).is_some());
-    assert_eq!(roster.new_shortage(master), None, "no news");
+    assert_eq!(counts(0), (1, 3, 1));
+    assert_eq!(roster.poll(0).silent, "b:1, c:1");
+    assert!(roster.has_become_short());
+    assert!(!roster.has_become_short(), "no news");
     roster.note_answer(&at("b:1"), &view(b'b', b'b'));
-    for (index, words) in [
-        (0, "do not agree on the owner of the slot"),
-        (1, "nobody owns the slot"),
-    ] {
-        let text = shown(&roster, index);
-        assert!(text.contains(words), "{text}");
-    }
+    assert!(!roster.has_become_short());
+    assert_eq!(counts(0), (2, 3, 1), "they do not agree");
+    assert_eq!(counts(1), (2, 3, 0), "nobody names an owner");
     roster.note_answer(&at("b:1"), &view(b'b', b'a'));
-    assert_eq!(objection(&roster, 0), None);
-}
-
-#[tokio::test(start_paused = true)]
-async fn members_that_are_listed_count_even_if_nobody_knows_them() {
-    let roster = Roster::new(vec![at("seed:1")], 5, None, WORDS);
-    roster.note_answer(&at("seed:1"), &view(b'a', b'a'));
-    roster.note_answer(&at("b:1"), &view(b'b', b'a'));
-    assert!(shown(&roster, 0).contains("2 of 5 nodes"));
+    assert_eq!(counts(0), (2, 3, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,9 +118,9 @@ async fn an_address_that_is_asked_no_more_is_forgotten() {
     let roster = roster();
     roster.note_answer(&at("seed:1"), &view(b'a', b'a'));
     roster.note_outcome(&at("old:1"), Some(NodeError::Unreachable("gone".into())));
-    assert!(shown(&roster, 0).contains("old:1"));
+    assert!(roster.poll(0).failures.contains_key(&at("old:1")));
     roster.forget(&at("old:1"));
-    assert!(!shown(&roster, 0).contains("old:1"));
+    assert!(roster.poll(0).failures.is_empty());
 }
 
 /// Twenty members know each other. Each address is translated once for each answer, and not once for each pair of
@@ -192,7 +162,8 @@ async fn a_map_that_fails_takes_no_known_address_and_one_that_knows_more_is_aske
     let answer = view(b'a', b'a');
     roster.note_answer(&at("seed:1"), &answer);
     assert_eq!(missing(&roster), "near-b:2 ");
-    assert!(shown(&roster, 0).contains("panicked at"));
+    let failure = || roster.poll(0).map_failure.map(|it| it.to_string());
+    assert!(failure().unwrap().contains("panicked at"));
     assert!(roster.place_of(id(b'c')).unwrap_err().is_refusal());
     *known.lock() = None;
     roster.note_answer(&at("seed:1"), &answer);
@@ -200,7 +171,7 @@ async fn a_map_that_fails_takes_no_known_address_and_one_that_knows_more_is_aske
     *known.lock() = Some("all");
     roster.note_answer(&at("seed:1"), &answer);
     assert_eq!(missing(&roster), "near-b:1 near-c:1 ");
-    assert!(!shown(&roster, 0).contains("panicked"));
+    assert_eq!(failure(), None);
 }
 
 #[tokio::test(start_paused = true)]
