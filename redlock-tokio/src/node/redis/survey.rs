@@ -79,7 +79,7 @@ pub(super) struct Master<'a> {
     pub(super) endpoint: Endpoint,
     pub(super) settings: &'a ConnectionSettings,
     /// In front of all keys of the node.
-    pub(super) tag: KeyTag,
+    pub(super) tag: &'a KeyTag,
     /// Who must answer there, if it is a member itself.
     pub(super) member: Option<MemberId>,
 }
@@ -143,18 +143,13 @@ impl<T: Topology> Authority for Survey<T> {
     ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         let master = self.topology.master(index, tenure, &self.roster);
         async move {
-            let Master {
-                endpoint,
-                settings,
-                tag,
-                member,
-            } = master?;
+            let master = master?;
             let session = async {
-                let opened = settings.open(&endpoint).await?;
-                RedisSession::open(opened, tag, member).await
+                let opened = master.settings.open(&master.endpoint).await?;
+                RedisSession::open(opened, master.tag.clone(), master.member).await
             };
             let session = session.await;
-            let session = session.map_err(|error| connect_error_at(&endpoint, error))?;
+            let session = session.map_err(|error| connect_error_at(&master.endpoint, error))?;
             Ok(Box::new(session) as Box<dyn Session>)
         }
         .boxed()
@@ -238,7 +233,9 @@ impl<T: Topology> Watch<T> {
             Ok((asked_at, view)) => (asked_at, self.pass_on(contact, asked_at, view)),
             Err(error) => (self.reports.now(), Err(error)),
         };
-        if self.roll_call.note(&self.reports, &contact.at, asked_at) {
+        let is_over = self.roll_call.note(&self.reports, &contact.at, asked_at);
+        // Not after each answer: there may be hundreds of members.
+        if is_over && self.roster.listed().contains(&contact.at) {
             self.roll_called.notify_one();
         }
         outcome

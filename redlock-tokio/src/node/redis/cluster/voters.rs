@@ -72,7 +72,7 @@ impl Topology for Voters {
         Ok(Master {
             endpoint: roster.place_of(member)?.ok_or_else(unknown)?,
             settings: &self.settings,
-            tag: self.tags[index].clone(),
+            tag: &self.tags[index],
             member: Some(member),
         })
     }

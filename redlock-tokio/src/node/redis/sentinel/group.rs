@@ -45,7 +45,7 @@ impl Topology for Group {
         Ok(Master {
             endpoint: roster.reached(tenure.owner.as_str())?,
             settings: &self.server_settings,
-            tag: KeyTag::NONE,
+            tag: &KeyTag::NONE,
             member: None,
         })
     }

@@ -218,7 +218,12 @@ impl Roster {
     /// Returns where the members of an answer are. Asks the user's function each time: it may know more by now. If the
     /// function fails, the earlier places stay.
     fn places_in(&self, view: &View) -> Places {
-        let last = self.heard.lock().places_by(view.myself);
+        let last = self
+            .heard
+            .lock()
+            .answers
+            .get(&view.myself)
+            .map(|it| Arc::clone(&it.places));
         let mut failure = None;
         let mut reached = |member: MemberId, announced: &Endpoint| {
             let reached = match self.map {
@@ -260,11 +265,6 @@ impl Heard {
         let mut places: Vec<_> = self.own().map(|(_, answer)| &answer.places).collect();
         places.dedup_by(|a, b| Arc::ptr_eq(a, b));
         places.into_iter().map(|places| &**places)
-    }
-
-    fn places_by(&self, member: MemberId) -> Option<Arc<Places>> {
-        let answer = self.answers.get(&member)?;
-        Some(Arc::clone(&answer.places))
     }
 
     /// Returns the same places as another answer has, if there is one.
