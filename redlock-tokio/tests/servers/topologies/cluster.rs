@@ -172,8 +172,12 @@ async fn two_voters_on_one_server_are_refused_by_name_unless_that_is_allowed() {
     let over = async |parameter: &str| built(trusting(&(url(&cluster) + parameter))).await;
     let one = over("?voters=1").await;
     drop(one.lock("k").await.unwrap());
+    let (log, logging) = Log::start();
     let shared = over("?allow_shared_servers=true").await;
     all_vote(&shared).await;
+    // The second and the third are each named with the first.
+    assert_eq!(log.count("two voters are slots of one server"), 2);
+    drop(logging);
     let guard = shared.lock("k").await.unwrap();
     assert!(values(&cluster, "k").iter().flatten().count() >= 2);
     drop(guard);
