@@ -1,10 +1,13 @@
 //! Requests about the line of a key, and the channel on which a process is called. The [script] has the rules.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
 
-use super::{key_tag::KeyTag, request::Call, script::line::LINE};
+use super::{
+    key_tag::KeyTag,
+    script::{Call, line::LINE},
+};
 use crate::{
     Key,
     client_name::ClientName,
@@ -67,15 +70,9 @@ fn encode_one(tag: &KeyTag, request: &LineRequest, listening: Listening, by: Cal
         LineAction::Keep { .. } | LineAction::LetGo { .. } => ('!', 0),
         _ => (if request.of_several { '+' } else { '-' }, band),
     };
-    let mut cmd = Cmd::new();
-    match by {
-        Call::ByHash => cmd.arg("EVALSHA").arg(LINE.hash()),
-        Call::InFull => cmd.arg("EVAL").arg(LINE.source()),
-    };
-    cmd.arg(2).arg(tag.beside(Key::LIVING, b""));
-    cmd.arg(tag.beside(Key::LINES, key)).arg(action);
-    cmd.arg(&number)
-        .arg(LineRequest::LIFETIME.as_millis() as u64);
+    let mut cmd = LINE.call(by, tag, &iter::once(key));
+    cmd.arg(action).arg(&number);
+    cmd.arg(LineRequest::LIFETIME.as_millis() as u64);
     cmd.arg(Key::CALLS)
         .arg(format!("{number}{sign}{client_name}"));
     cmd.arg(tag.on(key));

@@ -9,7 +9,7 @@ use super::{
     key_tag::KeyTag,
     lines,
     request::{failure, number, time_left},
-    script,
+    script::{self, Call},
 };
 use crate::{
     Key,
@@ -21,7 +21,7 @@ use crate::{
 pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag, key: &Key) {
     let slots = (0..Permits::MAX).map(|slot| SlotKeys::name(key.as_bytes(), slot));
     let names: Vec<_> = iter::once(key.as_bytes().to_vec()).chain(slots).collect();
-    ask_values(pipeline, tag, names.iter().map(|it| &it[..]));
+    ask_values(pipeline, tag, &names.iter().map(|it| &it[..]));
     ask_sharing(pipeline, tag, key);
     for name in &names {
         ask_line(pipeline, tag, name);
@@ -30,7 +30,7 @@ pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag, key: &Key) {
 
 /// Asks for the same about many keys, without permits. A script looks at all of them.
 pub(super) fn ask_locks(pipeline: &mut Pipeline, tag: &KeyTag, keys: &[Key]) {
-    ask_values(pipeline, tag, keys.iter().map(Key::as_bytes));
+    ask_values(pipeline, tag, &keys.iter().map(Key::as_bytes));
     for key in keys {
         ask_sharing(pipeline, tag, key);
         ask_line(pipeline, tag, key.as_bytes());
@@ -41,12 +41,9 @@ pub(super) fn ask_locks(pipeline: &mut Pipeline, tag: &KeyTag, keys: &[Key]) {
 fn ask_values<'a>(
     pipeline: &mut Pipeline,
     tag: &KeyTag,
-    names: impl ExactSizeIterator<Item = &'a [u8]>,
+    names: &(impl Iterator<Item = &'a [u8]> + Clone),
 ) {
-    let cmd = pipeline.cmd("EVAL").arg(script::LOOK_UP).arg(names.len());
-    for name in names {
-        cmd.arg(tag.on(name));
-    }
+    pipeline.add_command(script::LOOK_UP.call(Call::InFull, tag, names));
     pipeline.cmd("TIME");
 }
 

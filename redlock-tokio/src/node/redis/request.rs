@@ -3,7 +3,6 @@
 mod encode;
 mod part;
 mod read;
-mod sharing;
 #[cfg(test)]
 mod tests;
 
@@ -12,16 +11,12 @@ use std::mem;
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
 use redlock_core::{Operation, Token};
 
-use self::{
-    encode::Encoder,
-    part::{Ask, Part, Positions, Scripted, Shared},
-    sharing::Sharing,
+use self::part::{Ask, Part, Positions};
+pub(super) use self::read::{failure, number, time_left};
+use super::{
+    key_tag::KeyTag,
+    script::{self, Call, Script, Tracked},
 };
-pub(super) use self::{
-    part::Call,
-    read::{failure, number, time_left},
-};
-use super::{key_tag::KeyTag, script};
 use crate::{
     Key,
     node::{Answer, Command, NodeError, Vote},
@@ -34,7 +29,7 @@ const MAX_SHARED: usize = 128 * 1024;
 
 /// A batch on its way to a server and back.
 pub(super) struct Request {
-    encoder: Encoder,
+    tag: KeyTag,
     /// Whether the server reports when somebody else changes a key that was tracked.
     is_tracking: bool,
     by: Call,
@@ -53,7 +48,7 @@ impl Request {
         // A `PING` comes behind the commands.
         let parts = batch.len() + 1;
         let mut request = Self {
-            encoder: Encoder::new(tag),
+            tag: tag.clone(),
             is_tracking,
             by,
             batch: batch.to_vec(),
@@ -78,11 +73,11 @@ impl Request {
         self.pipeline = Pipeline::new();
         let parts = mem::take(&mut self.parts);
         for (part, reply) in parts.into_iter().zip(replies) {
-            let own = part.positions.as_slice();
+            let own = &part.positions[..];
             match part.again(&reply) {
-                Some((scripted, by)) => {
+                Some(ask) => {
                     for &position in own {
-                        self.push_scripted(scripted, by, position);
+                        self.push_shared(ask, [position]);
                     }
                 }
                 None => self.take_reply(part.ask, reply, own),
@@ -102,24 +97,28 @@ impl Request {
 
     fn take_reply(&mut self, ask: Ask, reply: Value, positions: &[usize]) {
         match (ask, positions) {
-            (Ask::Scripted(Scripted::Shared(shared), _), _) => {
+            (Ask::Script(script, _), _) => {
                 let commands = positions.iter().map(|&position| &self.batch[position]);
-                let answers = read::shared(shared, reply, commands, self.encoder.tag());
+                let answers = read::scripted(script, reply, commands, &self.tag);
                 for (&position, answer) in positions.iter().zip(answers) {
                     let earlier = &mut self.answers[position];
-                    // A key that was not set has no counter to raise. A probe may be asked again.
-                    let is_unknown = matches!(earlier, None | Some(Ok(Vote::Granted)));
-                    if is_unknown || matches!(shared, Shared::Holders) {
+                    // A key that was not set has no counter to raise.
+                    if matches!(earlier, None | Some(Ok(Vote::Granted))) {
                         *earlier = Some(answer);
                     }
+                }
+            }
+            (Ask::Holders, _) => {
+                let answers = read::holders(reply, positions.len());
+                for (&position, answer) in positions.iter().zip(answers) {
+                    self.answers[position] = Some(answer);
                 }
             }
             (Ask::Extended, _) => self.deny_changed(&reply, positions),
             (_, &[position]) => {
                 let earlier = self.answers[position].take();
                 let command = &self.batch[position];
-                let tag = self.encoder.tag();
-                self.answers[position] = read::single(ask, reply, command, tag, earlier);
+                self.answers[position] = read::single(ask, reply, command, earlier);
             }
             // Only what is shared is for several.
             _ => {}
@@ -143,14 +142,6 @@ impl Request {
         }
     }
 
-    fn push_scripted(&mut self, scripted: Scripted, by: Call, position: usize) {
-        match scripted {
-            Scripted::Shared(shared) => self.push_shared(shared, by, position),
-            Scripted::Sharing(sharing) => self.push_sharing(sharing, by, position),
-            Scripted::Slots => self.push_slots(position, by),
-        }
-    }
-
     /// Encodes the batch, whose releases share a script, and whose extensions share another.
     fn push_in_groups(&mut self, batch: &[Command]) {
         let mut groups = Groups::default();
@@ -164,23 +155,23 @@ impl Request {
     }
 
     fn push_groups(&mut self, groups: Groups) {
-        self.push_in_chunks(Shared::Extensions, groups.extensions);
-        self.push_in_chunks(Shared::Releases, groups.releases);
+        self.push_in_chunks(Ask::Script(&script::EXTEND, self.by), groups.extensions);
+        self.push_in_chunks(Ask::Script(&script::RELEASE, self.by), groups.releases);
         for position in groups.rest {
             self.push_unshared(position);
         }
-        self.push_in_chunks(Shared::Holders, groups.probes);
-        self.push_in_chunks(Shared::Fences, groups.fences);
+        self.push_in_chunks(Ask::Holders, groups.probes);
+        self.push_in_chunks(Ask::Script(&script::FENCE, self.by), groups.fences);
     }
 
-    /// Shares a script among as many keys as a server may serve without a pause.
-    fn push_in_chunks(&mut self, shared: Shared, mut positions: Vec<usize>) {
+    /// Asks about as many keys at once as a server may serve without a pause.
+    fn push_in_chunks(&mut self, ask: Ask, mut positions: Vec<usize>) {
         while !positions.is_empty() {
             let (mut count, mut len) = (0, 0);
             let mut fits = |&position: &usize| {
                 for key in self.batch[position].keys() {
                     count += 1;
-                    len += self.encoder.tag().len() + key.as_bytes().len();
+                    len += self.tag.len() + key.as_bytes().len();
                 }
                 count <= Key::MAX_KEYS && len <= MAX_SHARED
             };
@@ -191,41 +182,43 @@ impl Request {
                 .count()
                 .max(1);
             let rest = positions.split_off(chunk);
-            self.push_shared(shared, self.by, Positions::Many(positions));
+            self.push_shared(ask, positions);
             positions = rest;
         }
     }
 
-    fn push_shared(&mut self, shared: Shared, by: Call, positions: impl Into<Positions>) {
+    /// Encodes a script, or a question for holders.
+    fn push_shared(&mut self, ask: Ask, positions: impl Into<Positions>) {
         let positions = positions.into();
-        if let Shared::Holders = shared {
-            self.track_next(positions.as_slice()[0]);
-        }
-        let commands = positions
-            .as_slice()
-            .iter()
-            .map(|&position| &self.batch[position]);
-        let keys = commands.clone().flat_map(Command::keys);
-        let tracks = self.is_tracking && matches!(shared, Shared::Extensions);
-        let extended = tracks.then(|| (self.encoder.values(keys), positions.as_slice().to_vec()));
-        let cmd = self.encoder.shared(shared, by, commands);
-        let probes = match shared {
-            Shared::Holders => positions.as_slice().to_vec(),
-            _ => Vec::new(),
+        let Ask::Script(script, by) = ask else {
+            self.push_values(Ask::Holders, positions.clone());
+            for &position in &positions {
+                let cmd = encode::time_left(&self.tag, self.batch[position].key());
+                self.push(Ask::TimeLeft, cmd, [position]);
+            }
+            return;
         };
-        self.push(Ask::Scripted(Scripted::Shared(shared), by), cmd, positions);
-        // Behind the script, since a server forgets that it tracks a key when the key changes. And not within the script: for
-        // each command of it, servers up to Redis 7.0 remember all keys of the script.
-        if let Some((cmd, positions)) = extended {
-            self.track_next(positions[0]);
-            self.push(Ask::Extended, cmd, Positions::Many(positions));
+        // Not within the script: for each command of it, servers up to Redis 7.0 remember all keys of the script, which
+        // takes a millisecond for a hundred slots.
+        let tracked = script.tracked.filter(|_| self.is_tracking);
+        if tracked == Some(Tracked::Before) {
+            self.push_values(Ask::Ignored, positions.clone());
         }
-        for position in probes {
-            let cmd = self
-                .encoder
-                .time_left(self.batch[position].key().as_bytes());
-            self.push(Ask::TimeLeft, cmd, position);
+        let commands = positions.iter().map(|&it| &self.batch[it]);
+        let cmd = script.carry_out(by, &self.tag, commands);
+        let behind = (tracked == Some(Tracked::Behind)).then(|| positions.clone());
+        self.push(ask, cmd, positions);
+        if let Some(positions) = behind {
+            self.push_values(Ask::Extended, positions);
         }
+    }
+
+    /// Asks for the values of all keys, which the server tracks from then on.
+    fn push_values(&mut self, ask: Ask, positions: Positions) {
+        self.track_next(positions[0]);
+        let commands = positions.iter().map(|&it| &self.batch[it]);
+        let cmd = encode::values(&self.tag, commands.flat_map(Command::keys));
+        self.push(ask, cmd, positions);
     }
 
     /// Encodes one command that shares no script with others.
@@ -236,40 +229,18 @@ impl Request {
             self.push_unshared(position);
         }
         if raises_counter {
-            self.push_shared(Shared::Fences, self.by, position);
+            self.push_shared(Ask::Script(&script::FENCE, self.by), [position]);
         }
-    }
-
-    fn push_sharing(&mut self, sharing: Sharing, by: Call, position: usize) {
-        let cmd = sharing.encode(&self.encoder, &self.batch[position], by);
-        self.push(Ask::Scripted(Scripted::Sharing(sharing), by), cmd, position);
     }
 
     /// Encodes one command, but not the raising of its counters.
     fn push_unshared(&mut self, position: usize) {
         let command = &self.batch[position].clone();
-        if let Some(sharing) = Sharing::of(command) {
-            return self.push_sharing(sharing, self.by, position);
-        }
-        let has_several = command.has_several_keys();
-        match command.operation() {
-            Operation::Probe { .. } => self.push_probe(position, command),
-            Operation::Acquire { .. } if has_several => {
-                let cmd = self.encoder.in_full(command, &script::ACQUIRE_ALL);
-                self.push(Ask::InFull, cmd, position);
-            }
-            Operation::Acquire { ttl, .. } => {
-                self.push(Ask::Set, self.encoder.set(command, ttl), position);
-            }
-            Operation::Adopt { .. } if !has_several => {
-                let cmd = self.encoder.in_full(command, &script::ADOPT);
-                self.push(Ask::InFull, cmd, position);
-            }
-            Operation::Extend { .. } => {
-                self.push_shared(Shared::Extensions, self.by, position);
-            }
-            Operation::Release { .. } => {
-                self.push_shared(Shared::Releases, self.by, position);
+        match (Script::of(command), command.operation()) {
+            (Some(script), _) => self.push_shared(Ask::Script(script, self.by), [position]),
+            (None, Operation::Probe { .. }) => self.push_probe(position, command),
+            (None, Operation::Acquire { ttl, .. }) => {
+                self.push(Ask::Set, encode::set(&self.tag, command, ttl), [position]);
             }
             _ => self.answers[position] = Some(Err(NodeError::unknown_operation())),
         }
@@ -278,48 +249,35 @@ impl Request {
     /// Probes each key, and asks for a message when the key is gone. A reader asks whether the key is shared or marked, too,
     /// and a writer marks it.
     fn push_probe(&mut self, position: usize, command: &Command) {
-        if let Some(cmd) = sharing::mark(command, self.encoder.tag()) {
-            self.push(Ask::Ignored, cmd, position);
+        if let Some(cmd) = encode::mark(&self.tag, command) {
+            self.push(Ask::Ignored, cmd, [position]);
         }
         let is_readers = command.is_readers();
         if asks_for_holder(command) {
-            return self.push_shared(Shared::Holders, self.by, position);
+            return self.push_shared(Ask::Holders, [position]);
         }
         if command.probes_slots() {
-            return self.push_slots(position, self.by);
+            return self.push_shared(Ask::Script(&script::SLOTS, self.by), [position]);
         }
         for key in command.keys() {
             self.track_next(position);
             if is_readers {
-                let cmd = self.encoder.values([key].into_iter());
-                self.push(Ask::Value, cmd, position);
+                let cmd = encode::values(&self.tag, [key].into_iter());
+                self.push(Ask::Value, cmd, [position]);
             }
-            let cmd = self.encoder.time_left(key.as_bytes());
-            self.push(Ask::Probe, cmd, position);
+            let cmd = encode::time_left(&self.tag, key);
+            self.push(Ask::Probe, cmd, [position]);
             if is_readers {
-                let cmd = self.encoder.mark_left(key.as_bytes());
-                self.push(Ask::Mark, cmd, position);
+                let cmd = encode::mark_left(&self.tag, key);
+                self.push(Ask::Mark, cmd, [position]);
             }
         }
-    }
-
-    /// Probes slots of a semaphore. Their tracking begins with one command for all of them, before the question: for each
-    /// command of a script, Redis 7.0 tracks all keys of the script, which takes a millisecond for a hundred slots.
-    fn push_slots(&mut self, position: usize, by: Call) {
-        let command = &self.batch[position].clone();
-        if self.is_tracking {
-            self.track_next(position);
-            let cmd = self.encoder.values(command.keys());
-            self.push(Ask::Ignored, cmd, position);
-        }
-        let cmd = self.encoder.slots(command, by);
-        self.push(Ask::Scripted(Scripted::Slots, by), cmd, position);
     }
 
     /// Asks for a message when somebody else changes a key that the next command reads.
     fn track_next(&mut self, position: usize) {
         if self.is_tracking {
-            self.push(Ask::Ignored, encode::caching(), position);
+            self.push(Ask::Ignored, encode::caching(), [position]);
         }
     }
 
@@ -347,16 +305,16 @@ struct Groups {
 
 impl Groups {
     fn admits(&self, command: &Command) -> bool {
-        let is_moved = Shared::of(command).is_some() || command.fence().is_some();
+        let is_moved = shares_script(command) || command.fence().is_some();
         !is_moved || !self.tokens.contains(&command.operation().token())
     }
 
     fn push(&mut self, position: usize, command: &Command) {
         let operation = command.operation();
-        match Shared::of(command) {
-            Some(Shared::Extensions) => return self.extensions.push(position),
-            Some(Shared::Releases) => return self.releases.push(position),
-            _ => {}
+        match operation {
+            _ if !shares_script(command) => {}
+            Operation::Extend { .. } => return self.extensions.push(position),
+            _ => return self.releases.push(position),
         }
         // A probe changes nothing, so its order does not matter.
         if matches!(operation, Operation::Probe { mark: None, .. }) && asks_for_holder(command) {
@@ -372,6 +330,11 @@ impl Groups {
             self.rest.push(position);
         }
     }
+}
+
+/// Returns whether one call of a script can carry out this command and others.
+fn shares_script(command: &Command) -> bool {
+    Script::of(command).is_some_and(Script::is_shared)
 }
 
 /// Returns whether a probe asks who has the key.

@@ -1,11 +1,13 @@
 //! The rights of a client on a server, asked for before the first lock is granted.
 
+use std::iter;
+
 use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection};
 
 use super::{
     connect::send,
     key_tag::KeyTag,
-    request::Call,
+    script::{self, Call},
     server_error::{disconnected, is_denied_command, is_denied_key},
 };
 use crate::{node::NodeError, random::Random};
@@ -64,7 +66,7 @@ pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag) {
     // No script has this hash.
     pipeline.cmd("EVALSHA").arg("0".repeat(40)).arg(0);
     pipeline.cmd("DISCARD");
-    pipeline.cmd("EVAL").arg("return 1").arg(0);
+    pipeline.add_command(script::NOTHING.call(Call::InFull, tag, &iter::empty()));
 }
 
 /// Returns a key that nobody has.

@@ -18,9 +18,9 @@ use super::{
     key_tag::KeyTag,
     lines::{self, Listening},
     look_up, marker,
-    request::{self, Call, Request},
+    request::{self, Request},
     rights::{self, Rights},
-    script,
+    script::{self, Call},
     server_error::{connect_error, disconnected, needs_password},
 };
 use crate::{
@@ -75,9 +75,7 @@ impl RedisSession {
             pipeline.cmd("CLUSTER").arg("MYID");
         }
         rights::ask(&mut pipeline, &tag);
-        for script in script::all() {
-            pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
-        }
+        script::load(&mut pipeline);
         if invalidations.is_some() {
             // Only probed keys are tracked, and not for changes by this connection.
             let tracking = pipeline.cmd("CLIENT").arg("TRACKING").arg("ON");

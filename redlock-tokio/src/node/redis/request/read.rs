@@ -5,16 +5,14 @@ use std::{str::FromStr, time::Duration};
 use deadpool_redis::redis::{ServerError, Value};
 use redlock_core::FencingToken;
 
-use super::{
-    part::{Ask, Scripted, Shared},
-    sharing,
-};
+use super::part::Ask;
 use crate::{
     Key,
     node::{
         Answer, Command, CounterDefect, Holder, NodeError, Vote,
         redis::{
             key_tag::KeyTag,
+            script::{Reply, Script},
             server_error::{is_denied_key, refusal, shorten},
         },
     },
@@ -23,40 +21,53 @@ use crate::{
 /// The reply of `PTTL` if the key does not exist.
 const PTTL_NO_KEY: i64 = -2;
 
-/// Reads the reply for commands that share a script: as many answers as there are commands.
-pub(super) fn shared<'a>(
-    shared: Shared,
+const NO_TIME: &str = "a time to live that is not a number";
+
+/// Reads the reply of a script: as many answers as there are commands.
+pub(super) fn scripted<'a>(
+    script: &Script,
     reply: Value,
     commands: impl ExactSizeIterator<Item = &'a Command> + Clone,
     tag: &KeyTag,
 ) -> Vec<Answer> {
-    let count = commands.len();
-    let keys: usize = commands.clone().map(Command::key_count).sum();
-    match (shared, reply) {
-        (Shared::Releases, Value::BulkString(digits)) if digits.len() == keys => {
-            let answers = digits.into_iter().map(release);
-            for_commands(commands, answers)
+    let keys = commands.clone().flat_map(Command::keys);
+    let count = keys.clone().count();
+    let parts = |text: &[u8]| text.split(is_comma).count();
+    match (script.reply, reply) {
+        (Reply::Done, Value::Int(1)) => vec![Ok(Vote::Granted); commands.len()],
+        (Reply::Done, Value::Int(0)) => vec![Ok(Vote::Denied); commands.len()],
+        (Reply::Digits, Value::BulkString(digits)) if digits.len() == count => {
+            for_commands(commands, digits.into_iter().map(release))
         }
-        (Shared::Extensions, Value::BulkString(text)) if text.split(is_comma).count() == keys => {
+        (Reply::TimesLeft, Value::BulkString(text)) if parts(&text) == count => {
             for_commands(commands, text.split(is_comma).map(extension))
         }
-        (Shared::Fences, Value::BulkString(text)) if text.split(is_comma).count() == keys => {
-            let answers = text.split(is_comma);
-            let answers = answers.zip(commands.clone().flat_map(Command::keys));
+        (Reply::Counters, Value::BulkString(text)) if parts(&text) == count => {
+            let answers = text.split(is_comma).zip(keys);
             for_commands(commands, answers.map(|(text, key)| fence(text, key, tag)))
         }
-        // How long each of them is taken comes later.
-        (Shared::Holders, Value::Array(values)) if values.len() == count => {
+        (Reply::Slots, Value::BulkString(text)) if parts(&text) == count => {
+            commands.map(|it| slots(&text, it)).collect()
+        }
+        (_, Value::ServerError(error)) => {
+            let refused = |it| Err(refused(script, &error, it, tag));
+            commands.map(refused).collect()
+        }
+        (_, reply) => vec![Err(failure(reply)); commands.len()],
+    }
+}
+
+/// Reads who has each of so many keys. How long they have them comes later.
+pub(super) fn holders(reply: Value, count: usize) -> Vec<Answer> {
+    match reply {
+        Value::Array(values) if values.len() == count => {
             let taken = values.iter().map(|value| Vote::Taken {
                 remaining: Duration::ZERO,
                 by: holder(value),
             });
             taken.map(Ok).collect()
         }
-        (Shared::Fences, Value::ServerError(error)) if is_denied_key(&error) => commands
-            .map(|command| Err(no_right_to_counter(command.key(), tag, &error)))
-            .collect(),
-        (_, reply) => vec![Err(failure(reply)); count],
+        reply => vec![Err(failure(reply)); count],
     }
 }
 
@@ -91,31 +102,18 @@ pub(super) fn single(
     ask: Ask,
     reply: Value,
     command: &Command,
-    tag: &KeyTag,
     earlier: Option<Answer>,
 ) -> Option<Answer> {
     match (ask, reply) {
         (Ask::Ignored, _) => earlier,
-        (Ask::TimeLeft, reply) => Some(sharing::probe(earlier, probe(reply))),
-        (Ask::Probe, reply) if command.is_readers() => Some(sharing::probe(earlier, probe(reply))),
+        (Ask::TimeLeft, reply) => Some(held(earlier, probe(reply))),
+        (Ask::Probe, reply) if command.is_readers() => Some(held(earlier, probe(reply))),
         (Ask::Probe, reply) => Some(last_to_be_free(earlier, probe(reply))),
-        (Ask::Value, reply) => sharing::value(reply),
-        (Ask::Mark, reply) => sharing::marked(earlier, reply),
-        (Ask::Scripted(Scripted::Sharing(sharing), _), reply) => {
-            Some(sharing.read(reply, command, tag))
-        }
-        (Ask::Scripted(Scripted::Slots, _), reply) => Some(slots(reply, command)),
-        (ask, reply) => Some(vote(ask, reply)),
-    }
-}
-
-/// Reads a reply in the words of this way to ask, and no others.
-fn vote(ask: Ask, reply: Value) -> Answer {
-    match (ask, reply) {
-        (Ask::Set, Value::Okay) => Ok(Vote::Granted),
-        (Ask::Set, Value::Nil) | (Ask::InFull, Value::Int(0)) => Ok(Vote::Denied),
-        (Ask::InFull, Value::Int(1)) => Ok(Vote::Granted),
-        (_, reply) => Err(failure(reply)),
+        (Ask::Value, reply) => value(reply),
+        (Ask::Mark, reply) => marked(earlier, reply),
+        (Ask::Set, Value::Okay) => Some(Ok(Vote::Granted)),
+        (Ask::Set, Value::Nil) => Some(Ok(Vote::Denied)),
+        (_, reply) => Some(Err(failure(reply))),
     }
 }
 
@@ -144,7 +142,46 @@ fn probe(reply: Value) -> Answer {
     }
 }
 
-pub(super) fn holder(value: &Value) -> Option<Holder> {
+/// Reads the value of a key that a reader looks at: shared, or the token of the client that has it, for as long as the time to
+/// live says that comes next.
+fn value(reply: Value) -> Option<Answer> {
+    let Value::Array(values) = reply else {
+        return Some(Err(failure(reply)));
+    };
+    let by = values.first().and_then(holder)?;
+    Some(Ok(if by.value() == Key::SHARED.as_bytes() {
+        Vote::Free
+    } else {
+        Vote::Taken {
+            remaining: Duration::ZERO,
+            by: Some(by),
+        }
+    }))
+}
+
+/// Reads how long the key of that value lives.
+fn held(earlier: Option<Answer>, left: Answer) -> Answer {
+    match (earlier, left) {
+        (Some(Ok(Vote::Taken { by, .. })), Ok(Vote::Taken { remaining, .. })) => {
+            Ok(Vote::Taken { remaining, by })
+        }
+        (Some(Ok(Vote::Taken { .. })) | None, left) => left,
+        (Some(earlier), _) => earlier,
+    }
+}
+
+/// Reads how long the mark of a writer lives. It matters only where a reader would be let in. This
+/// crate never sets a mark without an expiry.
+fn marked(earlier: Option<Answer>, reply: Value) -> Option<Answer> {
+    match (earlier, reply) {
+        (Some(Ok(Vote::Free)), Value::Int(left)) if left > 0 => Some(Ok(Vote::Marked {
+            remaining: time_left(left),
+        })),
+        (earlier, _) => earlier,
+    }
+}
+
+fn holder(value: &Value) -> Option<Holder> {
     match value {
         Value::BulkString(value) => Some(Holder::new(&value[..])),
         _ => None,
@@ -169,14 +206,11 @@ fn last_to_be_free(earlier: Option<Answer>, answer: Answer) -> Answer {
 }
 
 /// Reads the times that slots of a semaphore have left.
-fn slots(reply: Value, command: &Command) -> Answer {
-    let Value::BulkString(text) = &reply else {
-        return Err(failure(reply));
-    };
+fn slots(text: &[u8], command: &Command) -> Answer {
     let times = text.split(is_comma).map(number::<i64>);
-    let times: Option<Vec<_>> = times.collect();
-    let times = times.filter(|times| times.len() == command.key_count());
-    let times = times.ok_or_else(|| failure(reply))?;
+    let Some(times) = times.collect::<Option<Vec<_>>>() else {
+        return Err(NodeError::Unexpected(NO_TIME.into()));
+    };
     let left = |left| (left != PTTL_NO_KEY).then(|| time_left(left));
     let slots = command.probed_slots().map(|(slot, _)| slot);
     Ok(Vote::slots(slots.zip(times.into_iter().map(left))))
@@ -191,13 +225,12 @@ fn release(digit: u8) -> Answer {
 }
 
 /// Reads the time that a key had left; `-` if another client has the key, or it is gone.
-pub(super) fn extension(text: &[u8]) -> Answer {
+fn extension(text: &[u8]) -> Answer {
     if text == b"-" {
         return Ok(Vote::Denied);
     }
     let Some(left) = number(text) else {
-        let error = "a time to live that is not a number";
-        return Err(NodeError::Unexpected(error.into()));
+        return Err(NodeError::Unexpected(NO_TIME.into()));
     };
     let remaining = time_left(left);
     Ok(Vote::Extended { remaining })
@@ -229,17 +262,29 @@ pub(in crate::node::redis) fn failure(reply: Value) -> NodeError {
     }
 }
 
-/// Names the right that a fenced lock needs. The server does not say which key it has denied.
-fn no_right_to_counter(key: &Key, tag: &KeyTag, error: &ServerError) -> NodeError {
+/// Returns what the error of a script means. Names the rights that it needs, since the server does not say which key it has
+/// denied.
+fn refused(script: &Script, error: &ServerError, command: &Command, tag: &KeyTag) -> NodeError {
     let details = error.details().unwrap_or_default();
-    let text = format!(
-        "{details}: a fenced lock needs its key and its counter {} (grant the key pattern {}*)",
-        shown_counter_name(key, tag),
-        Key::COUNTERS,
-    );
+    let (counters, readers, marks) = (Key::COUNTERS, Key::READERS, Key::MARKS);
+    let message = if is_denied_key(error) && script.uses(counters) {
+        let counter = shown_counter_name(command.key(), tag);
+        format!(
+            "{details}: a fenced lock needs its key and its counter {counter} (grant the key pattern {counters}*)"
+        )
+    } else if is_denied_key(error) && (script.uses(readers) || script.uses(marks)) {
+        format!(
+            "{details}: readers and writers need their key, and the key patterns {readers}* and {marks}*"
+        )
+    } else if error.code() == "WRONGTYPE" && script.uses(readers) {
+        let name = tag.beside(readers, command.key().as_bytes());
+        format!("{} is no set of readers", name.escape_ascii())
+    } else {
+        return refusal(error);
+    };
     NodeError::Refused {
         code: error.code().into(),
-        message: shorten(text).into(),
+        message: shorten(message).into(),
     }
 }
 

@@ -72,7 +72,7 @@ fn shown(request: &Request) -> Vec<String> {
 /// last one counts.
 fn sent(request: &Request) -> Vec<usize> {
     let parts = request.parts.iter().rev();
-    let positions = parts.flat_map(|part| part.positions.as_slice().iter().rev());
+    let positions = parts.flat_map(|part| part.positions.iter().rev());
     let mut sent = Vec::new();
     for position in positions {
         if !sent.contains(position) {

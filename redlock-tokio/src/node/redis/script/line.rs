@@ -8,7 +8,8 @@
 //! count itself is beside it, with the second in which it rose. A member has a sorted set of its places, so that a death can
 //! remove all of them, with two numbers: its life, and whether it listens on its channel.
 
-use super::Script;
+use super::{Name, Reply, Script};
+use crate::Key;
 
 /// `KEYS` are the set of the living, and the line. `ARGV` are the action, the member's number, the lifetime of lines in
 /// milliseconds, the prefix of channels, the member's name, the key, how many may try at a time, the band, and what else the
@@ -16,6 +17,9 @@ use super::Script;
 ///
 /// One call removes at most a thousand members or places, so that the server can do other work in between.
 pub(in crate::node::redis) static LINE: Script = Script::new(
+    &[Name::Living, Name::Beside(Key::LINES)],
+    &[],
+    Reply::Other,
     "local living, line = KEYS[1], KEYS[2] \
      local action, id, lifetime, channels, name, key = unpack(ARGV, 1, 6) \
      local active, band = tonumber(ARGV[7]), tonumber(ARGV[8]) \
