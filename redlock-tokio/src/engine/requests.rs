@@ -202,9 +202,8 @@ impl Engine {
 
     /// Has a lane send a command, once the engine is free.
     fn send(&mut self, node: NodeId, command: Command, to: ReplyTo) -> Result<(), LaneEnded> {
-        let outbox = &mut self.outboxes[node.index()];
-        outbox.send(command, to)?;
-        self.out.wakers.extend(outbox.lane_to_wake());
+        self.outboxes[node.index()].send(command, to)?;
+        self.out.lanes.insert(node);
         Ok(())
     }
 
@@ -223,9 +222,8 @@ impl Engine {
             action,
             client_name: cx.client.client_name.shared(),
         };
-        let outbox = &mut self.outboxes[node.index()];
-        outbox.send_to_line((request, asker));
-        self.out.wakers.extend(outbox.lane_to_wake());
+        self.outboxes[node.index()].send_to_line((request, asker));
+        self.out.lanes.insert(node);
     }
 
     /// Notes that the client is gone. Returns the lanes, which may end.

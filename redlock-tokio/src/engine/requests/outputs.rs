@@ -2,17 +2,19 @@
 
 use std::{mem, sync::Arc, task::Waker};
 
-use redlock_core::{Timestamp, Token};
+use redlock_core::{NodeSet, Timestamp, Token};
 
 use smallvec::SmallVec;
 
 use super::{Client, Cx, Engine, request::Request};
-use crate::{foreign, key::KeySet, observer::Event};
+use crate::{foreign, key::KeySet, observer::Event, sync::MutexGuard};
 
 /// What a change of the engine leads to outside of its mutex.
 #[derive(Default)]
 pub(super) struct Outputs {
-    pub(super) wakers: SmallVec<[Waker; 8]>,
+    pub(super) wakers: SmallVec<[Waker; 1]>,
+    /// The lanes that have something to send.
+    pub(super) lanes: NodeSet,
     lines: Vec<Box<dyn FnOnce() + Send>>,
     /// The timers have slept for too long.
     pub(super) wakes_timers: bool,
@@ -37,6 +39,7 @@ impl Outputs {
 
     fn is_empty(&self) -> bool {
         self.wakers.is_empty()
+            && self.lanes.is_empty()
             && self.lines.is_empty()
             && !self.wakes_timers
             && self.forgotten.is_empty()
@@ -60,7 +63,11 @@ impl Client {
             return result;
         }
         let out = mem::take(&mut engine.out);
-        drop(engine);
+        if out.lanes.is_empty() {
+            drop(engine);
+        } else {
+            wake_lanes(engine, out.lanes);
+        }
         if out.wakes_timers {
             self.timers.wake();
         }
@@ -101,6 +108,16 @@ impl Client {
             }
         }
     }
+}
+
+/// Wakes lanes that wait for something to send, once the engine is free.
+fn wake_lanes(mut engine: MutexGuard<'_, Engine>, lanes: NodeSet) {
+    let outboxes = &mut engine.outboxes;
+    let lanes = lanes.iter();
+    let lanes = lanes.filter_map(|node| outboxes[node.index()].lane_to_wake());
+    let lanes: SmallVec<[Waker; 8]> = lanes.collect();
+    drop(engine);
+    lanes.into_iter().for_each(Waker::wake);
 }
 
 impl Request {
