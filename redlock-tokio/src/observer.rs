@@ -4,7 +4,7 @@ mod event;
 #[cfg(feature = "metrics")]
 mod metrics;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 pub(crate) use self::event::Subject;
 pub use self::event::{Event, LockChange, LockEvent, NodeChange, NodeEvent};
@@ -77,12 +77,5 @@ impl Observers {
         for observer in self.0.iter().flat_map(|them| them.iter()) {
             foreign::call(|| observer.observe(event));
         }
-    }
-}
-
-impl fmt::Debug for Observers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.0.as_ref().map_or(0, |them| them.len());
-        f.debug_tuple("Observers").field(&count).finish()
     }
 }

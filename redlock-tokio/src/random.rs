@@ -1,7 +1,6 @@
 #[cfg(feature = "test-util")]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{
-    fmt,
     hash::{BuildHasher, DefaultHasher, RandomState},
     sync::Arc,
 };
@@ -114,16 +113,6 @@ impl Random {
                 hasher
             }
         }
-    }
-}
-
-impl fmt::Debug for Random {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Source::System(_) => "Random::system",
-            #[cfg(feature = "test-util")]
-            Source::Seeded(_) => "Random::seeded",
-        })
     }
 }
 

@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    hash::{DefaultHasher, Hash, Hasher},
-};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::{Key, random::Random};
 
@@ -96,12 +93,6 @@ impl<V> HashedTable<V> {
 const fn position(hash: u64) -> (usize, usize) {
     let place = hash as usize % PLACES;
     (place / PLACES_OF_PAGE, place % PLACES_OF_PAGE)
-}
-
-impl<V> fmt::Debug for HashedTable<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HashedTable")
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One actor per node: an outbox of the engine in front, one long-lived session behind.
+//! One task for each node. It takes requests out of the outbox of the node, and sends them over a session.
 //!
 //! A lane owns every request that it takes. It sends the requests in its outbox as one batch, keeps
 //! a few batches in flight, answers for a node that stays silent, reconnects, and remembers the
@@ -62,7 +62,7 @@ pub(crate) struct Lane {
     inbox: Inbox,
     backoff: Backoff,
     observed: ObservedNode,
-    /// Dropped last, when the inbox is closed.
+    /// Dropped last, when the outbox takes nothing more.
     _end: End,
 }
 
@@ -136,7 +136,7 @@ impl Lane {
         (handle, lane)
     }
 
-    /// Runs until all handles are gone and nothing is owed. Sends the outcome of the first attempt to
+    /// Runs until the client is gone and the node is owed nothing. Sends the outcome of the first attempt to
     /// connect to `first_outcome`.
     pub(crate) async fn run(mut self, first_outcome: oneshot::Sender<Result<(), NodeError>>) {
         let mut first_outcome = Some(first_outcome);

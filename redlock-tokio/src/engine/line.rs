@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use super::lane::LaneHandle;
 use crate::{Key, random::Random};
 
-/// So many processes of the line of a semaphore try at a time, each for another permit.
+/// How many processes of the line of a semaphore try at a time, each for another permit.
 pub(crate) const MOST_ACTIVE: usize = 8;
 
 /// The node that has the line of a key.

@@ -1,8 +1,9 @@
 //! The waiters for locks within this process: one queue for each key, first come, first served.
 //!
-//! Of plain locks only the first in a queue asks the nodes, so a hundred waiters cost no more than one. Readers and permits
-//! that may ask beside others are no more than [`Beside`](beside::Beside) says. A waiter for several keys waits in the queues of all of them, and has its turn when all are free. Until then other waiters
-//! overtake it, and once it is the first at all of them, for half of the time only: see [`kept_keys`].
+//! Only the first plain lock in a queue asks the nodes, so a hundred waiters cost no more than one. [`Beside`](beside::Beside)
+//! says how many readers and permits may ask at once. A waiter for several keys waits in the queues of all of them, and has
+//! its turn when all are free. Until then other waiters overtake it, and once it is the first at all of them, for half of
+//! the time only: see [`kept_keys`].
 
 mod beside;
 mod kept_keys;
@@ -21,11 +22,12 @@ use redlock_core::{Slot, Timestamp};
 
 pub(crate) use self::{
     beside::Role,
+    key_queue::Pace,
     outcome::{FollowUp, JoinOutcome, Refusal, Succession},
 };
 use self::{
     kept_keys::{Availability, Choice, FEW, KeyQueues},
-    key_queue::{KeyQueue, Pace},
+    key_queue::KeyQueue,
     outcome::admit,
     past::Recent,
 };
@@ -38,7 +40,7 @@ use crate::{
 };
 
 /// The wait queues of one [`Redlock`](crate::Redlock). There is one for each key that is held or wanted.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Queue<T> {
     keys: Keys<T>,
     recent: Recent,
@@ -47,7 +49,7 @@ pub(crate) struct Queue<T> {
 }
 
 /// The queues by key. A semaphore and a lock of the same key have nothing to do with each other.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Keys<T> {
     locks: KeyQueues<T>,
     semaphores: KeyQueues<T>,
@@ -215,16 +217,10 @@ impl<T: Clone> Queue<T> {
         of_role.several -= usize::from(was_waiting && keys.has_several());
         if others_wait {
             // After all of them are free, because a waiter may want several.
-            self.advance(role, keys.iter(), now, Pace::after(has_waited, backs_off))
+            self.advance(role, keys, now, Pace::after(has_waited, backs_off))
         } else {
             Vec::new()
         }
-    }
-
-    /// Gives the turns for keys that were kept for another waiter.
-    #[must_use]
-    pub(crate) fn look_again(&mut self, keys: &KeySet, now: Timestamp) -> Vec<FollowUp<T>> {
-        self.advance(Role::Lock, keys.iter(), now, Pace::ALL)
     }
 
     /// Removes the next waiter for a key, for its holder since `held` to hand the lock or permit over to it. The turn stays
@@ -387,15 +383,17 @@ impl<T: Clone> Queue<T> {
     }
 
     /// Gives the turns for those of the keys that are free.
-    fn advance<'a>(
+    #[must_use]
+    pub(crate) fn advance(
         &mut self,
         role: Role,
-        keys: impl Iterator<Item = &'a Key>,
+        keys: &KeySet,
         now: Timestamp,
         pace: Pace,
     ) -> Vec<FollowUp<T>> {
         let queues = self.keys.of(role);
         let follow_ups: Vec<_> = keys
+            .iter()
             .flat_map(|key| queues.advance(key, now, pace))
             .collect();
         let begin = |it: &&FollowUp<T>| matches!(it, FollowUp::StartTurn { .. });

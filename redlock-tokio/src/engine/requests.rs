@@ -1,7 +1,7 @@
 //! All requests of a client as plain data behind one mutex: what they want, hold and wait for, and when something is due.
 //!
-//! The engine knows no clock and runs no task. Whoever brings it news tells it the time, and gets what is to be done once the
-//! mutex is free: tasks to wake, observers to tell, lines of the log. So no code of the user runs under the mutex.
+//! The engine reads no clock and runs no task. Its callers tell it the time. When the mutex is free, they wake tasks, tell observers
+//! and write the log for it. So no code of the user runs under the mutex.
 
 mod client;
 mod description;
@@ -27,12 +27,7 @@ mod transfer;
 mod waiting;
 mod watched_round;
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    fmt, mem,
-    sync::Arc,
-    task::Waker,
-};
+use std::{collections::VecDeque, mem, sync::Arc};
 
 use redlock_core::{NodeId, NodeSet, Timestamp};
 use slab::Slab;
@@ -66,7 +61,7 @@ use crate::{
     random::Random,
 };
 
-/// The places of so many requests are kept when all have ended.
+/// Room for this many requests is kept when all have ended.
 const MANY: usize = 1024;
 
 /// The requests of one client.
@@ -86,8 +81,6 @@ pub(crate) struct Engine {
     out: Outputs,
     /// How often a request has begun to wait in lines.
     waits: u32,
-    /// The keys for which nodes have called the process, and which nobody waits for.
-    unwanted: BTreeSet<(NodeId, Key)>,
     /// What observers have not been told yet.
     events: Vec<Event>,
     /// A task tells observers. It also takes the events that come meanwhile, so that they keep their order.
@@ -113,7 +106,7 @@ impl RequestId {
     };
 }
 
-/// What a change of the engine is made with.
+/// The client, and the time of a change.
 #[derive(Clone, Copy)]
 struct Cx<'a> {
     client: &'a Arc<Client>,
@@ -121,7 +114,7 @@ struct Cx<'a> {
 }
 
 impl Engine {
-    /// Creates one for these nodes. At most so many requests may wait.
+    /// Creates an engine for these nodes, in which at most `max_waiting` requests wait.
     pub(crate) fn new(max_waiting: usize, nodes: NodeSet, random: &Random) -> Self {
         Self {
             outboxes: nodes.iter().map(Outbox::new).collect(),
@@ -133,7 +126,6 @@ impl Engine {
             to_do: VecDeque::new(),
             out: Outputs::default(),
             waits: 0,
-            unwanted: BTreeSet::new(),
             events: Vec::new(),
             is_telling: false,
             client: None,
@@ -226,15 +218,6 @@ impl Engine {
         self.out.lanes.insert(node);
     }
 
-    /// Notes that the client is gone. Returns the lanes, which may end.
-    pub(crate) fn close(&mut self) -> impl Iterator<Item = Waker> {
-        let outboxes = self.outboxes.iter_mut();
-        outboxes.filter_map(|outbox| {
-            outbox.close();
-            outbox.lane_to_wake()
-        })
-    }
-
     /// Moves the deadline of a request.
     fn set_deadline(&mut self, request: &mut Request, to: Option<Timestamp>) {
         let from = mem::replace(&mut request.due, to);
@@ -250,13 +233,5 @@ impl Engine {
         let mut all: Vec<_> = self.requests().map(|it| (it.arrival, it.id)).collect();
         all.sort_unstable();
         all.into_iter().map(|(_, id)| id).collect()
-    }
-}
-
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine")
-            .field("requests", &self.requests.len())
-            .finish_non_exhaustive()
     }
 }

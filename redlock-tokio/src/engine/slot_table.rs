@@ -5,7 +5,6 @@ use crate::{Key, random::Random};
 
 /// Which slots of semaphores this process uses, by the key of the semaphore. If a semaphore is forgotten, an attempt may
 /// be at a slot that the process has already. That costs a round trip, and does no other harm.
-#[derive(Debug)]
 pub(crate) struct SlotTable(HashedTable<Slots>);
 
 #[derive(Debug, Default)]

@@ -21,7 +21,6 @@ use crate::{
 const MAX_AT_ONCE: usize = 256;
 
 /// The deadlines of all requests.
-#[derive(Debug)]
 pub(crate) struct Deadlines {
     /// By time, then by arrival. Each has one deadline at most.
     due: BTreeMap<(Timestamp, RequestId), ()>,
@@ -84,7 +83,6 @@ impl Deadlines {
 }
 
 /// The task that calls the requests of one [`Redlock`](crate::Redlock) at their deadlines.
-#[derive(Debug)]
 pub(crate) struct Timers {
     earlier: Notify,
     is_closed: AtomicBool,

@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redlock_core::{FencingToken, Timestamp};
 
@@ -85,12 +82,6 @@ fn read_both(wall: impl Fn() -> Duration, local: impl Fn() -> Timestamp) -> (Dur
 fn since_1970() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default()
-}
-
-impl fmt::Debug for WallClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WallClock")
-    }
 }
 
 fn micros(time: Timestamp) -> u64 {

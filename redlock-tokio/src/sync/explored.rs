@@ -1,4 +1,4 @@
-//! Tokio's notifications and channels, with a point before each use where another thread may run.
+//! Tokio's notifications, with a point before each use where another thread may run.
 //!
 //! Tokio's own code runs as one step between two points. It never blocks, and it wakes tasks when its own locks are
 //! free.

@@ -11,9 +11,12 @@ use std::{
 use redlock_tokio::{Acquisition, MemoryNode, Redlock, ReleaseOutcome};
 use tokio::task::JoinSet;
 
+/// The stack of a test has no room for so many calls within each other.
+const MANY: usize = 5_000;
+
 use crate::support::{
     MS, acquired, built,
-    in_memory::{blocked, client, fleet, hold, three_nodes},
+    in_memory::{blocked, client, fleet, hold, paused_runtime, three_nodes},
     scripted::{Scripted, over_custom},
 };
 
@@ -159,4 +162,21 @@ async fn a_permit_that_becomes_free_goes_to_one_of_those_that_wait_whoever_is_dr
 async fn distant_client(nodes: &[MemoryNode]) -> Redlock {
     let distant = nodes.iter().map(|it| Scripted::late(it, MS(5)));
     built(over_custom(distant)).await
+}
+
+/// What the end of one permit means for others of the process is done one after the other, however many end at once.
+#[test]
+fn thousands_of_permits_end_with_their_runtime() {
+    let runtime = paused_runtime();
+    let permits = runtime.block_on(async {
+        let (_, [redlock]) = fleet().await;
+        let mut permits = Vec::new();
+        for number in 0..MANY {
+            let semaphore = redlock.semaphore(format!("exports:{number}"), 2);
+            permits.push(semaphore.acquire().await.unwrap());
+        }
+        permits
+    });
+    drop(runtime);
+    assert!(permits.iter().all(|permit| !permit.is_valid()));
 }

@@ -327,6 +327,7 @@ impl OwedReleases {
         {
             batch.push(command, Purpose::OwedRelease(owed));
         }
+        self.counters.note_sent(&batch);
         self.note_length();
         batch
     }

@@ -7,7 +7,7 @@ use futures::{
 use redlock_core::{Eligibility, Operation, RoundId, Timestamp, Ttl};
 use tokio::sync::oneshot;
 
-use super::{answers::SetRequests, outbox::LaneEnded, status::StatusBoard};
+use super::{answers::SetRequests, in_flight::Batch, outbox::LaneEnded, status::StatusBoard};
 use crate::{
     Clock, NodeError, NodeStatus,
     engine::{
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Who has sent a command.
+/// The sender of a command.
 #[derive(Clone, Debug)]
 pub(crate) enum Whom {
     Request(RequestId, Role),
@@ -32,7 +32,6 @@ pub(crate) enum Whom {
 }
 
 /// Where the answer to a command goes, and what is known of the requests that set its key.
-#[derive(Debug)]
 pub(crate) struct ReplyTo {
     pub(crate) whom: Whom,
     pub(crate) round: RoundId,
@@ -50,7 +49,7 @@ pub(super) type Question =
 
 pub(super) type Asked = BoxFuture<'static, ()>;
 
-/// Who gets the answer to a [`LineRequest`].
+/// Who gets the answer to a [request](crate::node::LineRequest) about a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineAsker {
     Request(RequestId, LineQuestion),
@@ -75,7 +74,6 @@ pub(crate) enum LineQuestion {
 }
 
 /// The end of a lane that callers have. Their requests are in the lane's [outbox](super::Outbox).
-#[derive(Debug)]
 pub(crate) struct LaneHandle {
     pub(crate) address: Arc<str>,
     link: Link,
@@ -165,7 +163,7 @@ pub(crate) fn runtime_ended() -> NodeError {
 }
 
 /// How far a lane is with the releases that it has taken, and whether it has ended.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Counters {
     /// Releases that wait for the node to come back.
     pub(super) owed: AtomicUsize,
@@ -177,6 +175,11 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Notes that the releases of a batch are sent. Until then they count as what waits, so that none is missed.
+    pub(super) fn note_sent(&self, batch: &Batch) {
+        self.in_flight.fetch_add(batch.releases, Ordering::Relaxed);
+    }
+
     /// Returns how many releases were not delivered yet, or never will be.
     pub(crate) fn undelivered(&self) -> usize {
         let counters = [&self.owed, &self.in_flight, &self.abandoned].into_iter();

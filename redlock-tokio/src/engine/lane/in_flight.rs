@@ -125,9 +125,6 @@ impl InFlight {
             )
         });
         let sent_at = Instant::now();
-        self.counters
-            .in_flight
-            .fetch_add(batch.releases, Ordering::Relaxed);
         let limit = time_for(self.limit, self.keys() + batch.keys);
         self.queue.push_back(SentBatch {
             batch,
@@ -254,7 +251,7 @@ pub(super) struct Batch {
     /// How many keys the commands have together.
     keys: usize,
     /// How many of the commands are releases.
-    releases: usize,
+    pub(super) releases: usize,
 }
 
 impl Batch {

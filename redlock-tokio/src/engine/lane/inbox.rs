@@ -74,7 +74,11 @@ impl Inbox {
     /// questions, and says whether another batch waits. Refuses requests that have waited for too long.
     pub(super) fn take_batch(&mut self) -> (Batch, Vec<Question>, bool) {
         let now = self.answers.clock.now();
-        let mut taken = self.link.outbox(|it| it.take_batch(now));
+        let mut taken = self.link.outbox(|outbox| {
+            let taken = outbox.take_batch(now);
+            self.counters.note_sent(&taken.batch);
+            taken
+        });
         let mut lines = mem::take(&mut self.lines);
         lines.append(&mut taken.lines);
         taken.batch.set_lines(self.answers.about_to_ask(lines));

@@ -1,7 +1,7 @@
 //! What a client wants of a node, until the lane of the node takes it.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
     task::{Context, Poll, Waker},
     time::Duration,
@@ -15,7 +15,7 @@ use super::{
     handle::{Question, ReplyTo, is_release},
     in_flight::{Batch, MAX_BATCH, Purpose},
 };
-use crate::{NodeError, engine::shrink, node::Command};
+use crate::{Key, NodeError, engine::shrink, node::Command};
 
 /// The most keys of a small request. That is as many as one request of a layer has by default.
 const SMALL: usize = 16;
@@ -44,6 +44,8 @@ pub(crate) struct Outbox {
     questions: Vec<Question>,
     /// The callers that wait until nothing is in flight or owed.
     drains: Vec<oneshot::Sender<()>>,
+    /// The keys for which the node has called the process, and which nobody waits for.
+    pub(crate) unwanted: BTreeSet<Key>,
     /// The lane, while it waits for something to do.
     lane: Option<Waker>,
     /// The client is gone, so nothing more will come.
@@ -77,6 +79,7 @@ impl Outbox {
             lines: Vec::new(),
             questions: Vec::new(),
             drains: Vec::new(),
+            unwanted: BTreeSet::new(),
             lane: None,
             is_closed: false,
             is_abandoned: false,
@@ -115,9 +118,10 @@ impl Outbox {
         Ok(())
     }
 
-    /// Notes that the client is gone.
-    pub(crate) fn close(&mut self) {
+    /// Notes that the client is gone. Returns the lane, which may end.
+    pub(crate) fn close(&mut self) -> Option<Waker> {
         self.is_closed = true;
+        self.lane_to_wake()
     }
 
     /// Returns the lane if it is to be woken, since it waits and something has come.

@@ -49,7 +49,7 @@ struct NamedServer {
 enum Intake {
     /// They are sent.
     Send,
-    /// They wait in the inbox for a moment.
+    /// They wait in the outbox for a moment.
     Wait,
     /// They are answered at once and not sent.
     Refuse(NodeError),

@@ -58,7 +58,7 @@ impl StandIn {
         (handle, lane)
     }
 
-    /// Runs until all handles are gone and nothing is owed.
+    /// Runs until the client is gone and the node is owed nothing.
     pub(crate) async fn run(mut self) {
         loop {
             let owed_releases = &mut self.inbox.answers.owed_releases;

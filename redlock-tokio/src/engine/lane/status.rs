@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use redlock_core::{Checks, Eligibility, Timestamp};
 use tokio::{sync::futures::Notified, time::sleep};
@@ -283,14 +283,6 @@ impl StatusBoard {
     pub(super) fn notify(&self) {
         // This wakes tasks of the user.
         foreign::call(|| self.changed.notify_waiters());
-    }
-}
-
-impl fmt::Debug for StatusBoard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StatusBoard")
-            .field("entry", &self.entry)
-            .finish_non_exhaustive()
     }
 }
 

@@ -37,7 +37,7 @@ struct Rest<T> {
 
 /// How many waiters get a turn, and how.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     pub(super) most: usize,
     /// Whether those that are no readers let other processes go first.
     pub(super) backs_off: bool,
@@ -47,7 +47,16 @@ pub(super) struct Pace {
 
 impl Pace {
     /// All that may have one.
-    pub(super) const ALL: Self = Self::after(false, false);
+    pub(crate) const ALL: Self = Self::after(false, false);
+
+    /// So many more as permits were seen free.
+    pub(crate) const fn for_seen(permits: usize) -> Self {
+        Self {
+            most: permits,
+            backs_off: false,
+            seen_free: true,
+        }
+    }
 
     /// After one that `has_waited` for a permit, the next one goes to the end of the line of processes.
     pub(super) const fn after(has_waited: bool, backs_off: bool) -> Self {

@@ -11,7 +11,7 @@ pub(crate) enum JoinOutcome {
         backs_off: bool,
     },
     Waiting {
-        /// When to call [`Queue::look_again`](super::Queue::look_again).
+        /// When to [give turns](super::Queue::advance) again.
         look_at: Option<Timestamp>,
     },
 }
@@ -62,7 +62,7 @@ pub(crate) enum FollowUp<T> {
         /// Whether to let other processes go first.
         backs_off: bool,
     },
-    /// Call [`Queue::look_again`](super::Queue::look_again) for this waiter at that time.
+    /// [Give turns](super::Queue::advance) for the keys of this waiter at that time.
     LookAgain { waiter: T, at: Timestamp },
 }
 

@@ -47,7 +47,7 @@ const ENOUGH_TO_EXPECT: u8 = 3;
 /// processes wait, and has no estimate of its wait at first.
 ///
 /// Streaks are remembered because a process that always comes back at once would keep all others out.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Recent(HashedTable<Released>);
 
 #[derive(Clone, Debug)]

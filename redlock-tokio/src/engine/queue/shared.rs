@@ -22,55 +22,20 @@ impl<T: Clone> Queue<T> {
         };
         let has_waited = beside.waits_for_permit(place.arrival);
         beside.note_hold(place.arrival, now);
-        self.advance(role, keys.iter(), now, Pace::after(has_waited, false))
+        self.advance(role, keys, now, Pace::after(has_waited, false))
     }
 
     // Permits.
 
-    /// Notes that a lease has found no permit free.
-    pub(crate) fn note_none_free(&mut self, key: &Key, arrival: Arrival) {
-        self.in_semaphore(key, |it| it.note_none_found(arrival, true));
-    }
-
-    /// Notes that a lease that wants a permit has found that no other process waits.
-    pub(crate) fn note_alone(&mut self, key: &Key, arrival: Arrival) {
-        self.in_semaphore(key, |it| it.note_none_found(arrival, false));
+    /// Notes whether a lease has found no permit free, and has not found since that no other process waits.
+    pub(crate) fn note_none_found(&mut self, key: &Key, arrival: Arrival, found_none: bool) {
+        self.in_semaphore(key, |it| it.note_none_found(arrival, found_none));
     }
 
     /// Makes a lease that has found no permit free the [scout](Beside::make_scout) of its process unless there is one.
     /// Returns whether it is the scout.
     pub(crate) fn make_scout(&mut self, key: &Key, arrival: Arrival) -> bool {
         self.in_semaphore(key, |it| it.make_scout(arrival))
-    }
-
-    /// Lets all ask for permits that may.
-    #[must_use]
-    pub(crate) fn begin_all(
-        &mut self,
-        semaphore: QueuePlace<'_>,
-        now: Timestamp,
-    ) -> Vec<FollowUp<T>> {
-        self.begin_at(semaphore, now, Pace::ALL)
-    }
-
-    /// Lets so many more ask for permits that were seen free.
-    #[must_use]
-    pub(crate) fn begin_permits(
-        &mut self,
-        semaphore: QueuePlace<'_>,
-        now: Timestamp,
-        permits: usize,
-    ) -> Vec<FollowUp<T>> {
-        let pace = Pace {
-            most: permits,
-            backs_off: false,
-            seen_free: true,
-        };
-        self.begin_at(semaphore, now, pace)
-    }
-
-    fn begin_at(&mut self, place: QueuePlace<'_>, now: Timestamp, pace: Pace) -> Vec<FollowUp<T>> {
-        self.advance(place.role, place.keys.iter(), now, pace)
     }
 
     /// Returns whether a lease has a permit.
@@ -183,9 +148,13 @@ mod tests {
             begun(self.queue.note_hold(place, Timestamp::ZERO))
         }
 
+        fn advance(&mut self, role: Role, pace: Pace) -> Vec<u64> {
+            begun(self.queue.advance(role, &self.keys, Timestamp::ZERO, pace))
+        }
+
         fn scouts(&mut self, arrival: u64) -> bool {
             let arrival = Arrival::new(arrival);
-            self.queue.note_none_free(&self.key, arrival);
+            self.queue.note_none_found(&self.key, arrival, true);
             self.queue.make_scout(&self.key, arrival)
         }
 
@@ -257,22 +226,11 @@ mod tests {
             [2, 3, 4].map(|arrival| line.join(arrival, role)),
             [Ok(false); 3]
         );
-        assert_eq!(
-            begun(
-                line.queue
-                    .begin_permits(place(&line.keys, 1, role), Timestamp::ZERO, 2)
-            ),
-            [2, 3]
-        );
+        assert_eq!(line.advance(role, Pace::for_seen(2)), [2, 3]);
         assert_eq!(line.join(5, role), Ok(false));
-        line.queue.note_alone(&line.key, Arrival::new(1));
-        assert_eq!(
-            begun(
-                line.queue
-                    .begin_all(place(&line.keys, 1, role), Timestamp::ZERO)
-            ),
-            [4, 5]
-        );
+        let first = Arrival::new(1);
+        line.queue.note_none_found(&line.key, first, false);
+        assert_eq!(line.advance(role, Pace::ALL), [4, 5]);
     }
 
     #[test]

@@ -31,7 +31,6 @@ use crate::{
 };
 
 /// The part of a [`Redlock`](crate::Redlock) that all its handles, guards and leases share.
-#[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) quorum: Quorum,
     /// One for each node, by the node's id.
@@ -231,10 +230,11 @@ impl Client {
 
     /// Returns how many releases were not delivered yet, or never will be.
     pub(crate) fn undelivered(&self) -> usize {
-        let taken: usize = self.lanes.iter().map(|it| it.counters.undelivered()).sum();
+        // Lanes take nothing out meanwhile.
         let engine = self.engine.lock();
-        let waiting: usize = engine.outboxes.iter().map(Outbox::releases).sum();
-        taken + waiting
+        let waiting = engine.outboxes.iter().map(Outbox::releases);
+        let taken = self.lanes.iter().map(|it| it.counters.undelivered());
+        waiting.chain(taken).sum()
     }
 
     /// Waits for the next change of a node's status. Listens from the call on, and not only from the first poll.
@@ -298,7 +298,11 @@ impl RefUnwindSafe for Client {}
 impl Drop for Client {
     fn drop(&mut self) {
         self.timers.close();
-        let lanes: Vec<_> = self.engine.lock().close().collect();
+        let close = |engine: &mut Engine| -> Vec<_> {
+            let outboxes = engine.outboxes.iter_mut();
+            outboxes.filter_map(Outbox::close).collect()
+        };
+        let lanes = close(&mut self.engine.lock());
         lanes.into_iter().for_each(Waker::wake);
     }
 }

@@ -23,34 +23,17 @@ use crate::{
     },
     log,
     node::Command,
+    observer::LockChange,
     options::QueuePolicy,
 };
 
 /// What follows from a change of one request for others. There may be thousands, one after the other, so that nothing recurses.
 pub(super) enum Effect {
-    /// The request has its turn, and may take a place in the line over.
-    Begin {
-        id: RequestId,
-        backs_off: bool,
-        placed: Option<Box<Placed>>,
-    },
-    /// The keys of the request are kept for another one until then.
-    LookAgain { id: RequestId, at: Timestamp },
+    /// A request has its turn, and may take a place in the line over, or it is to look again.
+    FollowUp(FollowUp<RequestId>, Option<Box<Placed>>),
     /// The request has changed in a way that concerns others of its process.
     TellOthers(RequestId, ForOthers),
-}
-
-impl From<FollowUp<RequestId>> for Effect {
-    fn from(follow_up: FollowUp<RequestId>) -> Self {
-        match follow_up {
-            FollowUp::StartTurn { waiter, backs_off } => Self::Begin {
-                id: waiter,
-                backs_off,
-                placed: None,
-            },
-            FollowUp::LookAgain { waiter, at } => Self::LookAgain { id: waiter, at },
-        }
-    }
+    TellOfSlots(RequestId, ForOthers),
 }
 
 impl Engine {
@@ -87,7 +70,11 @@ impl Engine {
                     "a lock was lost"
                 );
             });
-            request.observe_loss(cx.now, reason);
+            request.observe_end(cx.now, |token, held| LockChange::Lost {
+                token,
+                reason,
+                held,
+            });
         }
         let for_others = self.note_slot(cx, request, before);
         let changes = request.take_changes(before, for_others);
@@ -107,31 +94,30 @@ impl Engine {
     pub(super) fn carry_out(&mut self, cx: Cx<'_>) {
         while let Some(effect) = self.to_do.pop_front() {
             match effect {
-                Effect::Begin {
-                    id,
-                    backs_off,
-                    placed,
-                } => {
-                    self.update(cx, id, |engine, request| {
+                Effect::FollowUp(FollowUp::StartTurn { waiter, backs_off }, placed) => {
+                    self.update(cx, waiter, |engine, request| {
                         if let Some(placed) = placed {
                             engine.inherit(cx, request, placed);
                         }
                         engine.begin(cx, request, backs_off);
                     });
                 }
-                Effect::LookAgain { id, at } => {
-                    self.update(cx, id, |_, request| {
+                Effect::FollowUp(FollowUp::LookAgain { waiter, at }, _) => {
+                    self.update(cx, waiter, |_, request| {
                         request.look_again_at(at.min(request.deadline));
                     });
                 }
-                Effect::TellOthers(id, changes) => self.tell_others(cx, id, &changes),
+                Effect::TellOthers(id, changes) => self.tell_others(cx, id, changes),
+                Effect::TellOfSlots(id, changes) => self.tell_of_slots(cx, id, &changes),
             }
         }
     }
 
     /// Adds what follows from a change in the queue.
     pub(super) fn add(&mut self, follow_ups: Vec<FollowUp<RequestId>>) {
-        self.to_do.extend(follow_ups.into_iter().map(Effect::from));
+        let effects = follow_ups.into_iter();
+        self.to_do
+            .extend(effects.map(|it| Effect::FollowUp(it, None)));
     }
 
     // What follows from a change.
@@ -307,17 +293,14 @@ impl Engine {
             .leave(request.place(), cx.now, held_since, &policy);
         // The next request of the process takes it over.
         let mut placed = request.placed.take();
-        for mut effect in follow_ups.into_iter().map(Effect::from) {
-            if let Effect::Begin {
-                id,
-                placed: inherited,
-                ..
-            } = &mut effect
-                && let Some(next) = self.get(*id)
-            {
-                *inherited = placed.take_if(|_| request.may_pass_place_to(next));
-            }
-            self.to_do.push_back(effect);
+        for follow_up in follow_ups {
+            let next = match &follow_up {
+                FollowUp::StartTurn { waiter, .. } => self.get(*waiter),
+                FollowUp::LookAgain { .. } => None,
+            };
+            let inherits = next.is_some_and(|next| request.may_pass_place_to(next));
+            let inherited = placed.take_if(|_| inherits);
+            self.to_do.push_back(Effect::FollowUp(follow_up, inherited));
         }
         let placed = placed.and_then(|placed| self.pass_place_on(cx, request, placed));
         if let Some(placed) = placed {

@@ -1,6 +1,6 @@
 //! A request as its callers have it.
 
-use std::{fmt, mem, sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use redlock_core::{FencingToken, Share, Slot, Status, Timestamp, Token, Ttl, Validity};
 
@@ -196,14 +196,5 @@ impl Drop for Handle {
         // What they leave is dropped outside of the mutex.
         drop(engine);
         drop((forgotten, client));
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("id", &self.id)
-            .field("keys", &self.keys)
-            .finish_non_exhaustive()
     }
 }

@@ -29,7 +29,7 @@ impl Generation {
 }
 
 /// A lease as one of its holders sees it. A holder of an earlier generation cannot change the lease any more.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct HeldLease {
     pub(super) handle: Handle,
     pub(super) generation: Generation,

@@ -32,12 +32,12 @@ const REFRESH: Duration = Duration::from_secs(1200);
 /// A lock of more keys stands in no line: it would take its places one after the other.
 const MOST_KEYS: usize = 16;
 
-/// So often a lease that others pass keeps them from its keys: one that waits for several keys, or is not called. Otherwise two
-/// busy keys are hardly ever free at the same time, and one that polls hardly ever sees a busy key free.
+/// How often a lease that others overtake keeps them from its keys, if it waits for several keys or is not called. Otherwise two
+/// busy keys are hardly ever free at the same time, and a lease that polls hardly ever sees a busy key free.
 const KEEPS_EVERY: Duration = Duration::from_secs(2);
 const POLL_KEEPS_EVERY: Duration = Duration::from_secs(1);
 
-/// For so long it does at most. In this time the present holder and the process that is active already have had the key, and one
+/// How long it keeps them at most. In this time the present holder and the process that is active already have had the key, and one
 /// that polls has looked once more. With 200 ms, one that polls beside holds of 100 ms waited for 5 to 6 s in the simulator.
 const KEEPS_FOR: Duration = Duration::from_millis(130);
 const POLL_KEEPS_FOR: Duration = Duration::from_millis(500);
@@ -344,7 +344,7 @@ impl Engine {
             let key = request.keys.first();
             if request.keys.slots().is_some() {
                 (request.found_none, request.is_alone) = (false, true);
-                self.queue.note_alone(key, request.arrival);
+                self.queue.note_none_found(key, request.arrival, false);
             }
             let pause = self.queue.take_pause(key);
             request.lease.try_first(cx.now, pause);

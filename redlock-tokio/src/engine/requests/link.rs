@@ -30,8 +30,8 @@ use {crate::random::Random, redlock_core::Quorum};
 /// request to leave the line. Others are noted with their next call.
 const MOST_UNWANTED: usize = 64;
 
-/// A node's news for the requests of a client, as long as it has some.
-#[derive(Clone, Debug)]
+/// The way by which a lane reaches its outbox, and the requests of its client, while there is one.
+#[derive(Clone)]
 pub(crate) struct Link {
     client: Weak<Client>,
     /// It has the outbox of the lane, which may outlive the client.
@@ -134,8 +134,9 @@ impl Link {
             Notice::Freed(key) => engine.tell_of_key(cx, node, key, None),
             Notice::Called { key, is_taken } => {
                 let called = engine.queue.turns_at(key);
-                if called.is_empty() && engine.unwanted.len() < MOST_UNWANTED {
-                    engine.unwanted.extend(Key::new(key).map(|key| (node, key)));
+                let unwanted = &mut engine.outboxes[node.index()].unwanted;
+                if called.is_empty() && unwanted.len() < MOST_UNWANTED {
+                    unwanted.extend(Key::new(key));
                 }
                 for (id, _) in called {
                     engine.handle_call(cx, id, node, key, is_taken);
@@ -178,19 +179,11 @@ impl Link {
     }
 
     /// Returns the keys for which the node has called the process, and which it neither wants nor has.
-    pub(crate) fn take_unwanted(&self) -> Vec<Key> {
-        let Some(client) = self.client.upgrade() else {
-            return Vec::new();
-        };
-        let mut engine = client.engine.lock();
-        let unwanted = mem::take(&mut engine.unwanted).into_iter();
-        let (called, of_others) = unwanted.partition(|(node, _)| *node == self.node);
-        engine.unwanted = of_others;
-        let called: BTreeSet<(NodeId, Key)> = called;
-        let called = called.into_iter().map(|(_, key)| key);
-        called
-            .filter(|key| engine.queue.turns_at(key.as_bytes()).is_empty())
-            .collect()
+    pub(crate) fn take_unwanted(&self) -> BTreeSet<Key> {
+        let mut engine = self.engine.lock();
+        let mut unwanted = mem::take(&mut engine.outboxes[self.node.index()].unwanted);
+        unwanted.retain(|key| engine.queue.turns_at(key.as_bytes()).is_empty());
+        unwanted
     }
 
     /// Returns whether the process can get any lock now.

@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc, time::Duration};
 
-use redlock_core::{LossReason, Timestamp, Token};
+use redlock_core::{Timestamp, Token};
 
 use super::{Cx, held_lease::Generation, request::Request};
 use crate::{
@@ -86,7 +86,7 @@ impl Request {
         }
     }
 
-    /// Notes that a holder gives the lock back. If the lock is lost, a [loss](Self::observe_loss) comes instead.
+    /// Notes that a holder gives the lock back. If the lock is lost, an end by [loss](LockChange::Lost) comes instead.
     #[inline]
     pub(super) fn observe_release(&mut self, now: Timestamp, generation: Generation) {
         if let Some(observed) = &mut self.observed
@@ -116,32 +116,16 @@ impl Request {
         }
     }
 
+    /// Notes the end of all holds.
     #[inline]
-    pub(super) fn observe_handover(&mut self, now: Timestamp) {
+    pub(super) fn observe_end(
+        &mut self,
+        now: Timestamp,
+        change: impl Fn(Token, Duration) -> LockChange,
+    ) {
         if let Some(observed) = &mut self.observed {
             let token = self.lease.token();
-            observed.end(now, |_| true, |held| LockChange::HandedOver { token, held });
-        }
-    }
-
-    #[inline]
-    pub(super) fn observe_gift(&mut self, now: Timestamp) {
-        if let Some(observed) = &mut self.observed {
-            let token = self.lease.token();
-            observed.end(now, |_| true, |held| LockChange::GivenAway { token, held });
-        }
-    }
-
-    #[inline]
-    pub(super) fn observe_loss(&mut self, now: Timestamp, reason: LossReason) {
-        if let Some(observed) = &mut self.observed {
-            let token = self.lease.token();
-            let change = |held| LockChange::Lost {
-                token,
-                reason,
-                held,
-            };
-            observed.end(now, |_| true, change);
+            observed.end(now, |_| true, |held| change(token, held));
         }
     }
 

@@ -12,7 +12,8 @@ use std::mem;
 
 use redlock_core::{NodeId, Share, Slot, SlotSet, Status};
 
-use super::{Cx, Engine, RequestId, request::Request};
+use super::{Cx, Engine, RequestId, driving::Effect, request::Request};
+use crate::engine::queue::Pace;
 
 /// The change of a lease that concerns others of its process, which wait for what it has, or share it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -64,7 +65,7 @@ impl Engine {
         let key = request.keys.first();
         if !request.found_none && request.lease.finds_all_slots_taken(cx.now) {
             request.found_none = true;
-            self.queue.note_none_free(key, request.arrival);
+            self.queue.note_none_found(key, request.arrival, true);
         }
         let uses_slot = request.is_in_queue() && !request.lease.is_in_line();
         let slot = request.lease.slot().filter(|_| uses_slot);
@@ -86,7 +87,7 @@ impl Engine {
     pub(super) fn make_scout(&mut self, request: &mut Request) -> bool {
         let (key, arrival) = (request.keys.first(), request.arrival);
         if !mem::replace(&mut request.found_none, true) {
-            self.queue.note_none_free(key, arrival);
+            self.queue.note_none_found(key, arrival, true);
         }
         self.queue.make_scout(key, arrival)
     }
@@ -100,7 +101,7 @@ impl Engine {
 
     /// Lets other leases of the process join once this one has the lock, or ask once it has stopped asking, or has seen
     /// more permits free.
-    pub(super) fn tell_others(&mut self, cx: Cx<'_>, id: RequestId, changes: &ForOthers) {
+    pub(super) fn tell_others(&mut self, cx: Cx<'_>, id: RequestId, changes: ForOthers) {
         if changes.is_acquired {
             self.let_readers_in(cx, id);
         }
@@ -112,19 +113,16 @@ impl Engine {
         }
         if request.keys.slots().is_some() {
             if changes.is_alone {
-                let follow_ups = self.queue.begin_all(request.place(), cx.now);
-                self.add(follow_ups);
+                self.begin_next(cx, &request, Pace::ALL);
             }
-            // Those of them that have their turns by now are told of the rest.
-            self.put_back(request);
-            self.carry_out(cx);
-            self.tell_of_slots(cx, id, changes);
-        } else {
-            self.put_back(request);
+            // Those of them that have their turns by then are told of the rest.
+            self.to_do.push_back(Effect::TellOfSlots(id, changes));
         }
+        self.put_back(request);
     }
 
-    fn tell_of_slots(&mut self, cx: Cx<'_>, id: RequestId, changes: &ForOthers) {
+    /// Likewise, of what has changed about slots.
+    pub(super) fn tell_of_slots(&mut self, cx: Cx<'_>, id: RequestId, changes: &ForOthers) {
         let Some(request) = self.take(id) else { return };
         if !changes.seen.is_empty() {
             self.let_others_ask(cx, &request, changes.seen);
@@ -174,9 +172,15 @@ impl Engine {
             left -= usize::from(tries == Some(true));
         }
         if left > 0 {
-            let follow_ups = self.queue.begin_permits(request.place(), cx.now, left);
-            self.add(follow_ups);
+            self.begin_next(cx, request, Pace::for_seen(left));
         }
+    }
+
+    /// Gives turns to others of the process that wait for the same.
+    pub(super) fn begin_next(&mut self, cx: Cx<'_>, request: &Request, pace: Pace) {
+        let (role, keys) = (request.role(), &request.keys);
+        let follow_ups = self.queue.advance(role, keys, cx.now, pace);
+        self.add(follow_ups);
     }
 
     /// Takes the news that a slot is gone from a node.

@@ -1,4 +1,4 @@
-//! A request for a lock, from its first poll to the end of the lock. It knows neither lanes nor queues.
+//! A request for a lock, from its first poll to the end of the lock.
 
 use std::{
     mem,
@@ -32,6 +32,7 @@ use crate::{
         queue::{Arrival, Refusal},
     },
     key::KeySet,
+    observer::LockChange,
 };
 
 pub(super) type Watchers = SmallVec<[Waker; 1]>;
@@ -149,12 +150,6 @@ impl Request {
     }
 
     // The turn.
-
-    /// Waits in the queue until this time, unless it is to look again before.
-    pub(super) fn wait_until(&mut self, at: Timestamp) {
-        let due = self.look_at().map_or(at, |due| due.min(at));
-        self.look_again_at(due);
-    }
 
     /// Waits in the queue, and looks again at this time.
     pub(super) fn look_again_at(&mut self, at: Timestamp) {
@@ -367,13 +362,13 @@ impl Request {
             return None;
         }
         let valid_until = self.lease.give(now)?;
-        self.observe_gift(now);
+        self.observe_end(now, |token, held| LockChange::GivenAway { token, held });
         Some(valid_until)
     }
 
     /// Lets the next holder have the lock.
     pub(super) fn hand_over(&mut self, now: Timestamp, label: Option<&'static str>) {
-        self.observe_handover(now);
+        self.observe_end(now, |token, held| LockChange::HandedOver { token, held });
         self.lease.hand_over(now);
         self.label = label;
         self.restart_hold(now);
@@ -470,7 +465,7 @@ impl Request {
         }
     }
 
-    /// Ends the time of the holder. There is none until the answer is here that decides who comes next.
+    /// Ends the hold. Nobody holds the lock until the answer says whether another process comes next.
     pub(super) fn await_decision(&mut self, now: Timestamp, generation: Generation) {
         self.observe_release(now, generation);
         self.note_others(Others::Decide);

@@ -30,7 +30,7 @@ impl Terms {
     /// Returns whether the lock goes to the next waiter without a release. The next holder of a fenced lock needs a token of
     /// its own.
     pub(super) const fn hands_over(&self) -> bool {
-        self.policy.hands_over && !self.fenced
+        self.policy.hands_over && !self.policy.streak.is_zero() && !self.fenced
     }
 
     /// Returns whether a lock with these terms would do for a request with the others.

@@ -8,7 +8,10 @@ use super::{
     Client, Cx, Engine, Handle, HeldLease, RequestEnd, local::Local, request::Request,
     terms::LeaseRequest,
 };
-use crate::{engine::queue::JoinOutcome, key::SlotKeys};
+use crate::{
+    engine::queue::{JoinOutcome, Pace},
+    key::SlotKeys,
+};
 
 /// The holder that comes next, and its task.
 pub(super) struct Successor {
@@ -70,7 +73,7 @@ impl Engine {
                 return Ok(HeldLease::first(handle));
             }
             Ok(JoinOutcome::Waiting { look_at }) => {
-                request.wait_until(look_at.map_or(deadline, |at| at.min(deadline)));
+                request.look_again_at(look_at.map_or(deadline, |at| at.min(deadline)));
                 Ok(())
             }
             Err(refusal) => {
@@ -110,8 +113,7 @@ impl Engine {
             request.give_up(cx.now, Local::WaitIsOver);
         } else if due <= cx.now {
             request.look_again_at(request.deadline);
-            let follow_ups = self.queue.look_again(&request.keys, cx.now);
-            self.add(follow_ups);
+            self.begin_next(cx, request, Pace::ALL);
         }
     }
 }

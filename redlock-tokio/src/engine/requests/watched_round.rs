@@ -10,7 +10,7 @@ use crate::{
 /// The last round that matters to the holder, and the nodes that did not agree to it.
 #[derive(Debug, Default)]
 pub(super) struct WatchedRound {
-    round: Option<Round>,
+    round: Option<(RoundId, Aim)>,
     /// `None` if there are none, as for most leases.
     objections: Option<Box<Objections>>,
 }
@@ -27,12 +27,6 @@ struct Objections {
     ahead: Option<u32>,
 }
 
-#[derive(Debug)]
-struct Round {
-    id: RoundId,
-    aim: Aim,
-}
-
 /// What a round is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
@@ -40,16 +34,6 @@ enum Aim {
     /// To keep a lock, or to adopt one.
     Keep,
     Release,
-}
-
-impl From<Operation> for Aim {
-    fn from(operation: Operation) -> Self {
-        match operation {
-            Operation::Acquire { .. } => Self::Acquire,
-            Operation::Release { .. } => Self::Release,
-            _ => Self::Keep,
-        }
-    }
 }
 
 impl WatchedRound {
@@ -66,8 +50,12 @@ impl WatchedRound {
         } else if let Some(objections) = &mut self.objections {
             objections.are_old = true;
         }
-        let aim = operation.into();
-        self.round = Some(Round { id, aim });
+        let aim = match operation {
+            Operation::Acquire { .. } => Aim::Acquire,
+            Operation::Release { .. } => Aim::Release,
+            _ => Aim::Keep,
+        };
+        self.round = Some((id, aim));
     }
 
     /// Notes why a node does not agree, if this is its answer to the watched round.
@@ -88,19 +76,19 @@ impl WatchedRound {
             objections.taken_by = Some((by, now.saturating_add(remaining)));
             return;
         }
-        let Some(watched) = self.round.as_ref().filter(|watched| watched.id == round) else {
+        let Some((_, aim)) = self.round.filter(|(watched, _)| *watched == round) else {
             return;
         };
         let objection = match answer {
             // A release needs no vote.
-            Ok(Vote::Granted) if watched.aim == Aim::Release => return,
+            Ok(Vote::Granted) if aim == Aim::Release => return,
             Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => {
                 match Objection::to_vote(now, eligibility) {
                     Some(objection) => objection,
                     None => return,
                 }
             }
-            Ok(Vote::Denied) if watched.aim == Aim::Acquire => Objection::Taken,
+            Ok(Vote::Denied) if aim == Aim::Acquire => Objection::Taken,
             Ok(Vote::Denied) => Objection::Lost,
             // A probe is not watched.
             Ok(_) => return,

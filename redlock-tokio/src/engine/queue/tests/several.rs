@@ -34,7 +34,7 @@ fn in_one_of_two_slices_no_later_waiter_gets_the_key_of_one_that_waits_for_sever
     let look_at = Some(at(200));
     let waiting = Ok(JoinOutcome::Waiting { look_at });
     assert_eq!([joined(5, &ROOMY), joined(6, &ROOMY)], [waiting, WAITING]);
-    let mut look_again = |now| queue.look_again(&a.clone().into(), now);
+    let mut look_again = |now| queue.advance(Role::Lock, &a.clone().into(), now, Pace::ALL);
     let look = |waiter, millis| FollowUp::LookAgain {
         waiter,
         at: at(millis),

@@ -238,7 +238,7 @@ impl World {
                 let look = waits.and_then(|it| Some((it.look_at.take()?, it.keys.clone())));
                 if let Some((look_at, keys)) = look {
                     self.now = self.now.max(look_at);
-                    let next = self.queue.look_again(&keys, self.now);
+                    let next = self.queue.advance(Lock, &keys, self.now, Pace::ALL);
                     self.apply(next);
                 }
             }
