@@ -194,7 +194,7 @@ impl LockGuard {
         held.give().ok_or_else(|| TicketError::Lost(held.loss()))
     }
 
-    /// Returns a view of the lock, which can be cloned and passed on. A view does not keep the lock.
+    /// Returns a view of the lock. [`Hold::view`] makes others to pass on. A view does not keep the lock.
     #[must_use]
     pub fn hold(&self) -> &Hold {
         &self.hold

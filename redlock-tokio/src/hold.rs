@@ -9,8 +9,8 @@ use crate::{
 
 /// A view of a held lock: whether it is still held, for how long, and when it is lost.
 ///
-/// A view does not keep the lock: the [`LockGuard`](crate::LockGuard) does. Clones are cheap. Pass them to the code
-/// that works under the lock.
+/// A view does not keep the lock: the [`LockGuard`](crate::LockGuard) does. Other [views](Self::view) are
+/// cheap. Pass them to the code that works under the lock.
 ///
 /// ```
 /// # use redlock_tokio::{Hold, Redlock};

@@ -143,8 +143,10 @@ impl<'a> Request<'a> {
             RequestEnd::Ended(end) => {
                 let attempts = self.attempts(self.lease.map_or(0, Handle::tries));
                 match end {
-                    // Only a lock that was granted expires.
-                    End::Lost(LossReason::Expired) => LockError::NotPolled(attempts),
+                    // Only a lock that was granted expires, or was held for too long.
+                    End::Lost(LossReason::Expired | LossReason::MaxHold) => {
+                        LockError::NotPolled(attempts)
+                    }
                     _ => LockError::TooSlow(attempts),
                 }
             }

@@ -1,4 +1,8 @@
-use std::{future::ready, sync::Arc, time::Duration};
+use std::{
+    future::{pending, ready},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
@@ -34,6 +38,8 @@ pub(crate) enum Reports {
     Arrive,
     /// They arrive, and so do the calls of lines, which the node has, too.
     ArriveLikeCalls,
+    /// They arrive, and requests about lines are never answered.
+    ArriveWithoutLines,
     /// The node promises them, and they do not arrive.
     GetLost,
     /// The node promises none.
@@ -125,7 +131,9 @@ impl Session for Scripted {
 
     fn watch(&mut self, freed: FreedNotifier) -> bool {
         match self.reports {
-            Reports::Arrive | Reports::ArriveLikeCalls => self.inner.watch(freed),
+            Reports::Arrive | Reports::ArriveLikeCalls | Reports::ArriveWithoutLines => {
+                self.inner.watch(freed)
+            }
             Reports::GetLost => true,
             Reports::None | Reports::NoneButLines => false,
         }
@@ -140,6 +148,9 @@ impl Session for Scripted {
             Reports::ArriveLikeCalls | Reports::NoneButLines
         ) {
             return after(self.delay, self.inner.line(requests));
+        }
+        if self.reports == Reports::ArriveWithoutLines {
+            return pending().boxed();
         }
         ready(Err(out_of_memory())).boxed()
     }

@@ -148,10 +148,17 @@ impl InFlight {
             };
             task::ready!(oldest.answers.poll_unpin(cx));
             let mut answers = Pin::new(&mut oldest.answers);
+            let mut of_lines = None;
             if let Some(Ok(_)) = answers.as_mut().output_mut() {
-                task::ready!(oldest.of_lines.poll_unpin(cx));
+                if oldest.of_lines.poll_unpin(cx).is_ready() {
+                    of_lines = Pin::new(&mut oldest.of_lines).take_output();
+                } else if oldest.deadline <= Instant::now() {
+                    // A node that answers commands is not silent, however long it takes for lines.
+                    of_lines = Some(Err(NodeError::TimedOut(self.limit)));
+                } else {
+                    return Poll::Pending;
+                }
             }
-            let of_lines = Pin::new(&mut oldest.of_lines).take_output();
             match (answers.take_output(), self.queue.pop_front()) {
                 (Some(answers), Some(sent)) => {
                     self.extend_deadlines();

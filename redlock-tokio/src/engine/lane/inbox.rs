@@ -102,7 +102,13 @@ impl Inbox {
 
     /// Refuses the requests that wait: they are answered and not sent. The releases among them are owed.
     pub(super) fn refuse(&mut self, cause: &NodeError) {
-        let (questions, lines, requests) = self.link.outbox(|outbox| outbox.take_all());
+        let counters = &self.counters;
+        let ((questions, lines, requests), releases) = self.link.outbox(|outbox| {
+            let releases = outbox.releases();
+            // None is missed until it counts as owed.
+            counters.in_flight.fetch_add(releases, Ordering::Relaxed);
+            (outbox.take_all(), releases)
+        });
         for ask in questions {
             // The refusal is delivered at the first poll.
             ask(Err(cause.clone()), Eligibility::NEVER).now_or_never();
@@ -111,6 +117,8 @@ impl Inbox {
             self.answers.refuse_line(&request, asker);
         }
         self.answers.refuse(requests, cause);
+        let in_flight = &self.counters.in_flight;
+        in_flight.fetch_sub(releases, Ordering::Relaxed);
     }
 
     /// Waits for `until`, and refuses each request meanwhile, because the node cannot be reached.

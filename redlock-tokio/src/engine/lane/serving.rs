@@ -18,7 +18,7 @@ use super::{
     in_flight::{Completed, InFlight, SILENCE_LIMIT, panicked},
     inbox::yield_to_ready,
 };
-use crate::{NodeError, node::Session};
+use crate::{NodeError, foreign, node::Session};
 
 /// A lane while it has a session: it sends requests, delivers answers, and answers for a node that
 /// stays silent.
@@ -194,8 +194,10 @@ impl<'a> Serving<'a> {
             (batch, questions, has_more) = self.lane.inbox.take_batch();
             for ask in questions {
                 let session: &mut dyn Session = &mut *self.session;
-                self.asked
-                    .push(ask(Ok(session), self.lane.right.eligibility()));
+                let eligibility = self.lane.right.eligibility();
+                // The code of the session may panic, and the batch must be answered all the same.
+                let asked = foreign::call(|| ask(Ok(session), eligibility));
+                self.asked.extend(asked);
             }
             self.in_flight.send(&mut *self.session, batch);
         }
