@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt;
+use futures::{FutureExt, future::join_all};
 use redlock_tokio::{
     Lock, LockError, LockGuard, LockOptions, MemoryNode, NodeError, Redlock,
     node::{Command, FreedNotifier, LineAction, LineAnswer, Node, Session},
@@ -336,7 +336,7 @@ async fn row_64_a_process_that_is_not_called_holds_up_nobody_and_has_its_turn() 
 #[tokio::test(start_paused = true)]
 async fn row_64_a_process_without_a_majority_leaves_the_line() {
     let (nodes, [holder, process]) = fleet().await;
-    let _held = holder.lock("k").await.unwrap();
+    let held = holder.lock("k").await.unwrap();
     let is_refused = Arc::new(AtomicBool::new(false));
     let own = nodes.iter().map(|node| {
         let is_refused = Arc::clone(&is_refused);
@@ -350,15 +350,20 @@ async fn row_64_a_process_without_a_majority_leaves_the_line() {
         Scripted::new(node, execute).reports(Reports::ArriveLikeCalls)
     });
     let refused = built(over_custom(own)).await;
-    let _first = wait(&refused);
+    let first = wait(&refused);
     settle().await;
-    let _waiting = wait(&process);
+    let waiting = wait(&process);
     settle().await;
     assert_eq!(process.processes_ahead("k"), Some(1));
     is_refused.store(true, Relaxed);
     refused.try_lock("other").await.unwrap_err();
     sleep(MS(2500)).await;
     assert_eq!(process.processes_ahead("k"), Some(0));
+    is_refused.store(false, Relaxed);
+    sleep(MS(1000)).await;
+    held.release().await;
+    let both = [waiting, first].map(|it| served(it, Duration::from_secs(10)).map(drop));
+    join_all(both).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -165,15 +165,21 @@ impl Answers {
         }
     }
 
-    /// Notes requests about lines that are about to be sent. Those that must not be sent are refused.
-    pub(super) fn about_to_ask(&mut self, asked: Vec<Asked>) -> impl Iterator<Item = Asked> {
-        asked.into_iter().filter_map(|(request, asker)| {
-            let noted = self.beats.note(&request, asker);
-            if noted.is_none() {
-                self.refuse_line(&request, asker);
+    /// Notes requests about lines that are about to be sent. Answers for those that must not be sent.
+    pub(super) fn about_to_ask(&mut self, asked: Vec<Asked>) -> Vec<Asked> {
+        let count = asked.len();
+        let mut sent = Vec::with_capacity(count);
+        for (request, asker) in asked {
+            match self.beats.note(&request, asker) {
+                Some(asker) => sent.push((request, asker)),
+                None => self.refuse_line(&request, asker),
             }
-            noted.map(|asker| (request, asker))
-        })
+        }
+        if sent.len() < count {
+            // No answer of the node may come by which they would learn of it.
+            self.deliver_news(self.clock.now(), Eligibility::ALWAYS);
+        }
+        sent
     }
 
     /// Answers for a request about a line that is not sent.

@@ -279,8 +279,8 @@ impl Batch {
         self.purposes.push(purpose);
     }
 
-    pub(super) fn set_lines(&mut self, asked: impl Iterator<Item = Asked>) {
-        (self.lines, self.askers) = asked.unzip();
+    pub(super) fn set_lines(&mut self, asked: Vec<Asked>) {
+        (self.lines, self.askers) = asked.into_iter().unzip();
     }
 
     /// Returns the requests about lines, which nobody waits for any more.

@@ -57,7 +57,7 @@ pub(super) fn scripted<'a>(
     }
 }
 
-/// Reads who has each of so many keys. How long they have them comes later.
+/// Reads the holder of each of this many keys. How long it has them comes later.
 pub(super) fn holders(reply: Value, count: usize) -> Vec<Answer> {
     match reply {
         Value::Array(values) if values.len() == count => {
