@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, future::join_all};
+use futures::FutureExt;
 use redlock_tokio::{
     Lock, LockError, LockGuard, LockOptions, MemoryNode, NodeError, Redlock,
     node::{Command, FreedNotifier, LineAction, LineAnswer, Node, Session},
@@ -336,7 +336,40 @@ async fn row_64_a_process_that_is_not_called_holds_up_nobody_and_has_its_turn() 
 #[tokio::test(start_paused = true)]
 async fn row_64_a_process_without_a_majority_leaves_the_line() {
     let (nodes, [holder, process]) = fleet().await;
+    let _held = holder.lock("k").await.unwrap();
+    let (refused, is_refused) = refused_if_wanted(&nodes).await;
+    let _first = wait(&refused);
+    settle().await;
+    let _waiting = wait(&process);
+    settle().await;
+    assert_eq!(process.processes_ahead("k"), Some(1));
+    is_refused.store(true, Relaxed);
+    refused.try_lock("other").await.unwrap_err();
+    sleep(MS(2500)).await;
+    assert_eq!(process.processes_ahead("k"), Some(0));
+}
+
+/// Its request for another place was not sent, of which it learns at once: it asks nothing else of the node.
+#[tokio::test(start_paused = true)]
+async fn row_64_a_process_that_has_a_majority_again_is_in_the_line_soon() {
+    let (nodes, [holder, process]) = fleet().await;
     let held = holder.lock("k").await.unwrap();
+    let (refused, is_refused) = refused_if_wanted(&nodes).await;
+    let first = wait(&process);
+    settle().await;
+    let behind = wait(&refused);
+    settle().await;
+    is_refused.store(true, Relaxed);
+    refused.try_lock("other").await.unwrap_err();
+    sleep(MS(2500)).await;
+    is_refused.store(false, Relaxed);
+    held.release().await;
+    drop(served(first, MS(5)).await);
+    drop(served(behind, MS(2500)).await);
+}
+
+/// Returns a client whose nodes refuse its commands while that is set.
+async fn refused_if_wanted(nodes: &[MemoryNode]) -> (Redlock, Arc<AtomicBool>) {
     let is_refused = Arc::new(AtomicBool::new(false));
     let own = nodes.iter().map(|node| {
         let is_refused = Arc::clone(&is_refused);
@@ -349,21 +382,7 @@ async fn row_64_a_process_without_a_majority_leaves_the_line() {
         };
         Scripted::new(node, execute).reports(Reports::ArriveLikeCalls)
     });
-    let refused = built(over_custom(own)).await;
-    let first = wait(&refused);
-    settle().await;
-    let waiting = wait(&process);
-    settle().await;
-    assert_eq!(process.processes_ahead("k"), Some(1));
-    is_refused.store(true, Relaxed);
-    refused.try_lock("other").await.unwrap_err();
-    sleep(MS(2500)).await;
-    assert_eq!(process.processes_ahead("k"), Some(0));
-    is_refused.store(false, Relaxed);
-    sleep(MS(1000)).await;
-    held.release().await;
-    let both = [waiting, first].map(|it| served(it, Duration::from_secs(10)).map(drop));
-    join_all(both).await;
+    (built(over_custom(own)).await, is_refused)
 }
 
 #[tokio::test(start_paused = true)]
